@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use loligo_subtree::Group;
 use loligo_types::msg::{DataRequest, Refusal, ToClient, ToServer, Welcome};
-use loligo_types::{Cred, DataAnswer, DataError, DecoupledRecord, FsResult, Rank, Time};
+use loligo_types::{Cred, DataAnswer, DataError, DecoupledRecord, FsResult, Ino, Rank, Time};
 
 use crate::pace::Runs;
 use crate::{Call, CallResult, Invalidation};
@@ -181,6 +181,11 @@ pub enum Output {
     Keep { token: u64, fs: [u8; 16], record: Box<DecoupledRecord>, groups: Vec<Group> },
     /// The oldest group of a subtree is merged; `all`: nothing is outstanding, and what was put down is not needed any more.
     KeptMerged { epoch: u64, all: bool },
+    /// A subtree was taken from this client: what was put down on this machine's disk stays there, and is not this client's any more.
+    KeptLost { epoch: u64 },
+    /// The rank wants names of a directory back that this client has not got. If it is the root of a subtree that a program has decoupled by itself, that
+    /// may have been taken from it: the program is to ask before it does anything else there.
+    Doubt { dir: Ino },
     /// The clock of a rank runs more than a tenth faster or slower than this client's: what is promised for a time allows for no more.
     ClockRuns { rank: Rank, runs: Runs },
     /// Everything is given back: the driver may end.

@@ -11,7 +11,7 @@ use loligo_types::msg::ToServer;
 use loligo_types::{Ino, Lease, Op, Rank};
 
 use crate::machine::Client;
-use crate::{Invalidation, Token};
+use crate::{Invalidation, Output, Token};
 
 /// Recalls that were answered lately and may have to be answered again.
 const DONE_MAX: usize = 256;
@@ -158,7 +158,15 @@ impl Client {
                 parts += 1;
             }
         }
-        self.recalls.open.insert((rank, ino, id), parts);
+        // No names of a decoupled root are lent to its owner: the rank says that it may have another one.
+        let of_root = wanted.has(Lease::NAMES) && !held.has(Lease::NAMES);
+        let is_own = of_root && self.own.trees.contains_key(&ino);
+        self.recalls.open.insert((rank, ino, id), parts + usize::from(is_own));
+        if is_own {
+            self.own_doubt(ino, (rank, id));
+        } else if of_root {
+            self.out.push_back(Output::Doubt { dir: ino });
+        }
         self.finish_recalls();
         self.kick(ino);
         self.step_recalls(ino);
@@ -278,7 +286,7 @@ impl Client {
         self.step_recalls(ino);
     }
 
-    fn part_done(&mut self, rank: Rank, ino: Ino, id: u64) {
+    pub(crate) fn part_done(&mut self, rank: Rank, ino: Ino, id: u64) {
         if let Some(left) = self.recalls.open.get_mut(&(rank, ino, id)) {
             *left = left.saturating_sub(1);
         }

@@ -418,6 +418,9 @@ impl Client {
         if let Some(session) = self.sessions.get_mut(&rank) {
             session.link = Link::Up;
         }
+        if had && !(welcome.resumed && welcome.kept) {
+            self.own_doubt_all(rank);
+        }
         self.resend(rank);
         self.leave_ranks();
         self.learn_routes(&welcome.routes);

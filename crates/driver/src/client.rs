@@ -225,6 +225,11 @@ impl Client {
         self.owner.shared.welcome()
     }
 
+    /// A program has decoupled a subtree by itself: here it is told that it may have been taken from it.
+    fn watch_subtree(&self, root: loligo_types::Ino, doubt: &Arc<std::sync::atomic::AtomicBool>) {
+        self.owner.shared.lock().watch_subtree(root, doubt);
+    }
+
     /// Writes everything back, gives everything back, and ends the session. Later calls fail with `Unavailable`.
     /// `Unavailable` if that took longer than `limit`: what was not written back by then is lost.
     pub fn stop(&self, limit: Duration) -> Result<(), FsError> {

@@ -512,3 +512,45 @@ fn whatever_programs_do_comes_out_as_in_a_directory_that_is_not_decoupled() {
     let seeds = std::env::var("LOLIGO_DECOUPLED_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(12);
     (1..seeds).for_each(both);
 }
+
+#[test]
+fn what_root_takes_from_a_living_owner_fails_there_from_the_moment_on_that_root_is_told_and_its_journal_stays() {
+    let site = Site::new();
+    let _server = site.start();
+    let none = "consistency = 'weak'\ndurability = 'none'\n";
+    for policy in [BATCHFS, "preset = 'hdfs'\n", "preset = 'ramdisk'\n", none] {
+        let keep = tempfile::tempdir().expect("a directory");
+        let options = Options { name: "job".into(), keep: Some(keep.path().into()), cache: true, ..Options::default() };
+        let (job, fs) = connect_with(&site, options);
+        let (root, other) = connect(&site);
+        let dir = fs.mkdir("/job", 0o755).expect("made").ino;
+        decouple(&fs, dir, policy);
+        let open = fs.open("/job/f", OpenHow::create()).expect("made");
+        open.write_at(0, b"before".to_vec()).expect("open");
+        open.sync().expect("it is its own");
+        open.write_at(6, b"more".to_vec()).expect("open");
+        let mut taken = Subtree::take_now(&other, dir, &SubtreeOptions::default()).expect("root may");
+        taken.abandon().expect("its own");
+        assert!(open.sync().is_err(), "{policy}: a sync says it");
+        assert_eq!(open.write_at(0, b"after".to_vec()), Err(FsError::Stale), "{policy}");
+        assert_eq!(open.sync(), Err(FsError::Stale), "{policy}");
+        assert_eq!(order(&fs, dir, "sync"), Err("Stale".into()), "{policy}: orders say it");
+        assert_eq!(fs.stat("/job/f").err(), Some(FsError::NotFound), "{policy}: it was not merged");
+        fs.write("/job/new", b"new".to_vec()).expect("it is a directory like others");
+        fs.unlink("/job/new").expect("its own");
+        drop(open);
+        stop(&job);
+        // Its thread lets go of the file by itself.
+        let claimed = |path: std::path::PathBuf| loop {
+            match Kept::claim(&path) {
+                Err(loligo_driver::client::subtree::KeptError::InUse(_)) => std::thread::yield_now(),
+                kept => break kept.expect("it is whole"),
+            }
+        };
+        let files = std::fs::read_dir(keep.path()).expect("there").flatten().map(|file| claimed(file.path()));
+        let is_kept = policy == BATCHFS || policy.contains("hdfs");
+        assert_eq!(files.count(), usize::from(is_kept), "{policy}: what it had not merged can be looked at");
+        other.rmdir("/job").expect("it is empty");
+        stop(&root);
+    }
+}

@@ -420,3 +420,26 @@ fn what_root_merges_for_a_user_it_merges_with_that_users_rights() {
     assert_eq!(fs.stat("/job").expect("there").size, 0);
     stop(&client);
 }
+
+#[test]
+fn a_program_whose_subtree_root_takes_is_told_with_its_next_operation_and_what_it_persists_is_in_its_file() {
+    let site = Site::new();
+    let _server = serve(&site);
+    let (client, fs) = connect(&site);
+    let (root, other) = connect(&site);
+    fs.mkdir("/job", 0o755).expect("made");
+    let mut job = Subtree::decouple(&fs, "/job", &SubtreeOptions::default()).expect("nobody uses it");
+    job.write("f", b"made").expect("its own");
+    let mut taken = Subtree::take_now(&other, job.root(), &SubtreeOptions::default()).expect("root may");
+    assert_eq!(job.mkdir("late", 0o755).err(), Some(FsError::Stale));
+    taken.abandon().expect("its own");
+    assert_eq!(job.mkdir("later", 0o755).err(), Some(FsError::Stale), "what is lost stays lost");
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("job.journal");
+    assert!(job.persist(&file).is_err(), "nobody can merge it");
+    drop(job);
+    let kept = Kept::claim(&file).expect("what was made is there to be looked at");
+    assert_eq!(kept.groups().len(), 1);
+    stop(&client);
+    stop(&root);
+}

@@ -439,6 +439,7 @@ impl World {
             Output::Discard { ino, .. } => (sync, Input::Discarded { ino }),
             // Nothing is pinned and nothing floats.
             Output::Scan { ticket, .. } => (load, Input::Scanned { ticket, page: Some(Page::default()) }),
+            Output::TakenBack { .. } => return,
             Output::Again if std::mem::replace(&mut self.seats[rank].again, true) => return,
             Output::Again => (0, Input::Again),
             Output::Peer { to, msg } => {

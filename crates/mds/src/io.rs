@@ -243,6 +243,9 @@ pub enum Output {
     /// There is more of a long work to do: come back with [`Input::Again`] when what has come meanwhile is done (a driver
     /// may leave it to the next tick).
     Again,
+    /// The owner of a decoupled subtree was not heard for longer than its lease, and has it no more. `unmerged`: it has written data of files that it
+    /// has not merged; else nobody but the owner knows whether there was anything.
+    TakenBack { dir: Ino, path: Option<String>, name: String, unmerged: bool },
     /// Everything is checkpointed and all answers are out: the driver may end.
     Stopped,
     /// The rank cannot go on; the text says why and what to do.

@@ -210,6 +210,9 @@ impl Parked {
     /// One of the loads or recalls it waits for is done.
     pub(crate) fn less(&mut self, id: u64) {
         let Some((_, why)) = self.jobs.get_mut(&id) else { return };
+        if *why == Why::Close {
+            return self.ready.push_back(id);
+        }
         if let Why::Load(left) | Why::Recall(left) = why {
             *left = left.saturating_sub(1);
             if *left == 0 {

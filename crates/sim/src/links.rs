@@ -231,7 +231,9 @@ impl World {
                 }
             }
             // Subtrees are decoupled here by programs that have them for themselves.
-            Output::Keep { .. } | Output::KeptMerged { .. } => {
+            // They hear of it with their next request.
+            Output::Doubt { .. } => {}
+            Output::Keep { .. } | Output::KeptMerged { .. } | Output::KeptLost { .. } => {
                 self.wrong(format!("client {node} keeps a subtree that nobody asked it to decouple"));
             }
             Output::ClockRuns { rank, runs } => {

@@ -455,6 +455,7 @@ impl Server {
                 self.osd_feed(loligo_osd::Input::AccessRange { session, first, count, access: to_osd(access) });
             }
             Output::Bound { conn, session } => drop(self.sessions.insert(conn.0, session)),
+            Output::TakenBack { .. } => {}
             Output::Again if self.again => {}
             Output::Again => {
                 self.again = true;

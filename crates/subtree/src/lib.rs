@@ -29,6 +29,11 @@ const GROUP_BYTES: u64 = 32 << 20;
 /// The same where others may work meanwhile: a rank decides upon all of it at once.
 const ALLOW_GROUP_BYTES: u64 = 4 << 20;
 
+/// Parts of a merge that its owner has on their way at once: few, because others wait for those that have come.
+pub const PARTS_IN_FLIGHT: usize = 4;
+/// The pause before a group is sent again for which the rank had no room, milliseconds. It doubles each time: half a minute in all.
+pub const FULL_PAUSE_MS: u64 = 250;
+
 /// What became of an operation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {

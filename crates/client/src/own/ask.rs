@@ -5,17 +5,22 @@ use std::collections::BTreeSet;
 
 use loligo_types::limits::{FETCH_MAX, SUBTREE_INOS_MAX};
 use loligo_types::{
-    About, Answer, Cred, DecoupledRecord, FsError, FsResult, Ino, Interfere, Need, Op, SubtreeAnswer, SubtreeOp,
+    About, Answer, Cred, DecoupledRecord, FsError, FsResult, Ino, Interfere, Need, Op, Rank, SubtreeAnswer, SubtreeOp,
 };
 
 use super::command::Begin;
+use super::task::Goal;
 use super::{Job, OWN};
+use crate::Output;
 use crate::machine::Client;
 use crate::recover::NOWHERE;
 use crate::session::Then;
+use crate::task::Event;
 
 /// Numbers asked for at once at most when those that were granted are used up.
 const MORE_MAX: u64 = 1 << 20;
+/// No task has this number.
+const NOBODY: u64 = 0;
 
 /// What is asked.
 #[derive(Debug)]
@@ -35,6 +40,13 @@ impl Client {
     pub(super) fn own_ask(&mut self, root: Ino) {
         let Some(owned) = self.own.trees.get_mut(&root) else { return };
         if owned.asked {
+            return;
+        }
+        if std::mem::take(&mut owned.doubted) {
+            owned.asked = true;
+            if let Some(what) = self.own_resume_op(root) {
+                self.own_say(root, what, Ask::Resume);
+            }
             return;
         }
         let record = owned.machine.record();
@@ -67,6 +79,23 @@ impl Client {
         self.own_say(root, what, ask);
     }
 
+    /// A rank has said that it may have been taken from this client, with this recall: it is asked, and the recall answered when that is known.
+    pub(crate) fn own_doubt(&mut self, root: Ino, recall: (Rank, u64)) {
+        let Some(owned) = self.own.trees.get_mut(&root) else { return };
+        owned.doubted = true;
+        owned.told.push(recall);
+        self.own_ask(root);
+    }
+
+    /// A rank has begun another life, or has another session of this client: what is decoupled for it there may have been taken from it.
+    pub(crate) fn own_doubt_all(&mut self, rank: Rank) {
+        let roots: Vec<Ino> = self.own.trees.keys().copied().filter(|root| self.own_rank(*root) == rank).collect();
+        for root in roots {
+            _ = self.own.trees.get_mut(&root).map(|owned| owned.doubted = true);
+            self.own_ask(root);
+        }
+    }
+
     fn own_say(&mut self, root: Ino, what: SubtreeOp, ask: Ask) {
         let Some(owned) = self.own.trees.get(&root) else { return };
         let cred = Cred::clone(&owned.cred);
@@ -90,6 +119,11 @@ impl Client {
         };
         let Some(owned) = self.own.trees.get_mut(&root) else { return };
         owned.asked = false;
+        if matches!(ask, Ask::Resume) && !matches!(result, Err(FsError::Stale | FsError::Perm | FsError::NotFound)) {
+            let told = std::mem::take(&mut owned.told);
+            self.own_told(root, told);
+        }
+        let Some(owned) = self.own.trees.get_mut(&root) else { return };
         match (ask, result) {
             (Ask::Records, Ok(Answer::Subtree(answer))) => {
                 if let SubtreeAnswer::Records(items) = *answer {
@@ -146,13 +180,28 @@ impl Client {
         self.own_ask(root);
     }
 
-    /// It was taken from this client, which was away for longer than its lease: what was not merged is nobody's.
+    /// It is known whether it was taken from this client.
+    fn own_told(&mut self, root: Ino, recalls: Vec<(Rank, u64)>) {
+        recalls.into_iter().for_each(|(rank, id)| self.part_done(rank, root, id));
+    }
+
+    /// It was taken from this client, which was away for longer than its lease, or by root: what was not merged is nobody's. Where its policy
+    /// makes something durable all of that goes to this machine's disk, to be looked into.
     pub(super) fn own_lost(&mut self, root: Ino) {
         self.own_fail_waiting(root, FsError::Stale);
         self.own_fail_data(root, &[], FsError::Stale);
         self.own.commands.lost(root);
         self.own_drop_cached(root, false);
-        let Some(owned) = self.own.trees.remove(&root) else { return };
+        let Some(mut owned) = self.own.trees.remove(&root) else { return };
+        let told = std::mem::take(&mut owned.told);
+        let (record, epoch) = (Box::new(owned.machine.record().clone()), owned.machine.record().epoch);
+        if self.config.keeps && Goal::of(&owned.policy).durable && owned.machine.outstanding().changes > 0 {
+            let (fs, groups) = (self.fs_id.unwrap_or_default(), owned.machine.groups());
+            self.out.push_back(Output::Keep { token: NOBODY, fs, record, groups });
+        }
+        self.out.push_back(Output::KeptLost { epoch });
+        // One that waits before it tries something again would not be told by anybody else.
+        owned.task.into_iter().for_each(|id| self.events.push_back((id, Event::Start)));
         let of_it = |job: &mut Job| matches!(job.op, Op::SetLock { ino, .. } if owned.machine.knows(ino));
         for job in self.own.locks.extract_if(.., of_it).collect::<Vec<_>>() {
             self.own.answer(job.op, job.then, Err(FsError::Stale));
@@ -161,16 +210,17 @@ impl Client {
         for task in owned.queue {
             self.fail(task.waiter, FsError::Stale);
         }
-        if !self.own.is_any() {
+        if self.own.is_any() {
+            // Others are there: only what was open in this one.
+            for (handle, ino) in &owned.handles {
+                self.files.at.insert(*handle, NOWHERE);
+                _ = self.files.map.get_mut(ino).map(|file| file.rank = NOWHERE);
+            }
+            self.lose_held(NOWHERE, BTreeSet::new(), false);
+        } else {
             self.lose_held(OWN, BTreeSet::new(), false);
-            return;
         }
-        // Others are there: only what was open in this one.
-        for (handle, ino) in &owned.handles {
-            self.files.at.insert(*handle, NOWHERE);
-            _ = self.files.map.get_mut(ino).map(|file| file.rank = NOWHERE);
-        }
-        self.lose_held(NOWHERE, BTreeSet::new(), false);
+        self.own_told(root, told);
     }
 
     /// A rank says that something is nobody's but a subtree's owner's: it may be of one that this client has, known here from before it was

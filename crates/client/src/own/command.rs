@@ -52,6 +52,8 @@ struct Over {
 pub(crate) struct Commands {
     running: BTreeMap<u64, Ino>,
     done: VecDeque<Over>,
+    /// Directories that were taken from this client, the newest last: whoever gives an order about one is told so.
+    taken: VecDeque<Ino>,
 }
 
 impl Commands {
@@ -69,8 +71,12 @@ impl Commands {
         }
     }
 
-    /// Whatever is under way there fails.
+    /// It was taken from this client: whatever is under way there fails.
     pub fn lost(&mut self, root: Ino) {
+        self.taken.push_back(root);
+        if self.taken.len() > DONE_MAX {
+            self.taken.pop_front();
+        }
         let of_it: Vec<u64> = self.running.iter().filter(|(_, of)| **of == root).map(|(number, _)| *number).collect();
         of_it.into_iter().for_each(|number| self.done(number, Err(FsError::Stale)));
     }
@@ -106,7 +112,8 @@ impl Client {
             };
             return self.own_decouple(cred, root, number, (lease_ms, document));
         }
-        let owned = self.own.trees.get(&root).ok_or(FsError::NoData)?;
+        let none = if self.own.commands.taken.contains(&root) { FsError::Stale } else { FsError::NoData };
+        let owned = self.own.trees.get(&root).ok_or(none)?;
         if !cred.is_root() && cred.uid != owned.cred.uid {
             return Err(FsError::Perm);
         }
@@ -176,6 +183,7 @@ impl Client {
         let machine = Subtree::new(settings, record, *inode).with_objects();
         let owned = Owned::new(machine, policy, cred, self.now.ms);
         self.own.trees.insert(root, owned);
+        self.own.commands.taken.retain(|taken| *taken != root);
         self.own.commands.done(command, Ok((0, 0)));
     }
 

@@ -68,6 +68,10 @@ pub(crate) struct Owned {
     pub numbers: bool,
     /// The rank is being asked for something that waits.
     pub asked: bool,
+    /// It may have been taken from this client: the rank is to be asked.
+    pub doubted: bool,
+    /// Recalls that say so, by rank and number: they are answered when it is known.
+    pub told: Vec<(Rank, u64)>,
     /// Files that were there before whose objects this session may have.
     pub rights: BTreeSet<Ino>,
     /// The rank has said so of numbers that were granted, to this session.
@@ -118,6 +122,8 @@ impl Owned {
             needs: Vec::new(),
             numbers: false,
             asked: false,
+            doubted: false,
+            told: Vec::new(),
             rights: BTreeSet::new(),
             ranges_count: false,
             one_by_one: false,

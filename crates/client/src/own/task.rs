@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use loligo_semantics::{Mechanism, SubtreePolicy};
-use loligo_subtree::Group;
+use loligo_subtree::{FULL_PAUSE_MS, Group, PARTS_IN_FLIGHT};
 use loligo_types::{Answer, Cred, FsError, FsResult, Ino, Lease, MergeInto, Op, SubtreeAnswer, SubtreeOp};
 
 use super::ask::record_of;
@@ -17,12 +17,8 @@ use crate::session::Then;
 use crate::task::{Event, Step, Task};
 use crate::{CallResult, Done, Invalidation, Output, Token};
 
-/// Parts of a merge that are on their way at once: few, because others wait for those that have come.
-const PARTS_IN_FLIGHT: usize = 4;
 /// A group is begun anew so often because the rank began a new life.
 const TRIES: u32 = 8;
-/// Pause before a group is begun anew for which the rank had no room, milliseconds. It doubles each time: half a minute in all.
-const FULL_PAUSE_MS: u64 = 250;
 
 /// What is to be done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -68,6 +64,7 @@ pub(super) enum Stage {
     Store,
     StoreSync,
     StoreKeep,
+    Check,
     Parts,
     Merge,
     Resume,
@@ -218,6 +215,7 @@ impl Client {
             },
             (Stage::Store | Stage::StoreSync, Event::Data(result)) => self.own_store_data(id, own, &cred, result),
             (Stage::StoreKeep, Event::Reply(result)) => self.own_store_kept(id, own, &cred, result),
+            (Stage::Check, Event::Reply(result)) => self.own_checked(id, own, &cred, &result),
             (Stage::Parts, Event::Reply(result)) => {
                 own.left = own.left.saturating_sub(1);
                 if let Err(error) = result {
@@ -309,12 +307,41 @@ impl Client {
         let now = self.now.ms;
         let Some(owned) = self.own.trees.get_mut(&own.root) else { return Some(Err(FsError::Stale)) };
         if !own.goal.apply {
-            return self.own_applied(id, own, cred);
+            return self.own_check(id, own, cred);
         }
         owned.synced_ms = now;
         own.groups = owned.machine.sealed().into();
         own.total = own.groups.iter().map(|group| group.bytes).sum();
         self.own_parts(id, own, cred)
+    }
+
+    /// What is on this machine's disk alone is worth something only as long as the subtree is this client's. The rank is asked, if it can be: a
+    /// sync must not succeed after somebody else was told that it has the subtree. A store or a merge has asked already.
+    fn own_check(&mut self, id: u64, own: &mut OwnTask, cred: &Arc<Cred>) -> Option<FsResult<()>> {
+        let rank = self.own_rank(own.root);
+        if !own.goal.local || own.goal.end || !self.is_up(rank) {
+            return self.own_applied(id, own, cred);
+        }
+        let epoch = self.own.trees.get(&own.root)?.machine.record().epoch;
+        own.stage = Stage::Check;
+        let what = Box::new(SubtreeOp::Fetch { epoch, needs: Vec::new() });
+        self.request_at(rank, Cred::clone(cred), Op::Subtree { dir: own.root, what }, Then::OwnTask(id), 0);
+        None
+    }
+
+    fn own_checked(
+        &mut self,
+        id: u64,
+        own: &mut OwnTask,
+        cred: &Arc<Cred>,
+        result: &FsResult<Answer>,
+    ) -> Option<FsResult<()>> {
+        match result {
+            // It does not know this session for the owner's, or somebody else has it.
+            Err(FsError::Stale) => self.own_parts_failed(id, own, cred, FsError::Stale),
+            // Or it is not there, and is not waited for.
+            _ => self.own_applied(id, own, cred),
+        }
     }
 
     /// Sends the parts of the oldest group.

@@ -3,13 +3,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use loligo_client::{CallId, Client as Machine, Input, Now, Output, Runs};
 use loligo_types::msg::{Refusal, Welcome};
-use loligo_types::{Cred, FsError, Rank, Time};
+use loligo_types::{Cred, FsError, Ino, Rank, Time};
 
 use super::calls::{self, Callback};
 use super::direct::Direct;
@@ -58,6 +58,8 @@ pub struct Core {
     first: Rank,
     invalidator: Option<Invalidator>,
     keeping: Option<Keeping>,
+    /// Roots of subtrees that programs have decoupled by themselves, and where each is told that it may have been taken from it.
+    subtrees: Vec<(Ino, Weak<AtomicBool>)>,
     /// The way to the store beside the servers, if there may be one.
     direct: Option<Arc<Direct>>,
 }
@@ -107,6 +109,7 @@ impl Shared {
             first,
             invalidator: None,
             keeping: None,
+            subtrees: Vec::new(),
             direct: options.direct.as_ref().map(|_| Direct::new()),
         };
         let shared = Arc::new(Shared {
@@ -398,6 +401,11 @@ impl Drop for Lead<'_> {
     }
 }
 
+/// The program is to ask whether it has a subtree still.
+fn doubted(doubt: Arc<AtomicBool>) {
+    doubt.store(true, Ordering::Release);
+}
+
 /// What happened while outputs were carried out.
 #[derive(Default)]
 struct Events {
@@ -408,6 +416,12 @@ struct Events {
 }
 
 impl Core {
+    /// A program has decoupled a subtree by itself: it is told here that it may have been taken from it.
+    pub fn watch_subtree(&mut self, root: Ino, doubt: &Arc<AtomicBool>) {
+        self.subtrees.retain(|(_, doubt)| doubt.strong_count() > 0);
+        self.subtrees.push((root, Arc::downgrade(doubt)));
+    }
+
     /// Whether nothing is for the receiver to do but what may come unasked.
     pub fn is_quiet(&self) -> bool {
         let now = Instant::now();
@@ -481,6 +495,12 @@ impl Core {
                 Output::KeptMerged { epoch, all } => {
                     self.keeping.iter().for_each(|keeping| keeping.merged(epoch, all));
                 }
+                Output::KeptLost { epoch } => self.keeping.iter().for_each(|keeping| keeping.lost(epoch)),
+                Output::Doubt { dir } => {
+                    self.subtrees.retain(|(_, doubt)| doubt.strong_count() > 0);
+                    let of_it = self.subtrees.iter().filter(|(root, _)| *root == dir);
+                    of_it.filter_map(|(_, doubt)| doubt.upgrade()).for_each(doubted);
+                }
                 Output::Connect { rank, address } => {
                     let at = address.as_deref().unwrap_or("the address that was given");
                     tracing::debug!(core = ?std::ptr::from_ref(self), %rank, at, "connects");
@@ -493,6 +513,9 @@ impl Core {
                     events.wake = true;
                 }
                 Output::Ready { rank, welcome } => {
+                    if !(welcome.resumed && welcome.kept) {
+                        self.subtrees.iter().filter_map(|(_, doubt)| doubt.upgrade()).for_each(doubted);
+                    }
                     let (speaks, session, resumed) = (welcome.rank, welcome.session, welcome.resumed);
                     tracing::debug!(core = ?std::ptr::from_ref(self), %rank, %speaks, %session, resumed, "is welcome");
                     if let Some(link) = self.links.get_mut(&rank) {

@@ -15,6 +15,7 @@ use super::subtree::Keeper;
 enum Job {
     Keep { token: u64, fs: [u8; 16], record: Box<DecoupledRecord>, groups: Vec<Group> },
     Merged { epoch: u64, all: bool },
+    Lost { epoch: u64 },
 }
 
 /// What the thread has made for a subtree.
@@ -54,6 +55,11 @@ impl Keeping {
     pub(crate) fn merged(&self, epoch: u64, all: bool) {
         let _ = self.jobs.send(Job::Merged { epoch, all });
     }
+
+    /// The subtree was taken from this client: the file stays, and is locked no more.
+    pub(crate) fn lost(&self, epoch: u64) {
+        let _ = self.jobs.send(Job::Lost { epoch });
+    }
 }
 
 fn work(dir: &Path, jobs: &Receiver<Job>, kept: &dyn Fn(u64, FsResult<Box<str>>) -> bool) {
@@ -78,6 +84,16 @@ fn work(dir: &Path, jobs: &Receiver<Job>, kept: &dyn Fn(u64, FsResult<Box<str>>)
                     None => {}
                 }
             }
+            Job::Lost { epoch } => match made.remove(&epoch) {
+                Some(Made { path, .. }) => tracing::warn!(
+                    "a decoupled directory was taken from this mount: its lease was over, or root has given it up. What was not merged is \
+                     in {path}. Look into it: loligo journal inspect {path}",
+                    path = path.display()
+                ),
+                None => tracing::warn!(
+                    "a decoupled directory was taken from this mount: its lease was over, or root has given it up. What was not merged is lost"
+                ),
+            },
             Job::Merged { epoch, all: false } => {
                 let keeper = made.get_mut(&epoch).and_then(|made| made.keeper.as_mut());
                 keeper.into_iter().for_each(Keeper::one_is_merged);

@@ -490,6 +490,10 @@ impl Rank {
             Output::Checkpoint { id, records } => self.queues.table.push(table::Work::Checkpoint { id, records }),
             Output::MergeRows { id, rows } => self.queues.table.push(table::Work::MergeRows { id, rows }),
             Output::Again => self.again = true,
+            Output::TakenBack { dir, path, name, unmerged } => {
+                let at = path.unwrap_or_else(|| format!("inode {dir} (its path: loligo path {dir})"));
+                decouple_over(&at, &name, unmerged);
+            }
             Output::Settle { replay_from, table_upto } => {
                 self.queues.table.push(table::Work::Settle { replay_from, table_upto });
             }
@@ -644,4 +648,19 @@ impl Drop for Rank {
 fn thread_cpu_ns() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Says that a decoupled directory is one like others again because its owner was not heard.
+fn decouple_over(at: &str, owner: &str, unmerged: bool) {
+    // Both are whatever somebody has called them.
+    let (at, owner) = (at.escape_debug(), owner.escape_debug());
+    if unmerged {
+        tracing::warn!(
+            "{at} is taken back from {owner}, which was not heard for longer than its lease, and had written files that are not merged: they are not \
+             there. If its policy is local their names and attributes are in keep_dir of its machine: loligo journal inspect FILE. A longer lease: \
+             loligo decouple --lease SECONDS"
+        );
+    } else {
+        tracing::info!("{at} is taken back from {owner}, which was not heard for longer than its lease");
+    }
 }

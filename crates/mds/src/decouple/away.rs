@@ -2,14 +2,18 @@
 //! may, and when; reading the journal and merging it are the client library's.
 //!
 //! It stays the same decoupling, with its epoch: the journal's object, the inode numbers that it speaks of, and the merges that are done
-//! go by that. Only the owner's number is another one, and the owner of before learns with its next request that it has lost it.
+//! go by that. Only the owner's number is another one. An owner who is connected is told at once, by a recall of the names of the root, which
+//! are never lent to an owner; others learn with their next request that they have lost it.
 
-use loligo_types::{DecoupledRecord, FsError, FsResult, Ino};
+use loligo_types::{DecoupledRecord, FsError, FsResult, Ino, Lease};
 
 use super::Owned;
 use crate::execute::Step;
 use crate::machine::Mds;
-use crate::park::Job;
+use crate::park::{Job, Why};
+
+/// How long the one who takes it over waits until an owner who is connected has heard that, milliseconds.
+const TELL_MS: u64 = 1000;
 
 impl Owned {
     /// Whether its owner was not heard for longer than its lease.
@@ -21,10 +25,38 @@ impl Owned {
 impl Mds {
     /// Another one is the owner from now on, if it may be.
     pub(super) fn take_over_subtree(&mut self, job: &mut Job, dir: Ino, owner: u64, now: bool) -> Step {
-        match self.may_take_over(job, dir, owner, now) {
-            Ok(()) => self.speak_for(job, dir, Some(owner)),
-            Err(error) => Step::Answer(Err(error)),
+        if let Err(error) = self.may_take_over(job, dir, owner, now) {
+            return Step::Answer(Err(error));
         }
+        let (me, by) = (job.slot, self.decoupled.by_dir.get(&dir).and_then(|owned| owned.by));
+        let is_new = self.tree.decoupled(dir).is_some_and(|record| record.owner != owner);
+        let step = self.speak_for(job, dir, Some(owner));
+        if let Some((slot, _)) = by.filter(|(slot, _)| is_new && *slot != me)
+            && let Some(owned) = self.decoupled.by_dir.get_mut(&dir)
+        {
+            owned.tells = Some(slot);
+            let id = self.parked.number(job);
+            self.recall(dir, slot, Lease::NAMES, id);
+        }
+        match step {
+            Step::Answer(Ok(_)) if self.is_telling(job, dir) => Step::Wait(Why::Close),
+            step => step,
+        }
+    }
+
+    /// Whether an owner from whom it was taken is about to hear that. From the answer on it must not tell its programs that anything succeeded.
+    /// One who is not connected, or does not answer in time, is not waited for: the rank refuses what it sends.
+    fn is_telling(&mut self, job: &mut Job, dir: Ino) -> bool {
+        let Some(owned) = self.decoupled.by_dir.get_mut(&dir) else { return false };
+        let Some(slot) = owned.tells else { return false };
+        let since_ms = *job.closing_ms.get_or_insert(self.now.mono_ms);
+        let hears = self.sessions.get(slot).is_some_and(|session| session.conn.is_some());
+        let waits = self.recalls.pending(dir, slot).has(Lease::NAMES);
+        if hears && waits && self.now.mono_ms < since_ms + TELL_MS {
+            return true;
+        }
+        owned.tells = None;
+        false
     }
 
     fn may_take_over(&self, job: &Job, dir: Ino, owner: u64, now: bool) -> FsResult<()> {

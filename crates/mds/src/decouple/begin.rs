@@ -12,6 +12,7 @@ use super::Owned;
 use super::objects::DataRights;
 use super::shut::Above;
 use crate::execute::{Step, origin_of};
+use crate::io::Output;
 use crate::machine::Mds;
 use crate::park::{Job, Why};
 use crate::session::Slot;
@@ -345,6 +346,9 @@ impl Mds {
         }
         for record in over {
             let dir = record.dir;
+            let unmerged = record.objects.iter().any(|(first, _)| *first >= record.used);
+            let name = String::from_utf8_lossy(&record.name).into_owned();
+            self.out.push_back(Output::TakenBack { dir, path: self.path_of(dir), name, unmerged });
             self.drop_unmade(&record);
             self.commit(None, &[Event::DecoupledGone(dir)]);
             self.let_go(dir);

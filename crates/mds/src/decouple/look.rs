@@ -197,18 +197,33 @@ impl Mds {
         ino: Ino,
         intake: &mut Intake,
     ) -> Result<(), Bar> {
-        self.is_there(record, ino, intake)?;
-        if record.is_new(ino) || cred.is_root() {
+        if !self.is_of_others(record, cred, ino, intake)? {
             return Ok(());
         }
+        let Some(inode) = self.tree.inode(ino) else { return Err(Bar::Wrong) };
+        match self.may_change(inode, cred) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Bar::Denied),
+            Err(needs) => Err(Bar::Load(needs)),
+        }
+    }
+
+    /// Whether something in the subtree is there, and may be others': its owner may do whatever it likes with what it has made, and as root.
+    fn is_of_others(
+        &mut self,
+        record: &DecoupledRecord,
+        cred: &Cred,
+        ino: Ino,
+        intake: &mut Intake,
+    ) -> Result<bool, Bar> {
+        self.is_there(record, ino, intake)?;
+        if record.is_new(ino) || cred.is_root() {
+            return Ok(false);
+        }
         match self.tree.find(ino) {
-            Found::Here(inode) => match self.may_change(inode, cred) {
-                Ok(true) => Ok(()),
-                Ok(false) => Err(Bar::Denied),
-                Err(needs) => Err(Bar::Load(needs)),
-            },
+            Found::Here(_) => Ok(true),
             // Others have removed it; it counts for nothing.
-            Found::Gone if record.interfere == Interfere::Allow => Ok(()),
+            Found::Gone if record.interfere == Interfere::Allow => Ok(false),
             Found::Gone => Err(Bar::Wrong),
             Found::Unknown => Err(Bar::Load(vec![Need::Inode(ino)])),
         }
@@ -240,19 +255,16 @@ impl Mds {
         ino: Ino,
         intake: &mut Intake,
     ) -> Result<(), Bar> {
-        self.is_there(record, ino, intake)?;
-        if record.is_new(ino) || cred.is_root() {
+        if !self.is_of_others(record, cred, ino, intake)? {
             return Ok(());
         }
-        match self.tree.find(ino) {
-            Found::Here(inode) if self.is_held_for(record, inode) => Ok(()),
-            Found::Here(inode) => {
+        match self.tree.inode(ino) {
+            Some(inode) if self.is_held_for(record, inode) => Ok(()),
+            Some(inode) => {
                 let parent = inode.parent;
                 self.may_write(record, cred, parent, intake)
             }
-            Found::Gone if record.interfere == Interfere::Allow => Ok(()),
-            Found::Gone => Err(Bar::Wrong),
-            Found::Unknown => Err(Bar::Load(vec![Need::Inode(ino)])),
+            None => Err(Bar::Wrong),
         }
     }
 

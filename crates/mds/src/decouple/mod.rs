@@ -48,6 +48,8 @@ pub(crate) struct Owned {
     path_bound: bool,
     /// Since when nobody speaks for it, milliseconds.
     lost_ms: u64,
+    /// The session of an owner from whom it was taken, and who is being told.
+    tells: Option<Slot>,
     /// Nobody else holds anything on what is below it.
     alone: bool,
     /// What has come of a merge.

@@ -111,6 +111,8 @@ pub struct World {
     pub pending_quiesces: VecDeque<u64>,
     /// The machine has more of a long work to do.
     again: bool,
+    /// What was taken back, and whether something of it was not merged.
+    pub taken_back: Vec<(Ino, bool)>,
 }
 
 /// Steps of a long work after each tick: few, so that tests see what is between them.
@@ -166,6 +168,7 @@ impl World {
             quiesces: true,
             pending_quiesces: VecDeque::new(),
             again: false,
+            taken_back: Vec::new(),
         };
         world.pump();
         world
@@ -263,6 +266,7 @@ impl World {
                 self.mds.handle(self.now, Input::Scanned { ticket, page });
             }
             Output::Bound { .. } => {}
+            Output::TakenBack { dir, unmerged, .. } => self.taken_back.push((dir, unmerged)),
             Output::Again => self.again = true,
             Output::Fence { session } => self.fenced.push(session),
             Output::ShutOut { session, addresses } => self.shut_out.push((session, addresses)),

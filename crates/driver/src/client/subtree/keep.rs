@@ -122,7 +122,8 @@ impl Subtree {
     /// it adds what is new, whatever path is given. After a crash of this process: [`super::Kept::read`], [`Subtree::resume`],
     /// [`Subtree::merge_kept`].
     ///
-    /// After an error it is not known what the file holds; nothing is lost here, and it can be merged.
+    /// After an error it is not known what the file holds; nothing is lost here, and it can be merged. An error of [`loligo_types::FsError::Stale`] says that
+    /// the subtree was taken from this client. All is in the file then, to be looked into (`loligo journal inspect`).
     pub fn persist(&mut self, path: impl AsRef<Path>) -> io::Result<()> {
         self.nothing_left_behind().map_err(io::Error::other)?;
         let (record, groups) = (self.machine.record().clone(), self.machine.groups());
@@ -133,6 +134,6 @@ impl Subtree {
         // After a failed write the file is not written to again.
         keeper.keep(&record, &groups)?;
         self.kept = Some(keeper);
-        Ok(())
+        self.is_mine().map_err(io::Error::other)
     }
 }

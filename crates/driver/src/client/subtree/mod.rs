@@ -15,10 +15,11 @@ mod store;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use loligo_subtree::{Group, Outcome, Outstanding, Settings};
+use loligo_subtree::{FULL_PAUSE_MS, Group, Outcome, Outstanding, PARTS_IN_FLIGHT, Settings};
 use loligo_types::limits::{CONFLICTS_TOLD_MAX, SUBTREE_INOS_MAX};
 use loligo_types::{
     Answer, Conflict, Cred, DecoupledRecord, FsError, FsResult, Ino, Inode, Interfere, MergeInto, Need, Op,
@@ -30,14 +31,10 @@ pub use form::{KeptError, Place};
 pub(in crate::client) use keep::Keeper;
 pub use kept::Kept;
 
-/// Parts of a merge that are on their way at once: few, because others wait for those that have come.
-const PARTS_IN_FLIGHT: usize = 4;
 /// How often a merge is begun anew because the rank had begun a new life.
 const TRIES: usize = 4;
-/// Attempts at a merge for which the rank has no room, beside [`TRIES`].
+/// Attempts at a merge for which the rank has no room, beside [`TRIES`], with [`FULL_PAUSE_MS`] and longer between them.
 const TRIES_FULL: u32 = 7;
-/// The pause before the first of them. It doubles each time: half a minute in all.
-const FULL_PAUSE: Duration = Duration::from_millis(250);
 /// Numbers asked for at once at most when those that were granted are used up.
 const MORE_MAX: u64 = 1 << 20;
 
@@ -89,6 +86,8 @@ pub struct Subtree {
     last: Option<Ino>,
     /// What of another process is in the store, and was not merged.
     left: Option<StoredJournal>,
+    /// It may have been taken from this client: the rank is asked before anything else is done.
+    doubt: Arc<AtomicBool>,
 }
 
 impl Subtree {
@@ -126,6 +125,8 @@ impl Subtree {
         let (record, root, settings) = told(&client, ask(&client, &cred, dir, what)?)?;
         let left = record.journal;
         let machine = loligo_subtree::Subtree::new(settings, record, root);
+        let doubt = Arc::new(AtomicBool::new(false));
+        client.watch_subtree(dir, &doubt);
         Ok(Subtree {
             client,
             cred,
@@ -137,6 +138,7 @@ impl Subtree {
             stored: None,
             last: None,
             left,
+            doubt,
         })
     }
 
@@ -160,8 +162,19 @@ impl Subtree {
         self.machine.memory_bytes()
     }
 
-    /// Carries out an operation. A handle in it means nothing: what is open here is known to nobody else.
+    /// Whether it is this client's still, as far as the rank has said: `Stale` if it was taken from it.
+    fn is_mine(&mut self) -> FsResult<()> {
+        if !self.doubt.swap(false, Ordering::AcqRel) {
+            return Ok(());
+        }
+        // What is lost stays lost.
+        self.go_on().inspect_err(|_| self.doubt.store(true, Ordering::Release))
+    }
+
+    /// Carries out an operation. A handle in it means nothing: what is open here is known to nobody else. `Stale` if it was taken from this
+    /// client, by root or because its lease was over.
     pub fn op(&mut self, op: &Op) -> FsResult<Answer> {
+        self.is_mine()?;
         loop {
             match self.machine.run(op, &self.cred, now()) {
                 Outcome::Done(result) => return result,
@@ -290,7 +303,7 @@ impl Subtree {
             match tried {
                 Ok(over) => return Ok(over),
                 Err(FsError::NoSpace) if full < TRIES_FULL => {
-                    std::thread::sleep(FULL_PAUSE * (1 << full));
+                    std::thread::sleep(Duration::from_millis(FULL_PAUSE_MS << full));
                     full += 1;
                 }
                 // This life of the rank does not know what was sent, or not who this is.

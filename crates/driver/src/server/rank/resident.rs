@@ -156,6 +156,9 @@ impl Rank {
             ClientOutput::KeptMerged { epoch, all } => {
                 residence.keeping.iter().for_each(|keeping| keeping.merged(epoch, all));
             }
+            ClientOutput::KeptLost { epoch } => residence.keeping.iter().for_each(|keeping| keeping.lost(epoch)),
+            // No program of the library is in this process.
+            ClientOutput::Doubt { .. } => {}
             ClientOutput::Connect { rank, .. } if rank != residence.rank => residence.abroad.connect(rank),
             ClientOutput::Disconnect { rank } => residence.abroad.disconnect(rank),
             ClientOutput::Connect { .. } => {

@@ -124,7 +124,16 @@ fn root_takes_one_at_once_whether_its_owner_is_here_or_gone_and_nobody_else_does
         }
         assert_eq!(ask(&mut world, same, dir, now(6)).err(), Some(FsError::Perm), "its user waits for the lease");
         assert_eq!(ask(&mut world, b, dir, now(0)).err(), Some(FsError::Invalid));
-        let record = told(ask(&mut world, b, dir, now(7))).expect("root may").0;
+        let seq = world.send(b, Op::Subtree { dir, what: Box::new(now(7)) });
+        if here {
+            // Its owner is told first: from the answer on it lets no program believe that something succeeded.
+            assert_eq!(world.reply(b, seq), None, "its owner has not heard it");
+            let (ino, id, bits) = world.clients[one].recalls.pop().expect("it is told");
+            assert_eq!((ino, bits), (dir, Lease::NAMES));
+            assert_eq!(told(ask(&mut world, one, dir, decouple_op(77, owner.epoch(), 10))).err(), Some(FsError::Stale));
+            world.message(one, loligo_types::msg::ToServer::RecallDone { ino, id });
+        }
+        let record = told(world.reply(b, seq).expect("it is told, or not here").0).expect("root may").0;
         assert_eq!((record.epoch, record.owner, record.uid), (owner.epoch(), 7, 1000));
         assert_eq!(record.session, world.session(b));
         if here {
@@ -137,6 +146,33 @@ fn root_takes_one_at_once_whether_its_owner_is_here_or_gone_and_nobody_else_does
         assert_eq!(world.lookup(b, dir, "sub"), Err(FsError::NotFound), "it was not merged");
         assert!(world.lookup(b, dir, "old").is_ok(), "it is a directory like others");
         Owner::new(&mut world, same, dir, 100).expect("free");
+    }
+}
+
+#[test]
+fn an_owner_that_does_not_answer_holds_up_nobody_who_takes_its_subtree() {
+    let (mut world, a, b, dir, _) = scene();
+    let owner = Owner::new(&mut world, a, dir, 100).expect("free");
+    let what = SubtreeOp::TakeOver { owner: 7, now: true };
+    let seq = world.send(b, Op::Subtree { dir, what: Box::new(what) });
+    assert_eq!(world.reply(b, seq), None);
+    world.wait_alive(1500);
+    let record = told(world.reply(b, seq).expect("it was waited for long enough").0).expect("root may").0;
+    assert_eq!((record.epoch, record.owner), (owner.epoch(), 7));
+}
+
+#[test]
+fn what_is_taken_back_at_the_end_of_a_lease_is_said_with_whether_something_was_not_merged() {
+    for wrote in [false, true] {
+        let (mut world, a, _, dir, _) = scene();
+        let owner = Owner::new(&mut world, a, dir, 100).expect("free");
+        if wrote {
+            let (epoch, inos) = (owner.epoch(), vec![owner.subtree.record().used]);
+            ask(&mut world, a, dir, SubtreeOp::Data { epoch, inos }).expect("it is granted");
+        }
+        world.disconnect(a);
+        world.wait_alive(20_000);
+        assert_eq!(world.taken_back, [(dir, wrote)]);
     }
 }
 
