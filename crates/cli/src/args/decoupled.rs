@@ -33,6 +33,9 @@ pub enum DecoupledCommand {
         /// A preset (loligo policy presets) or a file with a policy; without it, the policy that counts at the directory.
         #[arg(long, value_name = "FILE|PRESET")]
         policy: Option<PathBuf>,
+        /// Seconds after the end of its session, within which the mount may come back before the directory is taken from it.
+        #[arg(long, default_value_t = 60.0, value_name = "SECONDS")]
+        lease: f64,
         /// The directory, in a mount.
         dir: PathBuf,
         /// The command.
@@ -92,6 +95,9 @@ pub enum DecoupledCommand {
         /// machine, and which stay.
         #[arg(value_name = "DIRECTORY|FILE")]
         what: Vec<PathBuf>,
+        /// Remove such journals, also if their directories were taken back before.
+        #[arg(long, requires = "what")]
+        remove: bool,
         /// Without what such a program has kept in the store, which is gone then: of this directory, inside a mount unless a server is named.
         #[arg(long, value_name = "DIRECTORY")]
         stored: Option<PathBuf>,

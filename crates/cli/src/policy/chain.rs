@@ -90,21 +90,40 @@ fn mounted(path: &Path, directory: bool) -> Result<Chain, Failure> {
         dir.pop();
     }
     let top = mounts::over(&mounts::all()?, &dir).map_or_else(|| "/".into(), |line| line.path);
-    let mut links = Vec::new();
+    let (mut links, mut hidden) = (Vec::new(), false);
     for above in dir.ancestors().take_while(|above| above.starts_with(&top)) {
         let ino = Ino(std::fs::metadata(above).context(|| above.display().to_string())?.ino());
-        let own = placement_of(read_mounted(above, PLACEMENT)?);
-        links.push(Link { name: above.display().to_string(), text: read_mounted(above, SUBTREE)?, ino, own });
+        let (text, own) =
+            match read_mounted(above, SUBTREE).and_then(|text| Ok((text, read_mounted(above, PLACEMENT)?))) {
+                Ok((text, own)) => (text, placement_of(own)),
+                // An identity that is limited to paths sees no policies above them.
+                Err(Errno::ACCESS) if !links.is_empty() => {
+                    hidden = true;
+                    break;
+                }
+                Err(error) => return Err(unreadable(above, error)),
+            };
+        links.push(Link { name: above.display().to_string(), text, ino, own });
     }
     let to_root = std::fs::metadata(&top).context(|| top.display().to_string())?.ino() == Ino::ROOT.0;
-    Ok(Chain { at: At::Mounted(dir), links, to_root })
+    Ok(Chain { at: At::Mounted(dir), links, to_root: to_root && !hidden })
+}
+
+fn unreadable(dir: &Path, error: Errno) -> Failure {
+    let failure = Failure::new(format!("the policy of {}: {error}", dir.display()));
+    match error {
+        Errno::ACCESS => failure.remedy(
+            "an identity that is limited to paths (loligo auth list) works below them: name a directory there, or mount with an identity that may more",
+        ),
+        _ => failure,
+    }
 }
 
 fn placement_of(value: Option<Vec<u8>>) -> Placement {
     value.and_then(|value| Placement::named(&value)).unwrap_or_default()
 }
 
-fn read_mounted(dir: &Path, name: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
+fn read_mounted(dir: &Path, name: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
     // No policy is longer.
     let mut value = vec![0; policy::LEN_MAX];
     match rustix::fs::getxattr(dir, name, &mut value) {
@@ -113,7 +132,7 @@ fn read_mounted(dir: &Path, name: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
             Ok(Some(value))
         }
         Err(Errno::NODATA) => Ok(None),
-        Err(error) => Err(Failure::new(format!("the policy of {}: {error}", dir.display()))),
+        Err(error) => Err(error),
     }
 }
 
@@ -171,6 +190,12 @@ impl Chain {
     /// What counts there: the policy of the nearest directory that has one.
     pub fn in_force(&self) -> Result<InForce, Failure> {
         nearest(&self.links)
+    }
+
+    /// The document of the policy that counts there, as it was set.
+    pub fn document(&self) -> Option<String> {
+        let text = self.links.iter().find_map(|link| link.text.as_ref())?;
+        Some(String::from_utf8_lossy(text).into_owned())
     }
 
     /// What would count without a policy of its own.
@@ -254,12 +279,25 @@ fn nearest(links: &[Link]) -> Result<InForce, Failure> {
 /// Who may.
 const OWNERS: &str = "do it as root, or as the owner of the directory";
 
+/// What to do about a directory that somebody has for himself.
+const DECOUPLED: &str = "it is decoupled: set it through the mount that has it (loligo status names that), or when it was merged and given back";
+
 /// Why a system call was refused, and what to do.
 fn refusal(error: Errno) -> (String, Option<&'static str>) {
-    (error.to_string(), matches!(error, Errno::PERM | Errno::ACCESS).then_some(OWNERS))
+    let remedy = match error {
+        Errno::PERM | Errno::ACCESS => Some(OWNERS),
+        Errno::BUSY => Some(DECOUPLED),
+        _ => None,
+    };
+    (error.to_string(), remedy)
 }
 
 /// The same of a server's answer.
 fn answer(error: FsError) -> (String, Option<&'static str>) {
-    (error.to_string(), matches!(error, FsError::Perm | FsError::Access).then_some(OWNERS))
+    let remedy = match error {
+        FsError::Perm | FsError::Access => Some(OWNERS),
+        FsError::Busy => Some(DECOUPLED),
+        _ => None,
+    };
+    (error.to_string(), remedy)
 }

@@ -43,8 +43,14 @@ pub fn run(path: &Path, as_json: bool) -> Outcome {
     let place = Directory { data: None, server: None, path: seen.clone() };
     let chain = chain::of_any(&place)?;
     let policy = chain.in_force()?;
-    let cell = policy.policy.cell();
-    let losses = losses(&has);
+    // One that is decoupled has the policy that it was decoupled with.
+    let other = match &has {
+        Has::ThisMount(out) if out.policy.pipeline() != policy.policy.pipeline() => Some(out.policy.cell()),
+        _ => None,
+    };
+    let cell = other.unwrap_or_else(|| policy.policy.cell());
+    let server = target::served_by(&seen)?;
+    let losses = losses(&has, server.as_deref());
     let out = match &has {
         Has::ThisMount(out) => out.clone(),
         _ => Outstanding::default(),
@@ -64,7 +70,7 @@ pub fn run(path: &Path, as_json: bool) -> Outcome {
             json!({
                 "path": absolute.display().to_string(),
                 "cell": cell.to_string(),
-                "from": policy.from,
+                "from": if other.is_some() { None } else { policy.from },
                 "decoupled": owner,
                 "outstanding": {
                     "changes": out.changes, "events": out.events, "bytes": out.bytes,
@@ -74,11 +80,30 @@ pub fn run(path: &Path, as_json: bool) -> Outcome {
             })
         ));
     }
-    put(format_args!("at {}: {cell}, by {}", absolute.display(), policy.whose()))?;
+    let whose = match other {
+        Some(_) => format!(
+            "the policy that it is decoupled with; {} is {}, and counts again when it is given back",
+            policy.whose(),
+            policy.policy.cell()
+        ),
+        None => policy.whose(),
+    };
+    put(format_args!("at {}: {cell}, by {whose}", absolute.display()))?;
     put(format_args!("{:<13} {}", "now", now(&has, &seen)))?;
     put(format_args!("{:<13} {}", "outstanding", outstanding(&has)))?;
     put("would be lost now if this died:")?;
     losses.iter().try_for_each(|loss| put(format_args!("  {:<13} {}", loss.who, loss.text)))
+}
+
+/// The server, as a command takes it that no path inside a mount is given to.
+fn of_server(server: Option<&str>) -> String {
+    let address = server.unwrap_or("ADDR");
+    match Path::new(address.strip_prefix("unix:").unwrap_or(address)) {
+        socket if socket.ends_with("loligo.sock") => {
+            format!("--data {}", quoted(socket.parent().unwrap_or(Path::new("."))))
+        }
+        _ => format!("--server {}", quoted(Path::new(address))),
+    }
 }
 
 /// The path, or what is above it if somebody else has it for itself; whether the latter.
@@ -148,7 +173,7 @@ fn outstanding(has: &Has) -> String {
     }
 }
 
-fn losses(has: &Has) -> Vec<Loss> {
+fn losses(has: &Has, server: Option<&str>) -> Vec<Loss> {
     let nothing = |who| Loss { who, changes: 0, text: "nothing".into() };
     let loss = |who, changes: u64, text: String| Loss { who, changes, text };
     match has {
@@ -168,7 +193,8 @@ fn losses(has: &Has) -> Vec<Loss> {
             let volatile = out.changes - disk.max(store);
             let mut how = Vec::new();
             if disk > store {
-                how.push(format!("loligo merge {}", out.kept.as_deref().unwrap_or("FILE")));
+                let file = quoted(Path::new(out.kept.as_deref().unwrap_or("FILE"))).to_string();
+                how.push(format!("loligo merge {file} {}", of_server(server)));
             }
             if store > 0 {
                 how.push("loligo merge --stored with the directory, once the mount's lease is over".into());

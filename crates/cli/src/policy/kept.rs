@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use loligo_driver::client::subtree::{Kept, KeptError, Merged};
 use loligo_driver::client::{Client, Options, Subtree, SubtreeOptions};
-use loligo_types::{Conflict, ConflictKind, Cred, FsError};
+use loligo_types::{Conflict, ConflictKind, Cred, FsError, FsResult};
 use serde_json::json;
 
 use crate::args::Target;
@@ -100,19 +100,37 @@ fn line_of(conflict: &Conflict) -> String {
     }
 }
 
-/// Ends the decoupling without it; the file stays.
-pub fn abandon(file: &Path, target: &Target) -> Outcome {
-    let (_, client, mut subtree) = resume(file, target)?;
-    subtree.abandon().map_err(|error| cannot(file, error))?;
+/// Ends the decoupling without it. The file stays, or is removed, also if the directory was given back long ago.
+pub fn abandon(file: &Path, target: &Target, remove: bool) -> Outcome {
+    let (kept, client, subtree) = reach(file, target)?;
+    let ended = match subtree.and_then(|mut subtree| subtree.abandon()) {
+        Ok(()) => true,
+        Err(FsError::Stale | FsError::NotFound) if remove => false,
+        Err(error) => return Err(cannot(file, error)),
+    };
     let _ = client.stop(STOP_TIME);
-    put(format_args!(
-        "the directory is one like others again, without what is in {}, which stays: loligo journal inspect {}",
-        file.display(),
-        quoted(file)
-    ))
+    let name = file.display();
+    if !remove {
+        return put(format_args!(
+            "the directory is one like others again, without what is in {name}, which stays: loligo journal inspect {0}; to remove it: loligo abandon \
+             --remove {0}",
+            quoted(file)
+        ));
+    }
+    kept.remove().map_err(|error| Failure::new(format!("{name} cannot be removed: {error}")))?;
+    put(match ended {
+        true => format!("the directory is one like others again, without what was in {name}, which was removed"),
+        false => format!("{name} was removed; the directory was not decoupled for it any more"),
+    })
 }
 
 fn resume(file: &Path, target: &Target) -> Result<(Kept, Client, Subtree), Failure> {
+    let (kept, client, subtree) = reach(file, target)?;
+    Ok((kept, client, subtree.map_err(|error| cannot(file, error))?))
+}
+
+/// The file, its server, and the subtree if that is decoupled for it still.
+fn reach(file: &Path, target: &Target) -> Result<(Kept, Client, FsResult<Subtree>), Failure> {
     let kept = Kept::claim(file).map_err(|error| unusable(file, &error))?;
     let found = target::find(target)?;
     let options = Options { name: "loligo merge".into(), ..Options::default() };
@@ -122,7 +140,7 @@ fn resume(file: &Path, target: &Target) -> Result<(Kept, Client, Subtree), Failu
             .remedy("name the server of its own: --data DIR or --server ADDR"));
     }
     let fs = client.fs(Arc::new(Cred { uid: kept.record().uid, ..Cred::root() }));
-    let subtree = Subtree::resume(&fs, &kept, &SubtreeOptions::default()).map_err(|error| cannot(file, error))?;
+    let subtree = Subtree::resume(&fs, &kept, &SubtreeOptions::default());
     Ok((kept, client, subtree))
 }
 
@@ -147,14 +165,13 @@ fn cannot(file: &Path, error: FsError) -> Failure {
         FsError::Stale => Failure::new(format!(
             "{name}: the directory is not decoupled for it any more: its lease was over, or it was ended"
         ))
-        .remedy(look),
+        .remedy(format!("{look}; remove it: loligo abandon --remove {}", quoted(file))),
         FsError::Access => {
             Failure::new(format!("{name}: the directory is another user's by now: nothing is merged into it"))
                 .remedy(look)
         }
-        FsError::NotFound => {
-            Failure::new(format!("{name}: the directory is gone: there is nothing to merge into")).remedy(look)
-        }
+        FsError::NotFound => Failure::new(format!("{name}: the directory is gone: there is nothing to merge into"))
+            .remedy(format!("{look}; remove it: loligo abandon --remove {}", quoted(file))),
         FsError::NotEmpty => Failure::new(format!("the store has more of what was made there than {name}"))
             .remedy("merge that: loligo merge --stored DIRECTORY"),
         FsError::Invalid => Failure::new(format!(

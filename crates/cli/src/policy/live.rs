@@ -3,6 +3,7 @@
 //! machine (`own/command.rs`). Not here: journals of programs that died (`kept.rs`).
 
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -57,6 +58,10 @@ pub struct Outstanding {
     pub persisted: u64,
     /// How many of them are in the store.
     pub stored: u64,
+    /// The policy that it is decoupled with, as far as it says how changes become durable and visible.
+    pub policy: SubtreePolicy,
+    /// The inode of the decoupled directory, which this one may be below.
+    pub root: u64,
 }
 
 impl Live {
@@ -102,7 +107,29 @@ impl Live {
             bytes: fact("bytes").unwrap_or(0),
             persisted: fact("persisted").unwrap_or(0),
             stored: fact("stored").unwrap_or(0),
+            policy: status.lines().find_map(|line| line.strip_prefix("pipeline ")).map(policy_of).unwrap_or_default(),
+            root: fact("root").unwrap_or(0),
         }))
+    }
+
+    /// The policy that this directory is decoupled with; nothing if this mount does not have it, or has it as a part of a larger one.
+    pub fn in_force(&self) -> Result<Option<SubtreePolicy>, Failure> {
+        let inode = std::fs::metadata(&self.at).context(|| self.dir.display().to_string())?.ino();
+        Ok(self.outstanding()?.filter(|out| out.root == inode).map(|out| out.policy))
+    }
+
+    /// It is decoupled already, and another policy is named.
+    pub fn has_a_policy(&self) -> Failure {
+        let shown = quoted(&self.dir);
+        Failure::new(format!("{} is decoupled by this mount already, with a policy", self.dir.display())).remedy(format!(
+            "run the command with that one: without --policy; or give the directory back first: loligo merge {shown}, then loligo recouple {shown}"
+        ))
+    }
+
+    /// Has the directory decoupled. `lease`: seconds.
+    pub fn decouple(&self, document: &str, lease: f64) -> Outcome {
+        let lease_ms = (lease * 1000.0).clamp(1.0, f64::from(SUBTREE_LEASE_MS_MAX));
+        self.order_with("decouple", &format!(" lease_ms={lease_ms:.0}"), document).map(drop)
     }
 
     /// Has something done, and waits until it is.
@@ -162,10 +189,23 @@ impl Live {
                      {shown}"
                 ))
             }
+            Errno::STALE => self.taken(),
             Errno::PERM | Errno::ACCESS => Failure::new(format!("{name}: {error}"))
                 .remedy("do it as root, or as the owner of the directory, or who has decoupled it"),
             error => Failure::new(format!("{name}: {error}")),
         }
+    }
+
+    /// The directory is not this mount's any more.
+    fn taken(&self) -> Failure {
+        Failure::new(format!(
+            "{} was taken from this mount: its lease was over, or root has given it up (loligo abandon --force). What was not merged is not in it",
+            self.dir.display()
+        ))
+        .remedy(
+            "if its policy is local or global, what was not merged is in a file of keep_dir on this machine, which the mount's log names: \
+             loligo journal inspect FILE",
+        )
     }
 
     fn failed(&self, verb: &str, error: &str) -> Failure {
@@ -179,9 +219,9 @@ impl Live {
                 "end what uses it (fuser -vm {shown}), or see who has it: loligo status {shown}; where what is below it is pinned: loligo \
                  subtree list"
             )),
-            ("decouple", "Perm") => {
-                Failure::new(format!("{name} is another user's")).remedy("do it as its owner, or as root")
-            }
+            ("decouple", "Perm") => Failure::new(format!("{name} is another user's")).remedy(
+                "do it as its owner, or as root; over an identity root counts as nobody unless that was made with --squash none (loligo auth list)",
+            ),
             ("decouple", "Invalid") => Failure::new(format!("{name} cannot be decoupled"))
                 .remedy("name a directory below the root of the file system; the root itself stays at the servers"),
             ("decouple", "NotSupported") => Failure::new(format!("{name} cannot be decoupled with this policy on this mount"))
@@ -191,14 +231,16 @@ impl Live {
                 Failure::new(format!("{name} has changes that nobody else knows, and its policy does not merge them"))
                     .remedy(format!("merge them: loligo merge {shown}; or drop them: loligo abandon {shown}"))
             }
-            (_, "Stale") => Failure::new(format!(
-                "{name} was taken from this mount, which was not heard for longer than its lease; what was not merged is lost to it"
-            ))
-            .remedy("what its policy kept on this machine can be looked at: loligo journal inspect"),
+            (_, "Stale") => self.taken(),
             (_, "Access") => Failure::new(format!("{name}, or something in it, is another user's by now: nothing was merged")),
             (_, error) => Failure::new(format!("{name}: {verb}: {error}")),
         }
     }
+}
+
+/// A policy that says this of how changes become durable and visible.
+fn policy_of(pipeline: &str) -> SubtreePolicy {
+    SubtreePolicy::parse(&format!("pipeline = \"{pipeline}\"\n")).unwrap_or_default()
 }
 
 fn number_of(text: &str) -> u64 {
@@ -209,16 +251,19 @@ fn number_of(text: &str) -> u64 {
 pub fn policy_for(path: &Path, given: Option<&Path>) -> Result<(SubtreePolicy, String), Failure> {
     let place = Directory { data: None, server: None, path: path.to_path_buf() };
     let chain = chain::of_directory(&place)?;
-    let (policy, text) = match given {
+    if let Some(unseen) = chain.unseen() {
+        note(format_args!("note: {unseen}, nor are their floors"));
+    }
+    let (policy, text, document) = match given {
         Some(given) => {
             let given = source::named(given)?;
             chain.check_floors(&given.policy)?;
-            (given.policy, given.text)
+            (given.policy, given.text.clone(), given.text)
         }
         None => {
             let now = chain.in_force()?;
             let text = now.policy.to_text();
-            (now.policy, text)
+            (now.policy, text, chain.document().unwrap_or_default())
         }
     };
     if !policy.pipeline().has_client_journal() {
@@ -237,9 +282,10 @@ pub fn policy_for(path: &Path, given: Option<&Path>) -> Result<(SubtreePolicy, S
     if policy.excludes(placed.placement) {
         return Err(placing::contradiction(chain.name(), placed.placement, &placed.why));
     }
-    if policy.interfere() == loligo_semantics::Interfere::Allow {
+    // It is the default, too: of whoever has not asked for it nobody expects that others work there.
+    if policy.interfere() == loligo_semantics::Interfere::Allow && source::says_interfere(&document) {
         note(
-            "note: on a mount others are refused while the directory is decoupled (EBUSY), also where the policy says interfere = \"allow\"",
+            "note: the policy says interfere = \"allow\", which is for the client library: on a mount others are refused while the directory is decoupled (EBUSY)",
         );
     }
     Ok((policy, text))
@@ -249,8 +295,7 @@ pub fn policy_for(path: &Path, given: Option<&Path>) -> Result<(SubtreePolicy, S
 pub fn decouple(path: &Path, given: Option<&Path>, lease: f64) -> Outcome {
     let live = Live::of(path)?;
     let (policy, text) = policy_for(path, given)?;
-    let lease_ms = (lease * 1000.0).clamp(1.0, f64::from(SUBTREE_LEASE_MS_MAX));
-    live.order_with("decouple", &format!(" lease_ms={lease_ms:.0}"), &text)?;
+    live.decouple(&text, lease)?;
     put(format_args!(
         "{} is this mount's alone, {}: to give it back, loligo recouple {}",
         live.dir.display(),

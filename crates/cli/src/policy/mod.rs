@@ -38,7 +38,7 @@ pub fn run(what: PolicyCommand) -> Outcome {
 /// Runs what concerns directories that are decoupled.
 pub fn decoupled(what: DecoupledCommand) -> Outcome {
     match what {
-        DecoupledCommand::Run { policy, dir, command } => run::run(&dir, policy.as_deref(), &command),
+        DecoupledCommand::Run { policy, lease, dir, command } => run::run(&dir, policy.as_deref(), lease, &command),
         DecoupledCommand::Decouple { dir, policy, lease } => live::decouple(&dir, policy.as_deref(), lease),
         DecoupledCommand::Sync { dir, json } => live::complete(&dir, "sync", json),
         DecoupledCommand::Recouple { dir, json } => live::complete(&dir, "recouple", json),
@@ -52,14 +52,14 @@ pub fn decoupled(what: DecoupledCommand) -> Outcome {
                 }),
             }
         }
-        DecoupledCommand::Abandon { what, stored, force, server } => {
+        DecoupledCommand::Abandon { what, remove, stored, force, server } => {
             let target = server.target();
             match (stored, force) {
                 (_, Some(dir)) => stored::abandon(&dir, &target, true),
                 (Some(dir), None) => stored::abandon(&dir, &target, false),
                 (None, None) => each(&what, |one| match one.is_dir() {
                     true => live::abandon(one),
-                    false => kept::abandon(one, &target),
+                    false => kept::abandon(one, &target, remove),
                 }),
             }
         }

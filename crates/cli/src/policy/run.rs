@@ -10,13 +10,24 @@ use super::live::{self, Live};
 use crate::output::{Failure, Outcome, human_count, note, quoted};
 
 /// Runs it. The command's exit code becomes this one's, unless what it made could not be completed.
-pub fn run(dir: &Path, policy: Option<&Path>, command: &[OsString]) -> Outcome {
+///
+/// A directory that is decoupled already stays so: what its policy says is completed, and it is not given back.
+pub fn run(dir: &Path, policy: Option<&Path>, lease: f64, command: &[OsString]) -> Outcome {
     let live = Live::of(dir)?;
-    let (policy, text) = live::policy_for(dir, policy)?;
     let Some((program, args)) = command.split_first() else {
         return Err(Failure::usage("there is no command to run").remedy("loligo run DIR -- COMMAND"));
     };
-    live.order("decouple", &text)?;
+    let had = live.in_force()?;
+    let stays = had.is_some();
+    let policy = match had {
+        Some(_) if policy.is_some() => return Err(live.has_a_policy()),
+        Some(policy) => policy,
+        None => {
+            let (policy, text) = live::policy_for(dir, policy)?;
+            live.decouple(&text, lease)?;
+            policy
+        }
+    };
     let begun = Instant::now();
     let status = child(program, args);
     let ran = begun.elapsed();
@@ -24,11 +35,11 @@ pub fn run(dir: &Path, policy: Option<&Path>, command: &[OsString]) -> Outcome {
     // Whatever became of the command: what it has made is there.
     let completing = Instant::now();
     let invisible = policy.cell().consistency == loligo_semantics::Consistency::Invisible;
-    let verb = if invisible { "sync" } else { "recouple" };
+    let verb = if invisible || stays { "sync" } else { "recouple" };
     let told = live.order(verb, "").inspect_err(|_| {
         note(format_args!("loligo: the command has ended ({}), and what it made cannot be completed", said(&status)));
     })?;
-    if invisible && made.changes == 0 {
+    if invisible && made.changes == 0 && !stays {
         live.order("recouple", "")?;
     }
     let left = live.outstanding()?;
@@ -39,7 +50,9 @@ pub fn run(dir: &Path, policy: Option<&Path>, command: &[OsString]) -> Outcome {
         policy.cell(),
         live::summary(&live, &told, left.as_ref(), completing.elapsed())
     ));
-    if left.is_some() {
+    if stays {
+        note(format_args!("it was decoupled before, and stays so: to give it back, loligo recouple {}", quoted(dir)));
+    } else if left.is_some() {
         let dir = quoted(dir);
         note(format_args!(
             "its policy keeps them invisible: to let others see them, loligo merge {dir} and loligo recouple {dir}; to drop them, loligo abandon {dir}"

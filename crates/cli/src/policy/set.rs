@@ -1,12 +1,14 @@
 //! `loligo policy set` and `unset`: a directory's own policy, and what it changes against what counts there now.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use loligo_semantics::policy::changes;
 
+use super::live::Live;
 use super::{chain, placing, promise, source};
 use crate::args::Directory;
-use crate::output::{Failure, Outcome, note, put};
+use crate::output::{Failure, Outcome, note, put, quoted};
 
 /// Shows what changes, and sets it.
 pub fn set(dir: &Directory, policy: &Path, dry_run: bool) -> Outcome {
@@ -35,8 +37,25 @@ pub fn set(dir: &Directory, policy: &Path, dry_run: bool) -> Outcome {
     if dry_run {
         return put("nothing was changed: without --dry-run it is set");
     }
+    let decoupled = dir.path.is_dir().then(|| Live::at(&dir.path).outstanding().ok().flatten()).flatten();
     chain.set(&given.text)?;
-    put(format_args!("{} and all below it are {} by policy", chain.name(), given.policy.cell()))
+    put(format_args!("{} and all below it are {} by policy", chain.name(), given.policy.cell()))?;
+    let Some(out) = decoupled else { return Ok(()) };
+    let (name, shown) = (chain.name(), quoted(&dir.path));
+    let is_root = dir.path.metadata().is_ok_and(|meta| meta.ino() == out.root);
+    put(match is_root {
+        // The mount has completed what the new one promises before it said that it is set.
+        true if given.policy.pipeline().has_client_journal() => {
+            format!(
+                "{name} is decoupled by this mount: what was outstanding is as the new policy says, and it counts from now on"
+            )
+        }
+        true => format!("{name} was decoupled by this mount: what was outstanding is merged, and it is given back"),
+        false => format!(
+            "it is below a directory that is decoupled by this mount with its own policy: the new one counts for all when that directory was merged \
+             and given back (loligo recouple of it; loligo policy explain {shown})"
+        ),
+    })
 }
 
 /// Takes it away, and shows what changes.

@@ -10,7 +10,7 @@ use loligo_types::FsError;
 
 use super::kept::{STOP_TIME, json_of, tell_conflicts};
 use crate::args::{Directory, Target};
-use crate::output::{Failure, Outcome, human_bytes, human_count, put, quoted};
+use crate::output::{Failure, Outcome, human_bytes, human_count, note, put, quoted};
 use crate::ranks::place;
 
 /// Takes the directory over, merges, and ends the decoupling. `now`: its owner is not waited for.
@@ -48,6 +48,12 @@ pub fn abandon(dir: &Path, target: &Target, now: bool) -> Outcome {
     let bytes = subtree.record().journal.map_or(0, |journal| journal.bytes);
     subtree.abandon().map_err(|error| Failure::new(format!("{} cannot be given back: {error}", dir.display())))?;
     let _ = client.stop(STOP_TIME);
+    if now {
+        note(
+            "programs of its owner get ESTALE from now on. What the owner had not merged stays in its client journal: a file in keep_dir of its \
+             machine, if its policy is local or global, which the log of its mount names. Look into it: loligo journal inspect FILE",
+        );
+    }
     match bytes {
         0 => put(format_args!("{} is a directory like others again, without what was not merged", dir.display())),
         bytes => put(format_args!(

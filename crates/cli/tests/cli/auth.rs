@@ -246,3 +246,35 @@ fn root_of_a_host_with_a_limited_identity_is_nobody_and_its_programs_and_devices
     }
     assert_eq!(server.stop().0, 0);
 }
+
+#[test]
+fn an_identity_for_a_path_decouples_below_it_and_is_told_why_it_cannot_elsewhere() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    let data = place.data();
+    let server = served(&place, "");
+    let at = tcp_of(&place).replace("0.0.0.0", "127.0.0.1");
+    let [mnt, all] = ["mnt", "all"].map(|name| place.path(name));
+    [&mnt, &all].into_iter().for_each(|dir| std::fs::create_dir(dir).expect("a directory"));
+    let whole = Service::start("mount --server {} {}", &[&data, &all]);
+    std::fs::create_dir_all(all.join("a/b/job")).expect("made");
+    let file = place.path("id.pem");
+    loligo("auth add host --allow rw:/a/b --squash none --data {} --out {}", &[&data, &file]).ok();
+    let keep = format!("keep_dir={}", place.path("kept").display());
+    let keep = std::path::Path::new(&keep);
+    let limited = Service::start(&format!("mount --server {at} --identity {{}} {{}} --set {{}}"), &[&file, &mnt, keep]);
+    let job = mnt.join("a/b/job");
+    let said = loligo("decouple {} --policy batchfs", &[&job]).ok().err;
+    assert!(said.contains("not seen from here"), "policies above the path: {said}");
+    std::fs::write(job.join("f"), "made").expect("it is its own");
+    assert!(loligo("policy explain {}", &[&job]).ok().out.contains("weak/local"));
+    loligo("recouple {}", &[&job]).ok();
+    assert_eq!(std::fs::read_to_string(all.join("a/b/job/f")).expect("merged"), "made");
+    loligo("run --policy batchfs {} -- touch {}", &[&mnt.join("a/b"), &mnt.join("a/b/g")]).ok();
+    assert!(all.join("a/b/g").exists());
+    loligo("decouple {} --policy batchfs", &[&mnt.join("a")]).fails(1, &["limited to paths", "name a directory there"]);
+    assert_eq!((limited.stop().0, whole.stop().0, server.stop().0), (0, 0, 0));
+    loligo("fsck --data {}", &[&data]).ok();
+}

@@ -112,13 +112,23 @@ fn root_ends_what_a_dead_or_living_mount_has_without_waiting_for_its_lease() {
     let files = kept(&place);
     assert_eq!(files.len(), 1);
     loligo("merge {} --data {}", &[&files[0], &data]).fails(1, &["not decoupled for it any more"]);
+    loligo("abandon {} --data {}", &[&files[0], &data]).fails(1, &["loligo abandon --remove"]);
+    loligo("abandon --remove {} --data {}", &[&files[0], &data]).ok();
+    assert_eq!(kept(&place), Vec::<PathBuf>::new());
     loligo("abandon --force /a --data {}", &[&data]).fails(1, &["/a is not decoupled"]);
     // One that lives has lost it, and hears that.
     let living = mounted(&place, "living");
     std::fs::create_dir(place.path("living/c")).expect("made");
     loligo("decouple {} --policy batchfs --lease 3600", &[&place.path("living/c")]).ok();
     std::fs::write(place.path("living/c/f"), "made").expect("written");
-    loligo("abandon --force /c --data {}", &[&data]).ok();
+    let mut open = std::fs::File::options().append(true).open(place.path("living/c/f")).expect("there");
+    open.sync_all().expect("kept on this machine");
+    let said = loligo("abandon --force /c --data {}", &[&data]).ok().err;
+    assert!(said.contains("ESTALE") && said.contains("keep_dir"), "{said}");
+    let is_stale = |error: std::io::Error| error.raw_os_error() == Some(rustix::io::Errno::STALE.raw_os_error());
+    assert!(std::io::Write::write_all(&mut open, b"more").is_err_and(is_stale), "from that moment on");
+    assert!(open.sync_all().is_err_and(is_stale));
+    drop(open);
     std::fs::write(place.path("other/c/g"), "free").expect("it is a directory like others");
     loligo("sync {}", &[&place.path("living/c")]).fails(1, &["taken from this mount"]);
     until("it sees what all see", || sh("ls $D/living/c", place.dir.path()).out.trim() == "g");
@@ -200,4 +210,65 @@ fn a_stop_and_a_start_name_what_is_kept_on_this_machine_alone_with_the_command_t
     loligo("merge {} --data {}", &[file, &data]).ok();
     assert_eq!(std::fs::read(mount.join("a/f")).expect("everybody's now"), b"made");
     assert!(!down().err.contains("loligo merge"), "nothing is kept any more");
+}
+
+#[test]
+fn commands_go_by_the_policy_that_a_directory_was_decoupled_with() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    let server = serve(&place);
+    let (mount, other) = (mounted(&place, "mnt"), mounted(&place, "other"));
+    let dir = place.path("mnt/job");
+    std::fs::create_dir(&dir).expect("made");
+    loligo("policy set {} hdfs", &[&dir]).ok();
+    let said = loligo("decouple {} --policy batchfs", &[&dir]).ok();
+    assert!(!said.err.contains("interfere"), "nobody asked for it: {}", said.err);
+    std::fs::write(dir.join("f"), "made").expect("written");
+    std::fs::File::open(dir.join("f")).expect("there").sync_all().expect("kept");
+    let said = loligo("policy explain {}", &[&dir]).ok().out;
+    assert!(said.contains("weak/local, by the policy that it is decoupled with"), "{said}");
+    let merge = format!("loligo merge {} --data {}", kept(&place)[0].display(), place.data().display());
+    assert!(said.contains(&merge), "{said}");
+    assert_eq!(loligo("policy explain {} --json", &[&dir]).ok().json()["cell"], "weak/local");
+    // A command that is run there leaves it as it was.
+    let said = loligo("run {} -- touch {}", &[&dir, &dir.join("g")]).ok().err;
+    assert!(said.contains("weak/local") && said.contains("stays so"), "{said}");
+    loligo("run --policy ramdisk {} -- true", &[&dir]).fails(1, &["already", "without --policy"]);
+    loligo("policy set {} deltafs", &[&place.path("other/job")])
+        .fails(1, &["is decoupled", "through the mount that has it"]);
+    let said = loligo("policy set {} deltafs", &[&dir]).ok().out;
+    assert!(said.contains("counts from now on"), "{said}");
+    let said = loligo("policy explain {}", &[&dir]).ok().out;
+    assert!(said.contains("invisible/local, by the policy of"), "{said}");
+    let said = loligo("policy set {} posix", &[&dir]).ok().out;
+    assert!(said.contains("is merged, and it is given back"), "{said}");
+    assert!(place.path("other/job/f").exists() && place.path("other/job/g").exists());
+    let document = place.path("allow.toml");
+    std::fs::write(&document, "preset = 'batchfs'\ninterfere = 'allow'\n").expect("written");
+    let said = loligo("run --policy {} --lease 5 {} -- true", &[&document, &dir]).ok().err;
+    assert!(said.contains("others are refused"), "{said}");
+    assert_eq!((mount.stop().0, other.stop().0, server.stop().0), (0, 0, 0));
+}
+
+#[test]
+fn what_is_taken_back_at_the_end_of_a_lease_is_no_warning_of_the_server() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    loligo("format --data {}", &[&place.data()]).ok();
+    loligo("serve --daemon --data {} --set session_ms=1000 --set grace_ms=500", &[&place.data()]).ok();
+    let (dead, other) = (mounted(&place, "dead"), mounted(&place, "other"));
+    std::fs::create_dir(place.path("dead/a")).expect("made");
+    loligo("run --policy batchfs --lease 1 {} -- true", &[&place.path("dead/a")]).ok();
+    loligo("decouple {} --policy batchfs --lease 1", &[&place.path("dead/a")]).ok();
+    kill(dead, &place, "dead");
+    until("it is taken back", || std::fs::read_dir(place.path("other/a")).is_ok());
+    let log = || std::fs::read_to_string(place.data().join("loligo.log")).expect("a log");
+    until("it is said", || log().contains("/a is taken back from"));
+    assert!(!log().contains("WARN"), "{}", log());
+    assert_eq!(other.stop().0, 0);
+    loligo("down --data {}", &[&place.data()]).ok();
 }
