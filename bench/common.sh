@@ -24,6 +24,27 @@ choose() {
 }
 wanted() { case "$chosen_names" in *" $1 "*) return 0 ;; *) return 1 ;; esac }
 
+# options ARG...: sets $files, $runs, $only, $dir and $limit, which have their defaults, from -n, -r, --only, --dir and --limit. The script has
+# a function `usage`.
+# shellcheck disable=SC2034 # the script uses them
+options() {
+    while [ $# -gt 0 ]; do
+        case $1 in
+        -h | --help) usage && exit 0 ;;
+        -n | -r | --only | --dir | --limit) [ $# -ge 2 ] || { usage && exit 2; } ;;
+        *) say "unknown option $1" && usage && exit 2 ;;
+        esac
+        case $1 in
+        -n) files=$2 ;;
+        -r) runs=$2 ;;
+        --only) only=${2//,/ } ;;
+        --dir) dir=$2 ;;
+        --limit) limit=$2 ;;
+        esac
+        shift 2
+    done
+}
+
 need_root() { [ "$(id -u)" = 0 ] || die "${0##*/} mounts file systems and drops caches: run it as root"; }
 
 # find_loligo: sets $binary to LOLIGO_BIN, or builds it.

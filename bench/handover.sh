@@ -16,21 +16,7 @@ set -euo pipefail
 WAYS="handover kill"
 files=100000 runs=3 only="" dir=${LOLIGO_BENCH_DIR:-$LOLIGO_CACHE} limit=600
 usage() { sed -n '6,12s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; }
-while [ $# -gt 0 ]; do
-    case $1 in
-    -h | --help) usage && exit 0 ;;
-    -n | -r | --only | --dir | --limit) [ $# -ge 2 ] || { usage && exit 2; } ;;
-    *) say "unknown option $1" && usage && exit 2 ;;
-    esac
-    case $1 in
-    -n) files=$2 ;;
-    -r) runs=$2 ;;
-    --only) only=${2//,/ } ;;
-    --dir) dir=$2 ;;
-    --limit) limit=$2 ;;
-    esac
-    shift 2
-done
+options "$@"
 choose way "$only" "$WAYS"
 need_root
 find_loligo
