@@ -49,12 +49,14 @@ pub struct Opening {
     pub refuse_full: bool,
     /// It is a snapshot of a data directory, of which nothing is written.
     pub snapshot: bool,
+    /// Nothing is written: a data directory is as it was, and a snapshot in it stays.
+    pub looks: bool,
 }
 
 impl Default for Opening {
     fn default() -> Self {
         let (table_cache, lease) = (LocalOptions::default().block_cache_bytes, RadosOptions::default().lease);
-        Opening { table_cache, reserve: None, lease, refuse_full: false, snapshot: false }
+        Opening { table_cache, reserve: None, lease, refuse_full: false, snapshot: false, looks: false }
     }
 }
 
@@ -62,6 +64,11 @@ impl Opening {
     /// For a command that serves nobody: it ends where the store is full.
     pub fn offline() -> Opening {
         Opening { refuse_full: true, ..Opening::default() }
+    }
+
+    /// The same for one that changes nothing, or does if told to.
+    pub fn offline_to(change: bool) -> Opening {
+        Opening { looks: !change, ..Opening::offline() }
     }
 }
 
@@ -217,6 +224,7 @@ impl Store {
                     open_tables,
                     open_objects,
                     read_only: how.snapshot,
+                    looks: how.looks,
                     ..LocalOptions::default()
                 };
                 Arc::new(LocalStore::open(data, &options)?)

@@ -53,6 +53,11 @@ impl Failure {
         self.code
     }
 
+    /// The thing with the cause, and the remedy.
+    pub fn parts(&self) -> (&str, Option<&str>) {
+        (&self.what, self.remedy.as_deref())
+    }
+
     /// Says it on stderr and gives the exit code.
     pub fn report(&self) -> ExitCode {
         note(format_args!("loligo: {self}"));

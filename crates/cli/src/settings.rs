@@ -89,6 +89,12 @@ pub const KEYS: &[Key] = &[
         Kind::Number,
     ),
     key(
+        "snapshot_idle_ms",
+        "60000",
+        "a snapshot that nobody reads is removed after so long, because the command that it was made for was killed, milliseconds",
+        Kind::Number,
+    ),
+    key(
         "lease_ms",
         "1500",
         "how long a server on a cluster (`--store rados:...`) may be silent there before another one may take over, milliseconds",
@@ -277,12 +283,13 @@ impl Settings {
     /// Values that are well formed and yet cannot be: told before anything is started.
     pub fn check(&self) -> Result<(), Failure> {
         let give_up = if self.number("give_up_ms") == 0 { 0 } else { 1000 };
-        let limits: [(&str, u64, u64); 9] = [
+        let limits: [(&str, u64, u64); 10] = [
             // Others tell of their loads once a second.
             ("balance_ms", 1000, 3_600_000),
             ("inline_max", 0, loligo_types::limits::INLINE_MAX as u64),
             ("session_ms", 1000, u64::from(u32::MAX)),
             ("grace_ms", 0, u64::from(u32::MAX)),
+            ("snapshot_idle_ms", 100, 3_600_000),
             ("lease_ms", 500, 60_000),
             // A server that is started again is away for longer than a moment.
             ("give_up_ms", give_up, u64::from(u32::MAX)),

@@ -135,6 +135,23 @@ impl Layout {
         Ok(DirLock(file))
     }
 
+    /// The same for one who writes nothing: also of a directory that cannot be written.
+    pub(crate) fn take_lock_to_look(&self) -> Result<DirLock> {
+        match self.take_lock() {
+            Err(StoreError::ReadOnly { .. }) => {}
+            taken => return taken,
+        }
+        let path = self.lock();
+        let mut file = File::open(&path).map_err(|e| named(&path, &e))?;
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(DirLock(file)),
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                Err(StoreError::InUse { dir: self.name(), owner: owner_of(&mut file) })
+            }
+            Err(e) => Err(named(&path, &e.into())),
+        }
+    }
+
     fn name(&self) -> String {
         self.dir.display().to_string()
     }

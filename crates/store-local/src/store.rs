@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use loligo_store::{Backend, Blobs, Identity, Lease, LogDir, Result, Snapshots, StatFs, StoreError, Table};
 
@@ -16,6 +17,9 @@ use crate::objects::LocalBlobs;
 use crate::room::{For, Room};
 use crate::snapshot::{self, Gate, LocalSnapshots, Reader};
 use crate::table::LocalTable;
+
+/// An object of which all was on the disk for so long is verified after a failure of the machine, though it is still open.
+const IDLE: Duration = Duration::from_secs(10);
 
 /// How a data directory is opened.
 #[derive(Debug, Clone)]
@@ -36,6 +40,9 @@ pub struct OpenOptions {
     pub reserve_bytes: Option<u64>,
     /// Writes nothing, not even that it is open: for a snapshot, which shares files with the store that it was made of.
     pub read_only: bool,
+    /// Owns the directory, and changes nothing in it: for a command that only looks. A snapshot that is there stays. It opens a directory that
+    /// cannot be written, too.
+    pub looks: bool,
 }
 
 impl Default for OpenOptions {
@@ -49,6 +56,7 @@ impl Default for OpenOptions {
             journal_reserve_bytes: 4 << 20,
             reserve_bytes: None,
             read_only: false,
+            looks: false,
         }
     }
 }
@@ -71,6 +79,8 @@ impl OpenOptions {
 pub(crate) enum Owner {
     /// Of a data directory.
     Alone(#[expect(dead_code, reason = "the lock goes with it")] DirLock),
+    /// The same, and writes nothing.
+    Looking(#[expect(dead_code, reason = "the lock goes with it")] DirLock),
     /// Of nothing: of a snapshot there may be several readers.
     Reader(Arc<Reader>),
 }
@@ -79,7 +89,7 @@ impl Owner {
     /// Refuses to read a snapshot that has ended.
     pub(crate) fn may_read(&self, dir: &Path) -> Result<()> {
         match self {
-            Owner::Alone(_) => Ok(()),
+            Owner::Alone(_) | Owner::Looking(_) => Ok(()),
             Owner::Reader(reader) => {
                 let failed = |cause| StoreError::Io { what: dir.display().to_string(), cause };
                 reader.lost().map_or(Ok(()), |cause| Err(failed(cause)))
@@ -89,13 +99,13 @@ impl Owner {
 
     /// Whether nothing may be written.
     pub(crate) fn only_reads(&self) -> bool {
-        matches!(self, Owner::Reader(_))
+        matches!(self, Owner::Reader(_) | Owner::Looking(_))
     }
 }
 
 /// Refuses a change of what is only read.
 pub(crate) fn read_only(path: &Path) -> StoreError {
-    StoreError::ReadOnly { what: path.display().to_string(), cause: "it is a snapshot, which is only read".to_string() }
+    StoreError::ReadOnly { what: path.display().to_string(), cause: "it was opened to be read only".to_string() }
 }
 
 /// The store in one data directory of this machine.
@@ -137,6 +147,11 @@ impl LocalStore {
             return LocalStore::open_to_read(layout, identity, options);
         }
         layout.refuse_inside()?;
+        // Without a table there is nothing to look at: its parts are made.
+        if options.looks && LocalTable::is_at(&layout.table()) {
+            let owner = Arc::new(Owner::Looking(layout.take_lock_to_look()?));
+            return LocalStore::only_to_read(layout, identity, options, owner);
+        }
         let owner = Arc::new(Owner::Alone(layout.take_lock()?));
         // From here on objects change that it shares.
         if let Err(error) = snapshot::sweep(&layout) {
@@ -164,6 +179,10 @@ impl LocalStore {
     /// Opens a snapshot.
     fn open_to_read(layout: Layout, identity: Identity, options: &OpenOptions) -> Result<Self> {
         let owner = Arc::new(Owner::Reader(Arc::new(Reader::of(&layout)?)));
+        LocalStore::only_to_read(layout, identity, options, owner)
+    }
+
+    fn only_to_read(layout: Layout, identity: Identity, options: &OpenOptions, owner: Arc<Owner>) -> Result<Self> {
         let room = Arc::new(Room::of(&layout, Some(0))?);
         let marks = Arc::new(Marks::open_read_only(&layout.marks(), &identity.fs_id));
         LocalStore::with(layout, identity, options, (owner, room, marks, Arc::default()))
@@ -230,6 +249,7 @@ impl Backend for LocalStore {
             snapshots.end_for_room();
         }
         self.table.tend();
+        self.blobs.tend(IDLE);
         Ok(space)
     }
 
@@ -244,7 +264,7 @@ impl Backend for LocalStore {
     /// Of a snapshot: whether it is still one.
     fn lease(&self) -> Option<Arc<dyn Lease>> {
         match &*self.owner {
-            Owner::Alone(_) => None,
+            Owner::Alone(_) | Owner::Looking(_) => None,
             Owner::Reader(reader) => Some(reader.clone()),
         }
     }

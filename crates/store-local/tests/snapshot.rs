@@ -135,6 +135,61 @@ impl Filled {
 }
 
 #[test]
+fn a_snapshot_that_is_made_when_the_store_is_closed_ends_by_name_and_leaves_nothing() {
+    let dir = formatted();
+    let store = open(dir.path());
+    Filled::new(&store);
+    let snapshots = snapshots(&store);
+    snapshots.prepare().expect("there is none");
+    snapshots.cut().expect("it was prepared");
+    let refused = snapshots.remove().expect_err("it is being made").to_string();
+    assert!(refused.contains("wait for it") && !refused.contains("kernel"), "{refused}");
+    store.close().expect("it closes");
+    assert!(!dir.path().join("snapshot").exists());
+    let told = snapshots.complete().expect_err("it has ended").to_string();
+    assert!(told.contains("the server was stopped while the snapshot was made"), "{told}");
+    assert_eq!(snapshots.state(), SnapshotState::None);
+}
+
+/// All files of a directory with what is in them.
+fn all_of(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(dir).expect("a directory").flatten().map(|entry| entry.path()) {
+        // The lock says which process had it last.
+        match entry.is_dir() {
+            true => all.extend(all_of(&entry)),
+            false if entry.ends_with("lock") => {}
+            false => all.push((entry.clone(), fs::read(&entry).expect("a file"))),
+        }
+    }
+    all.sort();
+    all
+}
+
+#[test]
+fn one_who_only_looks_changes_nothing_whatever_was_left_and_keeps_others_out() {
+    let dir = formatted();
+    let looks = || LocalStore::open(dir.path(), &OpenOptions { looks: true, ..OpenOptions::default() });
+    let store = open(dir.path());
+    let filled = Filled::new(&store);
+    let snapshot = snapshot(&store);
+    let reader = read_only(&snapshot).expect("it is whole");
+    // Without being closed, as if it had been killed.
+    drop(store);
+    let before = all_of(dir.path());
+    let looked = looks().expect("nobody has it");
+    assert!(matches!(looks(), Err(StoreError::InUse { .. })));
+    filled.check(&looked);
+    let refused = looked.blobs().write_at(filled.ids[0], 0, b"no");
+    assert!(matches!(refused, Err(StoreError::ReadOnly { .. })), "{refused:?}");
+    looked.close().expect("there is nothing to do");
+    drop(looked);
+    assert!(all_of(dir.path()) == before);
+    assert!(reader.lease().expect("it tells").holds());
+    filled.check(&reader);
+}
+
+#[test]
 fn a_snapshot_is_of_the_moment_of_its_cut_whatever_is_changed_then() {
     for is_killed_before in [false, true] {
         let dir = formatted();
@@ -149,7 +204,7 @@ fn a_snapshot_is_of_the_moment_of_its_cut_whatever_is_changed_then() {
         assert_eq!(snapshots.state(), SnapshotState::Making { objects: 0 });
         snapshots.cut().expect("it was prepared");
         filled.change(&store, 0);
-        assert!(matches!(snapshots.remove(), Err(StoreError::Io { .. })), "it is being made");
+        assert!(matches!(snapshots.remove(), Err(StoreError::NotNow { .. })), "it is being made");
         let path = snapshots.complete().expect("it was cut");
         assert_eq!(snapshots.state(), SnapshotState::Whole { path: path.clone() });
         filled.change(&store, 1);

@@ -196,7 +196,7 @@ fn put_error(out: &mut Vec<u8>, error: &StoreError) {
         StoreError::InUse { dir, owner } => (kind::IN_USE, dir.as_str(), owner.as_str(), (0, 0)),
         StoreError::Corrupt { place, detail } => (kind::CORRUPT, place.as_str(), detail.as_str(), (0, 0)),
         StoreError::NotFound { what } => (kind::NOT_FOUND, what.as_str(), "", (0, 0)),
-        StoreError::Io { what, cause } | StoreError::Denied { what, cause } => {
+        StoreError::Io { what, cause } | StoreError::Denied { what, cause } | StoreError::NotNow { what, cause } => {
             (kind::IO, what.as_str(), cause.as_str(), (0, 0))
         }
         StoreError::Lost { what, cause } => (kind::LOST, what.as_str(), cause.as_str(), (0, 0)),

@@ -117,6 +117,14 @@ pub enum StoreError {
         /// The system's words.
         cause: String,
     },
+    /// The call is not for this moment; the store itself is as it should be.
+    #[error("{what}: {cause}")]
+    NotNow {
+        /// The thing.
+        what: String,
+        /// Why not, and what to do.
+        cause: String,
+    },
     /// Any other failure of the disk or the system.
     #[error("{what}: {cause}; see the kernel's log for the state of the disk")]
     Io {

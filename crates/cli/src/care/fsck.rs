@@ -34,11 +34,11 @@ struct Checked {
 
 /// Checks, mends if told to, and says what was found.
 pub fn run(data: &Path, repair: bool, data_checksums: bool, json: bool) -> Outcome {
-    let (opened, salvaged) = match opened(data) {
+    let (opened, salvaged) = match opened(data, repair) {
         Ok(opened) => (opened, None),
         Err(failure) => {
             let salvaged = table::salvage(data, repair, failure)?;
-            (opened(data)?, Some(salvaged))
+            (opened(data, repair)?, Some(salvaged))
         }
     };
     let (blobs, mut offline, mut checked) = opened;
@@ -99,8 +99,8 @@ pub fn run(data: &Path, repair: bool, data_checksums: bool, json: bool) -> Outco
 }
 
 /// A file system, owned from now on: the store of its file data, its records, and what a check of these found.
-fn opened(data: &Path) -> Result<(Arc<dyn Blobs>, Offline, Checked), Failure> {
-    let store = offline::store(data)?;
+fn opened(data: &Path, repair: bool) -> Result<(Arc<dyn Blobs>, Offline, Checked), Failure> {
+    let store = offline::store(data, repair)?;
     let blobs = store.blobs();
     let offline = offline::records(store, data)?;
     let checked = check(&offline)?;

@@ -40,7 +40,7 @@ pub fn run(data: &Path, input: &Path) -> Outcome {
         Ok(_) => {}
         Err(error @ StoreError::AlreadyFormatted { .. }) => {
             // What a `format` or a load left that was cut off before the first row is as good as empty.
-            if format::has_file_system(&Store::Local(data.clone()), &*offline::store(&data)?)? {
+            if format::has_file_system(&Store::Local(data.clone()), &*offline::store(&data, false)?)? {
                 return Err(Failure::new(error.to_string()));
             }
         }
@@ -77,7 +77,7 @@ fn clear(data: &Path) {
 
 fn load(data: &Path, head: Head, text: &mut Text<'_>) -> Result<Head, Failure> {
     let failed = || format!("writing into {}", data.display());
-    let mut offline = Offline::begin(offline::store(data)?, &FormatOptions::default()).context(failed)?;
+    let mut offline = Offline::begin(offline::store(data, true)?, &FormatOptions::default()).context(failed)?;
     let seen = records(head, text, &mut offline)
         .map_err(|failure| failure.remedy("the directory is empty again; dump once more"))?;
     super::places::settle(&mut offline, seen.entries)?;

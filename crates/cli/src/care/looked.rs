@@ -68,10 +68,21 @@ impl Looked {
     /// From which record on a rank's journal has what the table has not. If that cannot be read, the check of the table says so.
     pub fn replay_from(&self, rank: u32) -> Option<Lsn> {
         let key = key_meta(Meta::ReplayFrom, Rank(u16::try_from(rank).ok()?));
-        let value = match self {
-            Looked::Local(check) => check.get(&key),
-            Looked::Rados(check) => check.get(&key),
-        };
-        decode_meta(&value.ok()??).ok().map(Lsn)
+        decode_meta(&self.get(&key).ok()??).ok().map(Lsn)
+    }
+
+    /// A row of the table, if it can be read.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        match self {
+            Looked::Local(check) => check.get(key),
+            Looked::Rados(check) => check.get(key),
+        }
+    }
+
+    /// Whether the table says that a file system was made there. `None`: that cannot be read.
+    pub fn is_formatted(&self) -> Option<bool> {
+        let key = key_meta(Meta::Format, Rank::ZERO);
+        // The key of the first layout named no rank.
+        Some(self.get(&key).ok()?.is_some() || self.get(&key[..2]).ok()?.is_some())
     }
 }

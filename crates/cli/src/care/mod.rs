@@ -22,6 +22,6 @@ pub fn paths_of(
     data: &std::path::Path,
     inos: &[u64],
 ) -> Result<Vec<Option<std::path::PathBuf>>, crate::output::Failure> {
-    let offline = offline::records(offline::store(data)?, data)?;
+    let offline = offline::records(offline::store(data, false)?, data)?;
     Ok(inos.iter().map(|ino| paths::of(&offline, loligo_types::Ino(*ino))).collect())
 }

@@ -2,6 +2,7 @@
 //! is made now and removed when this is dropped. Not here: how a snapshot is made (the store), and who removes one that was forgotten (the
 //! server's admin plane).
 
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +17,7 @@ use crate::progress::{Bar, Unit};
 use crate::service::admin::snapshot::SnapshotDoc;
 use crate::service::format;
 use crate::service::state::ServerState;
-use crate::target::{self, Found};
+use crate::target::{self, Admin, Found};
 
 /// Between two looks at how far a snapshot is.
 const LOOK: Duration = Duration::from_millis(100);
@@ -32,10 +33,13 @@ impl Moment {
     /// Of a file system, served or not.
     pub fn of(at: &Store) -> Result<Moment, Failure> {
         format::require(at)?;
-        match (at.open(Opening::offline()), at) {
+        match (at.open(Opening::offline_to(false)), at) {
             (Err(StoreError::InUse { .. }), Store::Local(data)) if ServerState::read(data)?.is_some() => served(data),
             (Err(error @ StoreError::InUse { .. }), at) => Err(offline::in_use(at, &error)),
-            (Ok(store), _) => Ok(Moment { store: Some(store), served: None }),
+            (Ok(store), at) => {
+                format::refuse_half_copy(at, |key| store.table().get(key))?;
+                Ok(Moment { store: Some(store), served: None })
+            }
             (Err(error), _) => Err(Failure::new(error.to_string())),
         }
     }
@@ -68,6 +72,20 @@ impl Drop for Moment {
     }
 }
 
+/// Whether a server can still be asked.
+fn is_there(found: &Found) -> bool {
+    matches!(&found.admin, Some(Admin::Unix(socket)) if UnixStream::connect(socket).is_ok())
+}
+
+/// The server has ended before its snapshot was whole.
+fn ended(data: &Path) -> Failure {
+    Failure::new(format!(
+        "the server of {} was stopped, or ended, while it made a snapshot for this command",
+        data.display()
+    ))
+    .remedy("do it again: without a server no snapshot is needed")
+}
+
 /// Has the server make a snapshot.
 fn served(data: &Path) -> Result<Moment, Failure> {
     let found = target::by_data(data)?;
@@ -90,7 +108,8 @@ fn served(data: &Path) -> Result<Moment, Failure> {
     let (found, _) = moment.served.as_ref().expect("it was put there");
     let mut bar = Bar::start("making a snapshot", 0, Unit::Count);
     let path = loop {
-        let doc: SnapshotDoc = ask::json(found, "/api/v1/snapshot")?;
+        let asked = ask::json::<SnapshotDoc>(found, "/api/v1/snapshot");
+        let doc = asked.map_err(|failure| if is_there(found) { failure } else { ended(data) })?;
         match (doc.state.as_str(), doc.path) {
             _ if doc.number != number => {
                 return Err(
@@ -100,6 +119,9 @@ fn served(data: &Path) -> Result<Moment, Failure> {
             ("whole", Some(path)) => break path,
             ("making", _) => bar.set(doc.objects),
             _ => {
+                if !is_there(found) {
+                    return Err(ended(data));
+                }
                 let cause = doc.cause.unwrap_or_else(|| "it was removed".to_string());
                 let what = format!("a snapshot of {} could not be made: {cause}", data.display());
                 return Err(

@@ -13,16 +13,19 @@ use crate::output::{Failure, quoted};
 use crate::progress::{Bar, Unit};
 use crate::service::format;
 
-/// The store of a data directory, owned from now on.
-pub fn store(data: &Path) -> Result<Arc<dyn Backend>, Failure> {
-    open(&Store::of(data)?)
+/// The store of a data directory, owned from now on. Without `change` nothing is written.
+pub fn store(data: &Path, change: bool) -> Result<Arc<dyn Backend>, Failure> {
+    open(&Store::of(data)?, change)
 }
 
-/// A store, owned from now on.
-pub fn open(at: &Store) -> Result<Arc<dyn Backend>, Failure> {
+/// A store, owned from now on. Without `change` nothing is written.
+pub fn open(at: &Store, change: bool) -> Result<Arc<dyn Backend>, Failure> {
     format::require(at)?;
-    match at.open(Opening::offline()) {
-        Ok(store) => Ok(store),
+    match at.open(Opening::offline_to(change)) {
+        Ok(store) => {
+            format::refuse_half_copy(at, |key| store.table().get(key))?;
+            Ok(store)
+        }
         Err(error @ StoreError::InUse { .. }) => Err(in_use(at, &error)),
         Err(error) => Err(Failure::new(error.to_string())),
     }

@@ -96,6 +96,7 @@ fn check(store: &Store) -> Result<Checked, Failure> {
         }
     };
     let mut checked = looked.run(&mut tell).map_err(failed)?;
+    checked.findings.extend(unfinished(store, &looked, &checked));
     let bytes = checked.counts.get("segment_bytes").copied().unwrap_or_default();
     let mut bar = Bar::start("reading journals", bytes, Unit::Bytes);
     for rank in looked.ranks() {
@@ -105,6 +106,19 @@ fn check(store: &Store) -> Result<Checked, Failure> {
         checked.count("records", records);
     }
     Ok(checked)
+}
+
+/// Says of a store that it holds no whole file system, however sound its parts are.
+fn unfinished(store: &Store, looked: &Looked, checked: &Checked) -> Option<Finding> {
+    if let Err(failure) = format::refuse_half_copy(store, |key| looked.get(key)) {
+        let (what, how) = failure.parts();
+        return Some(Finding::wrong(what, how.unwrap_or_default()));
+    }
+    let has_rows = checked.counts.get("rows").is_some_and(|rows| *rows > 0);
+    (has_rows && looked.is_formatted() == Some(false)).then(|| {
+        let text = "the table has rows, and not the one that says that a file system was made there: a load was cut off, or rows are lost";
+        Finding::wrong(text, "after a load: remove the directory and load again; otherwise go back to a copy (loligo copy)")
+    })
 }
 
 /// Reads a journal from its oldest record to its end.

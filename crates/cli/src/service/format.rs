@@ -73,12 +73,7 @@ pub fn has_file_system(at: &Store, store: &dyn Backend) -> Result<bool, Failure>
     if formatted || table.scan(&[], &[], 1).map_err(failed)?.is_empty() {
         return Ok(formatted);
     }
-    if has(&key_meta(Meta::Copying, Rank::ZERO))? {
-        return Err(Failure::new(format!("{} holds a copy that did not come to its end", at.name())).remedy(format!(
-            "make it again, which keeps what is right of it: loligo copy --from STORE --to {}",
-            at.name()
-        )));
-    }
+    refuse_half_copy(at, |key| table.get(key))?;
     let how = match at {
         Store::Local(_) => "remove the directory and load again",
         Store::Rados { .. } => {
@@ -86,6 +81,23 @@ pub fn has_file_system(at: &Store, store: &dyn Backend) -> Result<bool, Failure>
         }
     };
     Err(Failure::new(format!("{} holds a load that did not come to its end", at.name())).remedy(how))
+}
+
+/// Refuses a copy that did not come to its end, by the mark that it has in its table. Each command that opens a store, or looks into one, asks
+/// here; `row` reads a row. A table that cannot be read is left to be named by what reads it.
+pub fn refuse_half_copy(
+    at: &Store,
+    row: impl FnOnce(&[u8]) -> Result<Option<Vec<u8>>, StoreError>,
+) -> Result<(), Failure> {
+    if !matches!(row(&key_meta(Meta::Copying, Rank::ZERO)), Ok(Some(_))) {
+        return Ok(());
+    }
+    let name = match at {
+        Store::Local(data) => quoted(data),
+        Store::Rados { place, .. } => place.to_string(),
+    };
+    Err(Failure::new(format!("{} holds a copy that did not come to its end", at.name()))
+        .remedy(format!("make it again, which keeps what is right of it: loligo copy --from STORE --to {name}")))
 }
 
 /// The root directory belongs to who makes it.
@@ -101,9 +113,17 @@ pub fn require(at: &Store) -> Result<(), Failure> {
         Err(error @ (StoreError::NotFound { .. } | StoreError::Foreign { .. })) => {
             let first = error.to_string();
             let first = first.split(';').next().unwrap_or(&first).to_string();
-            let how = match at {
-                Store::Local(data) => format!("make one: loligo format --data {}", quoted(data)),
-                Store::Rados { place, .. } => format!(
+            let how = match (at, &error) {
+                (Store::Local(data), StoreError::NotFound { .. }) => format!(
+                    "name the directory that was given to loligo up or loligo serve; a new file system is made by loligo format --data {}",
+                    quoted(data)
+                ),
+                (Store::Local(data), _) if is_new(at) => format!("make one: loligo format --data {}", quoted(data)),
+                (Store::Local(_), _) => {
+                    "name the directory that was given to loligo up or loligo serve; for a new file system one that is empty or not there yet"
+                        .to_string()
+                }
+                (Store::Rados { place, .. }, _) => format!(
                     "make one: loligo format --store {place} --conf {}; a pool is made by: ceph osd pool create {}",
                     place.conf, place.pool
                 ),

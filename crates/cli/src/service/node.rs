@@ -144,9 +144,32 @@ fn open(
                 };
                 return Err(Failure::new(text.split(';').next().unwrap_or(&text).to_string()).remedy(stop));
             }
+            (Err(StoreError::Full { what }), Store::Local(_)) => {
+                return Err(Failure::new(format!("{what}: no space left on the disk, so nothing was started"))
+                    .remedy("free space on that disk, or enlarge it, and start again"));
+            }
+            (Err(StoreError::ReadOnly { what, cause }), Store::Local(_)) if is_read_only(data) => {
+                return Err(on_read_only(data, &what, &cause));
+            }
             (Err(error), _) => return Err(Failure::new(error.to_string())),
         }
     }
+}
+
+/// Whether the disk is mounted read-only.
+fn is_read_only(data: &Path) -> bool {
+    rustix::fs::statvfs(data).is_ok_and(|about| about.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY))
+}
+
+fn on_read_only(data: &Path, what: &str, cause: &str) -> Failure {
+    let data = quoted(data);
+    Failure::new(format!(
+        "{what} cannot be written ({cause}): the disk is mounted read-only, and a server writes its journal also to serve those who only read"
+    ))
+    .remedy(format!(
+        "mount the disk read-write; if the kernel made it read-only after an error, do not: check what is there (loligo fsck --data {data} \
+         --data-checksums), copy it to another disk (loligo copy --from {data} --to DIR), and serve the copy"
+    ))
 }
 
 /// Whether the process that has the directory lives. One that was killed accepts connections for as long as the system takes to free its

@@ -8,7 +8,7 @@ use loligo_store_local::{FormatOptions, LocalStore, OpenOptions};
 use loligo_types::{Cred, Rank};
 
 use super::care::{User, filled};
-use super::run::{PATIENCE, Place, Service, loligo};
+use super::run::{PATIENCE, Place, Service, loligo, loligo_in};
 
 fn large() -> Vec<u8> {
     (0..9_000_000u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
@@ -129,7 +129,23 @@ fn a_copy_that_was_cut_off_is_refused_by_name_and_goes_on_when_it_is_made_again(
         loligo(words, paths).fails(1, &["copy", "did not come to its end", "loligo copy --from STORE --to"]);
     }
     loligo("copy --from {} --to {}", &[&copy, &place.path("never")])
-        .fails(1, &["a copy of a file system that did not come to its end"]);
+        .fails(1, &["holds a copy that did not come to its end"]);
+    // What only looks refuses it, too, or says so.
+    for words in [
+        "journal inspect --data {}",
+        "journal export --data {} out.journal",
+        "journal erase --data {} --lsn 1",
+        "journal apply --data {}",
+        "journal diff {} {}",
+        "path 1 --data {}",
+    ] {
+        let paths: &[&Path] = if words.contains("diff") { &[&copy, &data] } else { &[&copy] };
+        loligo_in(words, paths, |command| _ = command.current_dir(place.dir.path()))
+            .fails(1, &["holds a copy that did not come to its end", "loligo copy --from STORE --to"]);
+    }
+    assert!(!place.path("out.journal").exists());
+    let told = loligo("store check --data {}", &[&copy]).fails(3, &["1 problems found"]);
+    assert!(told.out.contains("holds a copy that did not come to its end"), "{}", told.out);
     // Another file system is not put beside it.
     loligo("format --data {}", &[&place.path("other")]).ok();
     loligo("copy --from {} --to {}", &[&place.path("other"), &copy]).fails(1, &["not a copy of"]);

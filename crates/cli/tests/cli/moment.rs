@@ -1,9 +1,10 @@
 //! Copies and dumps of a file system that is served: they are of one moment, and who writes goes on. How a snapshot is made, by itself:
 //! `crates/store-local/tests/snapshot.rs`.
 
-use std::io::Write;
-use std::os::unix::net::UnixStream;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -14,7 +15,7 @@ use loligo_store_local::{LocalStore, OpenOptions};
 use loligo_types::Cred;
 use serde_json::Value;
 
-use super::run::{PATIENCE, Place, Service, loligo, until};
+use super::run::{LOLIGO, PATIENCE, Place, Service, apart, loligo, until};
 
 /// Bytes of a file that has an object.
 const LEN: usize = 40_000;
@@ -214,6 +215,131 @@ fn a_snapshot_is_made_once_kept_while_it_is_read_and_removed_by_order_or_by_the_
     let server = Service::start("serve --data {} --admin off", &[&data]);
     assert!(!data.join("snapshot").exists() && lease.lost().is_some());
     assert_eq!(server.stop().0, 0);
+}
+
+/// A dump that has its snapshot open, and waits for somebody who reads what it writes.
+fn waiting_dump(place: &Place, data: &Path) -> Child {
+    let pipe = place.path("pipe");
+    let _ = std::fs::remove_file(&pipe);
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).expect("a pipe");
+    let mut dump = Command::new(LOLIGO);
+    dump.args(["dump", "--quiet", "--without-data", "--data"]).arg(data).arg("--output").arg(&pipe);
+    let child = dump.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
+    // Shared by those who read it.
+    let is_read = || {
+        let Ok(lock) = std::fs::File::open(data.join("snapshot/lock")) else { return false };
+        data.join("snapshot/whole").exists()
+            && rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_err()
+    };
+    until("the snapshot is read", is_read);
+    child
+}
+
+#[test]
+fn a_snapshot_whose_command_was_killed_is_removed_by_the_server() {
+    let place = Place::new();
+    let data = place.data();
+    loligo("format --data {}", &[&data]).ok();
+    let server = Service::start("serve --data {} --admin off --set snapshot_idle_ms=100", &[&data]);
+    let mut dump = waiting_dump(&place, &data);
+    dump.kill().expect("it runs");
+    dump.wait().expect("a child");
+    until("the snapshot is removed", || !data.join("snapshot").exists());
+    // The next one needs not wait.
+    loligo("dump --data {}", &[&data]).ok();
+    assert_eq!(server.stop().0, 0);
+}
+
+#[test]
+fn a_snapshot_that_is_read_outlives_its_server_and_all_that_only_looks_and_ends_with_a_start() {
+    let place = Place::new();
+    let data = place.data();
+    loligo("format --data {}", &[&data]).ok();
+    for ends in [false, true] {
+        let server = Service::start("serve --data {} --admin off", &[&data]);
+        let dump = waiting_dump(&place, &data);
+        assert_eq!(server.stop().0, 0);
+        let looks =
+            ["fsck --data {} --data-checksums", "path 1 --data {}", "store check --data {}", "journal apply --data {}"];
+        looks.into_iter().for_each(|words| _ = loligo(words, &[&data]).ok());
+        if ends {
+            loligo("fsck --data {} --repair", &[&data]).ok();
+        }
+        let text = std::fs::read_to_string(place.path("pipe")).expect("what it wrote");
+        let dump = dump.wait_with_output().expect("a child");
+        let told = String::from_utf8_lossy(&dump.stderr);
+        assert_eq!(dump.status.success(), !ends, "{told}");
+        match ends {
+            false => assert!(text.contains("loligo"), "{text}"),
+            true => assert!(told.contains("opened to be changed") && told.contains("do it again"), "{told}"),
+        }
+        assert_eq!(data.join("snapshot").exists(), !ends);
+    }
+}
+
+/// What a server says that is making a snapshot, and its end.
+fn a_server_that_ends_while_it_makes_one(data: &Path) -> std::thread::JoinHandle<()> {
+    let socket = data.join("admin.sock");
+    let listener = UnixListener::bind(&socket).expect("a socket");
+    std::thread::spawn(move || {
+        for made in [true, false] {
+            let (mut stream, _) = listener.accept().expect("a question");
+            // To its end, which is an empty line.
+            let lines = BufReader::new(&stream).lines().map(|line| line.expect("a question"));
+            assert!(lines.take_while(|line| !line.is_empty()).count() > 0);
+            let doc = format!("{{\"state\":\"making\",\"number\":1,\"made\":{made}}}");
+            write!(stream, "HTTP/1.0 200 OK\r\n\r\n{doc}").expect("it listens");
+        }
+        std::fs::remove_file(&socket).expect("it is there");
+    })
+}
+
+#[test]
+fn a_copy_whose_server_stops_while_it_makes_the_snapshot_says_so_and_needs_none_then() {
+    let place = Place::new();
+    let (data, copy) = (place.data(), place.path("copy"));
+    loligo("format --data {}", &[&data]).ok();
+    let owner = LocalStore::open(&data, &OpenOptions::default()).expect("nobody has it");
+    let state = format!(
+        "{{\"pid\": 1, \"socket\": {0:?}, \"admin_socket\": {1:?}, \"admin\": null, \"mount\": null}}",
+        data.join("loligo.sock"),
+        data.join("admin.sock")
+    );
+    std::fs::write(data.join("server.json"), state).expect("it can be written");
+    let server = a_server_that_ends_while_it_makes_one(&data);
+    loligo("copy --from {} --to {}", &[&data, &copy])
+        .fails(1, &["was stopped, or ended, while it made", "no snapshot is needed"]);
+    server.join().expect("it was asked twice");
+    assert!(!copy.exists());
+    drop(owner);
+    std::fs::remove_file(data.join("server.json")).expect("it is there");
+    loligo("copy --from {} --to {}", &[&data, &copy]).ok();
+}
+
+#[test]
+fn a_copy_and_a_check_take_a_data_directory_that_cannot_be_written_and_a_server_says_what_to_do() {
+    let place = Place::new();
+    let data = place.data();
+    loligo("format --data {}", &[&data]).ok();
+    let server = Service::start("serve --data {} --admin off", &[&data]);
+    let user = client(&data);
+    fs(&user).write("/f", content(1)).expect("written");
+    fs(&user).sync_all().expect("synced");
+    // So that there is something to recover.
+    server.kill();
+    drop(user);
+    let script = "mount --bind $D/data $D/data; mount -o remount,bind,ro $D/data
+        $L fsck --data $D/data --data-checksums; $L store check --data $D/data; $L dump --without-data --data $D/data
+        $L copy --from $D/data --to $D/copy
+        if $L serve --data $D/data; then exit 9; fi; if $L up --data $D/data --mount $D/mnt; then exit 9; fi";
+    let Some(ran) = apart(script, place.dir.path()) else { return };
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    for words in ["cannot be written", "loligo copy --from", "loligo fsck --data"] {
+        assert!(ran.err.matches(words).count() >= 2, "no `{words}` in {}", ran.err);
+    }
+    let server = Service::start("serve --data {} --admin off --set grace_ms=100", &[&place.path("copy")]);
+    assert_eq!(fs(&client(&place.path("copy"))).read("/f").expect("it reads"), content(1));
+    drop(server);
 }
 
 #[test]

@@ -31,6 +31,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use loligo_store::{Blobs, Extent, ObjectId, Result, StoreError, check_range};
 
@@ -125,6 +126,15 @@ impl LocalBlobs {
     /// The last opening that may have lost what was written and not synced: its machine failed, or nobody knows how it ended.
     pub(crate) fn lost_at(&self) -> u64 {
         self.shared.epochs.last_crashed()
+    }
+
+    /// From time to time: lets go of the marks of objects that have been on the disk for so long, though they stay open.
+    pub(crate) fn tend(&self, idle: Duration) {
+        for object in self.cache.all() {
+            if let Err(error) = object.retire_if_idle(idle) {
+                tracing::debug!(object = %object.id, %error, "it keeps the mark of this opening");
+            }
+        }
     }
 
     /// Refuses a change of what is only read.

@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::{Duration, Instant};
 
 use loligo_store::{BLOCK_SIZE, Extent, MAX_OBJECT_LEN, ObjectId, Result, StoreError};
 
@@ -47,6 +48,8 @@ pub(super) struct State {
     marked: bool,
     /// Whether anything changed since the last sync.
     unsynced: bool,
+    /// Since when nothing has.
+    settled: Option<Instant>,
     /// Whether the object's name may not be on the disk yet.
     created: bool,
     /// Whether the file was removed while it was open.
@@ -305,6 +308,7 @@ impl Object {
         let mut state = self.write_lock();
         if state.version == version {
             state.unsynced = false;
+            state.settled = Some(Instant::now());
         }
     }
 
@@ -330,6 +334,17 @@ impl Object {
             self.write_header(&mut state, 0, len)?;
         }
         Ok(())
+    }
+
+    /// Takes the mark away from an object that stays open, if all of it has been on the disk for so long: then it is verified after a failure of
+    /// the machine, too. Its next change marks it again, which takes a sync.
+    pub(super) fn retire_if_idle(&self, idle: Duration) -> Result<()> {
+        let is_idle = {
+            let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+            let is_settled = state.marked && !state.unsynced && !state.created && !state.deleted;
+            is_settled && state.settled.is_some_and(|since| since.elapsed() >= idle)
+        };
+        if is_idle { self.retire() } else { Ok(()) }
     }
 
     /// Whether there is another file in its place.
@@ -438,6 +453,7 @@ impl State {
             stale_header: true,
             marked: true,
             unsynced: true,
+            settled: None,
             created: true,
             deleted: false,
             version: 0,
@@ -465,6 +481,7 @@ impl State {
     pub(super) fn touch(&mut self, blocks: Range<usize>) {
         self.stale_header = true;
         self.unsynced = true;
+        self.settled = None;
         self.version += 1;
         self.is_stale(blocks);
     }

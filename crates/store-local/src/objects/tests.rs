@@ -202,6 +202,36 @@ fn after_a_failure_of_the_machine_only_objects_that_were_open_are_believed() {
 }
 
 #[test]
+fn an_object_that_stays_open_and_idle_is_verified_after_a_failure_of_the_machine() {
+    let dir = formatted();
+    let store = open(&dir);
+    let layout = Layout::new(dir.path());
+    let room = Arc::new(Room::of(&layout, Some(0)).expect("a disk"));
+    drop(store);
+    let owner = Arc::new(Owner::Alone(layout.take_lock().expect("nobody has it")));
+    let blobs = LocalBlobs::open(&layout, 8, room, Arc::default(), owner).expect("open");
+    for id in [A, B] {
+        blobs.write_at(id, 0, &[7; 20_000]).expect("write");
+        blobs.sync(id).expect("sync");
+    }
+    blobs.tend(Duration::ZERO);
+    // It is being changed again when the machine fails.
+    blobs.write_at(B, 0, b"new").expect("write");
+    let kept: Vec<_> = [A, B].map(|id| fs::read(Paths::new(layout.objects()).of(id)).expect("a file")).into();
+    drop(blobs);
+    for (id, bytes) in [A, B].iter().zip(kept) {
+        fs::write(Paths::new(layout.objects()).of(*id), bytes).expect("as the failure left it");
+    }
+    machine_failed(&dir);
+    damage(&dir, A, 5000);
+    damage(&dir, B, 5000);
+    let store = open(&dir);
+    assert!(matches!(read(&store, A, 0, 20_000), Err(StoreError::Corrupt { .. })));
+    let read = read(&store, B, 0, 20_000).expect("it is taken as its data are");
+    assert_eq!((&read[..3], read[5000]), (&b"new"[..], 6));
+}
+
+#[test]
 fn after_a_kill_only_blocks_that_were_changed_since_the_last_sync_are_believed() {
     let dir = formatted();
     let store = open(&dir);

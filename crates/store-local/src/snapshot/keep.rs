@@ -69,6 +69,12 @@ impl Keep {
         self.objects.load(Ordering::Relaxed)
     }
 
+    /// The snapshot is not wanted any more: nothing more is kept for it.
+    pub(super) fn ends(&self) {
+        self.is_broken.store(true, Ordering::Release);
+        lock(&self.segments).clear();
+    }
+
     /// Something could not be kept: the snapshot ends, and who changes the store goes on.
     fn breaks(&self, what: &str, error: &StoreError) {
         let mut cause = lock(&self.cause);

@@ -11,6 +11,7 @@ mod place;
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use loligo_store::{Result, SnapshotState, Snapshots, StoreError};
@@ -32,7 +33,14 @@ pub(crate) struct LocalSnapshots {
     room: Arc<Room>,
     table: Arc<LocalTable>,
     stage: Mutex<Stage>,
+    /// The store is closed: no snapshot is made any more.
+    is_closed: AtomicBool,
 }
+
+/// Why a snapshot that was being made is none.
+const CLOSED: &str = "the server was stopped while the snapshot was made; do it again: without a server none is needed";
+/// The same, where the server goes on.
+const REMOVED: &str = "the snapshot was removed while it was made; make it again";
 
 enum Stage {
     None,
@@ -43,7 +51,14 @@ enum Stage {
 
 impl LocalSnapshots {
     pub(crate) fn of(layout: &Layout, gate: Arc<Gate>, room: Arc<Room>, table: Arc<LocalTable>) -> Self {
-        Self { layout: layout.clone(), gate, room, table, stage: Mutex::new(Stage::None) }
+        Self {
+            layout: layout.clone(),
+            gate,
+            room,
+            table,
+            stage: Mutex::new(Stage::None),
+            is_closed: AtomicBool::new(false),
+        }
     }
 
     fn stage(&self) -> MutexGuard<'_, Stage> {
@@ -70,7 +85,7 @@ impl LocalSnapshots {
     }
 
     fn not_now(&self, detail: &str) -> StoreError {
-        StoreError::Io { what: self.layout.snapshot().display().to_string(), cause: detail.to_string() }
+        StoreError::NotNow { what: self.layout.snapshot().display().to_string(), cause: detail.to_string() }
     }
 
     /// The end of a snapshot that was not finished: nothing is kept for it any more.
@@ -93,8 +108,17 @@ impl LocalSnapshots {
         }
     }
 
-    /// The server ends: a snapshot that somebody reads is left to them, as it needs the server no longer.
+    /// The server ends: a snapshot that somebody reads is left to them, as it needs the server no longer. One that is being made ends.
     pub(crate) fn close(&self) {
+        let mut stage = self.stage();
+        self.is_closed.store(true, Ordering::Release);
+        if matches!(*stage, Stage::Cut(..))
+            && let Stage::Cut(place, keep) = std::mem::replace(&mut *stage, Stage::None)
+        {
+            keep.ends();
+            return self.give_up(place);
+        }
+        drop(stage);
         match self.remove() {
             Ok(()) | Err(StoreError::InUse { .. }) => {}
             Err(error) => tracing::warn!(%error, "a snapshot stays until the next start"),
@@ -106,6 +130,9 @@ impl Snapshots for LocalSnapshots {
     fn prepare(&self) -> Result<()> {
         self.remove()?;
         let mut stage = self.stage();
+        if self.is_closed.load(Ordering::Acquire) {
+            return Err(self.not_now(CLOSED));
+        }
         if !matches!(*stage, Stage::None) {
             return Err(self.not_now("a snapshot is being made already; wait for it"));
         }
@@ -138,13 +165,15 @@ impl Snapshots for LocalSnapshots {
     fn complete(&self) -> Result<PathBuf> {
         let keep = match &*self.stage() {
             Stage::Cut(_, keep) => keep.clone(),
+            _ if self.is_closed.load(Ordering::Acquire) => return Err(self.not_now(CLOSED)),
             _ => return Err(self.not_now("no snapshot was cut; cut one before it is completed")),
         };
         // Without the lock of the stage: how far it is can be asked meanwhile.
         let filled = keep.copy_segments().and_then(|()| keep.link_objects());
         let mut stage = self.stage();
         let Stage::Cut(place, keep) = std::mem::replace(&mut *stage, Stage::None) else {
-            return Err(self.not_now("the snapshot was removed while it was made; make it again"));
+            let is_closed = self.is_closed.load(Ordering::Acquire);
+            return Err(self.not_now(if is_closed { CLOSED } else { REMOVED }));
         };
         let whole = filled.and_then(|()| place.is_whole_now()).and_then(|()| match keep.broken() {
             Some(cause) => {
@@ -186,7 +215,9 @@ impl Snapshots for LocalSnapshots {
         let mut stage = self.stage();
         match &*stage {
             Stage::None => return Ok(()),
-            Stage::Cut(..) => return Err(self.not_now("a snapshot is being made; wait for it")),
+            Stage::Cut(..) => {
+                return Err(self.not_now("it is being made, and is removed when that is done: wait for it"));
+            }
             Stage::Prepared(place) | Stage::Whole(place, _) if place.is_used() => return Err(place.in_use()),
             Stage::Prepared(_) | Stage::Whole(..) => {}
         }

@@ -128,7 +128,8 @@ impl Lease for Reader {
     }
 
     fn lost(&self) -> Option<String> {
-        let cause = "the snapshot was broken or removed: the log of the server says why";
+        let cause = "the snapshot was removed, because the data directory was opened to be changed (a start of the server, or a repair) or because its \
+                     disk became full, or it is broken: the log of the server says which";
         (!self.holds()).then(|| cause.to_string())
     }
 }

@@ -86,6 +86,11 @@ impl LocalTable {
         })
     }
 
+    /// Whether there is one.
+    pub(crate) fn is_at(path: &Path) -> bool {
+        path.join("CURRENT").exists()
+    }
+
     /// Puts the table as it is now into a directory that is not there yet: hard links, and copies of what its log has.
     pub(crate) fn checkpoint(&self, to: &Path) -> Result<()> {
         // Nothing is written out of memory first: that would take long, and all of it is in the log, too.

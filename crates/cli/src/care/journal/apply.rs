@@ -49,7 +49,7 @@ struct Lacking {
 /// Says what it would do, or does it.
 pub fn run(args: &ApplyArgs) -> Outcome {
     let at = Store::of(&args.data)?;
-    let store = offline::open(&at)?;
+    let store = offline::open(&at, args.yes)?;
     let fits = match &args.file {
         Some(file) => Some(fits::check(file, &*store, &args.data, None)?),
         None => None,

@@ -73,7 +73,7 @@ pub fn run(args: &EraseArgs) -> Outcome {
 
 fn of_store(args: &EraseArgs, data: &Path, filter: &Filter) -> Outcome {
     let at = Store::of(data)?;
-    let store = offline::open(&at)?;
+    let store = offline::open(&at, args.yes)?;
     let journal = Journal::one_of_store(&at, args.filters.rank)?;
     let rank = Rank(u16::try_from(journal.owner.rank()).unwrap_or(u16::MAX));
     let told = Told::of(&*store, rank)?;

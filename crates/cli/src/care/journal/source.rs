@@ -43,6 +43,7 @@ impl Journal {
     pub fn of_store(at: &Store, rank: Option<u32>) -> Result<Vec<Journal>, Failure> {
         format::require(at)?;
         let looked = Looked::of(at).context(|| at.name())?;
+        format::refuse_half_copy(at, |key| looked.get(key))?;
         let fs = looked
             .fs_id()
             .ok_or_else(|| Failure::new(format!("{}: who the file system is cannot be read", at.name())))?;

@@ -17,9 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::Source;
 use super::pages::ask;
 
-/// A snapshot that nobody has open is removed after so long: the command that it was made for has ended without a word.
-const IDLE: Duration = Duration::from_secs(60);
-/// Time between two looks at whether a snapshot is used.
+/// Most time between two looks at whether a snapshot is used.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// `/api/v1/snapshot`.
@@ -45,8 +43,9 @@ pub struct SnapshotDoc {
 }
 
 /// The keeper of the snapshot of a server.
-#[derive(Default)]
 pub struct Keeper {
+    /// A snapshot that nobody has open is removed after so long: the command that it was made for has ended without a word.
+    idle: Duration,
     /// Of the last one. Locked while one is begun or removed by order.
     number: Mutex<u64>,
     /// Why the last one could not be made.
@@ -54,6 +53,10 @@ pub struct Keeper {
 }
 
 impl Keeper {
+    pub(super) fn new(idle: Duration) -> Keeper {
+        Keeper { idle, number: Mutex::default(), failed: Mutex::default() }
+    }
+
     fn failed(&self, cause: Option<String>) {
         *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = cause;
     }
@@ -114,7 +117,7 @@ impl Keeper {
 
     /// Removes the snapshot when nobody reads it any more. Ends with it, or with the store.
     fn keep(&self, snapshots: &Weak<dyn Snapshots>) {
-        let mut idle = Idle::default();
+        let mut idle = Idle { limit: self.idle, since: None };
         while let Some(snapshots) = snapshots.upgrade() {
             let state = snapshots.state();
             if state == SnapshotState::None {
@@ -135,23 +138,25 @@ impl Keeper {
                 }
             }
             drop(snapshots);
-            std::thread::sleep(LOOK);
+            std::thread::sleep(LOOK.min(self.idle / 2));
         }
     }
 }
 
 /// Since when nobody has a snapshot open.
-#[derive(Default)]
-struct Idle(Option<Instant>);
+struct Idle {
+    limit: Duration,
+    since: Option<Instant>,
+}
 
 impl Idle {
     fn is_over(&mut self, now: Instant, is_used: bool, is_broken: bool) -> bool {
         if is_used {
-            self.0 = None;
+            self.since = None;
             return false;
         }
-        let since = *self.0.get_or_insert(now);
-        is_broken || now.duration_since(since) >= IDLE
+        let since = *self.since.get_or_insert(now);
+        is_broken || now.duration_since(since) >= self.limit
     }
 }
 
@@ -207,7 +212,7 @@ mod tests {
 
     #[test]
     fn a_snapshot_is_removed_a_minute_after_its_last_reader_and_a_broken_one_at_once() {
-        let (mut idle, begin) = (Idle::default(), Instant::now());
+        let (mut idle, begin) = (Idle { limit: Duration::from_secs(60), since: None }, Instant::now());
         let at = |seconds| begin + Duration::from_secs(seconds);
         assert!(!idle.is_over(at(0), false, false), "it may be opened yet");
         assert!(!idle.is_over(at(59), false, false));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use loligo_driver::{Server, ServerError, Status};
 use loligo_mds::admin::{Ask, DrainStatus, Migration, Told};
@@ -33,7 +33,8 @@ pub struct Source {
 impl Source {
     /// Without a mount.
     pub fn new(server: Arc<Server>, settings: Settings, data: PathBuf) -> Source {
-        let (snapshot, mount) = (Arc::default(), Arc::default());
+        let idle = Duration::from_millis(settings.number("snapshot_idle_ms"));
+        let (snapshot, mount) = (Arc::new(Keeper::new(idle)), Arc::default());
         Source { server, settings, data, is_for_servers: false, snapshot, started: Instant::now(), mount }
     }
 
