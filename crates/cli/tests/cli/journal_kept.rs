@@ -95,6 +95,20 @@ fn spoil(file: &Path) -> u64 {
 }
 
 #[test]
+fn nothing_is_erased_of_a_journal_that_a_program_has_open() {
+    let scene = Scene::new();
+    let file = scene.kept();
+    let before = std::fs::read(&file).expect("a file");
+    let open = std::fs::File::open(&file).expect("a file");
+    rustix::fs::flock(&open, rustix::fs::FlockOperation::NonBlockingLockExclusive).expect("its program has ended");
+    loligo("journal erase {} --name f0", &[&file]).ok();
+    loligo("journal erase {} --name f0 --yes", &[&file]).fails(1, &["is in use", "loligo merge DIRECTORY"]);
+    assert!(std::fs::read(&file).expect("a file") == before);
+    drop(open);
+    loligo("journal erase {} --name f0 --yes", &[&file]).ok();
+}
+
+#[test]
 fn a_record_that_no_server_takes_is_erased_and_what_is_left_is_merged() {
     let scene = Scene::new();
     let file = scene.kept();

@@ -18,6 +18,8 @@ use crate::output::{Context, Failure, Outcome, human_count, note, put, quoted};
 
 /// Says what it would do, or does it: the new file takes the place of the old one at once, with its owner and mode.
 pub(super) fn run(args: &EraseArgs, file: &Path, filter: &Filter) -> Outcome {
+    // Until the new file is in its place.
+    let _claimed = if args.yes { Some(claim(file)?) } else { None };
     let journal = Journal::file(file)?;
     if journal.header().is_some_and(|header| header.selection) {
         return Err(Failure::new(format!("{} is a selection of records, and nothing takes it", file.display()))
@@ -48,6 +50,20 @@ pub(super) fn run(args: &EraseArgs, file: &Path, filter: &Filter) -> Outcome {
         ));
     }
     tell(file, is_clients, &found, kept.is_some())
+}
+
+/// Keeps others from writing or merging it. Whoever has it open for that holds the lock of the file.
+fn claim(file: &Path) -> Result<File, Failure> {
+    let open = File::open(file).context(|| format!("journal file {}", file.display()))?;
+    match rustix::fs::flock(&open, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(Failure::new(format!(
+            "{} is in use: the program or mount whose journal it is still adds to it, or another command merges it; nothing was changed",
+            file.display()
+        ))
+        .remedy("merge or abandon the directory there (loligo merge DIRECTORY, loligo abandon DIRECTORY), or end that program first")),
+        // A file system without locks.
+        _ => Ok(open),
+    }
 }
 
 fn replace(journal: &Journal, filter: &Filter, file: &Path) -> Outcome {
