@@ -284,7 +284,10 @@ impl Mds {
             if self.cluster.routes.learn(route) {
                 self.came_to(route.rank);
                 news = true;
-                if from.is_some_and(|from| from != route.rank) && route.dir.zeroth_rank() == Some(self.me()) {
+                // A line may name a rank that was removed since: nobody is asked there, and what it had others have.
+                let is_there = self.cluster.links.contains_key(&route.rank);
+                if is_there && from.is_some_and(|from| from != route.rank) && route.dir.zeroth_rank() == Some(self.me())
+                {
                     self.tell(route.rank, PeerMsg::Routes(vec![route]));
                 }
             }

@@ -71,6 +71,7 @@ impl Mds {
         self.export_lost(rank);
         self.cluster.links.remove(&rank);
         self.cluster.gate.retain(|(_, to, _)| *to != rank);
+        self.out.retain(|output| !matches!(output, Output::Peer { to, msg: PeerMsg::Routes(_) } if *to == rank));
         self.forget_given_to(rank);
         self.end_births_of(rank);
     }

@@ -353,3 +353,10 @@ fn a_walk_with_which_lookup_leases_come() {
         "4c6f010219000000000000005ec86b511a17080318012205080110e807220308800222050881021032",
     );
 }
+
+#[test]
+fn the_document_of_the_messages_names_the_version_that_is_spoken() {
+    let document = include_str!("../../proto/loligo.proto");
+    let told = format!("protocol version {}.", loligo_types::msg::PROTOCOL_VERSION);
+    assert!(document.contains(&told), "no `{told}` in loligo.proto");
+}

@@ -522,3 +522,17 @@ fn what_a_third_rank_says_of_one_that_is_gone_keeps_nobody_going_to_and_fro() {
     (0..3).for_each(|at| assert!(!has_line(&mut cluster, at, dir), "rank {at}"));
     cluster.finish();
 }
+
+#[test]
+fn nobody_sends_a_hint_to_a_rank_that_was_removed() {
+    let (mut cluster, a, top) = giga(3);
+    let (dir, _) = one_at(&mut cluster, a, top, 2);
+    cluster.drain_and_remove(1);
+    // A line that rank 0 has kept from before names it.
+    let line = Route { dir, frag: Frag::WHOLE, rank: rank(1), version: 9 };
+    let to_it = cluster.at(2, |world| {
+        world.input(crate::Input::Peer { from: rank(0), msg: PeerMsg::Routes(vec![line]) });
+        world.to_peers.iter().filter(|(to, _)| *to == rank(1)).count()
+    });
+    assert_eq!(to_it, 0, "it is not there");
+}
