@@ -34,5 +34,6 @@ mod spread;
 mod stop;
 mod store;
 mod strangers;
+mod strays;
 mod used;
 mod users;

@@ -36,6 +36,7 @@ mod shut_out;
 mod slots;
 mod start;
 mod start_shared;
+mod strays;
 mod table;
 
 use std::collections::{BTreeMap, BTreeSet};
