@@ -110,6 +110,19 @@ pub struct Target {
     pub path: Option<PathBuf>,
 }
 
+impl Target {
+    /// The words that name the same server again, with a space before them, for commands that a user is to copy.
+    pub fn again(&self) -> String {
+        match (&self.data, &self.server, &self.path) {
+            (Some(data), ..) => format!(" --data {}", crate::output::quoted(data)),
+            (None, _, Some(path)) => format!(" {}", crate::output::quoted(path)),
+            // Where it comes of the environment it does so again.
+            (None, Some(server), None) => format!(" --server {server}"),
+            (None, None, None) => String::new(),
+        }
+    }
+}
+
 /// The commands.
 #[derive(Subcommand)]
 pub enum Command {

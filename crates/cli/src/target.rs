@@ -44,8 +44,14 @@ impl Found {
     /// Where it tells about itself.
     pub fn admin(&self) -> Result<&Admin, Failure> {
         self.admin.as_ref().ok_or_else(|| {
-            Failure::new("the server's admin address cannot be told from the address for clients")
-                .remedy("on the server's machine give --data DIR; from elsewhere --server http://HOST:PORT with the admin address")
+            let at = self.address.as_ref().map(|address| format!(" {address}")).unwrap_or_default();
+            Failure::new(format!(
+                "the address{at} is for clients, which are not told what the server does: that its admin plane tells, whose address a mount over the network does not know"
+            ))
+            .remedy(
+                "on the server's machine give --data DIR; from here --server http://HOST:PORT with the address that its setting `admin` names, and \
+                 LOLIGO_ADMIN_TOKEN=FILE with a copy of its admin.token",
+            )
         })
     }
 }
@@ -168,6 +174,7 @@ fn by_path(path: &Path) -> Result<Found, Failure> {
     match served_by(path)? {
         Some(server) => by_address(&server),
         None if ServerState::read(path).is_ok_and(|state| state.is_some()) => by_data(path),
+        None if Store::of(path)?.identify().is_ok() => Err(not_running(path)),
         None => Err(Failure::new(format!(
             "{} is neither inside a Loligo mount nor the data directory of a server",
             path.display()

@@ -31,7 +31,10 @@ pub fn run(rank: Option<u16>, ticks: usize, target: &Target, json: bool) -> Outc
             continue;
         }
         if last.is_empty() {
-            put(format_args!("rank {rank}: no tick yet: is a policy in force? (loligo balancer get)"))?;
+            put(format_args!(
+                "rank {rank}: no tick yet: is a policy in force? (loligo balancer get{})",
+                target.again()
+            ))?;
         }
         for tick in last {
             let name = tick.name.as_ref().map_or(String::new(), |name| format!(", what names {name}"));

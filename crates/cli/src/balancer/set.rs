@@ -17,8 +17,10 @@ pub fn set(name: &str, file: Option<&Path>, apply: bool, target: &Target) -> Out
     }
     let Some(version) = tried_and_put_down("set", name, file, apply, target)? else { return Ok(()) };
     put(format_args!(
-        "{name}, version {}, is in force as policy {} at all ranks; what it does: loligo balancer log",
-        version.version, version.policy
+        "{name}, version {}, is in force as policy {} at all ranks; what it does: loligo balancer log{}",
+        version.version,
+        version.policy,
+        target.again()
     ))
 }
 
@@ -27,11 +29,17 @@ fn set_none(file: Option<&Path>, apply: bool, target: &Target) -> Outcome {
         return Err(Failure::usage("`none` is no policy, and cannot be that of a file").remedy("give it another name"));
     }
     if !apply {
-        return put("nothing was changed: to balance nothing, loligo balancer set none --apply");
+        return put(format_args!(
+            "nothing was changed: to balance nothing, loligo balancer set none --apply{}",
+            target.again()
+        ));
     }
     let found = target::find(target)?;
     let _: BalancerDoc = ask::order(&found, "/api/v1/balancer/none")?;
-    put("no policy is in force: what moved stays where it is; back to the default: loligo balancer unset")
+    put(format_args!(
+        "no policy is in force: what moved stays where it is; back to the default: loligo balancer unset{}",
+        target.again()
+    ))
 }
 
 /// Tries a policy, and puts it down for directories that name it if told to.
@@ -60,7 +68,10 @@ fn tried_and_put_down(
         put(report)?;
         let file = file.map_or(String::new(), |file| format!(" {}", crate::output::quoted(file)));
         let what = if order == "set" { "in force" } else { "down" };
-        put(format_args!("nothing was changed: put it {what} with loligo balancer {order} {name}{file} --apply"))?;
+        put(format_args!(
+            "nothing was changed: put it {what} with loligo balancer {order} {name}{file} --apply{}",
+            target.again()
+        ))?;
         return Ok(None);
     }
     let found = target::find(target)?;
@@ -73,8 +84,11 @@ pub fn unset(target: &Target) -> Outcome {
     let doc: BalancerDoc = ask::order(&found, "/api/v1/balancer/unset")?;
     match doc.in_force {
         Some(now) => put(format_args!(
-            "{}, version {}, the default, is in force as policy {}; for none: loligo balancer set none --apply",
-            now.name, now.version, now.policy
+            "{}, version {}, the default, is in force as policy {}; for none: loligo balancer set none --apply{}",
+            now.name,
+            now.version,
+            now.policy,
+            target.again()
         )),
         None => put("no policy is in force, as is the default: what moved stays where it is"),
     }

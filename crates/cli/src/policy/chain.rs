@@ -279,25 +279,27 @@ fn nearest(links: &[Link]) -> Result<InForce, Failure> {
 /// Who may.
 const OWNERS: &str = "do it as root, or as the owner of the directory";
 
-/// What to do about a directory that somebody has for himself.
-const DECOUPLED: &str = "it is decoupled: set it through the mount that has it (loligo status names that), or when it was merged and given back";
+/// Why it cannot be done now.
+const DECOUPLED: &str =
+    "it, or a directory above it, is decoupled by another mount or program, which has it for itself";
+/// What ends that.
+const RECOUPLE: &str =
+    "loligo status names who has it: set it through that mount, or give it back there first (loligo recouple DIRECTORY)";
 
 /// Why a system call was refused, and what to do.
 fn refusal(error: Errno) -> (String, Option<&'static str>) {
-    let remedy = match error {
-        Errno::PERM | Errno::ACCESS => Some(OWNERS),
-        Errno::BUSY => Some(DECOUPLED),
-        _ => None,
-    };
-    (error.to_string(), remedy)
+    match error {
+        Errno::PERM | Errno::ACCESS => (error.to_string(), Some(OWNERS)),
+        Errno::BUSY => (DECOUPLED.to_string(), Some(RECOUPLE)),
+        error => (error.to_string(), None),
+    }
 }
 
 /// The same of a server's answer.
 fn answer(error: FsError) -> (String, Option<&'static str>) {
-    let remedy = match error {
-        FsError::Perm | FsError::Access => Some(OWNERS),
-        FsError::Busy => Some(DECOUPLED),
-        _ => None,
-    };
-    (error.to_string(), remedy)
+    match error {
+        FsError::Perm | FsError::Access => (error.to_string(), Some(OWNERS)),
+        FsError::Busy => (DECOUPLED.to_string(), Some(RECOUPLE)),
+        error => (error.to_string(), None),
+    }
 }

@@ -18,6 +18,7 @@ use crate::args::Directory;
 use crate::output::{Context, Failure, Outcome, human_bytes, human_count, note, put, quoted};
 use crate::progress::{Bar, Unit};
 use crate::ranks::place;
+use crate::target;
 
 const NAME: &str = "loligo.subtree";
 /// How often it is looked how far something has come: at first, and at most.
@@ -67,7 +68,12 @@ pub struct Outstanding {
 impl Live {
     /// Finds it.
     pub fn of(path: &Path) -> Result<Live, Failure> {
-        place::in_a_mount(path)?;
+        if target::served_by(path)?.is_none() {
+            return Err(Failure::new(format!("{} is not inside a Loligo mount", path.display())).remedy(
+                "name the directory by its path in the mount that has it decoupled; what a program that is gone has kept is merged by its file \
+                 (loligo merge FILE --data DATA), or, of a directory that is kept in the store, by loligo merge --stored /DIRECTORY --data DATA",
+            ));
+        }
         let dir = path.canonicalize().context(|| path.display().to_string())?;
         if !dir.is_dir() {
             return Err(place::no_directory(&path.display().to_string()));

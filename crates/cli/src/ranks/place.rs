@@ -120,8 +120,11 @@ pub fn no_directory(name: &str) -> Failure {
     Failure::new(format!("{name} is no directory")).remedy("name a directory: what is below it goes with it")
 }
 
+/// Over the network with the identity that the environment names, as a mount has it.
 fn connect(address: &Address) -> Result<Client, String> {
-    let options = Options { name: "loligo subtree".into(), ..Options::default() };
+    let identity =
+        crate::auth::read(&std::env::var("LOLIGO_IDENTITY").unwrap_or_default()).map_err(|e| e.to_string())?;
+    let options = Options { name: "loligo subtree".into(), identity, ..Options::default() };
     Client::connect(address, options).map_err(|error| error.to_string())
 }
 

@@ -6,7 +6,8 @@ use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
 use crate::mounts;
-use crate::output::{Context, Failure, Outcome, quoted};
+use crate::output::{Context, Failure, Outcome, note, quoted};
+use crate::service::state::ServerState;
 
 /// Unmounts.
 pub fn run(path: &Path, lazy: bool) -> Outcome {
@@ -24,13 +25,30 @@ pub fn run(path: &Path, lazy: bool) -> Outcome {
         ))
         .remedy(format!("umount {}", quoted(&at))));
     }
+    let server = line.server().map(Path::new).and_then(|data| mounted_by_up(data, &at));
     let flags = if lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() };
     match rustix::mount::unmount(&at, flags) {
         Ok(()) => Ok(()),
         Err(Errno::BUSY) => Err(busy(&at)),
         Err(Errno::PERM) => fusermount(&at, lazy),
         Err(error) => Err(Failure::new(format!("{}: {error}", at.display()))),
+    }?;
+    if let Some((data, state)) = server {
+        note(format_args!(
+            "{} was mounted by loligo up, whose server (process {}) stops now that it is unmounted: other mounts of it wait until it is back\n  \
+             without a mount   loligo serve --data {data}\n  with one again    loligo up --data {data} --mount {}",
+            at.display(),
+            state.pid,
+            quoted(&at)
+        ));
     }
+    Ok(())
+}
+
+/// The server whose own mount this is, which ends with it, and its data directory, quoted.
+fn mounted_by_up(data: &Path, at: &Path) -> Option<(String, ServerState)> {
+    let state = ServerState::read(data).ok()??;
+    (state.mount.as_deref() == Some(at)).then(|| (quoted(data), state))
 }
 
 /// Takes a mount out of sight, in use or not.

@@ -37,6 +37,7 @@ const WANT_DATA: [&str; 8] = [
 #[test]
 fn a_directory_that_is_not_there() {
     let place = Place::new();
+    loligo("fsck --data {}", &[&place.path("none")]).fails(1, &["name the directory that was given to loligo up"]);
     for words in WANT_DATA {
         loligo(words, &[&place.path("none")]).fails(1, &["none does not exist"]);
         assert!(!place.path("none").exists(), "{words}");
@@ -53,6 +54,10 @@ fn a_directory_that_is_not_ours() {
         "up --daemon --data {} --mount /m",
     ]) {
         loligo(words, &[&dir]).fails(1, &["foreign is not a data directory of Loligo"]);
+    }
+    for words in ["serve --data {}", "up --data {} --mount /no/such/mount", "fsck --data {}"] {
+        let ran = loligo(words, &[&dir]).fails(1, &["one that is empty or not there yet"]);
+        assert!(!ran.err.contains("loligo format"), "that would be refused, too: {}", ran.err);
     }
     std::fs::write(
         place.path("dump"),
@@ -105,7 +110,9 @@ fn a_directory_that_a_server_uses() {
 fn nothing_runs_there() {
     let place = Place::new();
     loligo("format --data {}", &[&place.data()]).ok();
-    for words in ["status --data {}", "top --data {}", "mount --data {} /no/such/mount", "status --server {}"] {
+    for words in
+        ["status --data {}", "status {}", "top --data {}", "mount --data {} /no/such/mount", "status --server {}"]
+    {
         loligo(words, &[&place.data()]).fails(1, &["no server runs on", "loligo up --data"]);
     }
     let ran = loligo("down --data {}", &[&place.data()]).fails(1, &["no server runs on"]);
@@ -134,7 +141,7 @@ fn an_address_that_makes_no_sense_or_where_nobody_is() {
     loligo("mount --server {} {}", &[&place.path("sock"), &place.mount()])
         .fails(1, &["cannot connect to unix:", "running"]);
     loligo("mount --server http://127.0.0.1:1 {}", &[&place.mount()]).fails(2, &["admin address"]);
-    loligo("status --server 127.0.0.1:1", &[]).fails(1, &["admin address cannot be told", "--data DIR"]);
+    loligo("status --server 127.0.0.1:1", &[]).fails(1, &["is for clients", "admin plane", "--data DIR"]);
     loligo("status --server http://127.0.0.1:1", &[]).fails(1, &["http://127.0.0.1:1 does not answer"]);
     loligo("status {}", &[place.dir.path()]).fails(1, &["neither inside a Loligo mount nor", "--data DIR"]);
     loligo("status", &[]).fails(2, &["no server is named", "LOLIGO_SERVER"]);
@@ -232,6 +239,7 @@ fn a_mount_over_its_own_data() {
 fn a_place_where_nothing_of_ours_is_mounted() {
     let place = Place::new();
     loligo("umount {}", &[place.dir.path()]).fails(1, &["is no mount point", "findmnt"]);
+    loligo("merge {}", &[place.dir.path()]).fails(1, &["is not inside a Loligo mount", "loligo merge FILE --data"]);
     loligo("umount /proc", &[]).fails(1, &["/proc is a mount of proc", "not of Loligo"]);
     loligo("umount {}", &[&place.path("none/at/all")]).fails(1, &["none/at/all"]);
 }

@@ -79,9 +79,10 @@ fn unmounting_ends_what_had_mounted() {
     sh("echo one > $D/x", &mount).ok();
     assert_eq!(sh("cat $D/x; echo two > $D/x", &second).ok().out, "one\n");
     assert_eq!(sh("cat $D/x", &mount).ok().out, "two\n");
-    loligo("umount {}", &[&second]).ok();
-    assert_eq!(other.ended().0, 0);
-    loligo("umount {}", &[&mount]).ok();
+    let told = loligo("umount {}", &[&second]).ok().err;
+    assert_eq!((told.as_str(), other.ended().0), ("", 0));
+    let told = loligo("umount {}", &[&mount]).ok().err;
+    assert!(told.contains("stops now that it is unmounted") && told.contains("loligo serve --data"), "{told}");
     assert_eq!(up.ended().0, 0);
     loligo("status --data {}", &[&data]).fails(1, &["no server runs on"]);
 }

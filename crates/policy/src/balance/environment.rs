@@ -60,7 +60,9 @@ pub(super) fn part(snapshot: &Snapshot, own: Weighed) -> Result<Vec<(&RankView, 
                 continue;
             }
             Some(weighed) if weighed.policy == snapshot.policy => format!("was heard of {} ms ago", view.age_ms),
-            Some(weighed) => format!("has version {} of the policy, not {}", weighed.policy.0, snapshot.policy.0),
+            Some(weighed) => {
+                format!("has told its load by policy {}, not by policy {}", weighed.policy.0, snapshot.policy.0)
+            }
             None => "has not told its load yet".to_string(),
         };
         if view.takes_more {

@@ -92,10 +92,8 @@ pub struct Explain {
 impl Explain {
     /// For people.
     pub fn lines(&self) -> Vec<String> {
-        let mut lines = vec![format!(
-            "policy {} version {} tick {} on rank {}",
-            self.policy, self.version.0, self.tick, self.whoami
-        )];
+        let mut lines =
+            vec![format!("{} (policy {}), tick {} on rank {}", self.policy, self.version.0, self.tick, self.whoami)];
         for (at, seen) in self.ranks.iter().enumerate() {
             let load = seen.load.map_or("-".to_string(), short);
             let closed = if seen.open { "" } else { ", takes nothing now" };
