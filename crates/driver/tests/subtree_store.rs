@@ -429,7 +429,7 @@ fn a_program_whose_subtree_root_takes_is_told_with_its_next_operation_and_what_i
     let (root, other) = connect(&site);
     fs.mkdir("/job", 0o755).expect("made");
     let mut job = Subtree::decouple(&fs, "/job", &SubtreeOptions::default()).expect("nobody uses it");
-    job.write("f", b"made").expect("its own");
+    job.write("f", b"made".to_vec()).expect("its own");
     let mut taken = Subtree::take_now(&other, job.root(), &SubtreeOptions::default()).expect("root may");
     assert_eq!(job.mkdir("late", 0o755).err(), Some(FsError::Stale));
     taken.abandon().expect("its own");

@@ -13,7 +13,7 @@ pub struct Two {
     /// The server.
     pub server: Process,
     /// With several ranks what is used moves between them.
-    thrasher: Option<Thrasher>,
+    pub thrasher: Option<Thrasher>,
     /// Where all of it is.
     pub scratch: Scratch,
 }

@@ -327,7 +327,7 @@ fn a_mount_that_is_killed_does_not_hold_up_the_other_for_ever() {
     let (on_a, on_b) = two.paths("f");
     fs::write(&on_a, "from a").expect("written");
     assert_eq!(fs::read(&on_b).expect("read"), b"from a");
-    let Two { a, b, server, thrasher, _scratch } = two;
+    let Two { a, b, server, thrasher, scratch: _scratch } = two;
     let place = a.path().to_owned();
     a.kill();
     loligo_e2e::detach(&place);
