@@ -99,6 +99,7 @@ pub fn run(path: &Path, as_json: bool) -> Outcome {
 fn of_server(server: Option<&str>) -> String {
     let address = server.unwrap_or("ADDR");
     match Path::new(address.strip_prefix("unix:").unwrap_or(address)) {
+        data if data.is_dir() => format!("--data {}", quoted(data)),
         socket if socket.ends_with("loligo.sock") => {
             format!("--data {}", quoted(socket.parent().unwrap_or(Path::new("."))))
         }
