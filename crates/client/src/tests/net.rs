@@ -99,12 +99,9 @@ impl Net {
                 }
                 Output::Complete { id, result } => assert!(node.done.insert(id, result).is_none(), "answered twice"),
                 Output::Invalidate { token, what } => node.invalidations.push_back((token, what)),
-                Output::Ready { .. } => {}
+                Output::Ready { .. } | Output::Doubt { .. } => {}
                 Output::Direct { .. } => panic!("there is no connection to the store"),
-                Output::Doubt { .. } => {}
-                Output::Keep { .. } | Output::KeptMerged { .. } | Output::KeptLost { .. } => {
-                    panic!("nothing is decoupled")
-                }
+                Output::Keep { .. } | Output::KeptMerged { .. } | Output::KeptLost { .. } => panic!("not decoupled"),
                 Output::Disconnect { .. } => panic!("there is only one rank"),
                 Output::ClockRuns { .. } => panic!("there is one clock"),
                 Output::Refused { .. } => node.refused = true,
