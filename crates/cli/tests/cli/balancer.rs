@@ -203,7 +203,7 @@ fn ranks_of_another_process_balance_by_the_same_policy_and_tell_of_it() {
     };
     until("both decide", || decided(0) && decided(1));
     until("it explains", || {
-        loligo("balancer explain --rank 1 --data {}", &[&data]).ok().out.contains("policy loligo version 1")
+        loligo("balancer explain --rank 1 --data {}", &[&data]).ok().out.contains("loligo (policy 1), tick")
     });
     // One that fails only there is given up by the process that keeps the map.
     loligo("balancer set fails {} --apply --data {}", &[&fails, &data]).ok();

@@ -418,7 +418,7 @@ fn an_explanation_tells_the_whole_way() {
         Policy::load("all", &hooks("WRstate(3) return true", "targets[2] = 50"), &Limits::default()).expect("loads");
     let lines = policy.decide(&plain(), &mut None).explain.lines().join("\n");
     for part in [
-        "policy all version 1",
+        "all (policy 1), tick",
         "MDSs[1] rank 0 (me): load 100",
         "total 100",
         "when: true",
