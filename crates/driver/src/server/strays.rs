@@ -6,7 +6,7 @@
 //! suspected: the ranks decide, as for files of sessions that died (`loligo_mds`, `tidy.rs`). Not here: stores that servers share; offline,
 //! `loligo fsck --repair` does the same.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -58,13 +58,13 @@ impl Strays {
         let stop = Arc::<AtomicBool>::default();
         let (backend, is_over) = (backend.clone(), stop.clone());
         let walk = move || {
-            let mut found = BTreeSet::new();
+            let mut found = BTreeMap::new();
             let mut count = 0;
-            let mut tell = |found: &mut BTreeSet<Ino>, least: usize| {
+            let mut tell = |found: &mut BTreeMap<Ino, u64>, least: usize| {
                 if found.len() > least {
                     count += found.len();
-                    let inos: Vec<Ino> = std::mem::take(found).into_iter().collect();
-                    ranks.iter().for_each(|inbox| inbox.push(Done::Strays(inos.clone())));
+                    let strays: Vec<(Ino, u64)> = std::mem::take(found).into_iter().collect();
+                    ranks.iter().for_each(|inbox| inbox.push(Done::Strays(strays.clone())));
                 }
             };
             let table = backend.table();
@@ -74,7 +74,8 @@ impl Strays {
                 }
                 let ino = Ino(id.ino);
                 if before.has(ino) && !is_needed(&*table, id) {
-                    found.insert(ino);
+                    let count = found.entry(ino).or_default();
+                    *count = id.index.saturating_add(1).max(*count);
                     tell(&mut found, AT_ONCE);
                 }
                 ControlFlow::Continue(())
@@ -86,7 +87,9 @@ impl Strays {
                 );
             }
             if count > 0 {
-                tracing::info!("{count} files may have left objects that nobody needs: those are dropped");
+                tracing::info!(
+                    "of {count} inodes the table does not know all objects: those that no file needs are dropped"
+                );
             }
         };
         let thread = Some(super::start::spawn("loligo-strays", walk)?);
