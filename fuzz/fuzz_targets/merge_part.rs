@@ -73,7 +73,7 @@ fn ask(world: &mut World, at: usize, dir: Ino, what: SubtreeOp) -> FsResult<Subt
 }
 
 fn decouple(owner: u64, inos: u64, interfere: Interfere) -> SubtreeOp {
-    SubtreeOp::Decouple { owner, resume: 0, inos, lease_ms: 60_000, interfere }
+    SubtreeOp::Decouple { owner, resume: 0, inos, lease_ms: 60_000, interfere, promise: loligo_types::Promise::NONE }
 }
 
 impl Scene {

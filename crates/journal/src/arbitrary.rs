@@ -7,8 +7,8 @@ use loligo_types::msg::Reclaim;
 use loligo_types::{
     Acl, AclEntry, AclTag, DecoupledRecord, Event, FileLock, Frag, Ino, InoGrant, InoGrants, Inode, Interfere, Kind,
     LOOKUP_LEASE_MS_MAX, Layout, Lease, Letter, LockKind, LockOwner, LookupLease, MovedClient, Name, OpenFlags, Origin,
-    PeerRecord, Place, Placement, RStat, Rank, Route, Seq, SessionId, SessionRecord, Spread, StoredJournal, Target,
-    Time, limits,
+    PeerRecord, Place, Placement, Promise, RStat, Rank, Route, Seq, SessionId, SessionRecord, Spread, StoredJournal,
+    Target, Time, limits,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -315,7 +315,8 @@ fn decoupled() -> impl Strategy<Value = DecoupledRecord> {
                 interfere,
                 ..DecoupledRecord::default()
             };
-            let mut record = DecoupledRecord { journal, ..record };
+            let promise = Promise::from_code((merges % 6) as u8).unwrap_or_default();
+            let mut record = DecoupledRecord { journal, promise, ..record };
             let mut at = 0;
             for (gap, count) in steps {
                 record.grant(Ino(at + gap), count);

@@ -15,8 +15,8 @@ use loligo_types::msg::Reclaim;
 use loligo_types::{
     Acl, AclEntry, AclTag, DecoupledRecord, Event, FileLock, Frag, Ino, InoGrant, InoGrants, Inode, Interfere, Kind,
     Layout, Lease, LeaseTime, Letter, LockKind, LockOwner, LookupLease, Lsn, MovedClient, Name, OpenFlags, Origin,
-    PeerRecord, Place, Placement, RStat, Rank, Route, Seq, SessionId, SessionRecord, Spread, StoredJournal, Target,
-    Time,
+    PeerRecord, Place, Placement, Promise, RStat, Rank, Route, Seq, SessionId, SessionRecord, Spread, StoredJournal,
+    Target, Time,
 };
 
 const EVENT: &str = include_str!("golden/event.hex");
@@ -209,7 +209,13 @@ fn decoupled() -> DecoupledRecord {
         interfere: Interfere::Allow,
         journal: Some(StoredJournal { ino: Ino(1001), bytes: 70_000 }),
         objects: vec![(Ino(1000), 64)],
+        promise: Promise::NONE,
     }
+}
+
+/// One whose owner has said what it gives: weak/local.
+fn promised() -> DecoupledRecord {
+    DecoupledRecord { promise: Promise { consistency: 1, durability: 1 }, ..decoupled() }
 }
 
 fn events() -> Vec<(&'static str, Event)> {
@@ -252,6 +258,7 @@ fn events() -> Vec<(&'static str, Event)> {
         ("part-gone", Event::PartGone { dir: ino, rank: Rank(2) }),
         ("letter-fragment", letter(4, fragment())),
         ("decoupled", Event::Decoupled(Box::new(decoupled()))),
+        ("decoupled-promised", Event::Decoupled(Box::new(promised()))),
         ("decoupled-gone", Event::DecoupledGone(ino)),
         ("merge-part", Event::MergePart { dir: ino, part: 300, body: [2, 0, 0].into() }),
         ("merge", Event::Merge { dir: ino }),

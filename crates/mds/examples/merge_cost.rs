@@ -172,7 +172,14 @@ fn main() {
     let own = bench.mkdir("own");
     let by_request = bench.ask((0..files).map(|n| mknod(asked, n)).collect()) / files;
 
-    let what = SubtreeOp::Decouple { owner: 1, resume: 0, inos: files, lease_ms: 60_000, interfere: Interfere::Block };
+    let what = SubtreeOp::Decouple {
+        owner: 1,
+        resume: 0,
+        inos: files,
+        lease_ms: 60_000,
+        interfere: Interfere::Block,
+        promise: loligo_types::Promise::NONE,
+    };
     let Answer::Subtree(answer) = bench.call(Op::Subtree { dir: own, what: Box::new(what) }) else {
         panic!("no such answer")
     };

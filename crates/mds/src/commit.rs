@@ -69,12 +69,18 @@ impl Mds {
                     self.discards.add(*ino, *from, *object_size, lsn);
                     self.dropped(*ino);
                 }
-                Event::InodeGone(ino) => self.leases.forget(*ino),
+                Event::InodeGone(ino) => {
+                    self.leases.forget(*ino);
+                    self.note_promise(event);
+                }
                 Event::Merge { dir } => self.tree.begin_merge(*dir),
                 Event::Letter { to, seq, letter } => self.letter_written(*to, *seq, letter, lsn),
                 Event::Route(route) => self.route_written(*route),
                 Event::RouteGone(dir) => self.route_gone(*dir),
-                Event::Xattr { .. } | Event::XattrGone { .. } => self.note_pin(event),
+                Event::Xattr { .. } | Event::XattrGone { .. } => {
+                    self.note_pin(event);
+                    self.note_promise(event);
+                }
                 _ => {}
             }
         }

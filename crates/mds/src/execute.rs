@@ -334,7 +334,8 @@ impl Mds {
         let origin = origin_of(job, change.origin_ino, change.origin_value);
         let Change { events, answer, .. } = change;
         self.counters.scattered += u64::from(made.zeroth_rank().is_some());
-        let events = self.part(job, events);
+        let mut events = self.part(job, events);
+        events.extend(self.with_new_promise(&job.op));
         self.commit_made(Some(origin), &events, tx.is_none().then_some(made));
         self.use_number(job, &events);
         self.room_used(job);

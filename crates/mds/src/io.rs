@@ -178,6 +178,8 @@ pub enum Scan {
     Scattered,
     /// Inodes that float at this rank.
     Floating,
+    /// Directories with a policy of their own for all below them.
+    Policies,
 }
 
 /// Some rows of a scan.

@@ -99,7 +99,10 @@ impl Mds {
                     }
                 }
                 Event::RouteGone(dir) => self.cluster.routes.forget(*dir),
-                Event::Xattr { .. } | Event::XattrGone { .. } => self.note_pin(event),
+                Event::Xattr { .. } | Event::XattrGone { .. } => {
+                    self.note_pin(event);
+                    self.note_promise(event);
+                }
                 _ => {}
             }
         }

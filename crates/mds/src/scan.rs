@@ -1,8 +1,10 @@
-//! What is looked for in the whole table when a rank is drained: what the rows say. Reads nothing itself.
+//! What is looked for in the whole table, when a rank is drained and when a directory is decoupled: what the rows say. Reads nothing itself.
 
 use loligo_journal::DecodeError;
-use loligo_journal::table::{Row, decode_row, key_inode, key_xattr, prefix_range};
-use loligo_namespace::{PIN, pinned_ranks};
+use loligo_journal::table::{
+    Row, decode_row, key_inode, key_policies_noted, key_xattr, policied_range, prefix_range, split_policied_key,
+};
+use loligo_namespace::{PIN, SUBTREE, pinned_ranks};
 use loligo_types::{Ino, Kind, Rank};
 
 use crate::io::{Page, Scan};
@@ -23,8 +25,15 @@ impl Scan {
         mut rows: impl FnMut(&[u8], &[u8], usize) -> Result<Rows, E>,
         bad: impl Fn(&[u8], &DecodeError) -> E,
     ) -> Result<Page, E> {
+        if self == Scan::Policies {
+            let noted = key_policies_noted();
+            let behind = [&noted[..], &[0]].concat();
+            if !rows(&noted, &behind, 1)?.is_empty() {
+                return noted_page(from, rows);
+            }
+        }
         let (all, start) = match self {
-            Scan::Pins => (key_xattr(Ino(0), b""), key_xattr(from, b"")),
+            Scan::Pins | Scan::Policies => (key_xattr(Ino(0), b""), key_xattr(from, b"")),
             Scan::Floating | Scan::Scattered => (key_inode(Ino(0)), key_inode(from)),
         };
         let end = prefix_range(&all[..1]).end;
@@ -59,6 +68,7 @@ impl Scan {
             (Scan::Pins, Row::Xattr { ino, name, value }) => {
                 Some((ino, (*name == *PIN).then(|| pinned_ranks(&value)).flatten()))
             }
+            (Scan::Policies, Row::Xattr { ino, name, .. }) => Some((ino, (*name == *SUBTREE).then(Vec::new))),
             (Scan::Floating, Row::Inode(inode)) => Some((inode.ino, (inode.place.rank() == Some(rank)).then(Vec::new))),
             (Scan::Scattered, Row::Inode(inode)) => {
                 let is_dir = inode.kind == Kind::Dir && inode.nlink > 0 && inode.part_of().is_none();
@@ -69,11 +79,20 @@ impl Scan {
     }
 }
 
+/// A page of directories with policies, as the table has noted them.
+fn noted_page<E>(from: Ino, mut rows: impl FnMut(&[u8], &[u8], usize) -> Result<Rows, E>) -> Result<Page, E> {
+    let range = policied_range(from);
+    let some = rows(&range.start, &range.end, ROWS)?;
+    let found: Vec<Ino> = some.iter().filter_map(|(key, _)| split_policied_key(key)).collect();
+    let next = found.last().filter(|_| some.len() == ROWS).map(|last| Ino(last.0 + 1));
+    Ok(Page { found: found.into_iter().map(|ino| (ino, Vec::new())).collect(), next })
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
 
-    use loligo_journal::table::{encode_inode, encode_xattr, key_inode_of};
+    use loligo_journal::table::{encode_inode, encode_note, encode_xattr, key_inode_of, key_policied};
     use loligo_types::{Inode, Place, Time};
 
     use super::*;
@@ -106,6 +125,24 @@ mod tests {
         let table = rows.iter().map(|inode| (key_inode_of(inode), encode_inode(inode))).collect();
         assert_eq!(scan(Scan::Scattered, &table), [(ours, Vec::new())]);
         assert_eq!(scan(Scan::Floating, &table), [(orphan.ino, Vec::new())]);
+    }
+
+    #[test]
+    fn directories_with_policies_are_found_by_their_notes_and_in_a_table_without_notes_by_their_xattrs() {
+        let mut table = BTreeMap::new();
+        let count = 2 * ROWS as u64 + 5;
+        for n in 0..count {
+            table.insert(key_xattr(Ino(1000 + n), SUBTREE), encode_xattr(b""));
+            table.insert(key_xattr(Ino(1000 + n), b"user.a"), encode_xattr(b""));
+        }
+        let all: Vec<_> = (0..count).map(|n| (Ino(1000 + n), Vec::new())).collect();
+        assert_eq!(scan(Scan::Policies, &table), all);
+        table.insert(key_policies_noted(), encode_note(&[]));
+        assert_eq!(scan(Scan::Policies, &table), []);
+        for (ino, _) in &all {
+            table.insert(key_policied(*ino), encode_note(&[]));
+        }
+        assert_eq!(scan(Scan::Policies, &table), all);
     }
 
     #[test]

@@ -4,6 +4,8 @@
 
 use std::fmt;
 
+use loligo_types::Promise;
+
 use crate::composition::Composition;
 use crate::mechanism::Mechanism::{
     self, AppendClientJournal, GlobalPersist, LocalPersist, Rpcs, Stream, VolatileApply,
@@ -120,6 +122,37 @@ impl Cell {
         Cell { consistency, durability }
     }
 
+    /// As the owner of a decoupled subtree says it to a rank; nothing for a strong one, which is never decoupled.
+    pub fn promise(self) -> Option<Promise> {
+        let consistency = match self.consistency {
+            Consistency::Invisible => 0,
+            Consistency::Weak => 1,
+            Consistency::Strong => return None,
+        };
+        let durability = match self.durability {
+            Durability::None => 0,
+            Durability::Local => 1,
+            Durability::Global => 2,
+        };
+        Some(Promise { consistency, durability })
+    }
+
+    /// The one that an owner has said. What it cannot have said is read as the least.
+    pub fn of_promise(promise: Promise) -> Cell {
+        let consistency = if promise.consistency == 1 { Consistency::Weak } else { Consistency::Invisible };
+        let durability = match promise.durability {
+            2 => Durability::Global,
+            1 => Durability::Local,
+            _ => Durability::None,
+        };
+        Cell { consistency, durability }
+    }
+
+    /// Whether each of its levels is at least the other's: what stands there may be treated as this.
+    pub fn keeps(self, other: Cell) -> bool {
+        self.consistency >= other.consistency && self.durability >= other.durability
+    }
+
     /// All nine: by durability from the least, then by consistency, as table 6.1 is drawn.
     pub fn all() -> impl Iterator<Item = Cell> {
         let of = |durability| Consistency::ALL.into_iter().map(move |consistency| Cell::new(consistency, durability));
@@ -171,6 +204,24 @@ mod tests {
             assert_eq!(Durability::of(level.name()), Some(level));
         }
         assert_eq!((Consistency::of("none"), Durability::of("weak")), (None, None));
+    }
+
+    #[test]
+    fn what_an_owner_says_is_read_back_and_nothing_strong_is_said() {
+        for cell in Cell::all() {
+            match cell.promise() {
+                Some(promise) => {
+                    assert_eq!((Cell::of_promise(promise), Promise::from_code(promise.code())), (cell, Some(promise)))
+                }
+                None => assert_eq!(cell.consistency, Consistency::Strong),
+            }
+            assert!(cell.keeps(cell) && Cell::POSIX.keeps(cell));
+            assert!(cell.keeps(Cell::of_promise(Promise::NONE)));
+        }
+        let (hdfs, deltafs) =
+            (Cell::new(Consistency::Weak, Durability::Global), Cell::new(Consistency::Invisible, Durability::Local));
+        assert!(hdfs.keeps(deltafs) && !deltafs.keeps(hdfs));
+        assert_eq!(Promise::from_code(6), None);
     }
 
     #[test]

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use loligo_journal::table::{
     Meta, Row, TABLE_VERSION, decode_entry, decode_inline, decode_inode, decode_meta, decode_row, decode_xattr,
     dir_range_from, encode_decoupled, encode_discard, encode_entry, encode_inline, encode_inode, encode_meta,
-    encode_orphan, encode_peer, encode_route, encode_session, encode_xattr, entry_hash, key_decoupled, key_discard,
-    key_entry, key_inline, key_inode, key_inode_of, key_meta, key_orphan, key_part, key_peer, key_route, key_session,
-    key_xattr, split_entry_key, split_xattr_key, xattr_range,
+    encode_note, encode_orphan, encode_peer, encode_route, encode_session, encode_xattr, entry_hash, key_decoupled,
+    key_discard, key_entry, key_inline, key_inode, key_inode_of, key_meta, key_orphan, key_part, key_peer,
+    key_policied, key_policies_noted, key_route, key_session, key_xattr, split_entry_key, split_xattr_key, xattr_range,
 };
-use loligo_namespace::{Loaded, Need, Record, Tree, hash63};
+use loligo_namespace::{Loaded, Need, Record, SUBTREE, Tree, hash63};
 use loligo_store::{Batch, Durability, Table};
 use loligo_types::{Event, Ino, Lsn, Rank, Target, Time};
 
@@ -33,8 +33,18 @@ pub fn put_event(batch: &mut Batch, event: &Event, hash: u64, rank: Rank) {
             batch.put(key_entry(*dir, hash, name), encode_entry(target))
         }
         Event::EntryGone { dir, name } => batch.delete(key_entry(*dir, hash, name)),
-        Event::Xattr { ino, name, value } => batch.put(key_xattr(*ino, name), encode_xattr(value)),
-        Event::XattrGone { ino, name } => batch.delete(key_xattr(*ino, name)),
+        Event::Xattr { ino, name, value } => {
+            if **name == *SUBTREE {
+                batch.put(key_policied(*ino), encode_note(&[]));
+            }
+            batch.put(key_xattr(*ino, name), encode_xattr(value))
+        }
+        Event::XattrGone { ino, name } => {
+            if **name == *SUBTREE {
+                batch.delete(key_policied(*ino));
+            }
+            batch.delete(key_xattr(*ino, name))
+        }
         Event::Inline { ino, data } => batch.put(key_inline(*ino), encode_inline(data)),
         Event::InlineGone(ino) => batch.delete(key_inline(*ino)),
         Event::Orphan(ino) => batch.put(key_orphan(*ino), encode_orphan(rank)),
@@ -67,6 +77,7 @@ pub fn batch_of(table: &dyn Table, rank: Rank, records: &[Record]) -> Result<Bat
     for record in records {
         put_event(&mut batch, &record.event, record.hash, rank);
         if let (true, Event::InodeGone(ino)) = (record.sweep, &record.event) {
+            batch.delete(key_policied(*ino));
             let range = xattr_range(*ino);
             for (key, _) in table.scan(&range.start, &range.end, usize::MAX).map_err(text)? {
                 batch.delete(key);
@@ -90,6 +101,7 @@ pub fn format(table: &dyn Table, key: (u64, u64), now: Time) -> Result<()> {
     batch.put(key_meta(Meta::NextIno, Rank::ZERO), encode_meta(next.0));
     batch.put(key_meta(Meta::ReplayFrom, Rank::ZERO), encode_meta(1));
     batch.put(key_meta(Meta::Format, Rank::ZERO), encode_meta(TABLE_VERSION));
+    batch.put(key_policies_noted(), encode_note(&[]));
     table.write(&batch, Durability::Sync).map_err(text)
 }
 

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use crate::limits::SUBTREE_JOURNALS;
-use crate::{Ino, Inode, Loaded, Need, SessionId};
+use crate::{FsError, Ino, Inode, Loaded, Need, SessionId};
 
 /// What others meet in a decoupled subtree (Cudele §6.3, "interfere").
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
@@ -18,6 +18,69 @@ pub enum Interfere {
     Block = 0,
     /// They may work there; the owner's merge wins over what they have done.
     Allow = 1,
+}
+
+/// What the owner of a decoupled subtree says that it gives: a level of consistency and one of durability. A rank holds it against the policies of
+/// directories below and the floors above. Which levels there are and what they mean is the semantics' (`loligo_semantics::Cell`); nothing
+/// that is decoupled is strongly consistent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+pub struct Promise {
+    /// 0: invisible, 1: weak.
+    pub consistency: u8,
+    /// 0: none, 1: local, 2: global.
+    pub durability: u8,
+}
+
+impl Promise {
+    /// Nothing: what is done may never be seen by others and is lost with its client. So it is where nothing is said.
+    pub const NONE: Promise = Promise { consistency: 0, durability: 0 };
+
+    /// The number that stands for it. Persisted: keep stable.
+    pub fn code(self) -> u8 {
+        self.consistency + 2 * self.durability
+    }
+
+    /// The one of a number.
+    pub fn from_code(code: u8) -> Option<Promise> {
+        (code < 6).then_some(Promise { consistency: code % 2, durability: code / 2 })
+    }
+}
+
+/// Why a directory is not decoupled: its promise is weaker than what is promised somewhere.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[repr(u8)]
+pub enum RefusedBy {
+    /// The policy of a directory below it promises more.
+    Below = 1,
+    /// A floor of a directory above it asks for more.
+    Floor = 2,
+    /// The policy of a directory above it forbids to decouple anything below.
+    Forbidden = 3,
+    /// The policy of a directory above it grants fewer inode numbers, or a shorter lease.
+    Limit = 4,
+}
+
+impl RefusedBy {
+    /// All of them.
+    pub const ALL: [RefusedBy; 4] = [RefusedBy::Below, RefusedBy::Floor, RefusedBy::Forbidden, RefusedBy::Limit];
+
+    /// Short name, the same in commands and logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            RefusedBy::Below => "below",
+            RefusedBy::Floor => "floor",
+            RefusedBy::Forbidden => "forbidden",
+            RefusedBy::Limit => "limit",
+        }
+    }
+
+    /// The error that stands for it where there is no room for more.
+    pub fn error(self) -> FsError {
+        match self {
+            RefusedBy::Below => FsError::NotSupported,
+            RefusedBy::Floor | RefusedBy::Forbidden | RefusedBy::Limit => FsError::Perm,
+        }
+    }
 }
 
 /// An owner's journal in the store ("global persist", Cudele §6.2): an object of its own, under a number that was granted with the
@@ -61,6 +124,8 @@ pub struct DecoupledRecord {
     pub journal: Option<StoredJournal>,
     /// Numbers of which there may be objects: what makes no inode in the end is to be dropped. The first, and how many. Ascending.
     pub objects: Vec<(Ino, u64)>,
+    /// What its owner has said that it gives.
+    pub promise: Promise,
 }
 
 impl DecoupledRecord {
@@ -99,8 +164,8 @@ impl DecoupledRecord {
 pub enum SubtreeOp {
     /// To have it, with so many inode numbers: `Decoupled`. `resume`: to go on with the one of this epoch, which is the owner's
     /// already; 0: a new one, with room for so many inodes. `Busy` if it, or something above or below it, is decoupled, or something
-    /// below it is open.
-    Decouple { owner: u64, resume: u64, inos: u64, lease_ms: u32, interfere: Interfere },
+    /// below it is open. `promise`: what its owner will do with what it makes; `Refused` if a directory below or above asks for more.
+    Decouple { owner: u64, resume: u64, inos: u64, lease_ms: u32, interfere: Interfere, promise: Promise },
     /// To have the one whose owner is away for longer than its lease, and has left a journal in the store: `Decoupled`, of the same
     /// epoch; from then on `owner` is the number that may go on with it, and the one of before is nobody's. Its user and root may.
     /// `Busy` if the owner is here, or may still come back; `NotFound` if there is none, or no journal of it in the store.
@@ -166,6 +231,8 @@ pub enum SubtreeAnswer {
     /// together in this merge, and the first of these ([`crate::limits::CONFLICTS_TOLD_MAX`]). Of a merge that was done before the rank
     /// began its life nothing is told.
     Merged { merges: u64, conflicts: u64, told: Vec<Conflict> },
+    /// It is not decoupled, because of the policy of this directory.
+    Refused { by: RefusedBy, dir: Ino },
 }
 
 /// What did not go together in a merge. The owner's word counts; nothing that others made is gone.

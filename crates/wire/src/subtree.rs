@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use loligo_journal::codec::DecodeError as Bad;
-use loligo_journal::codec::parts::{Cursor, put_bytes, put_decoupled, put_inode, put_list, put_u64};
-use loligo_journal::codec::parts::{take_decoupled, take_inode, take_list};
+use loligo_journal::codec::parts::{Cursor, put_bytes, put_decoupled, put_inode, put_list, put_terms, put_u64};
+use loligo_journal::codec::parts::{take_decoupled, take_inode, take_list, take_terms};
 use loligo_types::limits::{CONFLICTS_TOLD_MAX, FETCH_MAX, MERGE_PART_MAX, NAME_MAX, SUBTREE_GRANTS_MAX};
 use loligo_types::peer::Want;
-use loligo_types::{Conflict, ConflictKind, Ino, Interfere, Lease, MergeInto, SplitRule};
+use loligo_types::{Conflict, ConflictKind, Ino, Lease, MergeInto, RefusedBy, SplitRule};
 use loligo_types::{StoredJournal, SubtreeAnswer, SubtreeOp};
 
 use crate::DecodeError;
@@ -38,6 +38,7 @@ mod answer {
     pub const RECORDS: u8 = 2;
     pub const MERGED: u8 = 3;
     pub const MERGED_OVER: u8 = 4;
+    pub const REFUSED: u8 = 5;
 }
 
 /// What goes behind the frame: of a part of a merge its bytes.
@@ -55,8 +56,9 @@ pub(crate) fn encode(what: &SubtreeOp) -> Vec<u8> {
         numbers.iter().for_each(|number| put_u64(&mut out, *number));
     };
     match what {
-        SubtreeOp::Decouple { owner, resume, inos, lease_ms, interfere } => {
-            put(ask::DECOUPLE, &[*owner, *resume, *inos, u64::from(*lease_ms), *interfere as u64]);
+        SubtreeOp::Decouple { owner, resume, inos, lease_ms, interfere, promise } => {
+            put(ask::DECOUPLE, &[*owner, *resume, *inos, u64::from(*lease_ms)]);
+            out.push(put_terms(*interfere, *promise));
         }
         SubtreeOp::TakeOver { owner, now } => put(if *now { ask::TAKE_OVER_NOW } else { ask::TAKE_OVER }, &[*owner]),
         SubtreeOp::Grant { epoch, inos } => put(ask::GRANT, &[*epoch, *inos]),
@@ -101,17 +103,11 @@ pub(crate) fn decode(bytes: &[u8], payload: &mut Payload) -> Result<SubtreeOp, D
 
 fn take(from: &mut Cursor<'_>, payload: &mut Payload) -> Result<SubtreeOp, Bad> {
     Ok(match from.u8()? {
-        ask::DECOUPLE => SubtreeOp::Decouple {
-            owner: from.u64()?,
-            resume: from.u64()?,
-            inos: from.u64()?,
-            lease_ms: from.u32()?,
-            interfere: match from.u8()? {
-                0 => Interfere::Block,
-                1 => Interfere::Allow,
-                _ => return Err(from.invalid("what others meet in a subtree")),
-            },
-        },
+        ask::DECOUPLE => {
+            let (owner, resume, inos, lease_ms) = (from.u64()?, from.u64()?, from.u64()?, from.u32()?);
+            let (interfere, promise) = take_terms(from)?;
+            SubtreeOp::Decouple { owner, resume, inos, lease_ms, interfere, promise }
+        }
         code @ (ask::TAKE_OVER | ask::TAKE_OVER_NOW) => {
             SubtreeOp::TakeOver { owner: from.u64()?, now: code == ask::TAKE_OVER_NOW }
         }
@@ -175,6 +171,10 @@ pub(crate) fn encode_answer(answer: &SubtreeAnswer) -> Vec<u8> {
             put_u64(&mut out, *conflicts);
             put_list(&mut out, told, put_conflict);
         }
+        SubtreeAnswer::Refused { by, dir } => {
+            out.extend_from_slice(&[answer::REFUSED, *by as u8]);
+            put_u64(&mut out, dir.0);
+        }
     }
     out
 }
@@ -186,7 +186,7 @@ pub(crate) fn decode_answer(bytes: &[u8]) -> Result<SubtreeAnswer, DecodeError> 
     match &answer {
         SubtreeAnswer::Decoupled { record, .. } => limit(record.grants.len(), SUBTREE_GRANTS_MAX, "ranges of numbers")?,
         SubtreeAnswer::Merged { told, .. } => limit(told.len(), CONFLICTS_TOLD_MAX, "conflicts of a merge")?,
-        SubtreeAnswer::Records(_) => {}
+        SubtreeAnswer::Records(_) | SubtreeAnswer::Refused { .. } => {}
     }
     Ok(answer)
 }
@@ -210,6 +210,14 @@ fn take_answer(from: &mut Cursor<'_>) -> Result<SubtreeAnswer, Bad> {
                 return Err(from.invalid("a number of conflicts"));
             }
             SubtreeAnswer::Merged { merges, conflicts, told: take_list(from, 4, "number of conflicts", take_conflict)? }
+        }
+        answer::REFUSED => {
+            let code = from.u8()?;
+            let by = RefusedBy::ALL.into_iter().find(|by| *by as u8 == code);
+            SubtreeAnswer::Refused {
+                by: by.ok_or_else(|| from.invalid("why a directory is not decoupled"))?,
+                dir: Ino(from.u64()?),
+            }
         }
         _ => return Err(from.invalid("an answer about a subtree")),
     })

@@ -149,6 +149,7 @@ fn made(code: u8, (a, b): (u8, u8), more: u8, numbers: &Numbers) -> Event {
             interfere: Interfere::Allow,
             journal: None,
             objects: Vec::new(),
+            promise: loligo_types::Promise::NONE,
         })),
         _ => match more % 3 {
             0 => Event::DecoupledGone(ino),

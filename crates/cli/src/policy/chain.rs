@@ -282,7 +282,10 @@ const OWNERS: &str = "do it as root, or as the owner of the directory";
 /// Why it cannot be done now.
 const DECOUPLED: &str =
     "it, or a directory above it, is decoupled by another mount or program, which has it for itself";
-/// What ends that.
+/// Why it does not fit there.
+const UNEQUAL: &str = "it is in a decoupled directory, or the root of one, and the policy would promise more than holds there, or less than the \
+     policy of a directory below it";
+/// What ends both.
 const RECOUPLE: &str =
     "loligo status names who has it: set it through that mount, or give it back there first (loligo recouple DIRECTORY)";
 
@@ -291,6 +294,7 @@ fn refusal(error: Errno) -> (String, Option<&'static str>) {
     match error {
         Errno::PERM | Errno::ACCESS => (error.to_string(), Some(OWNERS)),
         Errno::BUSY => (DECOUPLED.to_string(), Some(RECOUPLE)),
+        Errno::OPNOTSUPP => (UNEQUAL.to_string(), Some(RECOUPLE)),
         error => (error.to_string(), None),
     }
 }
@@ -300,6 +304,7 @@ fn answer(error: FsError) -> (String, Option<&'static str>) {
     match error {
         FsError::Perm | FsError::Access => (error.to_string(), Some(OWNERS)),
         FsError::Busy => (DECOUPLED.to_string(), Some(RECOUPLE)),
+        FsError::NotSupported => (UNEQUAL.to_string(), Some(RECOUPLE)),
         error => (error.to_string(), None),
     }
 }

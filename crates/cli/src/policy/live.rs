@@ -3,7 +3,7 @@
 //! machine (`own/command.rs`). Not here: journals of programs that died (`kept.rs`).
 
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -23,6 +23,8 @@ use crate::target;
 const NAME: &str = "loligo.subtree";
 /// How often it is looked how far something has come: at first, and at most.
 const LOOK: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
+/// So many entries are looked at to find the path of a directory below.
+const LOOK_BELOW_MAX: usize = 10_000;
 /// A status is no longer than this, bytes.
 const STATUS_MAX: usize = 16 << 10;
 
@@ -159,6 +161,7 @@ impl Live {
                     drop(bar);
                     return Ok(Told { records: number_of(records), bytes: number_of(bytes) });
                 }
+                Some(["failed", "Refused", by, dir]) => return Err(self.in_the_way(by, number_of(dir))),
                 Some(["failed", error]) => return Err(self.failed(verb, error)),
                 Some(["running", done, total]) => {
                     if number_of(total) > 0 {
@@ -212,6 +215,60 @@ impl Live {
             "if its policy is local or global, what was not merged is in a file of keep_dir on this machine, which the mount's log names: \
              loligo journal inspect FILE",
         )
+    }
+
+    /// It is not decoupled, because of the policy of a directory below or above.
+    fn in_the_way(&self, by: &str, dir: u64) -> Failure {
+        let (name, shown) = (self.dir.display(), quoted(&self.dir));
+        let place = Directory { data: None, server: None, path: self.dir.clone() };
+        let above = chain::of_directory(&place).ok();
+        let above = above.as_ref().and_then(|chain| chain.links().iter().find(|link| link.ino.0 == dir));
+        let (other, quoted_other) = match (above, self.below(dir)) {
+            (Some(link), _) => (link.name.clone(), quoted(Path::new(&link.name))),
+            (None, Some(path)) => (path.display().to_string(), quoted(&path)),
+            (None, None) => (format!("directory number {dir}"), format!("\"$(find {shown} -inum {dir})\"")),
+        };
+        match by {
+            "below" => Failure::new(format!(
+                "{name} is not decoupled: the policy of {other}, which is below it, promises more than the one that would be carried out, and all \
+                 below a decoupled directory is treated alike"
+            ))
+            .remedy(format!(
+                "see what it promises: loligo policy show {quoted_other}; decouple with a policy that promises as much, or move it elsewhere, or give \
+                 it a weaker policy: loligo policy set {quoted_other} POLICY"
+            )),
+            "floor" => Failure::new(format!("{name} is not decoupled: the floor of {other} asks for more than the policy that would be carried out"))
+                .remedy(format!("decouple with a policy that is at least so: loligo policy show {quoted_other} says what it asks for")),
+            "limit" => Failure::new(format!(
+                "{name} is not decoupled: the policy of {other} grants fewer inode numbers, or a shorter lease"
+            ))
+            .remedy(format!(
+                "ask for less (allocated_inodes of the policy, --lease): loligo policy show {quoted_other} says how much there is"
+            )),
+            _ => Failure::new(format!("{name} is not decoupled: the policy of {other} forbids it for all below"))
+                .remedy("work there without, or ask who administers the file system"),
+        }
+    }
+
+    /// The path of a directory below, by its number. Those with policies are few, and found at once as a rule.
+    fn below(&self, dir: u64) -> Option<PathBuf> {
+        let mut todo = std::collections::VecDeque::from([self.dir.clone()]);
+        let mut looked = 0;
+        while let Some(at) = todo.pop_front() {
+            for entry in std::fs::read_dir(&at).ok()?.flatten() {
+                looked += 1;
+                if entry.ino() == dir {
+                    return Some(entry.path());
+                }
+                if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                    todo.push_back(entry.path());
+                }
+            }
+            if looked > LOOK_BELOW_MAX {
+                return None;
+            }
+        }
+        None
     }
 
     fn failed(&self, verb: &str, error: &str) -> Failure {

@@ -81,7 +81,14 @@ fn decouple(client: &Client, name: &[u8], lease_ms: u32) -> Ino {
     let lookup = Op::Lookup { dir: Ino::ROOT, name: Name::new(name).expect("a name") };
     let found = client.call(&cred, Call::Op(lookup)).expect("it is there");
     let dir = found.answer.attr().expect("it has attributes").ino;
-    let what = Box::new(SubtreeOp::Decouple { owner: 7, resume: 0, inos: 100, lease_ms, interfere: Interfere::Block });
+    let what = Box::new(SubtreeOp::Decouple {
+        owner: 7,
+        resume: 0,
+        inos: 100,
+        lease_ms,
+        interfere: Interfere::Block,
+        promise: loligo_types::Promise::NONE,
+    });
     client.call(&cred, Call::Op(Op::Subtree { dir, what })).expect("nobody has it");
     dir
 }

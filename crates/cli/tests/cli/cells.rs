@@ -20,15 +20,18 @@ struct Cell {
     dir: PathBuf,
     /// By which what is done there is kept; 0: it is not decoupled.
     epoch: u64,
+    /// The cell of the policy that a directory in it has.
+    kid: Option<(&'static str, &'static str)>,
 }
 
 impl Cell {
     fn is_strong(&self) -> bool {
-        self.consistency == "strong"
+        self.epoch == 0
     }
 
     fn name(&self) -> String {
-        format!("{}-{}", self.consistency, self.durability)
+        let own = format!("{}-{}", self.consistency, self.durability);
+        self.kid.map_or(own.clone(), |(consistency, durability)| format!("{own}-{consistency}-{durability}"))
     }
 }
 
@@ -121,7 +124,7 @@ impl Scene {
         let mut cells = Vec::new();
         for consistency in CONSISTENCIES {
             for durability in DURABILITIES {
-                let mut cell = Cell { consistency, durability, dir: PathBuf::new(), epoch: 0 };
+                let mut cell = Cell { consistency, durability, dir: PathBuf::new(), epoch: 0, kid: None };
                 cell.dir = place.path("mnt").join(cell.name());
                 std::fs::create_dir(&cell.dir).expect("made");
                 let rank = cells.len() % ranks;
@@ -133,7 +136,7 @@ impl Scene {
                 let text = format!("consistency = '{consistency}'\ndurability = '{durability}'\ninterfere = 'block'\n");
                 write(&policy, text.as_bytes());
                 loligo("policy set {} {}", &[&cell.dir, &policy]).ok();
-                if !cell.is_strong() {
+                if consistency != "strong" {
                     // What is kept on the machine is merged within the lease, what is in the store after it.
                     let lease = if durability == "local" { 60 } else { 0 };
                     loligo(&format!("decouple {{}} --lease {lease}"), &[&cell.dir]).ok();
@@ -318,4 +321,115 @@ fn every_cell_keeps_its_promise_when_the_ranks_die_and_there_are_several() {
 #[test]
 fn every_cell_keeps_its_promise_when_client_and_ranks_die_and_there_are_several_ranks() {
     dies(Dies::Both, 3);
+}
+
+/// Levels that come after one another promise more.
+fn keeps(more: (&str, &str), less: (&str, &str)) -> bool {
+    let place = |levels: [&str; 3], level| levels.iter().position(|one| *one == level);
+    place(CONSISTENCIES, more.0) >= place(CONSISTENCIES, less.0)
+        && place(DURABILITIES, more.1) >= place(DURABILITIES, less.1)
+}
+
+impl Scene {
+    /// For each pair of a cell that can be decoupled and any other a directory with the one that has a directory with the other: decoupled if it
+    /// is given.
+    fn nested() -> Scene {
+        let place = Place::new();
+        loligo("format --data {}", &[&place.data()]).ok();
+        let server = Some(serve(&place, 1));
+        let (mount, other) = (Some(mounted(&place, "mnt")), Some(mounted(&place, "other")));
+        let (top, mut cells) = (place.path("mnt"), Vec::new());
+        let all = || CONSISTENCIES.into_iter().flat_map(|one| DURABILITIES.map(|other| (one, other)));
+        for (consistency, durability) in all() {
+            let policy = place.path(&format!("{consistency}-{durability}.toml"));
+            let text = format!("consistency = '{consistency}'\ndurability = '{durability}'\ninterfere = 'block'\n");
+            write(&policy, text.as_bytes());
+        }
+        for (consistency, durability) in all().filter(|(consistency, _)| *consistency != "strong") {
+            for kid in all() {
+                let mut cell = Cell { consistency, durability, dir: PathBuf::new(), epoch: 0, kid: Some(kid) };
+                cell.dir = top.join(cell.name());
+                let below = cell.dir.join("kid");
+                std::fs::create_dir_all(&below).expect("made");
+                let policy = |(one, other): (&str, &str)| place.path(&format!("{one}-{other}.toml"));
+                loligo("policy set {} {}", &[&cell.dir, &policy((consistency, durability))]).ok();
+                loligo("policy set {} {}", &[&below, &policy(kid)]).ok();
+                let lease = if durability == "local" { 60 } else { 0 };
+                let done = loligo(&format!("decouple {{}} --lease {lease}"), &[&cell.dir]);
+                assert_eq!(done.code == 0, keeps((consistency, durability), kid), "{}: {}", cell.name(), done.err);
+                if done.code != 0 {
+                    let named = format!("the policy of {}, which is below it, promises more", below.display());
+                    assert!(done.err.contains(&named), "{}", done.err);
+                }
+                cell.epoch = fact(&cell.dir, "epoch").unwrap_or(0);
+                cells.push(cell);
+            }
+        }
+        Scene { place, ranks: 1, server, mount, other, cells }
+    }
+
+    fn work_below(&self) {
+        for cell in &self.cells {
+            let kid = cell.dir.join("kid");
+            write(&kid.join("important"), b"important");
+            for path in [kid.join("important"), kid] {
+                let file = std::fs::File::open(&path).expect("there");
+                file.sync_all().unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            }
+        }
+    }
+
+    /// What the policies of the directories below promise is there.
+    fn below_survived(&self, at: &str) {
+        for cell in &self.cells {
+            let path = self.place.path(at).join(cell.name()).join("kid/important");
+            let is_promised = cell.is_strong() || cell.kid.is_some_and(|(_, durability)| durability != "none");
+            match std::fs::read(&path) {
+                Ok(data) => assert_eq!(data, b"important", "{}", path.display()),
+                Err(error) => assert!(!is_promised, "{}: {error}", path.display()),
+            }
+        }
+    }
+}
+
+fn dies_with_policies_below(who: Dies) {
+    if !can_mount() {
+        return;
+    }
+    let mut scene = Scene::nested();
+    scene.work_below();
+    if who != Dies::Rank {
+        killed(&mut scene.mount);
+        unmounted(&scene.place, "mnt");
+    }
+    if who != Dies::Client {
+        killed(&mut scene.server);
+        scene.server = Some(serve(&scene.place, scene.ranks));
+    }
+    if who == Dies::Rank {
+        scene.below_survived("mnt");
+        for cell in scene.cells.iter().filter(|cell| !cell.is_strong()) {
+            loligo("merge {}", &[&cell.dir]).ok();
+            loligo("recouple {}", &[&cell.dir]).ok();
+        }
+    } else {
+        scene.recover(Stage::Persisted);
+    }
+    scene.below_survived("other");
+    scene.end();
+}
+
+#[test]
+fn what_a_directory_below_promises_survives_the_client_whatever_cell_the_one_above_has() {
+    dies_with_policies_below(Dies::Client);
+}
+
+#[test]
+fn what_a_directory_below_promises_survives_the_rank_whatever_cell_the_one_above_has() {
+    dies_with_policies_below(Dies::Rank);
+}
+
+#[test]
+fn what_a_directory_below_promises_survives_both_whatever_cell_the_one_above_has() {
+    dies_with_policies_below(Dies::Both);
 }

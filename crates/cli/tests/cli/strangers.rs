@@ -77,7 +77,14 @@ fn anybody_at_the_admin_port_sees_numbers_and_no_names_and_who_has_the_token_the
     let found = client.call(&cred, Call::Op(Op::Lookup { dir: Ino::ROOT, name })).expect("it is there");
     let dir = found.answer.attr().expect("it has attributes").ino;
     let (owner, inos, lease_ms) = (7, 100, 3_600_000);
-    let what = Box::new(SubtreeOp::Decouple { owner, resume: 0, inos, lease_ms, interfere: Interfere::Block });
+    let what = Box::new(SubtreeOp::Decouple {
+        owner,
+        resume: 0,
+        inos,
+        lease_ms,
+        interfere: Interfere::Block,
+        promise: loligo_types::Promise::NONE,
+    });
     client.call(&cred, Call::Op(Op::Subtree { dir, what })).expect("nobody has it");
     let status = loligo("status --data {} --json", &[&data]).ok().json();
     for name in ["/secret-dir", "/secret-decoupled", "secret-client"] {

@@ -107,7 +107,14 @@ impl Client {
     pub(super) fn own_resume_op(&self, root: Ino) -> Option<SubtreeOp> {
         let record = self.own.trees.get(&root)?.machine.record();
         let (owner, resume, lease_ms) = (record.owner, record.epoch, record.lease_ms);
-        Some(SubtreeOp::Decouple { owner, resume, inos: 1, lease_ms, interfere: Interfere::Block })
+        Some(SubtreeOp::Decouple {
+            owner,
+            resume,
+            inos: 1,
+            lease_ms,
+            interfere: Interfere::Block,
+            promise: loligo_types::Promise::NONE,
+        })
     }
 
     /// The rank has answered.

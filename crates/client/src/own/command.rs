@@ -5,7 +5,8 @@
 //! ```text
 //! set:  decouple NUMBER [lease_ms=N], with a policy document from the next line on
 //!       sync NUMBER, merge NUMBER, recouple NUMBER, abandon NUMBER
-//! get:  a line for each thing known, KEY VALUE...; of commands: command NUMBER running DONE TOTAL | done RECORDS BYTES | failed ERROR
+//! get:  a line for each thing known, KEY VALUE...; of commands: command NUMBER running DONE TOTAL | done RECORDS BYTES | failed ERROR |
+//!       failed Refused below|floor|forbidden|limit DIRECTORY, the number of the directory whose policy is in the way
 //! ```
 
 use std::collections::{BTreeMap, VecDeque};
@@ -14,7 +15,7 @@ use std::sync::Arc;
 
 use loligo_semantics::SubtreePolicy;
 use loligo_subtree::Subtree;
-use loligo_types::{Answer, Cred, FsError, FsResult, Ino, Interfere, Op, SubtreeAnswer, SubtreeOp};
+use loligo_types::{Answer, Cred, FsError, FsResult, Ino, Interfere, Op, RefusedBy, SubtreeAnswer, SubtreeOp};
 
 use super::task::Goal;
 use super::{Ask, Owned};
@@ -45,6 +46,8 @@ struct Over {
     number: u64,
     root: Ino,
     result: FsResult<(u64, u64)>,
+    /// The directory whose policy is in the way.
+    refused: Option<(RefusedBy, Ino)>,
 }
 
 /// Commands, by the numbers that those who gave them chose.
@@ -64,8 +67,17 @@ impl Commands {
 
     /// One has come to this: records and bytes that were merged.
     pub fn done(&mut self, number: u64, result: FsResult<(u64, u64)>) {
+        self.over(number, result, None);
+    }
+
+    /// A directory is not decoupled because of the policy of another one.
+    fn refused(&mut self, number: u64, by: RefusedBy, dir: Ino) {
+        self.over(number, Err(by.error()), Some((by, dir)));
+    }
+
+    fn over(&mut self, number: u64, result: FsResult<(u64, u64)>, refused: Option<(RefusedBy, Ino)>) {
         let Some(root) = self.running.remove(&number) else { return };
-        self.done.push_back(Over { number, root, result });
+        self.done.push_back(Over { number, root, result, refused });
         if self.done.len() > DONE_MAX {
             self.done.pop_front();
         }
@@ -154,8 +166,9 @@ impl Client {
         let owner = (mixed ^ (mixed >> 29) ^ self.now.wall.0.cast_unsigned()).wrapping_mul(0xbf58_476d_1ce4_e5b9) | 1;
         // What is known here must stay true: programs have files open.
         let interfere = Interfere::Block;
+        let promise = policy.cell().promise().ok_or(FsError::NotSupported)?;
         let inos = policy.allocated_inodes().min(loligo_types::limits::SUBTREE_INOS_MAX / 2);
-        let what = SubtreeOp::Decouple { owner, resume: 0, inos, lease_ms, interfere };
+        let what = SubtreeOp::Decouple { owner, resume: 0, inos, lease_ms, interfere, promise };
         self.own.commands.begin(command, root);
         let ask = Ask::Begin(Box::new(Begin { policy, cred: Arc::clone(cred), command }));
         let op = Op::Subtree { dir: root, what: Box::new(what) };
@@ -169,6 +182,7 @@ impl Client {
         let given = match result {
             Ok(Answer::Subtree(answer)) => match *answer {
                 SubtreeAnswer::Decoupled { record, root, inline_max, split } => Ok((record, root, inline_max, split)),
+                SubtreeAnswer::Refused { by, dir } => return self.own.commands.refused(command, by, dir),
                 _ => Err(FsError::Io),
             },
             Ok(_) => Err(FsError::Io),
@@ -199,10 +213,11 @@ impl Client {
             // Writing to a string does not fail.
             _ = writeln!(text, "command {number} running {done} {total}");
         }
-        for Over { number, result, .. } in self.own.commands.done.iter().filter(|over| over.root == root) {
-            _ = match result {
-                Ok((records, bytes)) => writeln!(text, "command {number} done {records} {bytes}"),
-                Err(error) => writeln!(text, "command {number} failed {error:?}"),
+        for Over { number, result, refused, .. } in self.own.commands.done.iter().filter(|over| over.root == root) {
+            _ = match (result, refused) {
+                (Ok((records, bytes)), _) => writeln!(text, "command {number} done {records} {bytes}"),
+                (_, Some((by, dir))) => writeln!(text, "command {number} failed Refused {} {dir}", by.name()),
+                (Err(error), None) => writeln!(text, "command {number} failed {error:?}"),
             };
         }
         (!text.is_empty()).then(|| text.into_bytes())

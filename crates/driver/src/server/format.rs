@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use loligo_journal::table::{Meta, TABLE_VERSION};
+use loligo_journal::table::{Meta, TABLE_VERSION, encode_note, key_policies_noted};
 use loligo_namespace::{Tree, hash63};
 use loligo_store::{Backend, Batch, Durability};
 use loligo_types::{Event, Ino, Rank, Time};
@@ -64,6 +64,7 @@ pub(crate) fn first_rows(backend: &dyn Backend, options: &FormatOptions) -> Resu
 /// The row without which nobody takes what is in the table for a file system.
 pub(crate) fn put_finished(batch: &mut Batch) {
     put_meta(batch, Meta::Format, Rank::ZERO, TABLE_VERSION);
+    batch.put(key_policies_noted(), encode_note(&[]));
 }
 
 /// The key under which a file system's names are hashed.

@@ -1,11 +1,12 @@
 //! Events as changes of table rows, for checkpoints, formatting and tools. Decides nothing.
 
 use loligo_journal::table::{
-    Meta, encode_decoupled, encode_discard, encode_entry, encode_inline, encode_inode, encode_meta, encode_orphan,
-    encode_peer, encode_route, encode_session, encode_xattr, key_decoupled, key_discard, key_entry, key_inline,
-    key_inode, key_inode_of, key_meta, key_orphan, key_part, key_peer, key_route, key_session, key_xattr, xattr_range,
+    Meta, encode_decoupled, encode_discard, encode_entry, encode_inline, encode_inode, encode_meta, encode_note,
+    encode_orphan, encode_peer, encode_route, encode_session, encode_xattr, key_decoupled, key_discard, key_entry,
+    key_inline, key_inode, key_inode_of, key_meta, key_orphan, key_part, key_peer, key_policied, key_route,
+    key_session, key_xattr, xattr_range,
 };
-use loligo_namespace::Record;
+use loligo_namespace::{Record, SUBTREE};
 use loligo_store::{Batch, Table};
 use loligo_types::{Event, Ino, Rank, Target};
 
@@ -27,8 +28,18 @@ pub(crate) fn put_event(batch: &mut Batch, event: &Event, hash: u64, rank: Rank)
             batch.put(key_entry(*dir, hash, name), encode_entry(target))
         }
         Event::EntryGone { dir, name } => batch.delete(key_entry(*dir, hash, name)),
-        Event::Xattr { ino, name, value } => batch.put(key_xattr(*ino, name), encode_xattr(value)),
-        Event::XattrGone { ino, name } => batch.delete(key_xattr(*ino, name)),
+        Event::Xattr { ino, name, value } => {
+            if **name == *SUBTREE {
+                batch.put(key_policied(*ino), encode_note(&[]));
+            }
+            batch.put(key_xattr(*ino, name), encode_xattr(value))
+        }
+        Event::XattrGone { ino, name } => {
+            if **name == *SUBTREE {
+                batch.delete(key_policied(*ino));
+            }
+            batch.delete(key_xattr(*ino, name))
+        }
         Event::Inline { ino, data } => batch.put(key_inline(*ino), encode_inline(data)),
         Event::InlineGone(ino) => batch.delete(key_inline(*ino)),
         Event::Orphan(ino) => batch.put(key_orphan(*ino), encode_orphan(rank)),
@@ -74,6 +85,7 @@ pub(crate) fn batch_of(table: &dyn Table, rank: Rank, records: &[Record]) -> Res
 
 /// Adds the removal of all xattr rows of an inode.
 fn sweep(table: &dyn Table, ino: Ino, batch: &mut Batch) -> Result<()> {
+    batch.delete(key_policied(ino));
     let range = xattr_range(ino);
     let mut start = range.start;
     loop {

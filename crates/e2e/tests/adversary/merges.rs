@@ -128,6 +128,7 @@ fn bad_merges(site: &Site, own: u64) -> Vec<(&'static str, Vec<Event>)> {
                 interfere: Interfere::Allow,
                 journal: None,
                 objects: Vec::new(),
+                promise: loligo_types::Promise::NONE,
             };
             vec![Event::Decoupled(Box::new(record))]
         }),

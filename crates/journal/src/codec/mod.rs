@@ -30,7 +30,7 @@ pub mod parts {
     pub use super::inode::{put_inode, take_inode};
     pub use super::letter::{put_frag, put_letter, put_list, put_rank, put_route};
     pub use super::letter::{take_frag, take_lease, take_letter, take_list, take_rank, take_route};
-    pub use super::subtree::{put_decoupled, take_decoupled, take_decoupled_v1};
+    pub use super::subtree::{put_decoupled, put_terms, take_decoupled, take_decoupled_v1, take_terms};
 }
 
 pub(crate) use parts::{Cursor, entry_kind, put_bytes, put_decoupled, put_inode, put_rank, put_u64, put_zigzag};

@@ -1,6 +1,6 @@
 //! The bytes of a decoupled subtree's record without its root (which stands in the key or before it).
 
-use loligo_types::{DecoupledRecord, Ino, Interfere, SessionId, StoredJournal};
+use loligo_types::{DecoupledRecord, Ino, Interfere, Promise, SessionId, StoredJournal};
 
 use super::{Cursor, DecodeError, put_bytes, put_u64};
 
@@ -19,7 +19,7 @@ pub fn put_decoupled(out: &mut Vec<u8>, record: &DecoupledRecord) {
     put_u64(out, record.used.0);
     put_u64(out, record.merges);
     put_ranges(out, &record.grants);
-    out.push(record.interfere as u8);
+    out.push(put_terms(record.interfere, record.promise));
     let journal = record.journal.unwrap_or(StoredJournal { ino: Ino(0), bytes: 0 });
     put_u64(out, journal.ino.0);
     put_u64(out, journal.bytes);
@@ -29,17 +29,27 @@ pub fn put_decoupled(out: &mut Vec<u8>, record: &DecoupledRecord) {
 /// Takes one; its ranges of numbers ascend and none ends beyond the last number that there is.
 pub fn take_decoupled(from: &mut Cursor<'_>, dir: Ino) -> Result<DecoupledRecord, DecodeError> {
     let record = take_decoupled_v1(from, dir)?;
-    let interfere = match from.u8()? {
-        0 => Interfere::Block,
-        1 => Interfere::Allow,
-        _ => return Err(from.invalid("what others meet in a subtree")),
-    };
+    let (interfere, promise) = take_terms(from)?;
     let journal = StoredJournal { ino: Ino(from.u64()?), bytes: from.u64()? };
     let journal = (journal.ino.0 != 0 || journal.bytes != 0).then_some(journal);
     if journal.is_some_and(|journal| journal.ino.0 == 0) {
         return Err(from.invalid("number of a stored journal"));
     }
-    Ok(DecoupledRecord { interfere, journal, objects: take_ranges(from, "numbers that have objects")?, ..record })
+    let objects = take_ranges(from, "numbers that have objects")?;
+    Ok(DecoupledRecord { interfere, journal, objects, promise, ..record })
+}
+
+/// The byte of what others meet in a subtree (the lowest bit), and of what its owner gives (the others; 0 where that was not said).
+pub fn put_terms(interfere: Interfere, promise: Promise) -> u8 {
+    interfere as u8 | promise.code() << 1
+}
+
+/// Takes that byte.
+pub fn take_terms(from: &mut Cursor<'_>) -> Result<(Interfere, Promise), DecodeError> {
+    let byte = from.u8()?;
+    let interfere = if byte & 1 == 0 { Interfere::Block } else { Interfere::Allow };
+    let promise = Promise::from_code(byte >> 1).ok_or_else(|| from.invalid("what a subtree promises"))?;
+    Ok((interfere, promise))
 }
 
 /// One as it was written before there was more to say of it.

@@ -149,6 +149,32 @@ pub fn note_range(begin: &str) -> KeyRange {
     prefix_range(&key_note(begin))
 }
 
+/// What the names of notes begin with that tell which directories have a policy of their own for all below them.
+const POLICIED: &str = "subtree-policy/";
+
+/// The note that a directory has a policy of its own (docs/subtree-policies.md): so those are found without looking at all xattrs. It is written and
+/// removed with the xattr that holds the policy.
+pub fn key_policied(dir: Ino) -> Vec<u8> {
+    key_note(&format!("{POLICIED}{:016x}", dir.0))
+}
+
+/// The notes of all such directories from one on, ascending.
+pub fn policied_range(from: Ino) -> KeyRange {
+    KeyRange { start: key_policied(from), end: note_range(POLICIED).end }
+}
+
+/// The directory that such a note is about.
+pub fn split_policied_key(key: &[u8]) -> Option<Ino> {
+    let number = split_note_key(key)?.strip_prefix(POLICIED)?;
+    u64::from_str_radix(number, 16).ok().map(Ino)
+}
+
+/// The note that the table has those of all directories with a policy. A table that was made before there were any does not have it: then all
+/// xattrs are to be looked at.
+pub fn key_policies_noted() -> Vec<u8> {
+    key_note("subtree-policies-noted")
+}
+
 /// The name of a note; `None` if it is no such key.
 pub(super) fn split_note_key(key: &[u8]) -> Option<&str> {
     let (NOTE, name) = key.split_first().map(|(prefix, rest)| (*prefix, rest))? else { return None };

@@ -11,9 +11,9 @@ mod value;
 
 pub use key::{
     KeyRange, NOTE_NAME_MAX, PREFIXES, dir_range, dir_range_from, entry_hash, key_decoupled, key_discard, key_entry,
-    key_inline, key_inode, key_inode_of, key_meta, key_note, key_orphan, key_part, key_peer, key_route, key_session,
-    key_xattr, note_range, part_range, peer_range, prefix_range, route_range, split_entry_key, split_xattr_key,
-    xattr_range,
+    key_inline, key_inode, key_inode_of, key_meta, key_note, key_orphan, key_part, key_peer, key_policied,
+    key_policies_noted, key_route, key_session, key_xattr, note_range, part_range, peer_range, policied_range,
+    prefix_range, route_range, split_entry_key, split_policied_key, split_xattr_key, xattr_range,
 };
 pub use row::{Row, decode_row};
 pub use value::{

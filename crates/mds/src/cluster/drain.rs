@@ -7,6 +7,7 @@ use loligo_types::{Ino, Lsn, Rank, RankState};
 
 use super::Where;
 use crate::admin::{DrainStatus, Migration, Told};
+use crate::decouple::POLICY_TICKETS;
 use crate::io::{Member, Output, Page, Scan};
 use crate::load::Waiter;
 use crate::machine::Mds;
@@ -189,6 +190,9 @@ impl Mds {
 
     /// Some of it has been looked through.
     pub(crate) fn scanned(&mut self, ticket: u64, page: Option<Page>) {
+        if ticket >= POLICY_TICKETS {
+            return self.policies_scanned(ticket, page);
+        }
         let Some(mut drain) = self.cluster.drain.take() else { return };
         if let Stage::Looking(what, from) = drain.stage
             && drain.ticket == ticket
@@ -203,6 +207,7 @@ impl Mds {
                         drain.stage = Stage::GivingScattered(page.next);
                     }
                     Scan::Floating => self.take_floating(&mut drain, page),
+                    Scan::Policies => {}
                 },
             }
             debug_assert!(drain.stage != Stage::Looking(what, from) || drain.not_before_ms > 0, "it goes on");

@@ -6,7 +6,9 @@
 //! store waits for somebody who merges that (`away.rs`).
 
 use loligo_types::limits::{SUBTREE_GRANTS_MAX, SUBTREE_INOS_MAX, SUBTREE_JOURNALS, SUBTREE_LEASE_MS_MAX};
-use loligo_types::{Answer, DecoupledRecord, Event, FsError, FsResult, Ino, Interfere, Kind, Lease, StoredJournal};
+use loligo_types::{
+    Answer, DecoupledRecord, Event, FsError, FsResult, Ino, Interfere, Kind, Lease, Promise, StoredJournal,
+};
 
 use super::Owned;
 use super::objects::DataRights;
@@ -30,7 +32,7 @@ impl Mds {
         dir: Ino,
         (owner, resume): (u64, u64),
         inos: u64,
-        (lease_ms, interfere): (u32, Interfere),
+        (lease_ms, interfere, promise): (u32, Interfere, Promise),
     ) -> Step {
         let by = Some((job.slot, job.session));
         let mine = self.decoupled.by_dir.get(&dir).is_some_and(|owned| owned.by == by);
@@ -48,9 +50,10 @@ impl Mds {
             Err(error) => return Step::Answer(Err(error)),
             Ok(false) if known.is_some() => return Step::Answer(Err(FsError::Perm)),
             Ok(false) => {
-                if let Some(step) = self.begin_decoupling(job, dir, owner, inos, (lease_ms, interfere)) {
+                if let Some(step) = self.begin_decoupling(job, dir, owner, inos, (lease_ms, interfere, promise)) {
                     if matches!(step, Step::Answer(_)) {
                         self.decoupled.gathering.remove(&dir);
+                        self.decoupled.policied.forget(dir);
                     }
                     return step;
                 }
@@ -109,7 +112,7 @@ impl Mds {
         dir: Ino,
         owner: u64,
         inos: u64,
-        (lease_ms, interfere): (u32, Interfere),
+        (lease_ms, interfere, promise): (u32, Interfere, Promise),
     ) -> Option<Step> {
         if owner == 0 || dir == Ino::ROOT || lease_ms == 0 || lease_ms > SUBTREE_LEASE_MS_MAX {
             return Some(Step::Answer(Err(FsError::Invalid)));
@@ -154,6 +157,9 @@ impl Mds {
             job.closing_ms = None;
             return Some(step);
         }
+        if let Some(step) = self.promises_more_below(job, dir, promise) {
+            return Some(step);
+        }
         if interfere == Interfere::Block
             && let Some(step) = self.wait_for_closes(job, dir)
         {
@@ -178,12 +184,14 @@ impl Mds {
             interfere,
             journal: None,
             objects: Vec::new(),
+            promise,
         };
         record.grant(first, inos);
         let events = [Event::NextIno(Ino(first.0 + inos)), Event::Decoupled(Box::new(record))];
         self.commit(Some(origin_of(job, dir, first.0)), &events);
         self.decoupled.by_dir.insert(dir, Owned::default());
         self.decoupled.gathering.remove(&dir);
+        self.decoupled.policied.forget(dir);
         None
     }
 

@@ -49,7 +49,7 @@ pub(super) struct Gathering {
 }
 
 /// Where a directory of another rank is.
-enum Far {
+pub(super) enum Far {
     Below,
     Elsewhere,
     Load(Vec<Need>),
@@ -115,7 +115,7 @@ impl Mds {
         }
     }
 
-    fn is_below_far(&mut self, ino: Ino, dir: Ino, after: u64) -> Far {
+    pub(super) fn is_below_far(&mut self, ino: Ino, dir: Ino, after: u64) -> Far {
         let mut at = ino;
         for _ in 0..loligo_types::limits::DEPTH_MAX {
             if at == dir {

@@ -2,7 +2,7 @@
 //! Here who has what, and which request goes where; `begin.rs` how it comes about and ends, `away.rs` what becomes of one whose owner is
 //! not heard, `shut.rs` what others meet, `fetch.rs` what the owner is told, `objects.rs` what of its files' bytes it may have, `look.rs`
 //! whether what it made is its to say, `shape.rs` and `whole.rs` whether that is a tree, `merge.rs` how it becomes true, `into_table.rs` how it gets into the table past memory, `allow.rs` what is otherwise where others may work meanwhile,
-//! `status.rs` what is shown; with several ranks, `gather.rs` how all of it comes to one of them, and `stays.rs` that it stays there. Not what the
+//! `status.rs` what is shown, `nested.rs` what policies of directories below have to say; with several ranks, `gather.rs` how all of it comes to one of them, and `stays.rs` that it stays there. Not what the
 //! owner does meanwhile.
 //!
 //! Source: Cudele (Sevilla 2018), chapter 6. With `interfere: block`, what is decoupled is nobody else's, in no way: not by a path, nor
@@ -17,6 +17,7 @@ mod gather;
 mod into_table;
 mod look;
 mod merge;
+mod nested;
 mod objects;
 mod shape;
 mod shut;
@@ -35,6 +36,7 @@ use crate::park::{Job, Why};
 use crate::session::Slot;
 use gather::Gathering;
 use merge::Intake;
+pub(crate) use nested::TICKETS as POLICY_TICKETS;
 use objects::DataRights;
 
 pub use status::{DecoupledCount, DecoupledStatus, OwnerAway};
@@ -82,6 +84,8 @@ pub(crate) struct Decoupled {
     pub(crate) asks_until_ms: u64,
     /// How often directories of other ranks may have come below directories of this one.
     arrivals: u64,
+    /// Directories with policies of their own.
+    policied: nested::Policied,
 }
 
 impl Mds {
@@ -116,8 +120,8 @@ impl Mds {
             owned.path_bound = job.path_bound;
         }
         match what {
-            SubtreeOp::Decouple { owner, resume, inos, lease_ms, interfere } => {
-                self.decouple(job, dir, (*owner, *resume), *inos, (*lease_ms, *interfere))
+            SubtreeOp::Decouple { owner, resume, inos, lease_ms, interfere, promise } => {
+                self.decouple(job, dir, (*owner, *resume), *inos, (*lease_ms, *interfere, *promise))
             }
             SubtreeOp::TakeOver { owner, now } => self.take_over_subtree(job, dir, *owner, *now),
             SubtreeOp::Grant { epoch, inos } => self.grant_more(job, dir, *epoch, *inos),

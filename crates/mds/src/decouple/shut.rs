@@ -98,10 +98,15 @@ impl Mds {
         }
         if let Op::SetXattr { ino, name, .. } | Op::RemoveXattr { ino, name } = &job.op
             && **name == *SUBTREE
-            && self.decoupled.by_dir.get(ino).is_some_and(|owned| owned.by != Some((job.slot, job.session)))
+            && let Some(owned) = self.decoupled.by_dir.get(ino)
         {
-            // What is outstanding is to be brought to what another policy promises first: that its owner alone can do.
-            return Some(Step::Answer(Err(FsError::Busy)));
+            if owned.by != Some((job.slot, job.session)) {
+                // What is outstanding is to be brought to what another policy promises first: that its owner alone can do.
+                return Some(Step::Answer(Err(FsError::Busy)));
+            }
+            if let Some(step) = self.changes_promise(job) {
+                return Some(step);
+            }
         }
         // Which subtree each is in, of those in which others may work.
         let mut within = [None; 2];
@@ -133,6 +138,9 @@ impl Mds {
             return Some(Step::Answer(Err(FsError::CrossDevice)));
         }
         job.within = within[0];
+        if job.within.is_some_and(|root| self.promises_more_within(&job.op, root)) {
+            return Some(Step::Answer(Err(FsError::Busy)));
+        }
         if let Some(step) = self.busy_through_a_name_outside(job) {
             return Some(step);
         }

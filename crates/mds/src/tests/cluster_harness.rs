@@ -64,7 +64,7 @@ impl Cluster {
         let worlds = (0..states.len()).map(|at| World::with(change(settings(at, &map)))).collect();
         let mut cluster = Cluster {
             worlds,
-            table: BTreeMap::new(),
+            table: super::rows::begun(),
             wires: BTreeMap::new(),
             held: BTreeSet::new(),
             down: BTreeSet::new(),

@@ -6,6 +6,7 @@ mod cold;
 mod escape;
 mod into_table;
 mod journal;
+mod nested;
 mod objects;
 mod outside;
 mod policy;
@@ -40,7 +41,14 @@ fn ask(world: &mut World, at: usize, dir: Ino, what: SubtreeOp) -> FsResult<Answ
 }
 
 fn decouple_op(owner: u64, resume: u64, inos: u64) -> SubtreeOp {
-    SubtreeOp::Decouple { owner, resume, inos, lease_ms: 5000, interfere: Interfere::Block }
+    SubtreeOp::Decouple {
+        owner,
+        resume,
+        inos,
+        lease_ms: 5000,
+        interfere: Interfere::Block,
+        promise: loligo_types::Promise::NONE,
+    }
 }
 
 fn told(answer: FsResult<Answer>) -> FsResult<(DecoupledRecord, Inode, Settings)> {

@@ -134,7 +134,7 @@ impl World {
             mds,
             config,
             now,
-            table: BTreeMap::new(),
+            table: super::rows::begun(),
             journal: BTreeMap::new(),
             volatile: VecDeque::new(),
             clients: Vec::new(),

@@ -4,10 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use loligo_journal::table;
-use loligo_namespace::{Loaded, Need, Record, Tree};
+use loligo_namespace::{Loaded, Need, Record, SUBTREE, Tree};
 use loligo_types::{Event, Ino, Lsn, Rank, Target};
 
 use crate::TableMeta;
+
+/// A table in which nothing was written yet.
+pub fn begun() -> BTreeMap<Vec<u8>, Vec<u8>> {
+    BTreeMap::from([(table::key_policies_noted(), table::encode_note(&[]))])
+}
 
 /// What a restart of a rank reads from the table at first.
 pub fn meta(rows: &BTreeMap<Vec<u8>, Vec<u8>>, rank: Rank) -> TableMeta {
@@ -47,10 +52,18 @@ pub fn settle(rows: &mut BTreeMap<Vec<u8>, Vec<u8>>, rank: Rank, table_upto: Lsn
 /// Writes one record of a rank.
 pub fn write(rows: &mut BTreeMap<Vec<u8>, Vec<u8>>, rank: Rank, record: Record) {
     let hash = record.hash;
+    match &record.event {
+        Event::Xattr { ino, name, .. } if **name == *SUBTREE => {
+            rows.insert(table::key_policied(*ino), table::encode_note(&[]));
+        }
+        Event::XattrGone { ino, name } if **name == *SUBTREE => _ = rows.remove(&table::key_policied(*ino)),
+        _ => {}
+    }
     let (key, value) = match record.event {
         Event::Inode(inode) => (table::key_inode_of(&inode), Some(table::encode_inode(&inode))),
         Event::InodeGone(ino) => {
             if record.sweep {
+                rows.remove(&table::key_policied(ino));
                 let range = table::xattr_range(ino);
                 rows.retain(|key, _| !range.contains(key));
             }

@@ -206,7 +206,14 @@ fn the_owner_of_a_subtree_that_is_limited_to_a_path_gets_nothing_else_by_its_num
     let job = site.world.mkdir(bound, mine, "job").ino;
     let before = site.outside();
     let ask = |world: &mut World, dir, what| world.call(bound, Op::Subtree { dir, what: Box::new(what) });
-    let decouple = SubtreeOp::Decouple { owner: 7, resume: 0, inos: 9, lease_ms: 5000, interfere: Interfere::Block };
+    let decouple = SubtreeOp::Decouple {
+        owner: 7,
+        resume: 0,
+        inos: 9,
+        lease_ms: 5000,
+        interfere: Interfere::Block,
+        promise: loligo_types::Promise::NONE,
+    };
     assert_eq!(ask(&mut site.world, theirs, decouple.clone()).err(), Some(FsError::Access));
     let Ok(Answer::Subtree(answer)) = ask(&mut site.world, job, decouple) else { panic!("it may have that") };
     let SubtreeAnswer::Decoupled { record, .. } = *answer else { panic!("no such answer") };
@@ -269,8 +276,14 @@ fn a_file_whose_place_nobody_can_tell_is_not_a_bound_clients_because_it_says_so(
     let job = site.world.mkdir(bound, mine, "job").ino;
     let ask = |world: &mut World, at, what| world.call(at, Op::Subtree { dir: job, what: Box::new(what) });
     for (at, may) in [(bound, false), (root, true)] {
-        let decouple =
-            SubtreeOp::Decouple { owner: 7, resume: 0, inos: 9, lease_ms: 5000, interfere: Interfere::Block };
+        let decouple = SubtreeOp::Decouple {
+            owner: 7,
+            resume: 0,
+            inos: 9,
+            lease_ms: 5000,
+            interfere: Interfere::Block,
+            promise: loligo_types::Promise::NONE,
+        };
         let Ok(Answer::Subtree(answer)) = ask(&mut site.world, at, decouple) else { panic!("it may have that") };
         let SubtreeAnswer::Decoupled { record, .. } = *answer else { panic!("no such answer") };
         let epoch = record.epoch;
@@ -291,8 +304,14 @@ fn what_others_have_open_without_a_name_is_not_brought_back_by_a_bound_client_af
     let orphan = site.world.create(root, theirs, "orphan", WRITE, 1).ino;
     site.world.call(root, unlink(theirs, "orphan")).expect("root may");
     let ask = |world: &mut World, what| world.call(bound, Op::Subtree { dir: job, what: Box::new(what) });
-    let decouple =
-        |resume| SubtreeOp::Decouple { owner: 7, resume, inos: 9, lease_ms: 60_000, interfere: Interfere::Allow };
+    let decouple = |resume| SubtreeOp::Decouple {
+        owner: 7,
+        resume,
+        inos: 9,
+        lease_ms: 60_000,
+        interfere: Interfere::Allow,
+        promise: loligo_types::Promise::NONE,
+    };
     let Ok(Answer::Subtree(answer)) = ask(&mut site.world, decouple(0)) else { panic!("it may have that") };
     let SubtreeAnswer::Decoupled { record, .. } = *answer else { panic!("no such answer") };
     let epoch = record.epoch;
@@ -331,7 +350,14 @@ fn another_request_with_the_number_of_one_that_was_carried_out_is_looked_at_as_a
         world.reply(bound, seq).expect("it is answered").0
     };
     let decouple = |dir| {
-        let what = SubtreeOp::Decouple { owner: 7, resume: 0, inos: 9, lease_ms: 5000, interfere: Interfere::Block };
+        let what = SubtreeOp::Decouple {
+            owner: 7,
+            resume: 0,
+            inos: 9,
+            lease_ms: 5000,
+            interfere: Interfere::Block,
+            promise: loligo_types::Promise::NONE,
+        };
         Op::Subtree { dir, what: Box::new(what) }
     };
     assert_eq!(again(&mut site.world, decouple(theirs)).err(), Some(FsError::Access));

@@ -113,7 +113,20 @@ impl Shell {
         let mut stale = 0;
         for _ in 0..TRIES {
             let begun = self.now();
-            match self.subtree_call(dir, SubtreeOp::Decouple { owner, resume, inos, lease_ms, interfere }).await {
+            match self
+                .subtree_call(
+                    dir,
+                    SubtreeOp::Decouple {
+                        owner,
+                        resume,
+                        inos,
+                        lease_ms,
+                        interfere,
+                        promise: loligo_types::Promise::NONE,
+                    },
+                )
+                .await
+            {
                 Ok(answer @ Answer::Subtree(_)) => match self.told(dir, begun, answer) {
                     Some(told) => return Ok(told),
                     None => break,

@@ -1,8 +1,8 @@
 //! Anything that is said about decoupled subtrees, for property tests. What must be refused is in `subtree.rs`.
 
 use loligo_types::{
-    Conflict, ConflictKind, DecoupledRecord, Ino, Interfere, MergeInto, Op, SessionId, SplitRule, StoredJournal,
-    SubtreeAnswer, SubtreeOp,
+    Conflict, ConflictKind, DecoupledRecord, Ino, Interfere, MergeInto, Op, Promise, RefusedBy, SessionId, SplitRule,
+    StoredJournal, SubtreeAnswer, SubtreeOp,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -19,6 +19,7 @@ pub fn subtree_op() -> impl Strategy<Value = Op> {
             inos,
             lease_ms,
             interfere: interfere(owner),
+            promise: promise(owner),
         }),
         (n(), vec(ino(), 0..6)).prop_map(|(epoch, inos)| SubtreeOp::Data { epoch, inos }),
         (n(), n(), ino())
@@ -49,6 +50,10 @@ fn interfere(number: u64) -> Interfere {
     if number.is_multiple_of(2) { Interfere::Block } else { Interfere::Allow }
 }
 
+fn promise(number: u64) -> Promise {
+    Promise::from_code((number % 6) as u8).expect("there are six")
+}
+
 /// The record of a subtree with this root. Grants ascend and do not overlap.
 fn record(dir: Ino) -> impl Strategy<Value = DecoupledRecord> {
     let grants = vec((1u64..1000, 1u64..1 << 28), 0..5);
@@ -68,6 +73,7 @@ fn record(dir: Ino) -> impl Strategy<Value = DecoupledRecord> {
             interfere: interfere(owner),
             journal: (uid % 3 == 0).then_some(StoredJournal { ino: Ino(merges | 1), bytes: epoch }),
             objects: Vec::new(),
+            promise: promise(owner),
         };
         let mut at = 0;
         for (gap, count) in pieces {
@@ -87,6 +93,7 @@ pub fn subtree_answer() -> impl Strategy<Value = SubtreeAnswer> {
             SubtreeAnswer::Decoupled { record, root: Box::new(root), inline_max, split }
         }),
         vec(loaded(), 0..6).prop_map(SubtreeAnswer::Records),
+        (0..RefusedBy::ALL.len(), ino()).prop_map(|(by, dir)| SubtreeAnswer::Refused { by: RefusedBy::ALL[by], dir }),
         any::<u64>().prop_map(|merges| SubtreeAnswer::Merged { merges, conflicts: 0, told: Vec::new() }),
         (any::<u64>(), 1..u64::MAX, vec(conflict(), 0..5))
             .prop_map(|(merges, conflicts, told)| SubtreeAnswer::Merged { merges, conflicts, told }),

@@ -7,7 +7,7 @@ use loligo_types::limits::{CONFLICTS_TOLD_MAX, FETCH_MAX, MERGE_PART_MAX, SUBTRE
 use loligo_types::msg::{Request, ToClient, ToServer};
 use loligo_types::{
     Answer, Conflict, ConflictKind, Cred, DecoupledRecord, Ino, Inode, Interfere, Kind, Lease, Loaded, MergeInto, Name,
-    Need, Op, Seq, SessionId, SplitRule, StoredJournal, SubtreeAnswer, SubtreeOp, Target, Time,
+    Need, Op, Promise, RefusedBy, Seq, SessionId, SplitRule, StoredJournal, SubtreeAnswer, SubtreeOp, Target, Time,
 };
 
 use super::golden::{to_client, to_server};
@@ -47,6 +47,7 @@ fn record() -> DecoupledRecord {
         interfere: Interfere::Allow,
         journal: Some(StoredJournal { ino: Ino(401), bytes: 300 }),
         objects: vec![(Ino(400), 2)],
+        promise: Promise::NONE,
     }
 }
 
@@ -57,8 +58,26 @@ fn root() -> Inode {
 #[test]
 fn what_is_asked() {
     to_server(
-        asks(SubtreeOp::Decouple { owner: 77, resume: 400, inos: 16, lease_ms: 5000, interfere: Interfere::Allow }),
+        asks(SubtreeOp::Decouple {
+            owner: 77,
+            resume: 400,
+            inos: 16,
+            lease_ms: 5000,
+            interfere: Interfere::Allow,
+            promise: loligo_types::Promise::NONE,
+        }),
         "4c6f010116000000000000000d498eb11a140803100292030d08ac021208014d900310882701",
+    );
+    to_server(
+        asks(SubtreeOp::Decouple {
+            owner: 77,
+            resume: 400,
+            inos: 16,
+            lease_ms: 5000,
+            interfere: Interfere::Allow,
+            promise: Promise { consistency: 1, durability: 1 },
+        }),
+        "4c6f01011600000000000000e5ae2f971a140803100292030d08ac021208014d900310882707",
     );
     to_server(
         asks(SubtreeOp::TakeOver { owner: 77, now: false }),
@@ -124,6 +143,10 @@ fn what_is_answered() {
     );
     let merged = SubtreeAnswer::Merged { merges: 4, conflicts: 0, told: Vec::new() };
     to_client(answers(merged), "4c6f01020900000000000000557411971a070803d201020304");
+    to_client(
+        answers(SubtreeAnswer::Refused { by: RefusedBy::Floor, dir: Ino(300) }),
+        "4c6f01020b0000000000000017538a681a090803d201040502ac02",
+    );
     to_client(
         answers(over(300, told(1))),
         "4c6f01021700000000000000f8bde64e1a150803d201100404ac020101ae02016605667e342d31",
@@ -208,7 +231,14 @@ fn a_subtree_has_not_more_ranges_of_numbers_than_a_rank_grants() {
 #[test]
 fn what_is_cut_off_or_unknown_or_has_more_behind_it_is_refused() {
     let all = [
-        SubtreeOp::Decouple { owner: 77, resume: 400, inos: 16, lease_ms: 5000, interfere: Interfere::Allow },
+        SubtreeOp::Decouple {
+            owner: 77,
+            resume: 400,
+            inos: 16,
+            lease_ms: 5000,
+            interfere: Interfere::Allow,
+            promise: loligo_types::Promise::NONE,
+        },
         SubtreeOp::Fetch { epoch: 400, needs: vec![Need::Inode(Ino(300))] },
         SubtreeOp::Merge { epoch: 400, merge: 4, parts: 2, used: Ino(402), into: MergeInto::Memory },
         SubtreeOp::End { epoch: 400 },

@@ -22,7 +22,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use loligo_subtree::{FULL_PAUSE_MS, Group, Outcome, Outstanding, PARTS_IN_FLIGHT, Settings};
 use loligo_types::limits::{CONFLICTS_TOLD_MAX, SUBTREE_INOS_MAX};
 use loligo_types::{
-    Answer, Conflict, Cred, DecoupledRecord, FsError, FsResult, Ino, Inode, Interfere, MergeInto, Need, Op,
+    Answer, Conflict, Cred, DecoupledRecord, FsError, FsResult, Ino, Inode, Interfere, MergeInto, Need, Op, Promise,
     StoredJournal, SubtreeAnswer, SubtreeOp, Time,
 };
 
@@ -48,6 +48,10 @@ pub struct SubtreeOptions {
     /// What others meet in it. With [`Interfere::Allow`] they work there as anywhere, and a merge wins over what they did; what was there
     /// before is then not written through [`Subtree`] beyond what fits in an inode.
     pub interfere: Interfere,
+    /// What this program will give by itself, with [`Subtree::persist`], [`Subtree::persist_global`] and [`Subtree::merge`], to what it makes there
+    /// (`Cell::promise` of `loligo_semantics` says it of a cell). With a directory below whose own policy promises more it is not decoupled
+    /// (`NotSupported`), nor below a floor that asks for more (`Perm`).
+    pub promise: Promise,
     /// Bits that new files do not get.
     pub umask: u16,
     /// Where the rank brings what is new in a merge. Where others may work meanwhile into its memory, whatever is said here.
@@ -58,12 +62,13 @@ pub struct SubtreeOptions {
 }
 
 impl Default for SubtreeOptions {
-    /// 100 inodes, as in the paper; a minute; others are refused; umask 022; merged into memory, and looked through.
+    /// 100 inodes, as in the paper; a minute; others are refused; nothing is promised; umask 022; merged into memory, and looked through.
     fn default() -> SubtreeOptions {
         SubtreeOptions {
             allocated_inodes: 100,
             lease: Duration::from_secs(60),
             interfere: Interfere::Block,
+            promise: Promise::NONE,
             umask: 0o022,
             into: MergeInto::Memory,
             blind: false,
@@ -115,6 +120,7 @@ impl Subtree {
             inos: options.allocated_inodes,
             lease_ms,
             interfere: options.interfere,
+            promise: options.promise,
         };
         Subtree::with(fs, dir, what, options)
     }
@@ -230,7 +236,14 @@ impl Subtree {
     fn go_on(&mut self) -> FsResult<()> {
         let record = self.record();
         let (owner, resume, lease_ms) = (record.owner, record.epoch, record.lease_ms);
-        let what = SubtreeOp::Decouple { owner, resume, inos: 1, lease_ms, interfere: Interfere::Block };
+        let what = SubtreeOp::Decouple {
+            owner,
+            resume,
+            inos: 1,
+            lease_ms,
+            interfere: Interfere::Block,
+            promise: Promise::NONE,
+        };
         ask(&self.client, &self.cred, self.root(), what).map(drop)
     }
 
@@ -287,7 +300,14 @@ impl Subtree {
     fn learn_anew(&mut self) -> FsResult<()> {
         let record = self.record();
         let (owner, resume, lease_ms) = (record.owner, record.epoch, record.lease_ms);
-        let what = SubtreeOp::Decouple { owner, resume, inos: 1, lease_ms, interfere: Interfere::Block };
+        let what = SubtreeOp::Decouple {
+            owner,
+            resume,
+            inos: 1,
+            lease_ms,
+            interfere: Interfere::Block,
+            promise: Promise::NONE,
+        };
         let answer = self.ask(what)?;
         let (record, root, settings) = told(&self.client, answer)?;
         self.machine = loligo_subtree::Subtree::new(settings, record, root);
@@ -402,8 +422,13 @@ fn ask(client: &Client, cred: &Arc<Cred>, dir: Ino, what: SubtreeOp) -> FsResult
 /// What a rank tells whoever has a subtree.
 fn told(client: &Client, answer: Answer) -> FsResult<(DecoupledRecord, Inode, Settings)> {
     let Answer::Subtree(answer) = answer else { return Err(FsError::Io) };
-    let SubtreeAnswer::Decoupled { record, root, inline_max, split } = *answer else { return Err(FsError::Io) };
-    Ok((record, *root, Settings { hash_key: client.welcome().hash_key, inline_max, split }))
+    match *answer {
+        SubtreeAnswer::Decoupled { record, root, inline_max, split } => {
+            Ok((record, *root, Settings { hash_key: client.welcome().hash_key, inline_max, split }))
+        }
+        SubtreeAnswer::Refused { by, .. } => Err(by.error()),
+        _ => Err(FsError::Io),
+    }
 }
 
 fn now() -> Time {

@@ -11,7 +11,14 @@ mod mixed;
 mod pairs;
 
 fn allow_op(inos: u64) -> SubtreeOp {
-    SubtreeOp::Decouple { owner: 77, resume: 0, inos, lease_ms: 5000, interfere: Interfere::Allow }
+    SubtreeOp::Decouple {
+        owner: 77,
+        resume: 0,
+        inos,
+        lease_ms: 5000,
+        interfere: Interfere::Allow,
+        promise: loligo_types::Promise::NONE,
+    }
 }
 
 fn rename(dir: Ino, text: &str, new_dir: Ino, new: &str) -> Op {

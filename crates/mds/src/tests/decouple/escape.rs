@@ -366,7 +366,14 @@ fn stray(seed: u64) -> bool {
     let mut scene = Scene::new();
     let at = if draw.below(2) == 0 { scene.bound() } else { scene.world.client() };
     let interfere = if draw.below(3) == 0 { Interfere::Allow } else { Interfere::Block };
-    let op = SubtreeOp::Decouple { owner: 77, resume: 0, inos: 100, lease_ms: 5000, interfere };
+    let op = SubtreeOp::Decouple {
+        owner: 77,
+        resume: 0,
+        inos: 100,
+        lease_ms: 5000,
+        interfere,
+        promise: loligo_types::Promise::NONE,
+    };
     let mut owner = Owner::with(&mut scene.world, at, scene.job, op).expect("free");
     // Somebody else has numbers of another subtree, and an open file without a name.
     let other = scene.world.client();

@@ -201,7 +201,14 @@ fn roots_word_is_taken_for_what_it_merges_blind_and_nobody_elses() {
     let what = SubtreeOp::Part { epoch: his.epoch(), merge: 1, part: 0, blind: true, body: states.clone() };
     assert_eq!(ask(&mut world, alien, home, what), Err(FsError::Perm));
     let free = world.mkdir(b, Ino::ROOT, "free").ino;
-    let allow = SubtreeOp::Decouple { owner: 78, resume: 0, inos: 10, lease_ms: 5000, interfere: Interfere::Allow };
+    let allow = SubtreeOp::Decouple {
+        owner: 78,
+        resume: 0,
+        inos: 10,
+        lease_ms: 5000,
+        interfere: Interfere::Allow,
+        promise: loligo_types::Promise::NONE,
+    };
     let shared = Owner::with(&mut world, b, free, allow).expect("free");
     let what = SubtreeOp::Part { epoch: shared.epoch(), merge: 1, part: 0, blind: true, body: states };
     assert_eq!(ask(&mut world, b, free, what), Err(FsError::NotSupported));

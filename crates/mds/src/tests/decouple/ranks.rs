@@ -86,7 +86,14 @@ impl Far {
 }
 
 fn allow_op() -> SubtreeOp {
-    SubtreeOp::Decouple { owner: 77, resume: 0, inos: 100, lease_ms: 5000, interfere: Interfere::Allow }
+    SubtreeOp::Decouple {
+        owner: 77,
+        resume: 0,
+        inos: 100,
+        lease_ms: 5000,
+        interfere: Interfere::Allow,
+        promise: loligo_types::Promise::NONE,
+    }
 }
 
 fn refusal(cluster: &mut Cluster, at: usize, ask: Ask) -> String {

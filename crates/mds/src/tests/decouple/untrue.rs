@@ -131,7 +131,14 @@ fn lies(interfere: Interfere) {
         let (mut world, a, mut b, dir, old) = scene();
         let others = world.mkdir(b, Ino::ROOT, "others").ino;
         let kept = world.create(b, others, "kept", WRITE, 9).ino;
-        let op = SubtreeOp::Decouple { owner: 77, resume: 0, inos: 100, lease_ms: 5000, interfere };
+        let op = SubtreeOp::Decouple {
+            owner: 77,
+            resume: 0,
+            inos: 100,
+            lease_ms: 5000,
+            interfere,
+            promise: loligo_types::Promise::NONE,
+        };
         let mut owner = Owner::with(&mut world, a, dir, op).expect("free");
         match merge_lies(&mut world, &mut owner, &mut draw, old) {
             true => taken += 1,

@@ -279,7 +279,14 @@ fn what_is_decoupled_and_what_it_is_in_is_shown_to_policies_as_fixed() {
         cluster.touch_all(a, dir, 5);
     }
     let interfere = loligo_types::Interfere::Allow;
-    let decouple = loligo_types::SubtreeOp::Decouple { owner: 7, resume: 0, inos: 10, lease_ms: 100_000, interfere };
+    let decouple = loligo_types::SubtreeOp::Decouple {
+        owner: 7,
+        resume: 0,
+        inos: 10,
+        lease_ms: 100_000,
+        interfere,
+        promise: loligo_types::Promise::NONE,
+    };
     let answer = cluster.call(a, Op::Subtree { dir: job, what: Box::new(decouple) }).expect("nobody has it");
     let loligo_types::Answer::Subtree(answer) = answer else { panic!("{answer:?}") };
     let loligo_types::SubtreeAnswer::Decoupled { record, .. } = *answer else { panic!("{answer:?}") };

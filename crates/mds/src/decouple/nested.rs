@@ -1,0 +1,227 @@
+//! Directories below a decoupled one whose policies promise more than its owner gives: with one of these it is not decoupled, and while it is
+//! decoupled none comes to be. All that is below is in the owner's journal, so what those promise would not hold. Not which levels there are
+//! (crate `semantics`), nor how a table finds directories with policies (`scan.rs`).
+//!
+//! Such directories are found by notes in the table, one for each directory with a policy of its own, and by what this life of the rank and the
+//! journal that it began with say of policies: that may not be in the table yet. What comes from another rank comes with its part of that.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use loligo_namespace::{Found, SUBTREE};
+use loligo_semantics::{Cell, SubtreePolicy};
+use loligo_types::{Answer, Event, FsError, Ino, Need, Op, Promise, RefusedBy, SubtreeAnswer};
+
+use super::gather::Far;
+use crate::execute::Step;
+use crate::io::{Output, Page, Scan};
+use crate::machine::Mds;
+use crate::park::{Job, Why};
+
+/// Tickets of these looks begin here: those of a rank that gives everything away are smaller.
+pub(crate) const TICKETS: u64 = 1 << 63;
+/// How long for a page of the table before it is asked for again, milliseconds.
+const PAGE_MS: u64 = 10_000;
+/// How long a look is waited for in all, milliseconds.
+const LOOK_MS: u64 = 60_000;
+/// Records read at once.
+const READS_MAX: usize = 1024;
+
+/// Directories with policies of their own, as far as is known without the table, and looks at that.
+#[derive(Default)]
+pub(crate) struct Policied {
+    known: BTreeSet<Ino>,
+    looks: BTreeMap<Ino, Look>,
+    last: u64,
+}
+
+/// A look at the table on behalf of a directory that is to be decoupled.
+struct Look {
+    ticket: u64,
+    /// How many directories had come here from other ranks when it began.
+    arrivals: u64,
+    asked_ms: u64,
+    next: Option<Ino>,
+    found: BTreeSet<Ino>,
+}
+
+impl Policied {
+    /// A record was made, or replayed.
+    fn note(&mut self, event: &Event) {
+        match event {
+            Event::Xattr { ino, name, .. } if **name == *SUBTREE => _ = self.known.insert(*ino),
+            Event::XattrGone { ino, name } if **name == *SUBTREE => _ = self.known.remove(ino),
+            Event::InodeGone(ino) => _ = self.known.remove(ino),
+            _ => {}
+        }
+    }
+
+    /// A request has ended.
+    pub(super) fn forget(&mut self, dir: Ino) {
+        self.looks.remove(&dir);
+    }
+}
+
+/// What is answered where the policy of a directory is in the way.
+pub(super) fn refused(by: RefusedBy, dir: Ino) -> Step {
+    Step::Answer(Ok(Answer::Subtree(Box::new(SubtreeAnswer::Refused { by, dir }))))
+}
+
+impl Mds {
+    /// A record was made, or replayed: a directory may have a policy of its own from now on, or none.
+    pub(crate) fn note_promise(&mut self, event: &Event) {
+        self.decoupled.policied.note(event);
+    }
+
+    /// The first directory below one whose policy promises more than this; a step: that is to be found out first.
+    fn stronger_below(&mut self, job: &mut Job, dir: Ino, promise: Promise) -> Result<Option<Ino>, Step> {
+        let found = self.look_for_policies(job, dir)?;
+        let gives = Cell::of_promise(promise);
+        let (mut needs, mut asks) = (Vec::new(), false);
+        for ino in found {
+            match self.is_policied_below(ino, dir) {
+                Far::Elsewhere => {}
+                Far::Asked => asks = true,
+                Far::Load(more) => needs.extend(more),
+                Far::Below => match self.cell_of(ino) {
+                    Err(more) => needs.extend(more),
+                    Ok(Some(cell)) if !gives.keeps(cell) => return Ok(Some(ino)),
+                    Ok(_) => {}
+                },
+            }
+        }
+        needs.truncate(READS_MAX);
+        match (needs.is_empty(), asks) {
+            (false, _) => Err(self.wait_to_know(job, needs)),
+            (true, true) => Err(Step::Wait(Why::Above)),
+            (true, false) => Ok(None),
+        }
+    }
+
+    /// All directories that may have a policy of their own.
+    fn look_for_policies(&mut self, job: &Job, dir: Ino) -> Result<BTreeSet<Ino>, Step> {
+        let (now, arrivals) = (self.now.mono_ms, self.decoupled.arrivals);
+        let all = &mut self.decoupled.policied;
+        // What has come here since may have brought some that were not in the table then.
+        let look = all.looks.remove(&dir).filter(|look| look.arrivals == arrivals);
+        let mut look =
+            look.unwrap_or(Look { ticket: 0, arrivals, asked_ms: 0, next: Some(Ino(0)), found: BTreeSet::new() });
+        let Some(from) = look.next else {
+            let found = look.found.union(&all.known).copied().filter(|ino| *ino != dir).collect();
+            all.looks.insert(dir, look);
+            return Ok(found);
+        };
+        if now >= job.since_ms + LOOK_MS {
+            return Err(Step::Answer(Err(FsError::Busy)));
+        }
+        if look.ticket == 0 || now >= look.asked_ms + PAGE_MS {
+            all.last += 1;
+            (look.ticket, look.asked_ms) = (TICKETS + all.last, now);
+            self.out.push_back(Output::Scan { ticket: look.ticket, what: Scan::Policies, from });
+        }
+        self.decoupled.policied.looks.insert(dir, look);
+        Err(Step::Wait(Why::Gather))
+    }
+
+    /// A page of the table came, or it could not be read: then it is asked for again by and by.
+    pub(crate) fn policies_scanned(&mut self, ticket: u64, page: Option<Page>) {
+        let now = self.now.mono_ms;
+        let all = &mut self.decoupled.policied;
+        let Some(look) = all.looks.values_mut().find(|look| look.ticket == ticket) else { return };
+        let Some(page) = page else {
+            look.ticket = 0;
+            return;
+        };
+        look.found.extend(page.found.into_iter().map(|(ino, _)| ino));
+        look.next = page.next;
+        match page.next {
+            Some(from) => {
+                all.last += 1;
+                (look.ticket, look.asked_ms) = (TICKETS + all.last, now);
+                let ticket = look.ticket;
+                self.out.push_back(Output::Scan { ticket, what: Scan::Policies, from });
+            }
+            None => self.parked.wake(&Why::Gather),
+        }
+    }
+
+    /// What the owner of a decoupled subtree gives.
+    #[cfg(test)]
+    pub(crate) fn decoupled_promise(&self, dir: Ino) -> Option<Promise> {
+        self.tree.decoupled(dir).map(|record| record.promise)
+    }
+
+    fn is_policied_below(&mut self, ino: Ino, dir: Ino) -> Far {
+        if !self.cluster.is_alone() {
+            // A scattered one may be another rank's; that rank's word of a moment ago will do.
+            return self.is_below_far(ino, dir, 0);
+        }
+        match self.is_below(ino, dir) {
+            Ok(true) => Far::Below,
+            Ok(false) => Far::Elsewhere,
+            Err(needs) => Far::Load(needs),
+        }
+    }
+
+    /// The cell of a directory's own policy. One that cannot be read, because it is another rank's or a newer version's, counts as the strongest.
+    pub(super) fn cell_of(&mut self, dir: Ino) -> Result<Option<Cell>, Vec<Need>> {
+        if self.is_elsewhere(dir) {
+            return Ok(Some(Cell::POSIX));
+        }
+        let inode = match self.tree.find(dir) {
+            Found::Here(inode) => inode,
+            Found::Gone => return Ok(None),
+            Found::Unknown => return Err(vec![Need::Inode(dir)]),
+        };
+        let text = self.tree.xattr(inode, SUBTREE).ok_or_else(|| vec![Need::Xattrs(dir)])?;
+        Ok(text.map(|text| SubtreePolicy::parse_bytes(&text).map_or(Cell::POSIX, |policy| policy.cell())))
+    }
+
+    /// Whether a directory is not decoupled because something below it promises more: then what is answered, or waited for.
+    pub(super) fn promises_more_below(&mut self, job: &mut Job, dir: Ino, promise: Promise) -> Option<Step> {
+        match self.stronger_below(job, dir, promise) {
+            Ok(None) => None,
+            Ok(Some(below)) => Some(refused(RefusedBy::Below, below)),
+            Err(step) => Some(step),
+        }
+    }
+
+    /// What the owner of a decoupled subtree meets who gives its root another policy. From then on that is what it gives, so it must not be less than
+    /// what directories below promise; a strong one is given when it is not decoupled any more.
+    pub(super) fn changes_promise(&mut self, job: &mut Job) -> Option<Step> {
+        let (dir, promise) = new_promise(&job.op)?;
+        let Some(promise) = promise else { return Some(Step::Answer(Err(FsError::Busy))) };
+        let step = match self.stronger_below(job, dir, promise) {
+            Ok(None) => None,
+            Ok(Some(_)) => Some(Step::Answer(Err(FsError::Busy))),
+            Err(step) => Some(step),
+        };
+        if !matches!(step, Some(Step::Wait(_))) {
+            self.decoupled.policied.forget(dir);
+        }
+        step
+    }
+
+    /// The record of a decoupled root whose owner gives it another policy.
+    pub(crate) fn with_new_promise(&self, op: &Op) -> Option<Event> {
+        let (dir, promise) = new_promise(op)?;
+        let record = self.tree.decoupled(dir)?.clone();
+        Some(Event::Decoupled(Box::new(loligo_types::DecoupledRecord { promise: promise?, ..record })))
+    }
+
+    /// Whether somebody who works in a decoupled subtree of somebody else gives a directory there a policy that does not hold there.
+    pub(super) fn promises_more_within(&self, op: &Op, root: Ino) -> bool {
+        let Some(cell) = new_cell(op).map(|(_, cell)| cell) else { return false };
+        self.tree.decoupled(root).is_some_and(|record| !Cell::of_promise(record.promise).keeps(cell))
+    }
+}
+
+/// The directory that a request gives a policy to, and the cell of that. What makes no sense is refused later.
+fn new_cell(op: &Op) -> Option<(Ino, Cell)> {
+    let Op::SetXattr { ino, name, value, .. } = op else { return None };
+    let policy = (**name == *SUBTREE).then(|| SubtreePolicy::parse_bytes(value).ok()).flatten()?;
+    Some((*ino, policy.cell()))
+}
+
+fn new_promise(op: &Op) -> Option<(Ino, Option<Promise>)> {
+    new_cell(op).map(|(dir, cell)| (dir, cell.promise()))
+}
