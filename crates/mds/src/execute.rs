@@ -312,6 +312,9 @@ impl Mds {
         if self.log.no_room && self.adds(&job.op, &change.events) {
             return Step::Answer(Err(FsError::NoSpace));
         }
+        if let Some(step) = self.bounds_first(job) {
+            return step;
+        }
         if let Some(why) = self.wait_for_cut(job, &change) {
             return Step::Wait(why);
         }

@@ -9,6 +9,7 @@
 //! through is carried out, also if it waits and directories are renamed meanwhile. What a session has open it may go on using.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use loligo_namespace::{Change, Found, Need};
 use loligo_types::{Answer, FsError, Ino, Kind, Name, Op, Rank, SessionId, limits};
@@ -31,6 +32,9 @@ const KEEP_MAX: usize = 100_000;
 /// In the place of the hash of a name (63 bits) where an inode has none: matches no name.
 const NO_NAME: u64 = u64::MAX;
 
+/// Directories, and their policies as they were set.
+pub(crate) type Policies = Vec<(Ino, Arc<[u8]>)>;
+
 /// What other ranks said of what is above.
 #[derive(Default)]
 pub(crate) struct Ways {
@@ -52,6 +56,8 @@ impl Ways {
 struct Heard {
     up: Vec<u64>,
     at: Ino,
+    /// Policies of the directories on it that may have a floor or a ceiling.
+    bounds: Policies,
     /// When, milliseconds.
     ms: u64,
     /// To which question.
@@ -306,6 +312,17 @@ impl Mds {
         }
     }
 
+    /// The same, with the policies on the way there that may have a floor or a ceiling.
+    pub(crate) fn bounds_there(&mut self, ino: Ino, rank: Rank) -> Option<(Ino, Policies)> {
+        match self.ways.known.get(&ino) {
+            Some(heard) => Some((heard.at, heard.bounds.clone())),
+            None => {
+                self.ask_way(ino, rank);
+                None
+            }
+        }
+    }
+
     fn ask_way(&mut self, ino: Ino, rank: Rank) -> Step {
         if self.ways.asked.insert(ino) {
             self.ways.last += 1;
@@ -330,10 +347,18 @@ impl Mds {
         if !self.cluster.ready {
             return;
         }
-        let (mut up, mut at) = (Vec::new(), ino);
+        let (mut up, mut at, mut bounds) = (Vec::new(), ino, Vec::new());
+        if ino == Ino::ROOT && self.add_bounds(ino, &mut bounds).is_err() {
+            self.load(vec![Need::Inode(ino), Need::Xattrs(ino)], Waiter::Way(from, number, ino));
+            return;
+        }
         while at != Ino::ROOT && at.0 != 0 && up.len() < limits::DEPTH_MAX {
             match self.next(at) {
                 Next::Up { hash, parent } => {
+                    if let Err(needs) = self.add_bounds(at, &mut bounds) {
+                        self.load(needs, Waiter::Way(from, number, ino));
+                        return;
+                    }
                     up.push(hash);
                     at = parent;
                 }
@@ -346,11 +371,12 @@ impl Mds {
                 Next::Elsewhere(_) => break,
             }
         }
-        self.tell_durably(from, PeerMsg::Way { number, ino, up, at });
+        self.tell_durably(from, PeerMsg::Way { number, ino, up, at, bounds });
     }
 
     /// Another rank has said it. One that does not have the inode is asked again with the next tick, or another one.
-    pub(crate) fn way_told(&mut self, number: u64, ino: Ino, up: Vec<u64>, at: Ino) {
+    pub(crate) fn way_told(&mut self, number: u64, ino: Ino, way: (Vec<u64>, Ino), bounds: Policies) {
+        let (up, at) = way;
         if at == ino && ino != Ino::ROOT {
             return;
         }
@@ -358,7 +384,7 @@ impl Mds {
         if self.ways.known.len() >= KEEP_MAX {
             self.ways.known.clear();
         }
-        self.ways.known.insert(ino, Heard { up, at, ms: self.now.mono_ms, number });
+        self.ways.known.insert(ino, Heard { up, at, bounds, ms: self.now.mono_ms, number });
         self.parked.wake(&Why::Above);
         self.reclaim_by_ways();
     }

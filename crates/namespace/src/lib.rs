@@ -42,7 +42,9 @@ pub use merge_rows::{MergeRows, MergedRows};
 pub use merged::{merged, uncount};
 pub use need::{Need, need};
 pub use op::prepare;
-pub use op::xattr::{BALANCER, EXPECTED_ENTRIES, LOOKUP_LEASE, PIN, PLACEMENT, SUBTREE, balancer_of, pinned_ranks};
+pub use op::xattr::{
+    BALANCER, EXPECTED_ENTRIES, LOOKUP_LEASE, PIN, PLACEMENT, SUBTREE, balancer_of, bounds_of, pinned_ranks,
+};
 pub use reap::reap;
 pub use resolve::{CONFLICTS, Draft, Plan, Terms, resolve};
 pub use rstat::{add_sum, propagate, propagate_abroad, propagate_need, settle};

@@ -138,6 +138,16 @@ pub enum Cause {
          with all that is in it, which is at one rank then; say `subtree`, or leave the journal to the rank (preset `posix`)"
     )]
     ScatteredWithJournal(&'static str),
+    /// A ceiling that the policy itself is above.
+    #[error(
+        "allocated_inodes: directories below take over this policy, which asks for {own}, more than {most}; ask for less, or raise the ceiling"
+    )]
+    AboveOwnCeiling {
+        /// What the policy asks for.
+        own: u64,
+        /// The most.
+        most: u64,
+    },
     /// A floor that the policy itself is below.
     #[error("{key}: directories below take over this policy, whose {key} is {own}, less than {floor}; lower the floor")]
     BelowOwnFloor {

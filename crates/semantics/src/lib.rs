@@ -3,9 +3,10 @@
 //!
 //! From below: [`mechanism`] has the seven parts, [`composition`] the language that puts them together, [`pipeline`] the rules
 //! for what makes sense, [`cell`] the levels and table 6.1, [`preset`] the cells that have names, [`policy`] the document on a
-//! directory, [`floor`] the least that directories below must promise. Not here: carrying a mechanism out, where policies are
+//! directory, [`floor`] the least that directories below must promise, [`ceiling`] the most that decoupling there may take. Not here: carrying a mechanism out, where policies are
 //! kept, and whose may be set. No IO, no clock; bytes of others never panic it. What users are told: docs/subtree-policies.md.
 
+pub mod ceiling;
 pub mod cell;
 pub mod composition;
 pub mod fault;
@@ -16,6 +17,7 @@ pub mod pipeline;
 pub mod policy;
 pub mod preset;
 
+pub use ceiling::{Bounds, Broken, Ceiling, Wanted};
 pub use cell::{Cell, Consistency, Durability};
 pub use composition::{Composition, Stage, Step};
 pub use fault::{Cause, Fault};

@@ -6,7 +6,7 @@ use crate::peer::PeerMsg;
 use crate::{ClusterMap, PolicyId, Rank};
 
 /// Version of the protocol between processes that this code speaks.
-pub const LINK_VERSION: u32 = 12;
+pub const LINK_VERSION: u32 = 13;
 
 /// The first message of a process that joins.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

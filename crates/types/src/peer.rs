@@ -105,8 +105,9 @@ pub enum PeerMsg {
     /// By which names does the root come to this inode? Asked again, with another number, if it is not answered.
     AskWay { number: u64, ino: Ino },
     /// The hashes of the names, from that of `ino` upwards, as far as the sender has the inodes: `at` is the first one that it does not
-    /// have, or the root; 0: it is in no directory.
-    Way { number: u64, ino: Ino, up: Vec<u64>, at: Ino },
+    /// have, or the root; 0: it is in no directory. `bounds`: of those that the sender has, `ino` included, the policies that may have a floor or a
+    /// ceiling.
+    Way { number: u64, ino: Ino, up: Vec<u64>, at: Ino, bounds: Vec<(Ino, Arc<[u8]>)> },
     /// The number of this directory names the sender's rank, and the receiver has given it away: what has the receiver promised of it?
     AskBorn { ino: Ino },
     /// Which directory has this name?

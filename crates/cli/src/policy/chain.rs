@@ -277,7 +277,8 @@ fn nearest(links: &[Link]) -> Result<InForce, Failure> {
 }
 
 /// Who may.
-const OWNERS: &str = "do it as root, or as the owner of the directory";
+const OWNERS: &str = "do it as root, or as the owner of the directory; a floor or a ceiling is root's alone to set, change and take away, and the policy must not be \
+     below the floor of a directory above (loligo policy explain)";
 
 /// Why it cannot be done now.
 const DECOUPLED: &str =

@@ -44,6 +44,7 @@ fn lines(policy: &SubtreePolicy, placed: &Placed) -> Vec<(&'static str, String)>
         ("blind", policy.blind().to_string()),
         ("placement", format!("{} ({})", placed.placement.name(), placed.why)),
         ("floor", policy.floor().to_string()),
+        ("ceiling", policy.ceiling().to_string()),
     ]
 }
 
@@ -70,6 +71,11 @@ fn document(path: &Directory, chain: &Chain, now: &InForce) -> serde_json::Value
         "floor": {
             "consistency": floor.consistency.map(|level| level.name()),
             "durability": floor.durability.map(|level| level.name()),
+        },
+        "ceiling": {
+            "decouple": !policy.ceiling().forbids,
+            "allocated_inodes": policy.ceiling().allocated_inodes,
+            "lease_ms": policy.ceiling().lease.map(|most| most.millis()),
         },
         "promises": promise::of(cell),
         "now": { "cell": Cell::POSIX.to_string(), "why": today, "promises": promise::of(Cell::POSIX) },

@@ -1,15 +1,18 @@
 //! A limited client that has a directory of its path decoupled, and says in fetches and merges what is elsewhere. More of what a merge could
 //! say stands in `crates/mds/src/tests/decouple/escape.rs`, drawn ones in `fuzz/fuzz_targets/merge_part.rs`.
 
+use loligo_driver::client::Call;
 use loligo_e2e::raw::bytes::{Message, put_varint, take_varint};
 use loligo_e2e::raw::{Fault, Wire, error};
 use loligo_types::{
-    DecoupledRecord, Event, Frag, Ino, Inode, Interfere, Kind, Letter, Name, PeerRecord, Rank, Route, SessionId,
-    SessionRecord, Time,
+    DecoupledRecord, Event, Frag, Ino, Inode, Interfere, Kind, Letter, Name, Op, PeerRecord, Rank, Route, SessionId,
+    SessionRecord, Time, XattrMode,
 };
 
 use super::requests::subtree;
 use super::site::Site;
+
+const POLICY: &[u8] = b"loligo.policy.subtree";
 
 /// A connection that has `/mine/job` decoupled.
 struct Owner {
@@ -260,5 +263,49 @@ fn the_owner_of_one_subtree_says_nothing_of_another_by_its_epoch_and_owners_numb
         assert!(matches!(result, Err(Fault::Error(_))), "{request:?}: {result:?}");
     }
     owner.ask(&subtree(6, &[epoch]), &[]).expect("it has it still");
+    site.ends_unharmed(&before);
+}
+
+#[test]
+fn a_limited_client_does_not_come_below_a_floor_by_options_of_its_own_and_sets_and_ends_no_bounds() {
+    let Some(site) = Site::new("adversary-floors") else { return };
+    let before = site.outside();
+    let (fs, mine) = (site.fs(), Ino(site.mine.ino));
+    let text = b"floor.consistency = 'weak'\nfloor.durability = 'global'\nceiling.allocated_inodes = 50";
+    let floor = Op::SetXattr { ino: mine, name: POLICY.into(), value: text[..].into(), mode: XattrMode::Set };
+    assert!(fs.client().call(fs.cred(), Call::Op(floor)).is_ok(), "root sets a floor");
+    let (mut wire, _) = site.bound(115);
+    let decouple = |wire: &mut Wire, inos: u64, terms: u8| {
+        let what = [&subtree(1, &[115, 0, inos, 60_000])[..], &[terms]].concat();
+        let op = Message::new().message(50, &Message::new().int(1, site.job).bytes(2, &what));
+        wire.call(&op, &[]).map(|(fields, _)| fields.bytes(26).to_vec())
+    };
+    // What others meet is the lowest bit; above it stands what the owner gives.
+    for promise in 0..5 {
+        for interfere in 0..2 {
+            let told = decouple(&mut wire, 50, promise << 1 | interfere).expect("it is answered");
+            assert_eq!(told[..2], [5, 2], "{promise}: refused, because of a floor");
+        }
+    }
+    assert_eq!(decouple(&mut wire, 51, 5 << 1).expect("it is answered")[..2], [5, 4], "more than the ceiling");
+    assert_eq!(decouple(&mut wire, 50, 5 << 1).expect("it is answered")[0], 1, "within them");
+    // No user of its host, root included, ends a bound or sets one, and no policy is below.
+    let xattr = |ino: u64| Message::new().int(1, ino).bytes(2, POLICY);
+    let (mut other, _) = site.bound(116);
+    for user in [(0, 0), (1000, 1000)] {
+        other.user = user;
+        for (ino, text) in [
+            (site.mine.ino, ""),
+            (site.mine.ino, "floor.durability = 'none'"),
+            (site.job, "ceiling.decouple = false"),
+            (site.job, "preset = 'ramdisk'"),
+        ] {
+            let set = Message::new().message(35, &xattr(ino).bytes(3, text));
+            let result = other.call(&set, &[]).map(drop);
+            assert!(matches!(result, Err(Fault::Error(_))), "{user:?} {text}: {result:?}");
+        }
+        let result = other.call(&Message::new().message(36, &xattr(site.mine.ino)), &[]).map(drop);
+        assert!(matches!(result, Err(Fault::Error(_))), "{user:?}: {result:?}");
+    }
     site.ends_unharmed(&before);
 }

@@ -137,7 +137,7 @@ impl Mds {
             PeerMsg::ReplicaDropped { ino, promised_ms } => self.replica_dropped(from, ino, promised_ms),
             PeerMsg::KeepReplicas { sent_ms } => self.keep_replicas(from, sent_ms),
             PeerMsg::ReplicasKept { sent_ms } => self.replicas_kept(from, sent_ms),
-            PeerMsg::Way { number, ino, up, at } => self.way_told(number, ino, up, at),
+            PeerMsg::Way { number, ino, up, at, bounds } => self.way_told(number, ino, (up, at), bounds),
         }
     }
 

@@ -10,6 +10,8 @@ use loligo_types::{
     Answer, DecoupledRecord, Event, FsError, FsResult, Ino, Interfere, Kind, Lease, Promise, StoredJournal,
 };
 
+use loligo_semantics::{Cell, Wanted};
+
 use super::Owned;
 use super::objects::DataRights;
 use super::shut::Above;
@@ -148,6 +150,10 @@ impl Mds {
         if inos == 0 || inos > SUBTREE_INOS_MAX - SUBTREE_JOURNALS {
             return Some(Step::Answer(Err(FsError::Invalid)));
         }
+        let wanted = Wanted { cell: Cell::of_promise(promise), inodes: inos, lease_ms: u64::from(lease_ms) };
+        if let Some(step) = self.breaks_bounds(job, dir, &wanted) {
+            return Some(step);
+        }
         match self.is_moving(dir) {
             Ok(false) => {}
             Ok(true) => return Some(Step::Wait(Why::Moving)),
@@ -238,6 +244,12 @@ impl Mds {
     }
 
     pub(super) fn grant_more(&mut self, job: &mut Job, dir: Ino, epoch: u64, inos: u64) -> Step {
+        let inos = match self.owned(job, dir, epoch).map(|record| self.room_for_inodes(job, &record)) {
+            Ok(Ok(0)) => return Step::Answer(Err(FsError::Quota)),
+            Ok(Ok(room)) => inos.min(room),
+            Ok(Err(step)) => return step,
+            Err(error) => return Step::Answer(Err(error)),
+        };
         Step::Answer(self.owned(job, dir, epoch).and_then(|mut record| {
             let first = self.next_numbers(inos)?;
             if record.left() + inos > SUBTREE_INOS_MAX || record.grants.len() >= SUBTREE_GRANTS_MAX {

@@ -97,6 +97,28 @@ impl Mds {
         }
     }
 
+    /// The cells of all policies below a directory, and (`itself`) its own, as far as they are this rank's.
+    pub(super) fn cells_below(&mut self, job: &mut Job, dir: Ino, itself: bool) -> Result<Vec<Cell>, Step> {
+        let mut found = self.look_for_policies(job, dir)?;
+        if itself {
+            found.insert(dir);
+        }
+        let (mut cells, mut needs) = (Vec::new(), Vec::new());
+        for ino in found {
+            let is_there = if ino == dir { Ok(true) } else { self.is_below(ino, dir) };
+            match is_there.and_then(|is| if is { self.cell_of(ino) } else { Ok(None) }) {
+                Ok(cell) => cells.extend(cell),
+                Err(more) => needs.extend(more),
+            }
+        }
+        needs.truncate(READS_MAX);
+        if needs.is_empty() {
+            self.decoupled.policied.forget(dir);
+            return Ok(cells);
+        }
+        Err(self.wait_to_know(job, needs))
+    }
+
     /// All directories that may have a policy of their own.
     fn look_for_policies(&mut self, job: &Job, dir: Ino) -> Result<BTreeSet<Ino>, Step> {
         let (now, arrivals) = (self.now.mono_ms, self.decoupled.arrivals);

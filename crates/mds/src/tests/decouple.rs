@@ -2,6 +2,7 @@
 
 mod allow;
 mod away;
+mod bounds;
 mod cold;
 mod escape;
 mod into_table;

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use loligo_semantics::SubtreePolicy;
+use loligo_semantics::{Bounds, SubtreePolicy};
 use loligo_types::{
     Acl, Answer, Cred, Event, FsError, FsResult, Ino, Inode, Kind, LookupLease, NO_POLICY, Placement, Rank, XattrMode,
 };
@@ -269,6 +269,7 @@ pub(crate) fn set(
                 return Err(FsError::NoSpace);
             }
             if space == Space::OwnersPolicy {
+                may_bind(ctx.cred, old.map(|(_, old)| &**old), Some(value))?;
                 placed::document_changes(&mut work, inode, Some(value))?;
             }
             work.event(Event::Xattr { ino, name: name.clone(), value: value.clone() });
@@ -310,10 +311,9 @@ pub(crate) fn remove(tree: &Tree, ctx: &Ctx<'_>, ino: Ino, name: &Arc<[u8]>) -> 
                 check(inode, ctx.cred, space, true)?;
             }
             let all = tree.xattrs(inode).ok_or_else(|| missing("xattrs"))?;
-            if !all.iter().any(|(other, _)| other == name) {
-                return Err(FsError::NoData);
-            }
+            let old = all.iter().find(|(other, _)| other == name).ok_or(FsError::NoData)?;
             if space == Space::OwnersPolicy {
+                may_bind(ctx.cred, Some(&*old.1), None)?;
                 placed::document_changes(&mut work, inode, None)?;
             }
             work.event(Event::XattrGone { ino, name: name.clone() });
@@ -322,6 +322,17 @@ pub(crate) fn remove(tree: &Tree, ctx: &Ctx<'_>, ino: Ino, name: &Arc<[u8]>) -> 
     }
     work.copy_to_parts(inode, false);
     Ok(work.finish_with(inode))
+}
+
+/// The floor and the ceiling in a policy's document.
+pub fn bounds_of(text: &[u8]) -> Bounds {
+    SubtreePolicy::parse_bytes(text).map_or_else(|_| Bounds::unknown(), |policy| policy.bounds())
+}
+
+/// Floors and ceilings are for whoever administers the file system: root alone sets them, changes them and takes them away.
+fn may_bind(cred: &Cred, old: Option<&[u8]>, new: Option<&[u8]>) -> FsResult<()> {
+    let of = |text: Option<&[u8]>| text.map(bounds_of).unwrap_or_default();
+    if cred.is_root() || of(old) == of(new) { Ok(()) } else { Err(FsError::Perm) }
 }
 
 /// Whether the name is that of the capabilities, and the caller could end them by a write or a change of the group: a kernel removes them in

@@ -24,6 +24,7 @@ pub fn changes(old: &SubtreePolicy, new: &SubtreePolicy) -> Vec<String> {
         }),
         level("floor of consistency", old.floor.consistency, new.floor.consistency, &least(new.floor)),
         level("floor of durability", old.floor.durability, new.floor.durability, &least(new.floor)),
+        plain("ceiling", old.ceiling.to_string(), new.ceiling.to_string()),
     ];
     lines.into_iter().flatten().collect()
 }

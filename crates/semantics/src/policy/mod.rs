@@ -16,6 +16,7 @@ pub use interval::SyncInterval;
 use loligo_types::Placement;
 pub use placement::{names_placement, with_placement};
 
+use crate::ceiling::{Bounds, Ceiling};
 use crate::cell::Cell;
 use crate::fault::{Cause, Fault};
 use crate::floor::Floor;
@@ -70,6 +71,7 @@ pub struct SubtreePolicy {
     blind: bool,
     placement: Option<Placement>,
     floor: Floor,
+    ceiling: Ceiling,
 }
 
 impl Default for SubtreePolicy {
@@ -90,6 +92,7 @@ impl SubtreePolicy {
             blind: false,
             placement: None,
             floor: Floor::default(),
+            ceiling: Ceiling::default(),
         }
     }
 
@@ -141,6 +144,15 @@ impl SubtreePolicy {
                 out.push_str(&level.map_or(String::new(), |level| format!("{key} = \"{level}\"\n")));
             }
         }
+        if !self.ceiling.is_none() {
+            out.push_str("\n[ceiling]\n");
+            let lines = [
+                self.ceiling.forbids.then(|| "decouple = false\n".to_string()),
+                self.ceiling.allocated_inodes.map(|most| format!("allocated_inodes = {most}\n")),
+                self.ceiling.lease.map(|most| format!("lease = \"{most}\"\n")),
+            ];
+            lines.into_iter().flatten().for_each(|line| out.push_str(&line));
+        }
         out
     }
 
@@ -187,5 +199,15 @@ impl SubtreePolicy {
     /// The least that policies of directories below must promise.
     pub fn floor(&self) -> Floor {
         self.floor
+    }
+
+    /// The most that may be done by decoupling it, or directories below.
+    pub fn ceiling(&self) -> Ceiling {
+        self.ceiling
+    }
+
+    /// Both.
+    pub fn bounds(&self) -> Bounds {
+        Bounds { floor: self.floor, ceiling: self.ceiling }
     }
 }

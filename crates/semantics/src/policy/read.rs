@@ -7,6 +7,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::placement::{KEY, VALUE_LEN_MAX};
 use super::{ALLOCATED_INODES_MAX, Interfere, LEN_MAX, SubtreePolicy, SyncInterval};
+use crate::ceiling::Ceiling;
 use crate::cell::{Cell, Consistency, Durability, durability_mechanism};
 use crate::composition::Composition;
 use crate::fault::{Cause, Flaw, shown};
@@ -18,7 +19,7 @@ use crate::pipeline::Pipeline;
 use crate::preset::Preset;
 
 /// All keys.
-const KEYS: [&str; 10] = [
+const KEYS: [&str; 11] = [
     "preset",
     "consistency",
     "durability",
@@ -29,9 +30,13 @@ const KEYS: [&str; 10] = [
     "blind",
     KEY,
     "floor",
+    "ceiling",
 ];
 /// All keys of the table `floor`.
 const FLOOR_KEYS: [&str; 2] = ["consistency", "durability"];
+
+/// All keys of the table `ceiling`.
+const CEILING_KEYS: [&str; 3] = ["decouple", "allocated_inodes", "lease"];
 
 /// Of which the composition has to consist.
 const COMPOSITION: &str = "a composition of mechanisms in quotes";
@@ -67,6 +72,9 @@ pub(super) fn read(text: &str) -> Result<SubtreePolicy, Flaw> {
     }
     if let Some(value) = table.value("floor") {
         policy.floor = floor(&value, policy.cell())?;
+    }
+    if let Some(value) = table.value("ceiling") {
+        policy.ceiling = ceiling(&value, &policy)?;
     }
     Ok(policy)
 }
@@ -192,6 +200,29 @@ fn floor(value: &Value<'_>, own: Cell) -> Result<Floor, Flaw> {
         not_below("durability", own.durability, level, value.at())?;
     }
     Ok(floor)
+}
+
+fn ceiling(value: &Value<'_>, policy: &SubtreePolicy) -> Result<Ceiling, Flaw> {
+    let DeValue::Table(table) = value.value() else {
+        return Err(value.wrong("a table with decouple, allocated_inodes, lease or some of them".into(), value.found()));
+    };
+    let table = Table { text: value.text, table };
+    table.knows(&CEILING_KEYS)?;
+    let mut ceiling = Ceiling::default();
+    if let Some(value) = table.value("decouple") {
+        ceiling.forbids = !value.bool()?;
+    }
+    if let Some(value) = table.value("allocated_inodes") {
+        let most = allocated_inodes(&value)?;
+        ceiling.allocated_inodes = Some(most);
+        if policy.pipeline.has_client_journal() && policy.allocated_inodes > most {
+            return Err(Flaw::new(Cause::AboveOwnCeiling { own: policy.allocated_inodes, most }, value.at()));
+        }
+    }
+    if let Some(value) = table.value("lease") {
+        ceiling.lease = Some(value.level(SyncInterval::EXPECTED, SyncInterval::of)?);
+    }
+    Ok(ceiling)
 }
 
 /// Directories below that say nothing take over this policy: it cannot ask more of them than it gives.

@@ -148,6 +148,28 @@ fn partial_merges_need_a_clients_journal() {
 }
 
 #[test]
+fn a_ceiling_says_the_most_and_one_below_what_the_policy_asks_for_is_refused() {
+    let text =
+        "preset = 'hdfs'\nallocated_inodes = 5\n[ceiling]\ndecouple = false\nallocated_inodes = 5\nlease = '30s'";
+    let ceiling = policy(text).ceiling();
+    assert_eq!(
+        (ceiling.forbids, ceiling.allocated_inodes, ceiling.lease.map(|most| most.millis())),
+        (true, Some(5), Some(30_000))
+    );
+    assert_eq!(SubtreePolicy::parse(&policy(text).to_text()), Ok(policy(text)));
+    assert!(policy("[ceiling]\ndecouple = true").bounds().is_none());
+    refused("preset = 'hdfs'\n[ceiling]\nallocated_inodes = 99", "99", "asks for 100, more than 99");
+    refused("[ceiling]\nleas = '1s'", "leas", "`lease`?");
+    refused("[ceiling]\ndecouple = 'no'", "'no'", "true or false");
+    refused("ceiling = 5", "5", "a table");
+    assert_eq!(
+        policy("[ceiling]\nallocated_inodes = 99").ceiling().allocated_inodes,
+        Some(99),
+        "its operations go to the rank"
+    );
+}
+
+#[test]
 fn a_floor_above_what_the_policy_itself_gives_is_refused() {
     let floor = policy("preset = 'hdfs'\n[floor]\nconsistency = 'weak'\ndurability = 'local'").floor();
     assert_eq!((floor.consistency, floor.durability), (Some(Consistency::Weak), Some(Durability::Local)));

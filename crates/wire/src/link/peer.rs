@@ -167,11 +167,15 @@ pub(super) fn put_peer(out: &mut Vec<u8>, msg: &PeerMsg) {
         }
         PeerMsg::KeepReplicas { sent_ms } => put(out, code::KEEP_REPLICAS, *sent_ms),
         PeerMsg::ReplicasKept { sent_ms } => put(out, code::REPLICAS_KEPT, *sent_ms),
-        PeerMsg::Way { number, ino, up, at } => {
+        PeerMsg::Way { number, ino, up, at, bounds } => {
             put(out, code::WAY, *number);
             put_u64(out, ino.0);
             put_list(out, up, |out, hash| put_u64(out, *hash));
             put_u64(out, at.0);
+            put_list(out, bounds, |out, (dir, text)| {
+                put_u64(out, dir.0);
+                put_bytes(out, text);
+            });
         }
     }
 }
@@ -242,6 +246,7 @@ pub(super) fn take_peer(from: &mut Cursor<'_>) -> Result<PeerMsg> {
             ino: Ino(from.u64()?),
             up: take_list(from, 1, "number of names", |from| from.u64())?,
             at: Ino(from.u64()?),
+            bounds: take_list(from, 2, "number of policies", |from| Ok((Ino(from.u64()?), from.bytes()?.into())))?,
         },
         _ => return Err(from.invalid("kind of a message between ranks")),
     })

@@ -214,12 +214,12 @@ pub fn peer() -> impl Strategy<Value = PeerMsg> {
         (ino(), any::<u32>()).prop_map(|(ino, promised_ms)| PeerMsg::ReplicaDropped { ino, promised_ms }),
         any::<u64>().prop_map(|sent_ms| PeerMsg::KeepReplicas { sent_ms }),
         any::<u64>().prop_map(|sent_ms| PeerMsg::ReplicasKept { sent_ms }),
-        (any::<u64>(), ino(), vec(any::<u64>(), 0..5), ino()).prop_map(|(number, ino, up, at)| PeerMsg::Way {
-            number,
-            ino,
-            up,
-            at
-        }),
+        (any::<u64>(), ino(), vec(any::<u64>(), 0..5), ino(), vec((ino(), vec(any::<u8>(), 0..50)), 0..3)).prop_map(
+            |(number, ino, up, at, texts)| {
+                let bounds = texts.into_iter().map(|(dir, text)| (dir, text.into())).collect();
+                PeerMsg::Way { number, ino, up, at, bounds }
+            }
+        ),
         vec(loaded(), 0..5).prop_map(PeerMsg::Cached),
         vec(heat(), 0..5).prop_map(PeerMsg::Heat),
     ]

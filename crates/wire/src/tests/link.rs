@@ -210,7 +210,12 @@ fn the_bytes_of_what_ranks_say_are_fixed() {
     golden("keep-replicas", between(PeerMsg::KeepReplicas { sent_ms: 300 }));
     golden("replicas-kept", between(PeerMsg::ReplicasKept { sent_ms: 300 }));
     golden("ask-way", between(PeerMsg::AskWay { number: 5, ino: Ino(300) }));
-    golden("way", between(PeerMsg::Way { number: 5, ino: Ino(300), up: vec![7, 300], at: Ino::ROOT }));
+    golden(
+        "way",
+        between(PeerMsg::Way { number: 5, ino: Ino(300), up: vec![7, 300], at: Ino::ROOT, bounds: Vec::new() }),
+    );
+    let bounds = vec![(Ino(300), b"[floor]"[..].into())];
+    golden("way-bounds", between(PeerMsg::Way { number: 5, ino: Ino(300), up: vec![7], at: Ino(2), bounds }));
 }
 
 #[test]

@@ -24,6 +24,26 @@ fn a_pin_is_roots_to_set_on_directories_and_is_not_listed() {
 }
 
 #[test]
+fn floors_and_ceilings_are_roots_to_set_change_and_take_away() {
+    check(
+        "
+        0 mkdir /d 755
+        0 chown /d 1000 1000
+        1000 setxattr /d loligo.policy.subtree floor.durability='local' = Perm
+        1000 setxattr /d loligo.policy.subtree ceiling.decouple=false = Perm
+        1000 setxattr /d loligo.policy.subtree ceiling.decouple=true
+        0 setxattr /d loligo.policy.subtree floor.durability='local'
+        1000 setxattr /d loligo.policy.subtree floor.durability='none' = Perm
+        1000 setxattr /d loligo.policy.subtree blind=true = Perm
+        1000 removexattr /d loligo.policy.subtree = Perm
+        1000 getxattr /d loligo.policy.subtree = floor.durability='local'
+        0 setxattr /d loligo.policy.subtree blind=true
+        1000 removexattr /d loligo.policy.subtree
+        ",
+    );
+}
+
+#[test]
 fn a_directory_is_balanced_by_none_or_by_whatever_can_be_the_name_of_a_policy() {
     check(
         "

@@ -1,0 +1,200 @@
+//! Floors and ceilings: what an administrator has said of directories above, held against whoever decouples a directory, gives one a policy, sets
+//! such bounds, or moves a directory below them. So they count however somebody comes, with an attribute or with options of his own. Not
+//! what they are (`loligo_semantics::ceiling`), and not who may set them (the namespace's xattrs).
+//!
+//! They are read on the way up from the directory. Of directories of other ranks those tell them, with the way itself: that word holds for a second.
+
+use std::sync::Arc;
+
+use loligo_namespace::{Found, Lookup, SUBTREE, bounds_of};
+use loligo_semantics::{Bounds, Broken, Cell, SubtreePolicy, Wanted};
+use loligo_types::limits::{DEPTH_MAX, SUBTREE_JOURNALS};
+use loligo_types::{DecoupledRecord, FsError, Ino, Kind, Name, Need, Op, RefusedBy, RenameMode};
+
+use super::nested::refused;
+use crate::cluster::Where;
+use crate::execute::Step;
+use crate::machine::Mds;
+use crate::park::{Job, Why};
+use crate::paths::Up;
+
+/// Bounds, and the directory whose policy has them.
+type Bound = (Ino, Bounds);
+
+/// Whether a document may have bounds. To look at it is cheaper than to read it.
+fn may_bind(text: &[u8]) -> bool {
+    let has = |word: &[u8]| text.windows(word.len()).any(|part| part == word);
+    has(b"floor") || has(b"ceiling")
+}
+
+fn bound(dir: Ino, text: &[u8]) -> Option<Bound> {
+    may_bind(text).then(|| bounds_of(text)).filter(|bounds| !bounds.is_none()).map(|bounds| (dir, bounds))
+}
+
+/// What a decoupling has by now.
+fn has(record: &DecoupledRecord) -> Wanted {
+    let granted: u64 = record.grants.iter().map(|(_, count)| count).sum();
+    Wanted {
+        cell: Cell::of_promise(record.promise),
+        inodes: granted.saturating_sub(SUBTREE_JOURNALS),
+        lease_ms: u64::from(record.lease_ms),
+    }
+}
+
+impl Mds {
+    /// Adds the policy of a directory of this rank, if it may have bounds. `Err`: that is to be read first.
+    pub(crate) fn add_bounds(&self, dir: Ino, bounds: &mut Vec<(Ino, Arc<[u8]>)>) -> Result<(), Vec<Need>> {
+        let inode = match self.tree.find(dir) {
+            Found::Here(inode) => inode,
+            Found::Gone => return Ok(()),
+            Found::Unknown => return Err(vec![Need::Inode(dir)]),
+        };
+        if inode.kind == Kind::Dir && inode.has_xattrs {
+            let text = self.tree.xattr(inode, SUBTREE).ok_or_else(|| vec![Need::Xattrs(dir)])?;
+            bounds.extend(text.filter(|text| may_bind(text)).map(|text| (dir, text)));
+        }
+        Ok(())
+    }
+
+    /// The bounds that count in a directory: its own, and those of all above.
+    fn bounds_at(&mut self, job: &mut Job, dir: Ino) -> Result<Vec<Bound>, Step> {
+        let (mut at, mut texts) = (dir, Vec::new());
+        for _ in 0..DEPTH_MAX {
+            let next = if at == Ino::ROOT { self.root_above() } else { self.up(at) };
+            match next {
+                Up::Load(needs) => return Err(self.wait_to_know(job, needs)),
+                Up::Elsewhere(rank) => match self.bounds_there(at, rank) {
+                    Some((above, told)) => {
+                        texts.extend(told);
+                        if at == Ino::ROOT || above.0 == 0 {
+                            break;
+                        }
+                        at = above;
+                    }
+                    None => return Err(Step::Wait(Why::Above)),
+                },
+                Up::Nowhere | Up::To(..) => {
+                    if let Err(needs) = self.add_bounds(at, &mut texts) {
+                        return Err(self.wait_to_know(job, needs));
+                    }
+                    match next {
+                        Up::To(parent, _) if at != Ino::ROOT && parent.0 != 0 => at = parent,
+                        _ => break,
+                    }
+                }
+            }
+        }
+        Ok(texts.into_iter().filter_map(|(dir, text)| bound(dir, &text)).collect())
+    }
+
+    /// Where the root of the file system is: above it there is nothing.
+    fn root_above(&mut self) -> Up {
+        if self.cluster.is_alone() {
+            return Up::Nowhere;
+        }
+        let mut wants = Vec::new();
+        match self.locate(Ino::ROOT, &mut wants) {
+            Where::Here => Up::Nowhere,
+            Where::Elsewhere(rank) => Up::Elsewhere(rank),
+            Where::Unknown => Up::Load(wants),
+        }
+    }
+
+    /// Whether a directory may not be decoupled so: then what is answered, or waited for.
+    pub(super) fn breaks_bounds(&mut self, job: &mut Job, dir: Ino, wanted: &Wanted) -> Option<Step> {
+        let bounds = match self.bounds_at(job, dir) {
+            Ok(bounds) => bounds,
+            Err(step) => return Some(step),
+        };
+        let broken = bounds.into_iter().find_map(|(at, bounds)| bounds.broken_by(wanted).map(|broken| (at, broken)));
+        broken.map(|(at, broken)| match broken {
+            Broken::Forbidden => refused(RefusedBy::Forbidden, at),
+            Broken::Floor => refused(RefusedBy::Floor, at),
+            Broken::Ceiling => refused(RefusedBy::Limit, at),
+        })
+    }
+
+    /// How many more inode numbers may be granted to a subtree.
+    pub(super) fn room_for_inodes(&mut self, job: &mut Job, record: &DecoupledRecord) -> Result<u64, Step> {
+        let bounds = self.bounds_at(job, record.dir)?;
+        let most = bounds.into_iter().filter_map(|(_, bounds)| bounds.ceiling.allocated_inodes).min();
+        Ok(most.map_or(u64::MAX, |most| most.saturating_sub(has(record).inodes)))
+    }
+
+    /// What a request meets that gives a directory a policy, or takes it away, or moves a directory: `None` if it may go on.
+    pub(crate) fn bounds_first(&mut self, job: &mut Job) -> Option<Step> {
+        let checked = match &job.op {
+            Op::SetXattr { ino, name, value, .. } if **name == *SUBTREE => {
+                let (dir, value) = (*ino, Arc::clone(value));
+                self.bounds_of_policy(job, dir, Some(&value))
+            }
+            Op::RemoveXattr { ino, name } if **name == *SUBTREE => {
+                let dir = *ino;
+                self.bounds_of_policy(job, dir, None)
+            }
+            Op::Rename { dir, name, new_dir, new_name, mode } if dir != new_dir => {
+                let (from, to) = ((*dir, name.clone()), (*new_dir, new_name.clone()));
+                let exchanged = (*mode == RenameMode::Exchange).then(|| (to.clone(), from.0));
+                let moved = self.bounds_of_move(job, &from, to.0);
+                moved.and_then(|()| exchanged.map_or(Ok(()), |(back, old)| self.bounds_of_move(job, &back, old)))
+            }
+            _ => return None,
+        };
+        checked.err()
+    }
+
+    fn bounds_of_policy(&mut self, job: &mut Job, dir: Ino, value: Option<&[u8]>) -> Result<(), Step> {
+        let old = self.tree.inode(dir).and_then(|inode| self.tree.xattr(inode, SUBTREE)).flatten();
+        let old = old.map(|text| bounds_of(&text)).unwrap_or_default();
+        let new = value.map(bounds_of).unwrap_or_default();
+        if job.path_bound && old != new {
+            // It may say to be root, of some paths only.
+            return Err(Step::Answer(Err(FsError::Perm)));
+        }
+        if new != old && !new.is_none() {
+            self.keep_below(job, dir, &[(dir, new)], FsError::Busy)?;
+        }
+        let Some(policy) = value.and_then(|value| SubtreePolicy::parse_bytes(value).ok()) else { return Ok(()) };
+        let above = self.bounds_at(job, dir)?;
+        let lacks = above.iter().any(|(at, bounds)| *at != dir && bounds.floor.lacks(policy.cell()).is_some());
+        if lacks { Err(Step::Answer(Err(FsError::Perm))) } else { Ok(()) }
+    }
+
+    /// A directory goes into another one.
+    fn bounds_of_move(&mut self, job: &mut Job, (dir, name): &(Ino, Name), to: Ino) -> Result<(), Step> {
+        let Lookup::Present(target) = self.tree.entry(*dir, name) else { return Ok(()) };
+        if target.kind != Kind::Dir {
+            return Ok(());
+        }
+        let bounds = self.bounds_at(job, to)?;
+        if bounds.is_empty() {
+            return Ok(());
+        }
+        let before = self.bounds_at(job, *dir)?;
+        let new: Vec<Bound> = bounds.into_iter().filter(|bound| !before.contains(bound)).collect();
+        if new.is_empty() { Ok(()) } else { self.keep_below(job, target.ino, &new, FsError::CrossDevice) }
+    }
+
+    /// Whether what a directory is, and what is in it, is within these bounds: decoupled directories, and policies. `Err`: it is not, or that is to be
+    /// found out first. `weaker`: the error where a policy is below a floor.
+    fn keep_below(&mut self, job: &mut Job, dir: Ino, bounds: &[Bound], weaker: FsError) -> Result<(), Step> {
+        let records: Vec<(Ino, Wanted)> = self.tree.all_decoupled().map(|record| (record.dir, has(record))).collect();
+        for (root, wanted) in records {
+            if bounds.iter().all(|(_, bounds)| bounds.broken_by(&wanted).is_none()) {
+                continue;
+            }
+            match self.is_below(root, dir) {
+                Ok(below) if below || root == dir => return Err(Step::Answer(Err(FsError::Busy))),
+                Ok(_) => {}
+                Err(needs) => return Err(self.wait_to_know(job, needs)),
+            }
+        }
+        if bounds.iter().all(|(_, bounds)| bounds.floor.is_none()) {
+            return Ok(());
+        }
+        let own = bounds.first().is_some_and(|(at, _)| *at == dir);
+        let cells = self.cells_below(job, dir, !own)?;
+        let is_below = cells.iter().any(|cell| bounds.iter().any(|(_, bounds)| bounds.floor.lacks(*cell).is_some()));
+        if is_below { Err(Step::Answer(Err(weaker))) } else { Ok(()) }
+    }
+}
