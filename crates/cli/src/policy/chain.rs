@@ -287,8 +287,7 @@ const DECOUPLED: &str =
 const UNEQUAL: &str = "it is in a decoupled directory, or the root of one, and the policy would promise more than holds there, or less than the \
      policy of a directory below it";
 /// What ends both.
-const RECOUPLE: &str =
-    "loligo status names who has it: set it through that mount, or give it back there first (loligo recouple DIRECTORY)";
+const RECOUPLE: &str = "loligo status names who has it: set it through that mount, or give it back there first (loligo recouple DIRECTORY)";
 
 /// Why a system call was refused, and what to do.
 fn refusal(error: Errno) -> (String, Option<&'static str>) {
