@@ -115,8 +115,9 @@ pub(crate) fn start(mut config: ServerConfig, progress: &mut dyn FnMut(Progress)
         put_default(&notes, &mut batch, &one)?;
     }
     set_running(&*table, batch, data_epoch, &members)?;
-    // What ranks of other processes know of decoupled directories is not known here.
-    let before = (!head.clean && config.elsewhere.is_empty()).then(|| {
+    // A rank alone knows of every number what it is. Of several, one might take for nothing what has moved, and what ranks of other processes
+    // know of decoupled directories is not known here.
+    let before = (!head.clean && config.elsewhere.is_empty() && recovered.len() == 1).then(|| {
         let mut before = Before::default();
         recovered.iter().for_each(|recovered| before.add(&recovered.mds));
         before

@@ -3,8 +3,8 @@
 //! is removed, nothing says that it has objects.
 //!
 //! Here: a walk over all objects, on a thread of its own, that asks the table. The journals know more than the table, so what is found here is only
-//! suspected: the ranks decide, as for files of sessions that died (`loligo_mds`, `tidy.rs`). Not here: stores that servers share; offline,
-//! `loligo fsck --repair` does the same.
+//! suspected: the ranks decide, as for files of sessions that died (`loligo_mds`, `tidy.rs`). Not here: file systems of several ranks and
+//! stores that servers share; offline, `loligo fsck --repair` does the same.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
