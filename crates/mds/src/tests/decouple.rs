@@ -21,7 +21,7 @@ use loligo_journal::encode_record;
 use loligo_subtree::{Group, Outcome, Settings, Subtree};
 use loligo_types::{
     Answer, Conflict, Cred, DecoupledRecord, Event, FsError, FsResult, Ino, Inode, Interfere, Kind, Lsn, MergeInto, Op,
-    RenameMode, SubtreeAnswer, SubtreeOp, Time,
+    Promise, RenameMode, SubtreeAnswer, SubtreeOp, Time,
 };
 
 use super::*;
@@ -42,14 +42,7 @@ fn ask(world: &mut World, at: usize, dir: Ino, what: SubtreeOp) -> FsResult<Answ
 }
 
 fn decouple_op(owner: u64, resume: u64, inos: u64) -> SubtreeOp {
-    SubtreeOp::Decouple {
-        owner,
-        resume,
-        inos,
-        lease_ms: 5000,
-        interfere: Interfere::Block,
-        promise: loligo_types::Promise::NONE,
-    }
+    SubtreeOp::Decouple { owner, resume, inos, lease_ms: 5000, interfere: Interfere::Block, promise: Promise::NONE }
 }
 
 fn told(answer: FsResult<Answer>) -> FsResult<(DecoupledRecord, Inode, Settings)> {
@@ -126,8 +119,7 @@ impl Owner {
     fn merge(&mut self, world: &mut World) -> FsResult<()> {
         for group in self.subtree.groups() {
             self.send_parts(world, &group)?;
-            let seq = world.send(self.at, self.merge_op(&group));
-            let mut ticks = 0;
+            let (seq, mut ticks) = (world.send(self.at, self.merge_op(&group)), 0);
             let result = loop {
                 if let Some((result, _)) = world.reply(self.at, seq) {
                     break result;
