@@ -1,6 +1,6 @@
 //! A decoupled subtree whose owner is gone, and has left its journal in the store: it waits, and who may take it over.
 
-use loligo_types::{SetAttr, StoredJournal};
+use loligo_types::{Lease, SetAttr, StoredJournal};
 
 use super::*;
 
