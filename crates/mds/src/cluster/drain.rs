@@ -502,6 +502,7 @@ impl Mds {
             drain.stage = Stage::Settling(None, Scan::Scattered);
             return;
         }
+        self.drop_own_lines();
         drain.stage = Stage::Parting;
         drain.letters_got = self.letters_got();
         let others: Vec<Rank> = self.cluster.links.keys().copied().collect();

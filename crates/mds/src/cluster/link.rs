@@ -282,6 +282,7 @@ impl Mds {
                 continue;
             }
             if self.cluster.routes.learn(route) {
+                self.doubt_if_removed(route);
                 self.came_to(route.rank);
                 news = true;
                 // A line may name a rank that was removed since: nobody is asked there, and what it had others have.

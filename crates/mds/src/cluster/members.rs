@@ -26,8 +26,12 @@ impl Mds {
         for info in before.ranks {
             if !self.is_a_rank(info.rank) {
                 self.forget_rank(info.rank);
+                self.cluster.removed.insert(info.rank);
             }
         }
+        let map = &self.cluster.map;
+        self.cluster.removed.retain(|rank| map.ranks.iter().all(|info| info.rank != *rank));
+        self.doubt_nowhere();
         self.greet_new_ranks();
         // Where things are may have been concluded from who was there, also by reads that are under way.
         self.cluster.strangers.clear();
@@ -84,6 +88,7 @@ impl Mds {
                 self.forget_rank(rank);
             }
         }
+        self.doubt_nowhere();
         let given: Vec<Rank> = self.cluster.departed.values().map(|(rank, _)| *rank).collect();
         for rank in given {
             if !self.is_a_rank(rank) {

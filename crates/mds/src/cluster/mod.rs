@@ -19,6 +19,7 @@ mod locate;
 mod locks;
 mod members;
 mod moving;
+mod nowhere;
 mod pins;
 mod progress;
 mod recut;
@@ -33,9 +34,9 @@ mod survey;
 mod turns;
 mod written;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use loligo_types::{About, ClusterMap, Frag, Ino, Lsn, Op, Rank, RankState};
+use loligo_types::{About, ClusterMap, Frag, Ino, Lsn, Op, Rank, RankState, Route};
 
 pub(crate) use self::born::Births;
 pub(crate) use self::borrow::{Gathered, Tx};
@@ -116,6 +117,10 @@ pub(crate) struct Cluster {
     /// Fragments of directories with lines that another rank has told and that name this one, which does not know of them; and
     /// whether the table was read in vain since.
     pub(crate) doubtful: BTreeMap<(Ino, Frag), bool>,
+    /// Lines that name ranks which were removed, and whether the table was read in vain since.
+    pub(crate) nowhere: BTreeMap<(Ino, Frag), (Route, bool)>,
+    /// The ranks that were removed in this life and did not come again.
+    pub(crate) removed: BTreeSet<Rank>,
     /// Requests wait for what is on its way between other ranks, until the next tick.
     pub(crate) again: bool,
     /// Inodes that are remembered as gone because the table does not have them.
@@ -379,6 +384,7 @@ impl Mds {
         self.step_riddles();
         self.write_for_others();
         self.end_doubts();
+        self.forget_nowhere();
         self.expire_loans();
         self.expire_lent();
         self.keep_held();

@@ -115,6 +115,16 @@ impl Routes {
         some
     }
 
+    /// Whether this is still what is known.
+    pub(crate) fn has(&self, line: &Route) -> bool {
+        self.lines.get(&(line.dir, line.frag)) == Some(line)
+    }
+
+    /// The lines that name a rank which is not there.
+    pub(crate) fn nowhere(&self) -> Vec<Route> {
+        self.lines.values().filter(|line| !self.ranks.contains(&line.rank)).copied().collect()
+    }
+
     /// The directory is gone.
     pub(crate) fn forget(&mut self, dir: Ino) {
         let gone: Vec<Frag> = self.of_dir(dir).map(|route| route.frag).collect();

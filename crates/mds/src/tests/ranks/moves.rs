@@ -190,6 +190,40 @@ fn a_line_of_a_removed_directory_is_forgotten_by_a_rank_that_did_not_hear_of_it(
 }
 
 #[test]
+fn a_line_that_names_a_removed_rank_is_forgotten_if_its_directory_is_gone_and_nobody_waits_for_that_rank() {
+    for after in [false, true] {
+        let mut cluster = Cluster::new(3);
+        let a = cluster.client();
+        (1..3).for_each(|at| cluster.connect(a, at));
+        let dir = cluster.mkdir(a, Ino::ROOT, "d");
+        let here = cluster.mkdir(a, Ino::ROOT, "here");
+        cluster.migrate(dir, 0, 1);
+        cluster.migrate(here, 0, 2);
+        // The file has its only name at rank 2, and is counted by the directory that is gone.
+        let file = cluster.touch(a, dir, "f");
+        let link = Op::Link { ino: file, dir: here, name: name("g") };
+        assert!(cluster.call(a, link).is_ok());
+        assert_eq!(cluster.call(a, unlink(dir, "f")), Ok(Answer::Done));
+        assert_eq!(cluster.call(a, rmdir(Ino::ROOT, "d")), Ok(Answer::Done));
+        cluster.wait(4000);
+        if after {
+            cluster.drain_and_remove(1);
+        }
+        let line = loligo_types::Route { dir, frag: Frag::WHOLE, rank: rank(1), version: 99 };
+        cluster.at(2, |world| {
+            world.input(crate::Input::Peer { from: rank(0), msg: crate::peer::PeerMsg::Routes(vec![line]) });
+        });
+        if !after {
+            cluster.drain_and_remove(1);
+        }
+        cluster.wait(4000);
+        assert!(!routes_of(&mut cluster, 2).iter().any(|route| route.dir == dir), "{after}");
+        assert_eq!(cluster.call(a, unlink(here, "g")), Ok(Answer::Done));
+        cluster.finish();
+    }
+}
+
+#[test]
 fn a_client_that_is_sent_on_is_told_the_lines_that_matter_and_not_a_map_of_a_hundred_thousand() {
     let (mut cluster, a, _, there) = two_ranks();
     let below = cluster.mkdir(a, there, "below");
