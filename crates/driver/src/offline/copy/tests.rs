@@ -128,6 +128,23 @@ fn a_copy_is_equal_in_everything_and_says_what_it_was() {
 }
 
 #[test]
+fn an_object_as_long_as_what_is_read_at_a_time_that_ends_in_a_hole_is_copied_whole() {
+    let (from, to) = (source(), empty());
+    let store = from.open().expect("it is not open");
+    let blobs = store.blobs();
+    for (ino, windows, data) in [(310, 1, 4096), (311, 2, 5 << 20), (312, 1, 0)] {
+        let id = ObjectId::new(ino, 0);
+        blobs.write_at(id, 0, &bytes(data, 5)).expect("there is room");
+        blobs.truncate(id, windows * (4 << 20)).expect("there is room");
+    }
+    store.close().expect("it closes");
+    drop((blobs, store));
+    let before = all(&from);
+    copy(&from, &to).expect("there is room");
+    assert_eq!(all(&to), before);
+}
+
+#[test]
 fn how_far_it_is_only_grows_and_ends_where_it_was_to_end() {
     let (from, to) = (source(), empty());
     let mut last: BTreeMap<u8, CopyProgress> = BTreeMap::new();
