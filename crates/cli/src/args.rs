@@ -157,7 +157,7 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// The same, live; q or Ctrl-C ends it.
+    /// The same, live; Ctrl-C ends it.
     Top {
         #[command(flatten)]
         target: Target,
