@@ -103,9 +103,6 @@ pub enum Input {
     Spilled { ino: Ino, ok: bool },
     /// All file data that was answered before [`Output::SyncData`] is durable, or not.
     DataSynced { ticket: u64, ok: bool },
-    /// Of these inodes, if there are such, the table knows nothing of so many objects, from the first one on: clients may have left them that died
-    /// with an earlier server.
-    Strays(Vec<(Ino, u64)>),
     /// The process of a session that was there before the restart is known to be dead.
     PeerDead { session: SessionId },
     /// There is a (new) connection to another rank.

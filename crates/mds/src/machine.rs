@@ -141,7 +141,6 @@ impl Mds {
             Input::Discarded { ino } => self.discarded(ino),
             Input::Spilled { ino, ok } => self.spilled(ino, ok),
             Input::DataSynced { ticket, ok } => self.data_synced(ticket, ok),
-            Input::Strays(strays) => self.suspect(strays),
             Input::PeerDead { session } => self.peer_dead(session),
             Input::PeerUp { rank } => self.peer_up(rank),
             Input::PeerDown { rank } => self.peer_down(rank),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use loligo_types::{Ino, Lsn, Op, Rank, SessionId};
+use loligo_types::{Lsn, Op, Rank, SessionId};
 
 use crate::balance::BalanceStatus;
 use crate::decouple::{DecoupledCount, DecoupledStatus};
@@ -297,16 +297,6 @@ impl Mds {
     /// Directories split and merged so far.
     pub fn recuts(&self) -> u64 {
         self.counters.splits + self.counters.merges
-    }
-
-    /// The first inode number that nothing has yet.
-    pub fn next_ino(&self) -> Ino {
-        self.tree.next_ino()
-    }
-
-    /// Inode numbers that owners of decoupled directories were given, of which only these know what they are: the first, and how many.
-    pub fn granted(&self) -> Vec<(Ino, u64)> {
-        self.tree.all_decoupled().flat_map(|record| record.grants.iter().copied()).collect()
     }
 
     /// A picture of the moment. Walks over sessions and locks: not for every request.

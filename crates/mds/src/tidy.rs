@@ -150,19 +150,6 @@ impl Mds {
         true
     }
 
-    /// Objects were found of which the table knows nothing, of each inode so many from the first one on. What is in memory may know more: what is
-    /// younger than the last checkpoint is all there after a start.
-    pub(crate) fn suspect(&mut self, strays: Vec<(Ino, u64)>) {
-        for (ino, count) in strays {
-            let has_them = |size: u64, object_size: u32| count <= size.div_ceil(u64::from(object_size));
-            let is_known = matches!(self.tree.find(ino), Found::Here(inode)
-                if inode.kind == Kind::File && !inode.inline && has_them(inode.size, inode.layout().object_size));
-            if !is_known {
-                self.tidy.leave(ino);
-            }
-        }
-    }
-
     /// Drops what dead sessions left of files, a few at a time.
     pub(crate) fn tidy_left(&mut self) {
         let some: Vec<Ino> = self.tidy.left.iter().take(self.config.some(LEFT_PER_TICK)).copied().collect();

@@ -34,6 +34,5 @@ mod spread;
 mod stop;
 mod store;
 mod strangers;
-mod strays;
 mod used;
 mod users;

@@ -22,7 +22,6 @@ use super::policy::{Notes, Version, put_default, settle};
 use super::queue::Inbox;
 use super::rank::{Command, Done, End};
 use super::start::{self, Known, Recovered, Running};
-use super::strays::Strays;
 use super::{Ended, Seat, ServerConfig};
 use crate::Address;
 
@@ -101,8 +100,6 @@ pub(crate) struct Keeper {
     pub(crate) hub: Option<Arc<Hub>>,
     /// This server's part in who runs what, if several share the store.
     pub(crate) placing: Option<Placing>,
-    /// The search for objects that no file needs.
-    pub(super) strays: Option<Strays>,
 }
 
 impl Keeper {
@@ -147,7 +144,6 @@ impl Keeper {
                 _ => {}
             }
         }
-        drop(self.strays.take());
         let placed = self.end_placing(end == End::Stopped && !panicked);
         let elsewhere_clean = self.hub.as_ref().is_none_or(|hub| hub.end(end == End::Stopped));
         let backend = &*self.config.backend;

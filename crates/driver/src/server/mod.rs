@@ -36,7 +36,6 @@ mod shut_out;
 mod slots;
 mod start;
 mod start_shared;
-mod strays;
 mod table;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -342,7 +342,6 @@ impl Rank {
             }
             Done::Decided(decision) => self.feed(Input::Decided(decision)),
             Done::Say(member) => self.others.say(member),
-            Done::Strays(strays) => self.feed(Input::Strays(strays)),
             Done::ShutOut(session) => self.feed(Input::ShutOut { session }),
             Done::Identities(left) => self.feed(Input::Identities(left)),
             Done::AllStopped => self.end = self.end.take().or(Some(End::Stopped)),

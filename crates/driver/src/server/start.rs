@@ -35,7 +35,6 @@ use super::recover::{Progress, read_head, read_routes, read_small, replay};
 use super::rows::put_meta;
 use super::slots::Connections;
 use super::start_shared::join_servers;
-use super::strays::{Before, Strays};
 use super::table::{Checkpointer, run_loader};
 use super::{Ended, Seat, Server, ServerConfig, data, shut_out};
 use crate::Address;
@@ -115,14 +114,7 @@ pub(crate) fn start(mut config: ServerConfig, progress: &mut dyn FnMut(Progress)
         put_default(&notes, &mut batch, &one)?;
     }
     set_running(&*table, batch, data_epoch, &members)?;
-    // A rank alone knows of every number what it is. Of several, one might take for nothing what has moved, and what ranks of other processes
-    // know of decoupled directories is not known here.
-    let before = (!head.clean && config.elsewhere.is_empty() && recovered.len() == 1).then(|| {
-        let mut before = Before::default();
-        recovered.iter().for_each(|recovered| before.add(&recovered.mds));
-        before
-    });
-    run(config, recovered, members, data_epoch, begun, (away, map, before))
+    run(config, recovered, members, data_epoch, begun, (away, map))
 }
 
 /// Recovers and starts the ranks of a process that has joined another one.
@@ -269,7 +261,7 @@ fn run(
     members: Members,
     data_epoch: u64,
     begun: Instant,
-    (elsewhere, map, before): (BTreeMap<RankId, Address>, ClusterMap, Option<Before>),
+    (elsewhere, map): (BTreeMap<RankId, Address>, ClusterMap),
 ) -> Result<Server> {
     let (to_keeper, news) = channel();
     let addresses = door_addresses(&recovered);
@@ -297,16 +289,7 @@ fn run(
         log_lines: 0,
         hub: None,
         placing: None,
-        strays: None,
     };
-    if let Some(before) = before {
-        let seats = seats.lock().unwrap_or_else(PoisonError::into_inner);
-        let ranks = seats.values().map(|seat| seat.inbox.clone()).collect();
-        // Without it they take room until the next start.
-        keeper.strays = Strays::look(&backend, before, ranks)
-            .inspect_err(|error| tracing::warn!("objects that no file needs are not looked for: {error}"))
-            .ok();
-    }
     if !elsewhere.is_empty() {
         match open_hub(&keeper, elsewhere, map) {
             Ok(hub) => keeper.hub = Some(hub),

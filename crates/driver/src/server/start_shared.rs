@@ -67,7 +67,6 @@ pub(super) fn join_servers(
         log_lines: 0,
         hub: None,
         placing: Some(placing),
-        strays: None,
     };
     let begun = if servers.lead(must_lead)? {
         keeper.begin_to_lead(&servers.look()?).and_then(|()| {

@@ -446,31 +446,3 @@ fn objects_that_a_dead_client_made_of_an_unlinked_file_are_dropped_too() {
     world.wait_alive(200);
     assert_eq!(world.mds.status().discards, 0);
 }
-
-#[test]
-fn objects_that_a_file_does_not_need_are_dropped_where_they_are_found_and_no_others() {
-    let (mut world, a, _, ino) = file();
-    let never = Ino(ino.0 + 1000);
-    world.discards = false;
-    // Who writes it alone drops them himself.
-    world.input(Input::Strays(vec![(ino, 1)]));
-    world.wait(200);
-    assert!(world.pending_discards.is_empty());
-    world.call(a, close(1)).expect("it is open");
-    world.input(Input::Strays(vec![(ino, 1), (never, 2)]));
-    world.wait(200);
-    let mut dropped: Vec<(Ino, u64)> = world.pending_discards.iter().copied().collect();
-    dropped.sort_unstable();
-    assert_eq!(dropped, [(ino, 0), (never, 0)], "one is held in its inode, and there is no other one");
-
-    let (mut world, a, _, ino) = file();
-    spill(&mut world, a, ino, 1, 100_000);
-    world.call(a, close(1)).expect("it is open");
-    world.discards = false;
-    world.input(Input::Strays(vec![(ino, 1)]));
-    world.wait(200);
-    assert!(world.pending_discards.is_empty(), "the file has it");
-    world.input(Input::Strays(vec![(ino, 9)]));
-    world.wait(200);
-    assert_eq!(world.pending_discards, [(ino, 100_000)]);
-}

@@ -116,8 +116,6 @@ pub(crate) enum Done {
     Decided(loligo_types::Decision),
     /// Something for the keeper of the cluster map.
     Say(loligo_mds::Member),
-    /// Inodes that may have objects which no file needs, and how many from the first one on.
-    Strays(Vec<(loligo_types::Ino, u64)>),
     /// The store refuses the client of a session that ends.
     ShutOut(loligo_types::SessionId),
     /// These identities are left.
