@@ -340,28 +340,3 @@ fn a_mount_that_is_killed_does_not_hold_up_the_other_for_ever() {
     b.stop();
     server.stop();
 }
-
-#[test]
-fn a_file_that_both_append_to_is_synced_after_the_server_was_killed_because_nothing_is_lost() {
-    let Some(two) = Two::start("appended") else { return };
-    let (on_a, on_b) = two.paths("log");
-    let open = |path: &Path| OpenOptions::new().append(true).create(true).open(path).expect("open");
-    let (mut a, mut b) = (open(&on_a), open(&on_b));
-    // Beyond what an inode holds, so that the bytes are in objects and nobody may hold them back.
-    let line = |of: u8| [vec![of; 8191], vec![b'\n']].concat();
-    let mut two = two;
-    for _ in 0..2 {
-        for _ in 0..10 {
-            a.write_all(&line(b'a')).expect("appended");
-            b.write_all(&line(b'b')).expect("appended");
-        }
-        two = two.restart();
-        a.sync_all().expect("nothing was lost");
-        b.sync_all().expect("nothing was lost");
-    }
-    let bytes = fs::read(&on_a).expect("readable");
-    let count = |of: u8| bytes.chunks(8192).filter(|chunk| **chunk == line(of)).count();
-    assert_eq!((bytes.len(), count(b'a'), count(b'b')), (40 * 8192, 20, 20));
-    drop((a, b));
-    two.stop();
-}

@@ -115,6 +115,9 @@ impl LocalCheck {
     fn open(&self) -> Result<Option<DB>> {
         let path = self.layout.table();
         if !path.join("CURRENT").exists() {
+            if path.is_dir() {
+                table::refuse_headless(&path)?;
+            }
             return Ok(None);
         }
         let mut options = table::options(&OpenOptions::default());

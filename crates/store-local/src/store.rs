@@ -253,10 +253,6 @@ impl Backend for LocalStore {
         Ok(space)
     }
 
-    fn lost_at(&self) -> Option<u64> {
-        Some(self.blobs.lost_at())
-    }
-
     fn full(&self) -> Option<Arc<AtomicBool>> {
         Some(self.room.full())
     }

@@ -86,12 +86,6 @@ pub trait Backend: Send + Sync {
     /// The ranks that have a journal directory, ascending.
     fn ranks(&self) -> Result<Vec<u32>>;
 
-    /// The number of the last opening that ended so that writes which were answered and not synced may be lost; 0: none did. As long as it is the
-    /// same, all that was answered is there, also if servers were killed. `None`: each end but a clean one may have lost some.
-    fn lost_at(&self) -> Option<u64> {
-        None
-    }
-
     /// Space of the device.
     fn statfs(&self) -> Result<StatFs>;
 

@@ -182,6 +182,18 @@ fn of_a_damaged_table_fsck_saves_the_rows_that_can_be_read_and_keeps_the_damaged
     loligo("fsck --data {} --repair", &[&data]).ok();
     assert!(data.join("table.damaged.2").is_dir());
     assert_eq!(names(&data), left);
+    // Nor without its first file: no command takes it for a new one, and those that only look write nothing there.
+    let current = data.join("table/CURRENT");
+    std::fs::remove_file(&current).expect("it is there");
+    let before = listing(&data.join("table"));
+    for words in ["fsck --data {}", "fsck --data {}", "store check --data {}", "serve --data {}", "serve --data {}"] {
+        let ran = loligo(words, &[&data]);
+        assert!(ran.code != 0 && (ran.out + &ran.err).contains("CURRENT is missing"), "{words}");
+        assert_eq!(listing(&data.join("table")), before, "{words}");
+    }
+    loligo("fsck --data {} --repair", &[&data]).ok();
+    assert!(data.join("table.damaged.3").is_dir());
+    assert_eq!(names(&data), left);
     let server = Service::start("serve --data {} --admin off", &[&data]);
     User::new(&data).file(loligo_types::Ino::ROOT, b"new", b"it goes on");
     assert_eq!(server.stop().0, 0);

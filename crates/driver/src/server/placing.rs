@@ -256,7 +256,7 @@ impl Keeper {
         let table = self.config.backend.table();
         let head = read_head(&*table, Rank::ZERO)?;
         self.members = Members::read(&*table, head.ranks)?;
-        self.data_epoch = head.next_data_epoch(self.config.backend.lost_at());
+        self.data_epoch = head.next_data_epoch();
         start::set_running(&*table, Batch::new(), self.data_epoch, &self.members)?;
         let Some(placing) = &mut self.placing else { return Ok(()) };
         placing.leads = true;

@@ -63,9 +63,6 @@ impl Source for LogSource {
     }
 }
 
-/// A data epoch holds the opening of the store that may have lost data, from this bit on. Below it are changes for other reasons.
-const LOST_AT_SHIFT: u32 = 24;
-
 /// The single values of a rank and, the last three, of the whole file system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Head {
@@ -81,17 +78,9 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// The data epoch of the next server: the same, if no data is lost that was answered. `lost_at`: what the store says of that.
-    pub(crate) fn next_data_epoch(&self, lost_at: Option<u64>) -> u64 {
-        let known = self.data_epoch >> LOST_AT_SHIFT;
-        match lost_at {
-            // Also if the server was killed: the kernel has what it wrote.
-            Some(lost) if lost == known && self.data_epoch > 0 => self.data_epoch,
-            Some(lost) if lost > known => (lost << LOST_AT_SHIFT) + 1,
-            // Of another store, from which this one was copied.
-            _ if self.clean && self.data_epoch > 0 => self.data_epoch,
-            _ => self.data_epoch.wrapping_add(1).max(1),
-        }
+    /// The data epoch of the next server.
+    pub(crate) fn next_data_epoch(&self) -> u64 {
+        if self.clean && self.data_epoch > 0 { self.data_epoch } else { self.data_epoch.wrapping_add(1).max(1) }
     }
 }
 
@@ -321,25 +310,6 @@ mod tests {
         let one = read_head(&*table, Rank(1)).expect("a head");
         assert_eq!((one.next_ino, one.replay_from), (Ino::first_of(Rank(1)), Lsn(77)));
         assert_eq!((one.clean, one.data_epoch, one.ranks), (false, 5, 2));
-    }
-
-    #[test]
-    fn the_data_epoch_stays_as_long_as_the_store_has_all_that_was_answered() {
-        let table = table();
-        write(&*table, |batch| put_meta(batch, Meta::Format, Rank::ZERO, TABLE_VERSION));
-        let new = read_head(&*table, Rank::ZERO).expect("a head");
-        let head = |clean, data_epoch| Head { clean, data_epoch, ..new };
-        assert_eq!((new.next_data_epoch(None), new.next_data_epoch(Some(0))), (1, 1), "a first server has one");
-        assert_eq!((head(true, 7).next_data_epoch(None), head(false, 7).next_data_epoch(None)), (7, 8));
-        assert_eq!(head(false, 7).next_data_epoch(Some(0)), 7, "the server was killed, the kernel was not");
-        let crashed = head(false, 7).next_data_epoch(Some(3));
-        assert_eq!(crashed, (3 << 24) + 1);
-        assert_eq!(head(true, crashed).next_data_epoch(Some(3)), crashed);
-        assert_eq!(head(false, crashed).next_data_epoch(Some(3)), crashed, "killed after that");
-        assert_eq!(head(false, crashed + 1).next_data_epoch(Some(3)), crashed + 1, "it was mended meanwhile");
-        assert!(head(true, crashed).next_data_epoch(Some(9)) > crashed + 1, "the machine failed while it was mended");
-        assert_eq!(head(true, crashed).next_data_epoch(Some(1)), crashed, "a copy of a store that was stopped");
-        assert_eq!(head(false, crashed).next_data_epoch(Some(1)), crashed + 1, "a copy of one that was not");
     }
 
     #[test]

@@ -97,7 +97,7 @@ pub(crate) fn start(mut config: ServerConfig, progress: &mut dyn FnMut(Progress)
         None => away.get(&rank).cloned(),
     };
     let map = members.map(address);
-    let data_epoch = head.next_data_epoch(backend.lost_at());
+    let data_epoch = head.next_data_epoch();
     config.auth = Some(auth(&config)?);
     let mut known = Known::of(&*backend, &own, progress)?;
     let mut recovered = Vec::new();

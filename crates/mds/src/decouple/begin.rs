@@ -163,7 +163,7 @@ impl Mds {
             job.closing_ms = None;
             return Some(step);
         }
-        if let Some(step) = self.promises_more_below(job, dir, promise) {
+        if let Some(step) = self.promises_more_below(job, dir, promise, &wanted) {
             return Some(step);
         }
         if interfere == Interfere::Block

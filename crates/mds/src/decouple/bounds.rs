@@ -31,6 +31,15 @@ fn bound(dir: Ino, text: &[u8]) -> Option<Bound> {
     may_bind(text).then(|| bounds_of(text)).filter(|bounds| !bounds.is_none()).map(|bounds| (dir, bounds))
 }
 
+/// How a refusal names what is broken.
+pub(super) fn refused_by(broken: Broken) -> RefusedBy {
+    match broken {
+        Broken::Forbidden => RefusedBy::Forbidden,
+        Broken::Floor => RefusedBy::Floor,
+        Broken::Ceiling => RefusedBy::Limit,
+    }
+}
+
 /// What a decoupling has by now.
 fn has(record: &DecoupledRecord) -> Wanted {
     let granted: u64 = record.grants.iter().map(|(_, count)| count).sum();
@@ -107,11 +116,7 @@ impl Mds {
             Err(step) => return Some(step),
         };
         let broken = bounds.into_iter().find_map(|(at, bounds)| bounds.broken_by(wanted).map(|broken| (at, broken)));
-        broken.map(|(at, broken)| match broken {
-            Broken::Forbidden => refused(RefusedBy::Forbidden, at),
-            Broken::Floor => refused(RefusedBy::Floor, at),
-            Broken::Ceiling => refused(RefusedBy::Limit, at),
-        })
+        broken.map(|(at, broken)| refused(refused_by(broken), at))
     }
 
     /// How many more inode numbers may be granted to a subtree.

@@ -7,10 +7,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use loligo_namespace::{Found, SUBTREE};
-use loligo_semantics::{Cell, SubtreePolicy};
+use loligo_namespace::{Found, SUBTREE, bounds_of};
+use loligo_semantics::{Bounds, Cell, SubtreePolicy, Wanted};
 use loligo_types::{Answer, Event, FsError, Ino, Need, Op, Promise, RefusedBy, SubtreeAnswer};
 
+use super::bounds::refused_by;
 use super::gather::Far;
 use crate::execute::Step;
 use crate::io::{Output, Page, Scan};
@@ -72,8 +73,15 @@ impl Mds {
         self.decoupled.policied.note(event);
     }
 
-    /// The first directory below one whose policy promises more than this; a step: that is to be found out first.
-    fn stronger_below(&mut self, job: &mut Job, dir: Ino, promise: Promise) -> Result<Option<Ino>, Step> {
+    /// The first directory below one whose policy promises more than this, or whose bounds do not allow what is wanted; a step: that is to be found
+    /// out first.
+    fn stronger_below(
+        &mut self,
+        job: &mut Job,
+        dir: Ino,
+        promise: Promise,
+        wanted: Option<&Wanted>,
+    ) -> Result<Option<(RefusedBy, Ino)>, Step> {
         let found = self.look_for_policies(job, dir)?;
         let gives = Cell::of_promise(promise);
         let (mut needs, mut asks) = (Vec::new(), false);
@@ -84,8 +92,11 @@ impl Mds {
                 Far::Load(more) => needs.extend(more),
                 Far::Below => match self.cell_of(ino) {
                     Err(more) => needs.extend(more),
-                    Ok(Some(cell)) if !gives.keeps(cell) => return Ok(Some(ino)),
-                    Ok(_) => {}
+                    Ok(Some(cell)) if !gives.keeps(cell) => return Ok(Some((RefusedBy::Below, ino))),
+                    Ok(_) => match wanted.and_then(|wanted| self.bounds_of_one(ino)?.broken_by(wanted)) {
+                        Some(broken) => return Ok(Some((refused_by(broken), ino))),
+                        None => {}
+                    },
                 },
             }
         }
@@ -198,11 +209,24 @@ impl Mds {
         Ok(text.map(|text| SubtreePolicy::parse_bytes(&text).map_or(Cell::POSIX, |policy| policy.cell())))
     }
 
-    /// Whether a directory is not decoupled because something below it promises more: then what is answered, or waited for.
-    pub(super) fn promises_more_below(&mut self, job: &mut Job, dir: Ino, promise: Promise) -> Option<Step> {
-        match self.stronger_below(job, dir, promise) {
+    /// The bounds that the policy of a directory of this rank has, of which the cell is known.
+    fn bounds_of_one(&self, dir: Ino) -> Option<Bounds> {
+        let Found::Here(inode) = self.tree.find(dir) else { return None };
+        self.tree.xattr(inode, SUBTREE)?.map(|text| bounds_of(&text))
+    }
+
+    /// Whether a directory is not decoupled because something below it promises more, or has bounds that do not allow it: then what is answered, or
+    /// waited for.
+    pub(super) fn promises_more_below(
+        &mut self,
+        job: &mut Job,
+        dir: Ino,
+        promise: Promise,
+        wanted: &Wanted,
+    ) -> Option<Step> {
+        match self.stronger_below(job, dir, promise, Some(wanted)) {
             Ok(None) => None,
-            Ok(Some(below)) => Some(refused(RefusedBy::Below, below)),
+            Ok(Some((by, below))) => Some(refused(by, below)),
             Err(step) => Some(step),
         }
     }
@@ -212,7 +236,7 @@ impl Mds {
     pub(super) fn changes_promise(&mut self, job: &mut Job) -> Option<Step> {
         let (dir, promise) = new_promise(&job.op)?;
         let Some(promise) = promise else { return Some(Step::Answer(Err(FsError::Busy))) };
-        let step = match self.stronger_below(job, dir, promise) {
+        let step = match self.stronger_below(job, dir, promise, None) {
             Ok(None) => None,
             Ok(Some(_)) => Some(Step::Answer(Err(FsError::Busy))),
             Err(step) => Some(step),

@@ -138,12 +138,6 @@ impl Epochs {
         self.unclean.values().any(|ended| *ended == Ended::Crashed)
     }
 
-    /// The last such opening; 0: there was none.
-    pub(super) fn last_crashed(&self) -> u64 {
-        let crashed = self.unclean.iter().filter(|(_, ended)| **ended == Ended::Crashed);
-        crashed.map(|(epoch, _)| *epoch).max().unwrap_or(0)
-    }
-
     /// The same openings as somebody sees them who owns nothing: the present one may be going on, or have ended without a word.
     pub(super) fn seen_from_outside(mut self, here: Place) -> Self {
         if self.open {

@@ -123,11 +123,6 @@ impl LocalBlobs {
         self.shared.room.find(For::Journal, || self.shared.epochs.end(&self.epochs_path))
     }
 
-    /// The last opening that may have lost what was written and not synced: its machine failed, or nobody knows how it ended.
-    pub(crate) fn lost_at(&self) -> u64 {
-        self.shared.epochs.last_crashed()
-    }
-
     /// From time to time: lets go of the marks of objects that have been on the disk for so long, though they stay open.
     pub(crate) fn tend(&self, idle: Duration) {
         for object in self.cache.all() {

@@ -153,6 +153,21 @@ fn below_a_ceiling_nothing_is_decoupled_or_with_no_more_numbers_and_no_longer_th
 }
 
 #[test]
+fn a_ceiling_counts_also_for_whoever_decouples_a_directory_above_it() {
+    let (mut world, root, user, [_, mine, job]) = bounded();
+    let ramdisk = promise(Consistency::Invisible, Durability::None);
+    world.call(root, set(job, "preset = 'ramdisk'\nceiling.decouple = false")).expect("root may");
+    assert_eq!(tried(&mut world, user, mine, wanted(100, 60_000, ramdisk)), Some((RefusedBy::Forbidden, job)));
+    let limits = "preset = 'ramdisk'\nceiling.allocated_inodes = 100\nceiling.lease = '1min'";
+    world.call(root, set(job, limits)).expect("root may");
+    assert_eq!(tried(&mut world, user, mine, wanted(101, 60_000, ramdisk)), Some((RefusedBy::Limit, job)));
+    assert_eq!(tried(&mut world, user, mine, wanted(100, 60_001, ramdisk)), Some((RefusedBy::Limit, job)));
+    assert_eq!(tried(&mut world, user, mine, wanted(100, 60_000, ramdisk)), None);
+    world.call(root, unset(job)).expect("root may");
+    assert_eq!(tried(&mut world, user, mine, wanted(100_000, 60_001, ramdisk)), None);
+}
+
+#[test]
 fn bounds_are_not_set_above_what_breaks_them_already() {
     let (mut world, root, user, [top, _, job]) = bounded();
     world.call(user, set(job, "preset = 'batchfs'")).expect("it is his");
