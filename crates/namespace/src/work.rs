@@ -91,7 +91,7 @@ impl<'a> Work<'a> {
         let now = self.now;
         let copy = self.quiet(inode);
         // `inode` is as the tree has it, so that one change counts once however often it is edited.
-        copy.change = inode.change + 1;
+        copy.change = inode.change.wrapping_add(1);
         copy.ctime = now;
         copy
     }

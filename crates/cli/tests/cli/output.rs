@@ -34,7 +34,7 @@ fn an_answer_that_cannot_be_written_is_a_failure_with_a_cause() {
         ("fsck --data {} --json", &[&idle]),
         ("dump --data {}", &[&idle]),
         ("load --data {} {}", &[&place.path("loaded"), &dump]),
-        ("journal inspect --data {}", &[&idle]),
+        ("journal inspect --data {}", &[&served]),
         ("journal diff {} {}", &[&idle, &idle]),
         ("bench md --data {} --files 5 --phases create", &[&served]),
         ("down --data {}", &[&served]),

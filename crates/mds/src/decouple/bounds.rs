@@ -69,7 +69,12 @@ impl Mds {
     fn bounds_at(&mut self, job: &mut Job, dir: Ino) -> Result<Vec<Bound>, Step> {
         let (mut at, mut texts) = (dir, Vec::new());
         for _ in 0..DEPTH_MAX {
-            let next = if at == Ino::ROOT { self.root_above() } else { self.up(at) };
+            let next = match self.tree.owner(at) {
+                // Lent by that rank for this request, without its attributes.
+                rank if rank != self.me() => Up::Elsewhere(rank),
+                _ if at == Ino::ROOT => self.root_above(),
+                _ => self.up(at),
+            };
             match next {
                 Up::Load(needs) => return Err(self.wait_to_know(job, needs)),
                 Up::Elsewhere(rank) => match self.bounds_there(at, rank) {

@@ -115,12 +115,14 @@ impl Mds {
         owned.data.ranges.clone_from(&record.objects);
     }
 
-    /// A session does not speak for the owner any more: it may do nothing that it might because of that.
+    /// A session does not speak for the owner any more: it may do nothing that it might because of that alone. What it has open it may use.
     pub(super) fn end_data_rights(&mut self, session: SessionId, rights: DataRights) {
-        let access = DataAccess::None;
+        let slot = self.sessions.find(session);
         for ino in rights.files {
+            let access = slot.map_or(DataAccess::None, |slot| self.opens.access(ino, slot));
             self.out.push_back(Output::Access { session, ino, access });
         }
+        let access = DataAccess::None;
         for (first, count) in rights.ranges {
             self.out.push_back(Output::AccessRange { session, first, count, access });
         }

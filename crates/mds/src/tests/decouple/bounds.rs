@@ -236,6 +236,25 @@ fn a_merge_says_nothing_of_policies_and_bounds() {
 }
 
 #[test]
+fn a_directory_goes_into_one_of_another_rank_that_has_attributes() {
+    let (mut cluster, a, here, there) = two_ranks();
+    for dir in [here, there] {
+        let op = Op::SetXattr {
+            ino: dir,
+            name: b"user.x".as_slice().into(),
+            value: b"1".as_slice().into(),
+            mode: XattrMode::Set,
+        };
+        cluster.call(a, op).expect("it takes it");
+    }
+    cluster.mkdir(a, here, "d");
+    cluster.mkdir(a, there, "e");
+    assert_eq!(cluster.call(a, rename(here, "d", there, "d")), Ok(Answer::Done));
+    assert_eq!(cluster.call(a, rename(there, "e", here, "e")), Ok(Answer::Done));
+    cluster.finish();
+}
+
+#[test]
 fn bounds_of_directories_of_other_ranks_count() {
     let (mut cluster, client, _, there) = two_ranks();
     let job = cluster.mkdir(client, there, "job");
