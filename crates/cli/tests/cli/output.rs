@@ -35,7 +35,7 @@ fn an_answer_that_cannot_be_written_is_a_failure_with_a_cause() {
         ("dump --data {}", &[&idle]),
         ("load --data {} {}", &[&place.path("loaded"), &dump]),
         ("journal inspect --data {}", &[&served]),
-        ("journal diff {} {}", &[&idle, &idle]),
+        ("journal diff {} {}", &[&served, &served]),
         ("bench md --data {} --files 5 --phases create", &[&served]),
         ("down --data {}", &[&served]),
     ] {
