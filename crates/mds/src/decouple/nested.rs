@@ -93,10 +93,11 @@ impl Mds {
                 Far::Below => match self.cell_of(ino) {
                     Err(more) => needs.extend(more),
                     Ok(Some(cell)) if !gives.keeps(cell) => return Ok(Some((RefusedBy::Below, ino))),
-                    Ok(_) => match wanted.and_then(|wanted| self.bounds_of_one(ino)?.broken_by(wanted)) {
-                        Some(broken) => return Ok(Some((refused_by(broken), ino))),
-                        None => {}
-                    },
+                    Ok(_) => {
+                        if let Some(broken) = wanted.and_then(|wanted| self.bounds_of_one(ino)?.broken_by(wanted)) {
+                            return Ok(Some((refused_by(broken), ino)));
+                        }
+                    }
                 },
             }
         }
