@@ -184,7 +184,7 @@ impl Store {
         }
     }
 
-    /// Whether one can be made there, as far as its place says: before directories are made for it.
+    /// Refuses a place at which no store can be made, such as one inside of a data directory. Called before directories are made for it.
     pub fn check_place(&self) -> Result<(), StoreError> {
         match self {
             Store::Local(data) => LocalStore::check_place(data),

@@ -50,6 +50,11 @@ impl LocalCheck {
         if let Err(error) = self.layout.identify() {
             checked.findings.push(Finding::wrong(cause(&error), FROM_A_COPY));
         }
+        if self.layout.refuse_lost_table().is_ok()
+            && let Err(error) = self.layout.refuse_lost_parts()
+        {
+            checked.findings.push(Finding::wrong(cause(&error), FROM_A_COPY));
+        }
         let mut rows = 0;
         let found = look(|| {
             rows = 0;
@@ -115,10 +120,7 @@ impl LocalCheck {
     fn open(&self) -> Result<Option<DB>> {
         let path = self.layout.table();
         if !path.join("CURRENT").exists() {
-            if path.is_dir() {
-                table::refuse_headless(&path)?;
-            }
-            return Ok(None);
+            return self.layout.refuse_lost_table().map(|()| None);
         }
         let mut options = table::options(&OpenOptions::default());
         options.create_if_missing(false);

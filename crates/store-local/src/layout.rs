@@ -135,6 +135,42 @@ impl Layout {
         Ok(DirLock(file))
     }
 
+    /// Refuses a data directory of which a part is missing: the first opening makes all parts before the first file of the table.
+    pub(crate) fn refuse_lost_parts(&self) -> Result<()> {
+        self.refuse_lost_table()?;
+        if !self.table().join("CURRENT").exists() {
+            return Ok(());
+        }
+        match [self.journal(), self.objects()].into_iter().find(|part| !part.is_dir()) {
+            Some(part) => {
+                let detail = "the directory is missing: mount its disk, or go back to a copy of the data directory";
+                Err(StoreError::Corrupt { place: part.display().to_string(), detail: detail.to_string() })
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// A table without its first file is damaged, and so is a directory that has journals and no table: neither is new. RocksDB would begin an empty
+    /// table, and remove the files of the old one with the next opening. Called before anything is opened, and so before anything is written.
+    pub(crate) fn refuse_lost_table(&self) -> Result<()> {
+        let (table, journal) = (self.table(), self.journal());
+        if table.join("CURRENT").exists() {
+            return Ok(());
+        }
+        let lost = |detail: &str| {
+            Err(StoreError::Corrupt { place: format!("the table {}", table.display()), detail: detail.to_string() })
+        };
+        let of_rows = |name: &str| name.starts_with("MANIFEST-") || name.ends_with(".sst") || name.ends_with(".log");
+        let files = |dir: &Path| fs::read_dir(dir).into_iter().flatten().flatten().collect::<Vec<_>>();
+        if files(&table).iter().any(|file| file.file_name().to_str().is_some_and(of_rows)) {
+            return lost("its file CURRENT is missing, and others are there");
+        }
+        if files(&journal).iter().any(|rank| !files(&rank.path()).is_empty()) {
+            return lost("it is missing, and journals are there; without it only a copy of the data directory helps");
+        }
+        Ok(())
+    }
+
     /// The same for one who writes nothing: also of a directory that cannot be written.
     pub(crate) fn take_lock_to_look(&self) -> Result<DirLock> {
         match self.take_lock() {

@@ -40,6 +40,10 @@ impl LocalStore {
         layout.identify()?;
         layout.refuse_inside()?;
         let _lock = layout.take_lock()?;
+        // RocksDB would make a directory of one that is not there, if only for its log.
+        if layout.refuse_lost_table().is_err() {
+            return Ok(false);
+        }
         let place = Place::of(&layout);
         let db = open(&place.table, &table::options(options));
         Ok(db.and_then(|db| read(&db, &place.table, |_, _| Ok(()))).is_ok_and(|gaps| gaps == 0))
@@ -53,6 +57,9 @@ impl LocalStore {
         layout.refuse_inside()?;
         let _lock = layout.take_lock()?;
         let place = Place::of(&layout);
+        if !place.table.is_dir() {
+            layout.refuse_lost_table()?;
+        }
         place.sweep()?;
         let salvaged = place.salvage(&table::options(options));
         place.sweep()?;

@@ -144,8 +144,10 @@ impl LocalStore {
         let layout = Layout::new(dir.as_ref());
         let identity = layout.identify()?;
         if options.read_only {
+            layout.refuse_lost_table()?;
             return LocalStore::open_to_read(layout, identity, options);
         }
+        layout.refuse_lost_parts()?;
         layout.refuse_inside()?;
         // Without a table there is nothing to look at: its parts are made.
         if options.looks && LocalTable::is_at(&layout.table()) {

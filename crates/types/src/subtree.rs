@@ -194,6 +194,18 @@ pub enum SubtreeOp {
 }
 
 impl SubtreeOp {
+    /// To go on with a decoupling of this client, whose session the rank may not know.
+    pub fn resume(record: &DecoupledRecord) -> SubtreeOp {
+        SubtreeOp::Decouple {
+            owner: record.owner,
+            resume: record.epoch,
+            inos: 1,
+            lease_ms: record.lease_ms,
+            interfere: Interfere::Block,
+            promise: Promise::NONE,
+        }
+    }
+
     /// Short name, the same in metrics and logs.
     pub fn name(&self) -> &'static str {
         match self {

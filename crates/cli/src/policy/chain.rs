@@ -286,7 +286,7 @@ const DECOUPLED: &str =
 /// Why it does not fit there.
 const UNEQUAL: &str = "it is in a decoupled directory, or the root of one, and the policy would promise more than holds there, or less than the \
      policy of a directory below it";
-/// What ends both.
+/// The remedy for both refusals.
 const RECOUPLE: &str = "loligo status names who has it: set it through that mount, or give it back there first (loligo recouple DIRECTORY)";
 
 /// Why a system call was refused, and what to do.

@@ -23,7 +23,7 @@ use crate::target;
 const NAME: &str = "loligo.subtree";
 /// How often it is looked how far something has come: at first, and at most.
 const LOOK: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
-/// So many entries are looked at to find the path of a directory below.
+/// The most entries that are read to find the path of a directory below.
 const LOOK_BELOW_MAX: usize = 10_000;
 /// A status is no longer than this, bytes.
 const STATUS_MAX: usize = 16 << 10;

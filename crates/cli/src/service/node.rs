@@ -156,7 +156,7 @@ fn open(
     }
 }
 
-/// Whether the disk is mounted read-only.
+/// The file system that holds the data directory is mounted read-only.
 fn is_read_only(data: &Path) -> bool {
     rustix::fs::statvfs(data).is_ok_and(|about| about.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY))
 }

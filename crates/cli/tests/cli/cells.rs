@@ -379,7 +379,7 @@ impl Scene {
         }
     }
 
-    /// What the policies of the directories below promise is there.
+    /// The files in the directories below are there, as far as the policies of these promise it.
     fn below_survived(&self, at: &str) {
         for cell in &self.cells {
             let path = self.place.path(at).join(cell.name()).join("kid/important");

@@ -130,7 +130,7 @@ fn a_copy_that_was_cut_off_is_refused_by_name_and_goes_on_when_it_is_made_again(
     }
     loligo("copy --from {} --to {}", &[&copy, &place.path("never")])
         .fails(1, &["holds a copy that did not come to its end"]);
-    // What only looks refuses it, too, or says so.
+    // Commands that only look refuse the half copy, or report it.
     for words in [
         "journal inspect --data {}",
         "journal export --data {} out.journal",

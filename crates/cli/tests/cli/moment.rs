@@ -277,7 +277,7 @@ fn a_snapshot_that_is_read_outlives_its_server_and_all_that_only_looks_and_ends_
     }
 }
 
-/// What a server says that is making a snapshot, and its end.
+/// A socket that answers as a server does which makes a snapshot, and then ends. The store's own tests stop a real one (`store-local/tests/snapshot.rs`).
 fn a_server_that_ends_while_it_makes_one(data: &Path) -> std::thread::JoinHandle<()> {
     let socket = data.join("admin.sock");
     let listener = UnixListener::bind(&socket).expect("a socket");

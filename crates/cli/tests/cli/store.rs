@@ -186,11 +186,37 @@ fn of_a_damaged_table_fsck_saves_the_rows_that_can_be_read_and_keeps_the_damaged
     let current = data.join("table/CURRENT");
     std::fs::remove_file(&current).expect("it is there");
     let before = listing(&data.join("table"));
-    for words in ["fsck --data {}", "fsck --data {}", "store check --data {}", "serve --data {}", "serve --data {}"] {
+    let epochs = std::fs::read(data.join("epochs")).expect("it is there");
+    let looks = ["fsck --data {}", "fsck --data {}", "store check --data {}", "serve --data {}", "serve --data {}"];
+    for words in looks {
         let ran = loligo(words, &[&data]);
         assert!(ran.code != 0 && (ran.out + &ran.err).contains("CURRENT is missing"), "{words}");
         assert_eq!(listing(&data.join("table")), before, "{words}");
+        assert_eq!(std::fs::read(data.join("epochs")).expect("it is there"), epochs, "{words}");
     }
+    // Nor is a directory without a table a new one, if it has journals: a format would make an empty file system of it.
+    let (table, away) = (data.join("table"), data.join("away"));
+    std::fs::rename(&table, &away).expect("it can be moved");
+    for words in looks.into_iter().chain(["format --data {}", "fsck --data {} --repair"]) {
+        let ran = loligo(words, &[&data]);
+        assert!(ran.code != 0, "{words}: {}", ran.out);
+        assert!(!table.exists(), "{words}");
+    }
+    loligo("fsck --data {}", &[&data]).fails(1, &["it is missing, and journals are there"]);
+    std::fs::rename(&away, &table).expect("it can be moved");
+    // Nor does a directory whose other parts are missing, as where their disk is not mounted, count as one without files or changes.
+    std::fs::write(&current, "nothing").expect("it can be written");
+    for part in ["journal", "objects"] {
+        let part = data.join(part);
+        std::fs::rename(&part, &away).expect("it can be moved");
+        for words in looks {
+            let ran = loligo(words, &[&data]);
+            assert!(ran.code != 0 && (ran.out + &ran.err).contains("the directory is missing"), "{words}");
+            assert!(!part.exists(), "{words}");
+        }
+        std::fs::rename(&away, &part).expect("it can be moved");
+    }
+    std::fs::remove_file(&current).expect("it is there");
     loligo("fsck --data {} --repair", &[&data]).ok();
     assert!(data.join("table.damaged.3").is_dir());
     assert_eq!(names(&data), left);

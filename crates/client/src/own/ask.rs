@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use loligo_types::limits::{FETCH_MAX, SUBTREE_INOS_MAX};
 use loligo_types::{
-    About, Answer, Cred, DecoupledRecord, FsError, FsResult, Ino, Interfere, Need, Op, Rank, SubtreeAnswer, SubtreeOp,
+    About, Answer, Cred, DecoupledRecord, FsError, FsResult, Ino, Need, Op, Rank, SubtreeAnswer, SubtreeOp,
 };
 
 use super::command::Begin;
@@ -105,16 +105,7 @@ impl Client {
 
     /// The rank may know another session of this client, or none: says whose the subtree is.
     pub(super) fn own_resume_op(&self, root: Ino) -> Option<SubtreeOp> {
-        let record = self.own.trees.get(&root)?.machine.record();
-        let (owner, resume, lease_ms) = (record.owner, record.epoch, record.lease_ms);
-        Some(SubtreeOp::Decouple {
-            owner,
-            resume,
-            inos: 1,
-            lease_ms,
-            interfere: Interfere::Block,
-            promise: loligo_types::Promise::NONE,
-        })
+        Some(SubtreeOp::resume(self.own.trees.get(&root)?.machine.record()))
     }
 
     /// The rank has answered.

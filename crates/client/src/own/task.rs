@@ -315,8 +315,8 @@ impl Client {
         self.own_parts(id, own, cred)
     }
 
-    /// What is on this machine's disk alone is worth something only as long as the subtree is this client's. The rank is asked, if it can be: a
-    /// sync must not succeed after somebody else was told that it has the subtree. A store or a merge has asked already.
+    /// Asks the rank whether the subtree is this client's still, if the rank can be reached: a sync to the local disk must not succeed after somebody
+    /// else was told that it has the subtree. A store or a merge has asked already.
     fn own_check(&mut self, id: u64, own: &mut OwnTask, cred: &Arc<Cred>) -> Option<FsResult<()>> {
         let rank = self.own_rank(own.root);
         if !own.goal.local || own.goal.end || !self.is_up(rank) {

@@ -228,7 +228,6 @@ fn bytes_of(path: &Path, end: &str) -> u64 {
 }
 
 fn open(path: &Path, options: &rocksdb::Options, compacts: bool) -> Result<DB> {
-    refuse_headless(path)?;
     let mut options = options.clone();
     options.set_disable_auto_compactions(!compacts);
     let options = &options;
@@ -236,24 +235,8 @@ fn open(path: &Path, options: &rocksdb::Options, compacts: bool) -> Result<DB> {
     DB::open_cf_with_opts(options, path, [(DEFAULT_FAMILY, options.clone())]).map_err(|e| kind_of(path, &e))
 }
 
-/// A table whose first file is missing is damaged, not new: RocksDB would begin an empty one, and remove the files of the old one with the next
-/// opening.
-pub(crate) fn refuse_headless(path: &Path) -> Result<()> {
-    if path.join("CURRENT").exists() {
-        return Ok(());
-    }
-    let of_rows = |name: &str| name.starts_with("MANIFEST-") || name.ends_with(".sst") || name.ends_with(".log");
-    let files = std::fs::read_dir(path).map_err(|e| files::named(path, &e))?;
-    if files.flatten().any(|file| file.file_name().to_str().is_some_and(of_rows)) {
-        let detail = "its file CURRENT is missing, and others are there".to_string();
-        return Err(StoreError::Corrupt { place: format!("the table {}", path.display()), detail });
-    }
-    Ok(())
-}
-
 /// Opens a table that is written by nobody.
 fn open_to_read(path: &Path, options: &rocksdb::Options) -> Result<DB> {
-    refuse_headless(path)?;
     let family = ColumnFamilyDescriptor::new(DEFAULT_FAMILY, options.clone());
     DB::open_cf_descriptors_read_only(options, path, [family], false).map_err(|e| kind_of(path, &e))
 }

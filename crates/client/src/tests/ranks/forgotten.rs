@@ -1,4 +1,4 @@
-//! What caches above have forgotten, whose leases are given back: not those that came into use again meanwhile.
+//! Leases of inodes that caches above have forgotten are given back, but for inodes that came into use again meanwhile.
 
 use super::*;
 

@@ -234,16 +234,7 @@ impl Subtree {
 
     /// The rank may have another session of this client by now.
     fn go_on(&mut self) -> FsResult<()> {
-        let record = self.record();
-        let (owner, resume, lease_ms) = (record.owner, record.epoch, record.lease_ms);
-        let what = SubtreeOp::Decouple {
-            owner,
-            resume,
-            inos: 1,
-            lease_ms,
-            interfere: Interfere::Block,
-            promise: Promise::NONE,
-        };
+        let what = SubtreeOp::resume(self.record());
         ask(&self.client, &self.cred, self.root(), what).map(drop)
     }
 
@@ -298,16 +289,7 @@ impl Subtree {
 
     /// Forgets what is known of the subtree and begins with what the rank has by now.
     fn learn_anew(&mut self) -> FsResult<()> {
-        let record = self.record();
-        let (owner, resume, lease_ms) = (record.owner, record.epoch, record.lease_ms);
-        let what = SubtreeOp::Decouple {
-            owner,
-            resume,
-            inos: 1,
-            lease_ms,
-            interfere: Interfere::Block,
-            promise: Promise::NONE,
-        };
+        let what = SubtreeOp::resume(self.record());
         let answer = self.ask(what)?;
         let (record, root, settings) = told(&self.client, answer)?;
         self.machine = loligo_subtree::Subtree::new(settings, record, root);
