@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use loligo_driver::Address;
 use loligo_driver::client::{Call, Client, Done, Options};
@@ -20,6 +20,10 @@ use crate::target::{self, Found};
 
 /// How long the end of a connection may take that was only asked a little.
 const GOODBYE: Duration = Duration::from_secs(5);
+/// How long a server that runs no rank may take to learn where the ranks are.
+const DOORS_WAIT: Duration = Duration::from_secs(10);
+/// How often it is asked meanwhile.
+const DOORS_LOOK: Duration = Duration::from_millis(50);
 /// Entries asked for at a time.
 const ENTRIES: u32 = 1000;
 /// Deeper than any path that a system call takes.
@@ -143,7 +147,8 @@ fn elsewhere(found: &Found) -> Option<Client> {
     doors(found).ok()?.iter().find_map(|address| connect(address).ok())
 }
 
-/// A server of this machine as a client comes to it: where it runs no rank, at those that do. A failure if it is gone.
+/// A server of this machine as a client comes to it: where it runs no rank, at those that do. One that has just begun learns the
+/// addresses from the table of the ranks, so it is asked for a while. A failure if it is gone, or still names none.
 pub fn let_in(found: Found) -> Result<Found, Failure> {
     let (Some(data), Some(Address::Unix(socket)), Some(_)) = (&found.data, &found.address, &found.state) else {
         return Ok(found);
@@ -151,17 +156,25 @@ pub fn let_in(found: Found) -> Result<Found, Failure> {
     let closed = |error: &std::io::Error| {
         matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused)
     };
-    if !UnixStream::connect(socket).is_err_and(|error| closed(&error)) {
-        return Ok(found);
-    }
-    let mut all = doors(&found)?;
-    if all.is_empty() {
-        return Err(Failure::new(format!(
-            "the server of {} runs no rank, and none is known that lets clients in",
-            data.display()
-        ))
-        .remedy(format!("loligo status --data {} says what it waits for", quoted(data))));
-    }
+    let until = Instant::now() + DOORS_WAIT;
+    let mut all = loop {
+        if !UnixStream::connect(socket).is_err_and(|error| closed(&error)) {
+            return Ok(found);
+        }
+        let all = doors(&found)?;
+        if !all.is_empty() {
+            break all;
+        }
+        if Instant::now() >= until {
+            return Err(Failure::new(format!(
+                "the server of {} runs no rank, and names no rank of another server for {} s",
+                data.display(),
+                DOORS_WAIT.as_secs()
+            ))
+            .remedy(format!("loligo status --data {} says what it waits for", quoted(data))));
+        }
+        std::thread::sleep(DOORS_LOOK);
+    };
     // It may have the ranks some day.
     all.push(Address::Unix(socket.clone()));
     Ok(Found { address: Some(Address::Any(all.into())), ..found })
