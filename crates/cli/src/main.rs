@@ -56,7 +56,7 @@ fn run(cli: Cli) -> Outcome {
     match cli.command {
         Command::Up(args) => service::up::run(&args, &global),
         Command::Down(args) => service::down::run(&args, &global),
-        Command::Format(args) => service::format::run(&args),
+        Command::Format(args) => service::format::run(&args, &global),
         Command::Serve(args) => service::serve::run(&args, &global),
         Command::Mount(args) => service::mount::run(&args, &global),
         Command::Umount { mount, lazy } => service::umount::run(&mount, lazy),

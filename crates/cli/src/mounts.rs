@@ -15,6 +15,8 @@ pub struct MountLine {
     pub fs_type: String,
     /// Device or address.
     pub source: String,
+    /// Number of the device, such as `0:51`.
+    pub device: String,
     /// Options of this mount and, after a space, of the file system.
     options: String,
 }
@@ -27,6 +29,12 @@ impl MountLine {
         own.split(',').chain(read_only)
     }
 
+    /// The user who has mounted it, if it is a FUSE mount.
+    pub fn user_id(&self) -> Option<u32> {
+        let options = self.options.split([',', ' ']);
+        options.filter_map(|option| option.strip_prefix("user_id=")).find_map(|user| user.parse().ok())
+    }
+
     /// The server's address or data directory, if it is one of ours.
     pub fn server(&self) -> Option<&str> {
         (self.fs_type == loligo_mount::FS_TYPE).then(|| self.source.strip_prefix("loligo:").unwrap_or(&self.source))
@@ -35,7 +43,12 @@ impl MountLine {
 
 /// All mounts that this process sees, in the order in which they were made.
 pub fn all() -> Result<Vec<MountLine>, Failure> {
-    let text = std::fs::read("/proc/self/mountinfo").context(|| "/proc/self/mountinfo".into())?;
+    of("/proc/self/mountinfo")
+}
+
+/// Those that another process sees.
+pub fn of(list: &str) -> Result<Vec<MountLine>, Failure> {
+    let text = std::fs::read(list).context(|| list.to_string())?;
     Ok(text.split(|b| *b == b'\n').filter_map(parse).collect())
 }
 
@@ -61,13 +74,14 @@ pub fn absolute(path: &Path) -> std::io::Result<PathBuf> {
 
 fn parse(line: &[u8]) -> Option<MountLine> {
     let mut fields = line.split(|b| *b == b' ');
-    let path = PathBuf::from(OsString::from_vec(unescape(fields.nth(4)?)));
+    let device = String::from_utf8_lossy(fields.nth(2)?).into_owned();
+    let path = PathBuf::from(OsString::from_vec(unescape(fields.nth(1)?)));
     let own = String::from_utf8_lossy(fields.next()?).into_owned();
     let mut rest = fields.skip_while(|field| *field != b"-").skip(1);
     let text = |field: &[u8]| String::from_utf8_lossy(&unescape(field)).into_owned();
     let (fs_type, source) = (text(rest.next()?), text(rest.next()?));
     let options = format!("{own} {}", text(rest.next().unwrap_or_default()));
-    Some(MountLine { path, fs_type, source, options })
+    Some(MountLine { path, fs_type, source, device, options })
 }
 
 /// Undoes the kernel's octal escapes.
@@ -114,7 +128,9 @@ mod tests {
     #[test]
     fn a_mount_point_is_told_from_a_path_inside() {
         let lines = lines();
-        assert!(at(&lines, Path::new("/m/in")).is_some());
+        let line = at(&lines, Path::new("/m/in")).expect("a mount point");
+        assert_eq!((&*line.device, line.user_id()), ("0:51", None));
+        assert_eq!(at(&lines, Path::new("/m")).and_then(|line| line.user_id()), Some(0));
         assert_eq!(at(&lines, Path::new("/m/in/x")), None);
     }
 }

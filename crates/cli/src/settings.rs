@@ -317,6 +317,7 @@ impl Settings {
                 )));
             }
         }
+        crate::log::check(self.text("log"))?;
         self.frag().check().map_err(|why| {
             Failure::usage(why)
                 .remedy("the defaults are 10000, 50 and 3; `loligo config` shows where each value came from")

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
+use super::left;
 use super::node::data_dir;
 use super::state::ServerState;
 use super::waiting;
@@ -32,6 +33,7 @@ pub fn run(args: &Down, given: &Given) -> Outcome {
     if ![&state.socket, &state.admin_socket].iter().any(|socket| serves(socket, pid)) {
         return Err(gone());
     }
+    left::tell(&data, &state);
     let begun = Instant::now();
     pidfd_send_signal(&process, Signal::TERM).context(|| format!("stopping process {}", state.pid))?;
     let until = begun + Duration::from_secs(args.timeout);

@@ -1,5 +1,6 @@
 //! `loligo format`: an empty file system in a new data directory.
 
+use std::io::ErrorKind;
 use std::path::Path;
 
 use loligo_driver::{FormatOptions, ServerError};
@@ -8,16 +9,22 @@ use loligo_store::{Backend, StoreError};
 use loligo_types::Rank;
 
 use super::node::open_store;
+use super::preflight;
 use crate::args::Format;
 use crate::at::{Opening, Store};
 use crate::output::{Failure, Outcome, put, quoted};
+use crate::settings::{Given, Settings};
 
 /// Memory for the table's cache while it is made.
 const SMALL_CACHE: usize = 8 << 20;
 
 /// Makes it and says so.
-pub fn run(args: &Format) -> Outcome {
+pub fn run(args: &Format, given: &Given) -> Outcome {
     let store = Store::named(&args.store)?;
+    // Read by those that use the file system: a mistake shows before there is one.
+    let settings = Settings::load(given, Some(store.data()), &[])?;
+    settings.check()?;
+    preflight::addresses(&settings)?;
     if !make(&store)? {
         let error = store.format().err().map_or_else(String::new, |e| e.to_string());
         return Err(Failure::new(error));
@@ -34,7 +41,7 @@ pub fn make(at: &Store) -> Result<bool, Failure> {
         std::fs::create_dir_all(parent).map_err(|e| unmade(data, &e))?;
     }
     if let Err(error) = std::fs::create_dir(data)
-        && error.kind() != std::io::ErrorKind::AlreadyExists
+        && error.kind() != ErrorKind::AlreadyExists
     {
         return Err(unmade(data, &error));
     }
@@ -57,8 +64,12 @@ pub fn make(at: &Store) -> Result<bool, Failure> {
 }
 
 fn unmade(data: &Path, error: &std::io::Error) -> Failure {
-    Failure::new(format!("data directory {} cannot be made: {error}", data.display()))
-        .remedy("name one below a directory that this user may write to")
+    let how = match error.kind() {
+        ErrorKind::ReadOnlyFilesystem => "name one on a disk that is mounted read-write, or mount this disk so",
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "free space on that disk, or name a directory on another one",
+        _ => "name one below a directory that this user may write to",
+    };
+    Failure::new(format!("data directory {} cannot be made: {error}", data.display())).remedy(how)
 }
 
 /// Whether there is a finished file system. A copy or a load that was cut off leaves rows in a table that is not formatted: nothing
@@ -145,6 +156,6 @@ pub fn is_new(at: &Store) -> bool {
     };
     match std::fs::read_dir(data) {
         Ok(entries) => entries.flatten().all(|entry| MAY_BE.iter().any(|name| entry.file_name() == *name)),
-        Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+        Err(error) => error.kind() == ErrorKind::NotFound,
     }
 }

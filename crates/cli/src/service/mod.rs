@@ -13,8 +13,10 @@ pub mod state;
 pub mod umount;
 pub mod up;
 
+mod left;
 mod node;
 mod notify;
+mod presence;
 mod signals;
 mod told;
 mod waiting;

@@ -26,17 +26,17 @@ pub fn run(args: &MountArgs, given: &Given) -> Outcome {
     let address = found.address()?.clone();
     preflight::files()?;
     preflight::fuse()?;
-    if args.daemon {
-        let log = log_path(args, &found);
-        node::check_log(&log)?;
-        crate::output::say(daemon::start(&log)?);
-        return Ok(());
-    }
-    let signals = Signals::hold();
     let mut flags: Vec<_> = args.log.clone().map(|log| ("log".to_string(), log)).into_iter().collect();
     flags.extend(args.identity.clone().map(|file| ("identity".to_string(), file)));
     let settings = Settings::load(given, found.data.as_deref(), &flags)?;
     settings.check()?;
+    if args.daemon {
+        let log = log_path(args, &found);
+        node::check_mount_log(&log)?;
+        crate::output::say(daemon::start(&log)?);
+        return Ok(());
+    }
+    let signals = Signals::hold();
     crate::log::start(settings.text("log"))?;
     if let Some(parent) = args.mount.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         std::fs::create_dir_all(parent).context(|| format!("mount point {}", args.mount.display()))?;
@@ -45,7 +45,7 @@ pub fn run(args: &MountArgs, given: &Given) -> Outcome {
     if let Some(data) = &found.data {
         node::refuse_cover(data, &at)?;
     }
-    let name = format!("mount {} of {}", at.display(), host());
+    let name = format!("{} of {}", session_name(&at), host());
     let shown = args.source.clone().map_or_else(|| fs_name(&found, &address), Ok)?;
     let mounted =
         node::mount(&at, Way::Address(address.clone()), shown, &name, &args.options, &settings, found.data.as_deref())?;
@@ -77,7 +77,7 @@ pub fn in_background(args: &MountArgs, arguments: Vec<OsString>) -> Result<Strin
     preflight::files()?;
     preflight::fuse()?;
     let log = log_path(args, &found);
-    node::check_log(&log)?;
+    node::check_mount_log(&log)?;
     daemon::start_as(&log, arguments, Some(Path::new("/")))
 }
 
@@ -116,7 +116,13 @@ fn log_path(args: &MountArgs, found: &Found) -> PathBuf {
     args.log_file.clone().or_else(in_data).unwrap_or_else(|| elsewhere().join("loligo-mount.log"))
 }
 
-fn host() -> String {
+/// What the client of a mount calls itself; one of `loligo mount` also names its host.
+pub fn session_name(at: &Path) -> String {
+    format!("mount {}", at.display())
+}
+
+/// What this machine is called.
+pub fn host() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname");
     name.map_or("an unknown host".to_string(), |name| name.trim().to_string())
 }

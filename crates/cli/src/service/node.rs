@@ -1,7 +1,7 @@
 //! A server in this process: store, server and admin plane, started in order and stopped in order. Not here: the mount.
 
 use std::fs::{File, OpenOptions};
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,6 +18,7 @@ use loligo_types::{Cred, Ino, Kind, Rank};
 use super::admin::{Admin, Source};
 use super::daemon;
 use super::descriptors::Descriptors;
+use super::{preflight, presence};
 use super::signals::Stopping;
 use super::state::ServerState;
 use super::told;
@@ -83,6 +84,7 @@ pub fn settings(given: &crate::settings::Given, data: &Path, run: &Run) -> Resul
     flags.extend(run.log.clone().map(|log| ("log".to_string(), log)));
     let settings = Settings::load(given, Some(data), &flags)?;
     settings.check()?;
+    preflight::addresses(&settings)?;
     Ok(settings)
 }
 
@@ -321,9 +323,7 @@ fn admin_socket(data: &Path) -> PathBuf {
 
 fn server_config(data: &Path, settings: &Settings, store: Arc<dyn Backend>) -> Result<ServerConfig, Failure> {
     let mut listen = vec![socket_in(data)];
-    for text in settings.list("listen") {
-        listen.push(text.parse().map_err(|e| Failure::usage(format!("listen: {e}")))?);
-    }
+    listen.extend(preflight::listen(settings)?);
     let base = ServerConfig::new(store);
     // `Settings::check` has seen that these fit.
     let small = |name: &str| u32::try_from(settings.number(name)).unwrap_or(u32::MAX);
@@ -464,6 +464,7 @@ pub fn mount(
     for note in mount.notes() {
         tracing::info!("{note}");
     }
+    presence::show(at);
     let client = below.expect("a mount that was made has made its client");
     Ok(Mounted { mount: Arc::new(mount), client })
 }
@@ -561,11 +562,24 @@ pub fn log_file(data: &Path) -> PathBuf {
     data.join("loligo.log")
 }
 
-/// Checks that the log can be written before anything is started.
-pub fn check_log(log: &Path) -> Result<(), Failure> {
-    let place = || format!("log file {}", log.display());
-    OpenOptions::new().create(true).append(true).open(log).map(drop).or_else(daemon::without_room).map_err(|e| {
-        Failure::new(format!("{}: {e}", place()))
-            .remedy("make it writable for this user; without --daemon no log file is needed")
+/// Checks that the log of a server in the background, in its data directory, can be written before anything is started.
+pub fn check_log(data: &Path, log: &Path) -> Result<(), Failure> {
+    opens_log(log).map_err(|error| match error.kind() {
+        // Without --daemon it could not be served either.
+        ErrorKind::ReadOnlyFilesystem if is_read_only(data) => on_read_only(data, &log.display().to_string(), &error.to_string()),
+        _ => Failure::new(format!("log file {}: {error}", log.display()))
+            .remedy("make it writable for this user; without --daemon no log file is needed"),
     })
+}
+
+/// The same of a mount.
+pub fn check_mount_log(log: &Path) -> Result<(), Failure> {
+    opens_log(log).map_err(|error| {
+        Failure::new(format!("log file {}: {error}", log.display()))
+            .remedy("name another one: --log-file FILE; without --daemon no log file is needed")
+    })
+}
+
+fn opens_log(log: &Path) -> std::io::Result<()> {
+    OpenOptions::new().create(true).append(true).open(log).map(drop).or_else(daemon::without_room)
 }

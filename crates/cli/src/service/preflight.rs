@@ -5,8 +5,12 @@ use std::path::Path;
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 
-use super::node;
+use loligo_driver::server::check_listen;
+use loligo_driver::{Address, ServerError};
+
+use super::{admin, node};
 use crate::output::{Failure, Outcome};
+use crate::settings::Settings;
 
 /// Open files that a server and a mount need at least: those of the table, the journal, objects in use, connections.
 const FILES_MIN: u64 = 256;
@@ -70,6 +74,37 @@ pub fn fuse() -> Outcome {
 pub fn mount_point(data: &Path, mount: &Path, nonempty: bool) -> Outcome {
     let at = loligo_mount::check_mount_point(mount, nonempty).map_err(|error| Failure::new(error.to_string()))?;
     node::refuse_cover(data, &at)
+}
+
+/// The addresses to listen on beside the socket in the data directory.
+pub fn listen(settings: &Settings) -> Result<Vec<Address>, Failure> {
+    let parse = |text: &str| match text.parse() {
+        Ok(address @ (Address::Tcp(_) | Address::Unix(_))) => Ok(address),
+        Ok(_) => Err(Failure::usage(format!("listen: {text} is more than one address"))
+            .remedy("name each by itself, as in --listen A --listen B")),
+        Err(error) => Err(Failure::usage(format!("listen: {error}"))),
+    };
+    settings.list("listen").into_iter().map(parse).collect()
+}
+
+/// Fails if the addresses of a server make no sense.
+pub fn addresses(settings: &Settings) -> Outcome {
+    listen(settings)?;
+    admin::check(settings.text("admin"))
+}
+
+/// Fails if a server of so many ranks could not listen there now, as where another one does: asked before a file system is made for it.
+pub fn ports(settings: &Settings, ranks: u16) -> Outcome {
+    check_listen(&listen(settings)?, ranks).map_err(|error| {
+        let failure = Failure::new(error.to_string());
+        match error {
+            ServerError::Listen { .. } => {
+                failure.remedy("choose another address or port of this machine: --listen HOST:PORT")
+            }
+            _ => failure,
+        }
+    })?;
+    admin::check_free(settings.text("admin"))
 }
 
 /// Whether there is a program of this name.

@@ -29,11 +29,13 @@ pub fn run(args: &Serve, given: &Given) -> Outcome {
     }
     let data = store.data().to_path_buf();
     format::require(&store)?;
-    store.put_down()?;
     let settings = node::settings(given, &data, &args.run)?;
     preflight::files()?;
+    store.put_down()?;
     if args.run.daemon {
-        crate::output::say(daemon::start(&node::log_file(&data))?);
+        let log = node::log_file(&data);
+        node::check_log(&data, &log)?;
+        crate::output::say(daemon::start(&log)?);
         return Ok(());
     }
     let signals = Signals::hold();
@@ -84,7 +86,9 @@ fn join(args: &Serve, given: &Given) -> Outcome {
     let settings = node::settings(given, &data, &args.run)?;
     preflight::files()?;
     if args.run.daemon {
-        crate::output::say(daemon::start(&node::log_file_of(&data, &args.join))?);
+        let log = node::log_file_of(&data, &args.join);
+        node::check_log(&data, &log)?;
+        crate::output::say(daemon::start(&log)?);
         return Ok(());
     }
     let signals = Signals::hold();

@@ -1,13 +1,20 @@
-//! `loligo umount`: takes a mount away. Who served it notices and ends.
+//! `loligo umount`: takes a mount away, and waits until the process that served it has ended.
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
 use crate::mounts;
 use crate::output::{Context, Failure, Outcome, note, quoted};
+use crate::service::presence::Presence;
 use crate::service::state::ServerState;
+
+/// How long the process of a mount may take to end. Its client brings what was written lately to the server for up to 60 s.
+const ENDS: Duration = Duration::from_secs(70);
+/// After this it is said what is waited for.
+const TELL: Duration = Duration::from_secs(3);
 
 /// Unmounts.
 pub fn run(path: &Path, lazy: bool) -> Outcome {
@@ -26,6 +33,8 @@ pub fn run(path: &Path, lazy: bool) -> Outcome {
         .remedy(format!("umount {}", quoted(&at))));
     }
     let server = line.server().map(Path::new).and_then(|data| mounted_by_up(data, &at));
+    // A mount that goes when its last user is done is not waited for.
+    let processes = if lazy { Vec::new() } else { Presence::of(&line) };
     let flags = if lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() };
     match rustix::mount::unmount(&at, flags) {
         Ok(()) => Ok(()),
@@ -42,7 +51,30 @@ pub fn run(path: &Path, lazy: bool) -> Outcome {
             quoted(&at)
         ));
     }
-    Ok(())
+    processes.iter().try_for_each(|process| ended(&at, process))
+}
+
+/// Waits for the end of the process that served it: until then its session is not given back, and a server that is stopped
+/// before that waits for it at its next start.
+fn ended(at: &Path, process: &Presence) -> Outcome {
+    let begun = Instant::now();
+    if process.wait(begun + TELL) {
+        return Ok(());
+    }
+    let pid = process.pid;
+    note(format_args!(
+        "loligo: {} is unmounted; process {pid}, which served it, still brings to the server what was written, or waits for the server",
+        at.display()
+    ));
+    if process.wait(begun + ENDS) {
+        return Ok(());
+    }
+    Err(Failure::new(format!(
+        "{} is unmounted, but process {pid}, which served it, has not ended within {} s; it goes on",
+        at.display(),
+        ENDS.as_secs()
+    ))
+    .remedy("look whether the server runs (loligo status), and into the log of the mount"))
 }
 
 /// The server whose own mount this is, which ends with it, and its data directory, quoted.

@@ -11,8 +11,8 @@ use super::{daemon, format, preflight, serve, waiting};
 use crate::args::Up;
 use crate::at::Store;
 use crate::mounts;
-use crate::output::{Context, Outcome, quoted};
-use crate::settings::Given;
+use crate::output::{Context, Failure, Outcome, quoted};
+use crate::settings::{Given, Settings};
 
 /// How often the loop looks whether the mount or the server has ended by itself.
 const LOOK: Duration = Duration::from_millis(100);
@@ -28,10 +28,11 @@ pub fn run(args: &Up, given: &Given) -> Outcome {
     preflight::files()?;
     preflight::fuse()?;
     preflight::mount_point(&data, &args.mount, args.mount_options.nonempty)?;
-    make_if_new(&store)?;
+    crate::auth::read(settings.text("identity"))?;
+    make_if_new(&store, args, &settings)?;
     let Some(signals) = signals else {
         let log = node::log_file(&data);
-        node::check_log(&log)?;
+        node::check_log(&data, &log)?;
         crate::output::say(daemon::start(&log)?);
         waiting::tell(&data, &settings);
         return Ok(());
@@ -70,11 +71,17 @@ pub fn run(args: &Up, given: &Given) -> Outcome {
     serve::finish(node, fatal, &stopping).and(unmounted)
 }
 
-/// Makes a file system where nothing is, and finishes one whose making was cut off.
-fn make_if_new(store: &Store) -> Outcome {
+/// Makes a file system where nothing is, and finishes one whose making was cut off. What would keep the server from starting is found
+/// before that.
+fn make_if_new(store: &Store, args: &Up, settings: &Settings) -> Outcome {
     match store.identify() {
         Ok(_) => store.put_down(),
         Err(StoreError::NotFound { .. } | StoreError::Foreign { .. }) if format::is_new(store) => {
+            preflight::ports(settings, args.ranks.ranks.unwrap_or(1))?;
+            if let Some(path) = args.mount_options.path.as_deref().filter(|path| path.split('/').any(|name| !matches!(name, "" | "."))) {
+                return Err(Failure::usage(format!("--path {path}: {} is to be a new file system, which has no directories", store.name()))
+                    .remedy("mount all of it first, and make the directory there"));
+            }
             format::make(store)?;
             crate::output::say(format_args!("made a new file system in {}", store.name()));
             Ok(())
@@ -88,9 +95,9 @@ fn mount(
     at: &Path,
     data: &Path,
     args: &Up,
-    settings: &crate::settings::Settings,
-) -> Result<Mounted, crate::output::Failure> {
-    let name = format!("mount {}", at.display());
+    settings: &Settings,
+) -> Result<Mounted, Failure> {
+    let name = super::mount::session_name(at);
     let fs_name = format!("loligo:{}", data.display());
     let mounted =
         node::mount(at, Way::Server(&node.server), fs_name, &name, &args.mount_options, settings, Some(data))?;

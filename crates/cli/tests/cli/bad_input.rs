@@ -107,6 +107,53 @@ fn a_directory_that_a_server_uses() {
 }
 
 #[test]
+fn whatever_can_be_checked_is_before_a_new_directory_is_made() {
+    let place = Place::new();
+    let data = place.path("new");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = taken.local_addr().expect("an address").port();
+    let (listen, admin) = (format!("--listen 127.0.0.1:{port}"), format!("--admin 127.0.0.1:{port}"));
+    let behind = format!("--listen 127.0.0.1:{} --ranks 2", port - 1);
+    let everywhere: [(&str, i32, &str); 6] = [
+        ("--set listen=nonsense", 2, "nonsense"),
+        ("--set listen=127.0.0.1:99999", 2, "127.0.0.1:99999"),
+        ("--set admin=8.8.8.8", 2, "admin address 8.8.8.8"),
+        ("--set admin=8.8.8.8:80", 2, "reached from other machines"),
+        ("--set log=a=b=c", 2, "log = `a=b=c`"),
+        ("--set inline_max=1GiB", 2, "inline_max"),
+    ];
+    let of_up: [(&str, i32, &str); 5] = [
+        (&listen, 1, "cannot listen on"),
+        (&behind, 1, "cannot listen on"),
+        (&admin, 1, "choose another port"),
+        ("--path /a/b", 2, "no directories"),
+        ("--set identity=/no/such/file", 2, "/no/such/file"),
+    ];
+    let mount = place.path("mnt-of-new");
+    for (words, code, cause) in everywhere {
+        loligo(&format!("format --data {{}} {words}"), &[&data]).fails(code, &[cause]);
+        assert!(!data.exists(), "format {words}");
+    }
+    if can_mount() {
+        for (words, code, cause) in everywhere.into_iter().chain(of_up) {
+            for daemon in ["", "--daemon"] {
+                loligo(&format!("up --data {{}} --mount {{}} {words} {daemon}"), &[&data, &mount]).fails(code, &[cause]);
+                assert!(!data.exists() && !mount.exists(), "up {words} {daemon}");
+            }
+        }
+    }
+    // Of one that is there: nothing is added to it.
+    loligo("format --data {}", &[&data]).ok();
+    let entries = || std::fs::read_dir(&data).expect("a directory").count();
+    let before = entries();
+    for (words, code, cause) in everywhere {
+        loligo(&format!("serve --data {{}} {words}"), &[&data]).fails(code, &[cause]);
+        loligo(&format!("serve --daemon --data {{}} {words}"), &[&data]).fails(code, &[cause]);
+        assert_eq!(entries(), before, "serve {words}");
+    }
+}
+
+#[test]
 fn nothing_runs_there() {
     let place = Place::new();
     loligo("format --data {}", &[&place.data()]).ok();

@@ -88,6 +88,80 @@ fn unmounting_ends_what_had_mounted() {
 }
 
 #[test]
+fn umount_returns_when_the_process_of_the_mount_has_ended() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    let (data, mount) = (place.data(), place.mount());
+    loligo("format --data {}", &[&data]).ok();
+    let server = Service::start("serve --data {}", &[&data]);
+    let mounts = || {
+        let status = loligo("status --json --data {}", &[&data]).ok().json();
+        let sessions = status["sessions"].as_array().expect("a list").clone();
+        sessions.iter().filter(|one| one["name"].as_str().is_some_and(|name| name.starts_with("mount "))).count()
+    };
+    for round in 0..5 {
+        loligo("mount --daemon --data {} {}", &[&data, &mount]).ok();
+        sh(&format!("echo {round} > $D/x"), &mount).ok();
+        assert_eq!(mounts(), 1);
+        loligo("umount {}", &[&mount]).ok();
+        assert_eq!(mounts(), 0, "it has said goodbye");
+    }
+    assert_eq!(server.stop().0, 0);
+    // That of `up` ends its server, too: nobody has the data directory any more.
+    for _ in 0..5 {
+        loligo("up --daemon --data {} --mount {}", &[&data, &mount]).ok();
+        assert_eq!(sh("cat $D/x", &mount).ok().out, "4\n");
+        loligo("umount {}", &[&mount]).ok();
+        loligo("down --data {}", &[&data]).fails(1, &["no server runs on"]);
+        loligo("fsck --data {}", &[&data]).ok();
+    }
+}
+
+#[test]
+fn down_after_another_program_has_unmounted_waits_for_the_goodbye() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    let (data, mount) = (place.data(), place.mount());
+    loligo("format --data {}", &[&data]).ok();
+    for round in 0..5 {
+        loligo("serve --daemon --data {}", &[&data]).ok();
+        loligo("mount --daemon --data {} {}", &[&data, &mount]).ok();
+        sh(&format!("echo {round} > $D/x; umount $D"), &mount).ok();
+        loligo("down --data {}", &[&data]).ok();
+        let server = Service::start("serve --data {}", &[&data]);
+        let ranks = loligo("status --json --data {}", &[&data]).ok().json();
+        assert_eq!(ranks["health"], "serving", "there is nobody to wait for: {ranks:#}");
+        assert_eq!(server.stop().0, 0);
+    }
+}
+
+#[test]
+fn down_names_the_mounts_that_go_on_without_the_server() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    let (data, mount, other) = (place.data(), place.mount(), place.path("other"));
+    loligo("up --daemon --data {} --mount {}", &[&data, &mount]).ok();
+    let second = Service::start("mount --data {} {}", &[&data, &other]);
+    sh("echo here > $D/x", &other).ok();
+    let told = loligo("down --data {}", &[&data]).ok().err;
+    assert!(told.contains("without the server of") && told.contains("wait until a server runs again"), "{told}");
+    assert!(told.contains(&format!("mount {} of ", other.display())), "{told}");
+    assert!(!told.contains(&format!("mount {}", mount.display())), "its own ends with it: {told}");
+    // With nobody left there is nothing to say.
+    loligo("up --daemon --data {} --mount {}", &[&data, &mount]).ok();
+    assert_eq!(sh("cat $D/x", &other).ok().out, "here\n");
+    assert_eq!(second.stop().0, 0);
+    let told = loligo("down --data {}", &[&data]).ok().err;
+    assert!(!told.contains("without the server"), "{told}");
+}
+
+#[test]
 fn a_mount_over_tcp_and_read_only() {
     if !can_mount() {
         return;

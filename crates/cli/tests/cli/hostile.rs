@@ -54,6 +54,29 @@ fn a_disk_that_runs_full_gives_enospc_and_goes_on_when_there_is_room() {
 }
 
 #[test]
+fn a_read_only_disk_is_named_as_the_cause_also_in_the_background() {
+    let place = Place::new();
+    let script = "
+        run() { timeout 60 \"$@\" 2>&1 && echo done || echo \"code $?\"; }
+        mkdir $D/disk && mount -t tmpfs -o size=300m none $D/disk
+        $L format --data $D/disk/data >/dev/null
+        mount -o remount,ro $D/disk
+        run $L serve --data $D/disk/data
+        run $L serve --daemon --data $D/disk/data
+        if [ -w /dev/fuse ]; then run $L up --daemon --data $D/disk/data --mount $D/mnt; else run $L serve --daemon --data $D/disk/data; fi
+        echo ---; run $L format --data $D/disk/new
+        mount -o remount,rw $D/disk; run $L fsck --data $D/disk/data";
+    let Some(ran) = apart(script, place.dir.path()) else { return };
+    let ran = ran.ok();
+    let (served, rest) = ran.out.split_once("---").expect("both parts");
+    for words in ["mounted read-only", "mount the disk read-write", "code 1\n"] {
+        assert_eq!(served.matches(words).count(), 3, "{words}: {served}");
+    }
+    assert!(!served.contains("writable for this user") && !served.contains("without --daemon"), "{served}");
+    assert!(rest.contains("name one on a disk that is mounted read-write") && rest.contains("is sound"), "{rest}");
+}
+
+#[test]
 fn too_few_files_are_told_before_anything_is_made() {
     let place = Place::new();
     let limited = |words: &str| sh(&format!("ulimit -n 20; timeout 60 {LOLIGO} {words}"), place.dir.path());

@@ -7,6 +7,9 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
+use loligo_types::Rank;
+
+use super::cluster::address_of;
 use super::error::{Result, ServerError};
 use crate::Address;
 use crate::sock::Listener;
@@ -71,6 +74,23 @@ impl Listeners {
     pub(crate) fn addresses(&self) -> Vec<Address> {
         self.sockets.iter().filter_map(|l| l.address().ok()).collect()
     }
+}
+
+/// Whether so many ranks could listen at these addresses now. Nothing stays open, so that it is a look ahead and no promise. Unix
+/// sockets count where their directory is there.
+pub fn check_listen(addresses: &[Address], ranks: u16) -> Result<()> {
+    let mut all = Vec::new();
+    for address in addresses {
+        if let Address::Unix(path) = address
+            && !path.parent().is_some_and(Path::is_dir)
+        {
+            continue;
+        }
+        for rank in 0..ranks.max(1) {
+            all.push(address_of(address, Rank(rank))?);
+        }
+    }
+    Listeners::open(&all).map(drop)
 }
 
 fn refused(address: &Address, error: &io::Error) -> ServerError {

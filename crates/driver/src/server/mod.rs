@@ -57,6 +57,7 @@ pub use self::error::{Result, ServerError};
 pub use self::faults::DataFault;
 pub use self::format::{FormatOptions, format};
 pub use self::joined::Joint;
+pub use self::listen::check_listen;
 pub use self::metrics::Metrics;
 pub use self::peers::{Replier, Unanswered};
 pub use self::policy::{AdviceStatus, Advised, DefaultPolicy, InForce, LogLine, Named, Tick, Version, is_name};

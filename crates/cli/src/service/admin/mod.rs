@@ -115,8 +115,27 @@ impl Admin {
     }
 }
 
+/// Refuses a setting that names no loopback address, unless it is `off`.
+pub fn check(setting: &str) -> Result<(), Failure> {
+    if setting == "off" { Ok(()) } else { resolve(setting).map(drop) }
+}
+
+/// Fails if nobody could listen there now.
+pub fn check_free(setting: &str) -> Result<(), Failure> {
+    if setting == "off" { Ok(()) } else { listen(setting).map(drop) }
+}
+
 /// Opens a loopback address; others are refused.
 fn listen(setting: &str) -> Result<TcpListener, Failure> {
+    let place = || format!("admin address {setting}");
+    let listener = TcpListener::bind(resolve(setting)?).map_err(|e| {
+        Failure::new(format!("{}: {e}", place())).remedy("choose another port; port 0 picks a free one, off none")
+    })?;
+    listener.set_nonblocking(true).context(place)?;
+    Ok(listener)
+}
+
+fn resolve(setting: &str) -> Result<SocketAddr, Failure> {
     let place = || format!("admin address {setting}");
     let usage =
         |e: std::io::Error| Failure::usage(format!("{}: {e}", place())).remedy("give HOST:PORT on loopback, or off");
@@ -132,9 +151,5 @@ fn listen(setting: &str) -> Result<TcpListener, Failure> {
         ))
         .remedy("use 127.0.0.1 or ::1, and an SSH tunnel or a proxy with TLS from elsewhere"));
     }
-    let listener = TcpListener::bind(address).map_err(|e| {
-        Failure::new(format!("{}: {e}", place())).remedy("choose another port; port 0 picks a free one, off none")
-    })?;
-    listener.set_nonblocking(true).context(place)?;
-    Ok(listener)
+    Ok(*address)
 }

@@ -1,0 +1,104 @@
+//! The sign that the process of a mount still runs: an abstract Unix socket that is named after the device number of the mount and
+//! the process, and closed by the kernel when the process ends. `umount` waits for that. Not here: unmounting.
+//!
+//! Nobody accepts connections there: the kernel ends those that wait when it closes the socket.
+
+use std::mem::forget;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::geteuid;
+
+use crate::mounts::{self, MountLine};
+
+const NAME: &str = "loligo-mount-";
+
+/// A process that serves a mount, or served it.
+pub struct Presence {
+    stream: UnixStream,
+    pub pid: u32,
+}
+
+/// Shows from now on until the end of this process that it serves the mount at this place. Without it `umount` does not wait.
+pub fn show(at: &Path) {
+    let shown = || {
+        let lines = mounts::all().map_err(|failure| std::io::Error::other(failure.to_string()))?;
+        let line = mounts::at(&lines, at).ok_or(std::io::ErrorKind::NotFound)?;
+        // The number of a device is given again when it was unmounted, also while the process that served it still ends.
+        let name = format!("{NAME}{}-{}", line.device, std::process::id());
+        UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)
+    };
+    match shown() {
+        // The kernel closes it, after all that this process does at its end.
+        Ok(listener) => forget(listener),
+        Err(error) => tracing::info!(%error, "loligo umount will not wait for the end of this process"),
+    }
+}
+
+/// The devices of mounts whose processes show themselves on this machine, each with the name of the socket.
+fn names() -> Vec<(String, String)> {
+    let sockets = std::fs::read("/proc/net/unix").unwrap_or_default();
+    let named = |line: &str| {
+        let (_, name) = line.split_once(" @")?;
+        let (device, _) = name.strip_prefix(NAME)?.split_once('-')?;
+        Some((device.to_string(), name.to_string()))
+    };
+    String::from_utf8_lossy(&sockets).lines().filter_map(named).collect()
+}
+
+impl Presence {
+    /// The processes that show that they serve this mount, or served one of the same number and have not ended yet.
+    pub fn of(line: &MountLine) -> Vec<Presence> {
+        let ours = names().into_iter().filter(|(device, _)| *device == line.device);
+        ours.filter_map(|(_, name)| Presence::at(&name, line.user_id())).collect()
+    }
+
+    /// Those whose mount is gone already, in their own view of what is mounted.
+    pub fn ending() -> Vec<Presence> {
+        let all: Vec<(String, Presence)> =
+            names().into_iter().filter_map(|(device, name)| Some((device, Presence::at(&name, None)?))).collect();
+        let newest = |device: &str| {
+            let same = all.iter().filter(|(other, _)| other == device);
+            same.filter_map(|(_, process)| process.started()).max()
+        };
+        let gone = |device: &str, process: &Presence| {
+            let Ok(lines) = mounts::of(&format!("/proc/{}/mountinfo", process.pid)) else { return false };
+            let there = lines.iter().any(|line| line.device == device && line.server().is_some());
+            // Otherwise the number was given again, to a mount that another process serves.
+            !there || process.started().is_some_and(|started| Some(started) < newest(device))
+        };
+        let gone: Vec<bool> = all.iter().map(|(device, process)| gone(device, process)).collect();
+        all.into_iter().zip(gone).filter(|(_, gone)| *gone).map(|((_, process), _)| process).collect()
+    }
+
+    /// When it was started, in ticks since the system was: field 22 of its `stat`, whose second one may hold anything.
+    fn started(&self) -> Option<u64> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid)).ok()?;
+        stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+    }
+
+    /// Only a socket of root, of this user or of the one who mounted counts: others would have this command wait.
+    fn at(name: &str, mounter: Option<u32>) -> Option<Presence> {
+        let stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(name).ok()?).ok()?;
+        let peer = rustix::net::sockopt::socket_peercred(&stream).ok()?;
+        let is_trusted = peer.uid.is_root() || peer.uid == geteuid() || Some(peer.uid.as_raw()) == mounter;
+        is_trusted.then(|| Presence { stream, pid: peer.pid.as_raw_nonzero().get().unsigned_abs() })
+    }
+
+    /// Waits for its end; whether that came in time.
+    pub fn wait(&self, until: Instant) -> bool {
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let limit = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
+            match poll(&mut [PollFd::new(&self.stream, PollFlags::IN)], Some(&limit)) {
+                Ok(0) if left == Duration::ZERO => return false,
+                Ok(0) | Err(rustix::io::Errno::INTR) => {}
+                // Nothing is ever sent, so that this is its end.
+                _ => return true,
+            }
+        }
+    }
+}
