@@ -61,7 +61,7 @@ fn run(cli: Cli) -> Outcome {
         Command::Mount(args) => service::mount::run(&args, &global),
         Command::Umount { mount, lazy } => service::umount::run(&mount, lazy),
         Command::Auth { what } => auth::run(&what),
-        Command::Status { target, json } => look::status::run(&target, json),
+        Command::Status { target, json } => look::status::run(&target, json, &global),
         Command::Top { target, interval, count } => look::top::run(&target, interval, count),
         Command::Path { inos, data, server, json } => look::path::run(&inos, data.as_deref(), server.as_deref(), json),
         Command::Config { data, json } => look::config::run(data.as_deref(), &global, json),
@@ -74,7 +74,7 @@ fn run(cli: Cli) -> Outcome {
         Command::Rank { what: RankCommand::Handover { rank, to, target } } => {
             ranks::members::hand_over(&target, rank, to.as_deref())
         }
-        Command::Policy { what } => policy::run(what),
+        Command::Policy { what } => policy::run(what, &global),
         Command::Decoupled(what) => policy::decoupled(what),
         Command::Balancer { what } => balancer::run(&what),
         Command::Subtree { what } => ranks::subtree::run(&what),

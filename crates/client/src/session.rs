@@ -163,6 +163,8 @@ pub(crate) struct Session {
     pub proven: u64,
     /// When something came from it last.
     pub heard: u64,
+    /// Since when something has been waited for, as far as ticks tell.
+    pub waits_since: Option<u64>,
     /// Hellos in a row that were not answered in time.
     pub mute: u32,
     /// Since when there is no working connection, milliseconds.

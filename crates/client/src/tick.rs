@@ -7,6 +7,9 @@ use crate::Output;
 use crate::machine::Client;
 use crate::session::{Link, Session};
 
+/// A rank that is waited for is not doubted earlier than after this, milliseconds, however soon calls are given up.
+const DOUBT_MIN_MS: u64 = 500;
+
 impl Client {
     pub(crate) fn on_tick(&mut self) {
         let ranks: Vec<_> = self.sessions.keys().copied().collect();
@@ -61,13 +64,22 @@ impl Client {
 
     /// Asks a rank that is waited for whether it lives, and leaves one that does not say so.
     fn ask_life(&mut self, rank: Rank) {
-        let (now, doubt) = (self.now.ms, self.config.doubt_ms);
+        let now = self.now.ms;
+        // It takes up to one and a half times as long: calls that are to fail earlier must not wait for that.
+        let doubt = self.config.doubt_ms.min((self.config.give_up_ms / 2).max(DOUBT_MIN_MS));
         let Some(session) = self.sessions.get_mut(&rank).filter(|_| doubt > 0) else { return };
         let quiet = now.saturating_sub(session.heard);
+        let waits = !session.pending.is_empty() || !session.data.is_empty();
+        session.waits_since = waits.then(|| session.waits_since.unwrap_or(now));
         match session.link {
-            Link::Up if !session.pending.is_empty() || !session.data.is_empty() => {
+            Link::Up if waits => {
                 let asked = session.unanswered.front().map(|sent| now.saturating_sub(*sent));
                 if quiet >= doubt && asked.is_some_and(|asked| asked >= doubt) {
+                    // It was not there when they began to wait, and not only since that is known. A client that was itself stopped for
+                    // long knows no more than that it asked.
+                    let since =
+                        session.waits_since.unwrap_or(now).max(session.heard).max(now.saturating_sub(2 * doubt));
+                    session.down_since.get_or_insert(since);
                     self.disconnected(rank);
                 } else if quiet >= doubt / 2 && now.saturating_sub(session.asked_life) >= doubt / 2 {
                     self.send(rank, ToServer::Ping);

@@ -33,13 +33,14 @@ pub enum DecoupledCommand {
         /// A preset (loligo policy presets) or a file with a policy; without it, the policy that counts at the directory.
         #[arg(long, value_name = "FILE|PRESET")]
         policy: Option<PathBuf>,
-        /// Seconds after the end of its session, within which the mount may come back before the directory is taken from it.
+        /// If the server hears no more of the mount (it died, or its machine is cut off): so many seconds after the end of its session the server
+        /// gives the directory back, without what was not merged. Until then the mount may come back and go on.
         #[arg(long, default_value_t = 60.0, value_name = "SECONDS")]
         lease: f64,
         /// The directory, in a mount.
         dir: PathBuf,
-        /// The command.
-        #[arg(last = true, required = true, value_name = "COMMAND")]
+        /// The command and its arguments; `--` before it is not necessary. Options of `loligo run` stand before it.
+        #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
         command: Vec<OsString>,
     },
     /// Have a directory of a mount for oneself: what is done below it needs no server, and others are refused there.
@@ -49,7 +50,8 @@ pub enum DecoupledCommand {
         /// A preset (loligo policy presets) or a file with a policy; without it, the policy that counts at the directory.
         #[arg(long, value_name = "FILE|PRESET")]
         policy: Option<PathBuf>,
-        /// Seconds after the end of its session, within which the mount may come back before the directory is taken from it.
+        /// If the server hears no more of the mount (it died, or its machine is cut off): so many seconds after the end of its session the server
+        /// gives the directory back, without what was not merged. Until then the mount may come back and go on.
         #[arg(long, default_value_t = 60.0, value_name = "SECONDS")]
         lease: f64,
     },

@@ -16,6 +16,9 @@ use crate::output::{Failure, Outcome, human_bytes, human_count, human_time, note
 use crate::progress::{self, Bar, Unit};
 use crate::service::format;
 
+/// What is said of a target that cannot be one.
+const EMPTY: &str = "name a store in which there is nothing yet";
+
 /// `loligo copy`.
 #[derive(Args)]
 pub struct CopyArgs {
@@ -49,6 +52,7 @@ pub fn run(args: &CopyArgs) -> Outcome {
         return Err(Failure::usage(format!("{} is both the source and the target", from.name()))
             .remedy("name another store with --to"));
     }
+    check_target(&to)?;
     // Dropped behind all that reads it.
     let moment = Moment::of(&from)?;
     let failed = |error| moment.lost().unwrap_or_else(|| failed(&from, &to, error));
@@ -98,16 +102,44 @@ fn named(store: &Store) -> String {
     }
 }
 
+/// Refuses a target that could not be written anyway, before the source is read: a snapshot of that may take minutes.
+fn check_target(to: &Store) -> Outcome {
+    let Store::Local(_) = to else { return Ok(()) };
+    match to.identify() {
+        Ok(_) => match to.open(Opening::offline_to(false)) {
+            Err(error @ StoreError::InUse { .. }) => Err(in_use(to, &error)),
+            // What is wrong with it otherwise is found, and named, where it is opened to be written.
+            _ => Ok(()),
+        },
+        Err(StoreError::Foreign { .. }) if !format::is_new(to) => Err(not_empty(to)),
+        Err(_) => Ok(()),
+    }
+}
+
+fn in_use(to: &Store, error: &StoreError) -> Failure {
+    let text = error.to_string();
+    let text = text.split(';').next().unwrap_or(&text);
+    let how = "name a directory in which there is nothing yet";
+    let failure = Failure::new(format!("the target is in use: {text}"));
+    match to {
+        Store::Local(data) => failure.remedy(format!(
+            "{how}; or stop that server first, if it serves a copy that was cut off: loligo down --data {}",
+            quoted(data)
+        )),
+        Store::Rados { .. } => failure.remedy(EMPTY),
+    }
+}
+
+fn not_empty(to: &Store) -> Failure {
+    Failure::new(format!("{} is not empty, and no data directory of Loligo", to.name())).remedy(EMPTY)
+}
+
 /// The target, if it was made before: by a copy that was cut off. Anything else that is there is refused.
 fn open_there(from: &Store, to: &Store, identity: &Identity) -> Result<Option<Arc<dyn Backend>>, Failure> {
-    let empty = "name a store in which there is nothing yet";
     match to.identify() {
         Ok(_) => {}
         Err(StoreError::NotFound { .. } | StoreError::Foreign { .. }) if format::is_new(to) => return Ok(None),
-        Err(StoreError::Foreign { .. }) => {
-            let what = format!("{} is not empty, and no data directory of Loligo", to.name());
-            return Err(Failure::new(what).remedy(empty));
-        }
+        Err(StoreError::Foreign { .. }) => return Err(not_empty(to)),
         Err(error) => {
             let failure = Failure::new(error.to_string());
             return Err(match (error, to) {
@@ -119,7 +151,7 @@ fn open_there(from: &Store, to: &Store, identity: &Identity) -> Result<Option<Ar
         }
     }
     let target = to.open(Opening::offline()).map_err(|error| match error {
-        StoreError::InUse { .. } => Failure::new(format!("the target is in use: {error}")).remedy(empty),
+        StoreError::InUse { .. } => in_use(to, &error),
         error => Failure::new(error.to_string()),
     })?;
     if copy::is_begun(&*target, identity).map_err(|error| failed(from, to, error))? {
@@ -156,7 +188,7 @@ fn failed(from: &Store, to: &Store, error: CopyError) -> Failure {
         }
         CopyError::Source(cause) => Failure::new(format!("{}: {cause}", from.name())),
         CopyError::Target(cause @ ServerError::AlreadyFormatted) => {
-            Failure::new(format!("{}: {cause}", to.name())).remedy("name a store in which there is nothing yet")
+            Failure::new(format!("{}: {cause}", to.name())).remedy(EMPTY)
         }
         CopyError::Target(cause) => Failure::new(format!("{}: {cause}", to.name())),
         _ => Failure::new(format!("copying {} to {}: {error}", from.name(), to.name())),

@@ -26,9 +26,11 @@ pub fn paths<'a>(found: &Found, unnamed: impl IntoIterator<Item = (u64, &'a mut 
 /// A line for each, those that wait for somebody or are taken back soonest first; nothing if there are none. `data`: the server's directory, for
 /// commands to copy.
 pub fn lines(ranks: &[RankDoc], data: &str) -> String {
-    let mut all: Vec<&DecoupledDoc> = ranks.iter().flat_map(|rank| &rank.decoupled).collect();
-    all.sort_by_key(|one| (one.waits_in_ms.or(one.taken_back_in_ms).unwrap_or(u64::MAX), one.dir));
-    let mut out: String = all.iter().take(SHOWN).map(|one| line(one, data)).collect();
+    let of = |rank: &'_ RankDoc| (ranks.len() > 1).then_some(rank.rank);
+    let mut all: Vec<(Option<u16>, &DecoupledDoc)> =
+        ranks.iter().flat_map(|rank| rank.decoupled.iter().map(move |one| (of(rank), one))).collect();
+    all.sort_by_key(|(_, one)| (one.waits_in_ms.or(one.taken_back_in_ms).unwrap_or(u64::MAX), one.dir));
+    let mut out: String = all.iter().take(SHOWN).map(|(rank, one)| line(*rank, one, data)).collect();
     let count: u64 = ranks.iter().map(|rank| rank.decoupled_subtrees).sum();
     let shown = all.len().min(SHOWN) as u64;
     if count > shown {
@@ -43,11 +45,14 @@ fn named(one: &DecoupledDoc, data: &str) -> String {
     format!("{dir} --data {}", quoted(data.as_ref()))
 }
 
-fn line(one: &DecoupledDoc, data: &str) -> String {
+/// `rank`: that of several.
+fn line(rank: Option<u16>, one: &DecoupledDoc, data: &str) -> String {
+    let at = rank.map_or_else(String::new, |rank| format!(" at rank {rank}"));
     let root = one.path.as_ref().map_or_else(|| format!("inode {}", one.dir), |path| plain(path));
     let merges = if one.merges == 1 { "1 merge".to_string() } else { format!("{} merges", human_count(one.merges)) };
     let left = human_count(one.numbers_left);
-    let mut out = format!("decoupled: {root} by {} (uid {}), {merges}, {left} numbers left", plain(&one.name), one.uid);
+    let mut out =
+        format!("decoupled{at}: {root} by {} (uid {}), {merges}, {left} numbers left", plain(&one.name), one.uid);
     if one.shared {
         out.push_str("; others may work there");
     }
@@ -64,6 +69,14 @@ fn line(one: &DecoupledDoc, data: &str) -> String {
         if left_ms > 0 {
             out.push_str(&format!(", or by root at once: loligo abandon --force {}", named(one, data)));
         }
+    }
+    if let Some(file) = &one.kept_file {
+        let file = plain(file);
+        out.push_str(&format!(
+            "; {file} on this machine has what it did: loligo merge {} --data {}",
+            quoted(file.as_ref()),
+            quoted(data.as_ref())
+        ));
     }
     if let Some(bytes) = one.stored_bytes {
         let bytes = human_bytes(bytes);
@@ -97,6 +110,8 @@ mod tests {
     fn one() -> DecoupledDoc {
         DecoupledDoc {
             dir: 4711,
+            epoch: 1 << 40,
+            kept_file: None,
             path: Some("/job".into()),
             name: "a job".into(),
             uid: 0,
@@ -117,41 +132,49 @@ mod tests {
 
     #[test]
     fn a_line_says_who_has_it_and_for_how_long_nobody_has_been_heard() {
-        assert_eq!(line(&one(), "/my data"), "decoupled: /job by a job (uid 0), 3 merges, 97 numbers left\n");
+        assert_eq!(line(None, &one(), "/my data"), "decoupled: /job by a job (uid 0), 3 merges, 97 numbers left\n");
         let shared = DecoupledDoc { shared: true, ..one() };
-        assert!(line(&shared, "/my data").ends_with("97 numbers left; others may work there\n"));
+        assert!(line(None, &shared, "/my data").ends_with("97 numbers left; others may work there\n"));
         let away =
             DecoupledDoc { here: false, away_ms: Some(12_000), taken_back_in_ms: Some(48_000), merges: 1, ..one() };
         assert_eq!(
-            line(&away, "/my data"),
+            line(None, &away, "/my data"),
             "decoupled: /job by a job (uid 0), 1 merge, 97 numbers left; owner not heard for 12.0 s, taken back in 48.0 s, or by root at once: \
              loligo abandon --force /job --data '/my data'\n"
         );
+        let kept = DecoupledDoc { kept_file: Some("/keep/a b".into()), ..away.clone() };
+        let said = "; /keep/a b on this machine has what it did: loligo merge '/keep/a b' --data '/my data'\n";
+        assert!(line(Some(3), &kept, "/my data").ends_with(said), "{}", line(Some(3), &kept, "/my data"));
+        assert!(line(Some(3), &kept, "/my data").starts_with("decoupled at rank 3: /job by a job"));
         let stored = DecoupledDoc { stored_bytes: Some(3 << 20), ..one() };
         assert!(
-            line(&stored, "/my data").ends_with("97 numbers left; 3.0 MiB of its journal are in the store\n"),
+            line(None, &stored, "/my data").ends_with("97 numbers left; 3.0 MiB of its journal are in the store\n"),
             "{}",
-            line(&stored, "/my data")
+            line(None, &stored, "/my data")
         );
         let soon = DecoupledDoc { here: false, away_ms: Some(12_000), waits_in_ms: Some(48_000), ..stored };
         let said =
             "; owner not heard for 12.0 s, 3.0 MiB of its journal are in the store, for others to merge in 48.0 s\n";
-        assert!(line(&soon, "/my data").ends_with(said), "{}", line(&soon, "/my data"));
+        assert!(line(None, &soon, "/my data").ends_with(said), "{}", line(None, &soon, "/my data"));
         let waits = DecoupledDoc { waits_in_ms: Some(0), ..soon };
         let said = ": waits for loligo merge --stored /job --data '/my data', or loligo abandon --stored /job --data '/my data'\n";
-        assert!(line(&waits, "/my data").ends_with(said), "{}", line(&waits, "/my data"));
+        assert!(line(None, &waits, "/my data").ends_with(said), "{}", line(None, &waits, "/my data"));
         let coming = DecoupledDoc { path: None, parts: 2, part_bytes: 2048, ..one() };
-        assert!(line(&coming, "/my data").starts_with("decoupled: inode 4711 by "), "{}", line(&coming, "/my data"));
         assert!(
-            line(&coming, "/my data").ends_with("; 2 parts of a merge have come, 2.0 KiB\n"),
+            line(None, &coming, "/my data").starts_with("decoupled: inode 4711 by "),
             "{}",
-            line(&coming, "/my data")
+            line(None, &coming, "/my data")
+        );
+        assert!(
+            line(None, &coming, "/my data").ends_with("; 2 parts of a merge have come, 2.0 KiB\n"),
+            "{}",
+            line(None, &coming, "/my data")
         );
     }
 
     #[test]
     fn whatever_an_owner_calls_itself_is_one_line() {
         let named = DecoupledDoc { name: "x\n\u{1b}[2J".into(), path: Some("/a\nb".into()), ..one() };
-        assert_eq!(line(&named, "/my data"), "decoupled: /a?b by x??[2J (uid 0), 3 merges, 97 numbers left\n");
+        assert_eq!(line(None, &named, "/my data"), "decoupled: /a?b by x??[2J (uid 0), 3 merges, 97 numbers left\n");
     }
 }

@@ -2,7 +2,7 @@
 
 pub mod config;
 mod counted;
-mod decoupled;
+pub mod decoupled;
 mod hot;
 pub mod path;
 pub mod status;

@@ -7,24 +7,30 @@ use crate::args::Target;
 use crate::output::{Outcome, human_bytes, human_count, human_time, put};
 use crate::ranks::rank;
 use crate::service::admin::balancer::VersionDoc;
+use crate::service::admin::decoupled::DecoupledDoc;
 use crate::service::admin::doc::{DamagedDoc, OpDoc, RankDoc, ServerDoc, SessionDoc, StatusDoc};
+use crate::service::waiting;
+use crate::settings::Given;
 use crate::target::{self, Found};
 
 /// Files shown whose data is damaged; `--json` has all that are known.
 const DAMAGED_SHOWN: usize = 20;
 /// Sessions shown; `/api/v1/sessions` has all.
 const SESSIONS_SHOWN: usize = 20;
+/// The least width of the names of operations.
+const OP_WIDTH: usize = 14;
 /// What a server says of its health that answers requests.
 const SERVING: [&str; 2] = ["serving", "damaged"];
 
 /// Prints it.
-pub fn run(target: &Target, json: bool) -> Outcome {
+pub fn run(target: &Target, json: bool, given: &Given) -> Outcome {
     let found = target::find(target)?;
     if json {
         let (status, sessions) =
             at_once(|| ask::json(&found, "/api/v1/status"), || ask::json(&found, "/api/v1/sessions"));
         let (mut status, sessions): (serde_json::Value, serde_json::Value) = (status?, sessions?);
         name_all_json(&found, &mut status);
+        kept_json(&found, given, &mut status);
         status["sessions"] = sessions;
         return put(format_args!("{status:#}"));
     }
@@ -33,11 +39,31 @@ pub fn run(target: &Target, json: bool) -> Outcome {
         || at_once(|| ask::json(&found, "/api/v1/sessions"), || ask::json(&found, "/api/v1/ops")),
     );
     let (sessions, mut status): (Vec<SessionDoc>, StatusDoc) = (sessions?, status?);
+    let all = status.ranks.iter_mut().flat_map(|rank| &mut rank.decoupled);
+    waiting::name_files(&status.fs_id, given, found.data.as_deref(), all);
     // Of ranks that do not serve nobody is told anything.
     if SERVING.contains(&&*status.health) && status.unreached.is_empty() {
         name_all(&found, &mut status);
     }
     put(page(&status, &ops?, &sessions).trim_end())
+}
+
+/// Which files of this machine hold changes of decoupled directories.
+fn kept_json(found: &Found, given: &Given, status: &mut serde_json::Value) {
+    let fs_id = status["fs_id"].as_str().unwrap_or_default().to_string();
+    let ranks = status["ranks"].as_array_mut().into_iter().flatten();
+    let all = ranks.filter_map(|rank| rank.get_mut("decoupled")?.as_array_mut()).flatten();
+    let (mut places, mut docs) = (Vec::new(), Vec::new());
+    for one in all {
+        if let Ok(doc) = serde_json::from_value::<DecoupledDoc>(one.clone()) {
+            docs.push(doc);
+            places.push(one);
+        }
+    }
+    waiting::name_files(&fs_id, given, found.data.as_deref(), &mut docs);
+    for (place, doc) in places.into_iter().zip(docs) {
+        place["kept_file"] = doc.kept_file.into();
+    }
 }
 
 /// As the page for people, where the document is passed on as it is, with what a newer server says.
@@ -100,7 +126,11 @@ fn page(status: &StatusDoc, ops: &BTreeMap<String, OpDoc>, sessions: &[SessionDo
     line(
         &mut out,
         "table",
-        &format!("about {} rows, {}", human_count(status.table.keys), human_bytes(status.table.bytes)),
+        &format!(
+            "{}; about {} rows, by an estimate of the store",
+            human_bytes(status.table.bytes),
+            human_count(status.table.estimated_keys)
+        ),
     );
     if let Some(now) = &status.balancer
         && let Some(VersionDoc { policy, name, version, .. }) = &now.policy
@@ -147,11 +177,13 @@ fn page(status: &StatusDoc, ops: &BTreeMap<String, OpDoc>, sessions: &[SessionDo
 
 /// A line for each file whose data could not be read or written.
 fn damaged(ranks: &[RankDoc]) -> String {
-    let all = ranks.iter().flat_map(|rank| &rank.damaged);
-    let line = |one: &DamagedDoc| {
+    let several = ranks.len() > 1;
+    let all = ranks.iter().flat_map(|rank| rank.damaged.iter().map(|one| (rank.rank, one)));
+    let line = |(rank, one): (u16, &DamagedDoc)| {
         let name =
             one.path.as_ref().map_or_else(String::new, |path| format!("{} ", path.replace(char::is_control, "?")));
-        format!("damaged: {name}(inode {}), {} times: {}\n", one.inode, human_count(one.times), one.text)
+        let at = if several { format!(" at rank {rank}") } else { String::new() };
+        format!("damaged{at}: {name}(inode {}), {} times: {}\n", one.inode, human_count(one.times), one.text)
     };
     all.take(DAMAGED_SHOWN).map(line).collect()
 }
@@ -234,15 +266,16 @@ fn rank_lines(out: &mut String, rank: &RankDoc) {
 }
 
 fn ops_table(out: &mut String, ops: &BTreeMap<String, OpDoc>) {
+    let width = ops.keys().map(String::len).fold(OP_WIDTH, Ord::max);
     out.push_str(&format!(
-        "{:<14} {:>13} {:>9} {:>10} {:>10}\n",
+        "{:<width$} {:>13} {:>9} {:>10} {:>10}\n",
         "operation", "answered", "errors", "p50 us", "p99 us"
     ));
     let mut ops: Vec<_> = ops.iter().collect();
     ops.sort_by_key(|(name, op)| (std::cmp::Reverse(op.count), *name));
     for (name, op) in ops {
         let (count, errors) = (human_count(op.count), human_count(op.errors));
-        out.push_str(&format!("{name:<14} {count:>13} {errors:>9} {:>10.1} {:>10.1}\n", op.p50_us, op.p99_us));
+        out.push_str(&format!("{name:<width$} {count:>13} {errors:>9} {:>10.1} {:>10.1}\n", op.p50_us, op.p99_us));
     }
 }
 

@@ -10,22 +10,27 @@ use serde_json::json;
 use super::chain;
 use super::live::{Live, Outstanding};
 use crate::args::{Directory, Target};
-use crate::look::ask;
+use crate::look::{ask, decoupled};
 use crate::output::{Context, Failure, Outcome, human_bytes, human_count, human_time, put, quoted};
-use crate::ranks::place;
+use crate::ranks::place::{self, Asker};
 use crate::service::admin::decoupled::DecoupledDoc;
 use crate::service::admin::doc::StatusDoc;
-use crate::target;
+use crate::service::waiting;
+use crate::settings::Given;
+use crate::target::{self, Found};
 
 /// Who has the path for itself.
 enum Has {
-    /// Nobody.
-    Nobody,
+    /// Nobody; but these are below.
+    Nobody(Vec<DecoupledDoc>),
     /// The mount that it is in.
     ThisMount(Outstanding),
     /// Another client.
     Another(DecoupledDoc),
 }
+
+/// The store is lost with its disk.
+const STORE: &str = "all of it, with the disk of the data directory; on a Ceph cluster only with all copies";
 
 /// One answer to "what if".
 struct Loss {
@@ -35,11 +40,11 @@ struct Loss {
 }
 
 /// Prints it.
-pub fn run(path: &Path, as_json: bool) -> Outcome {
+pub fn run(path: &Path, as_json: bool, given: &Given) -> Outcome {
     let absolute = std::path::absolute(path).context(|| path.display().to_string())?;
     let (seen, below) = reachable(&absolute)?;
     place::in_a_mount(&seen)?;
-    let has = who_has(&seen, below)?;
+    let has = who_has(&seen, below, given)?;
     let place = Directory { data: None, server: None, path: seen.clone() };
     let chain = chain::of_any(&place)?;
     let policy = chain.in_force()?;
@@ -57,7 +62,7 @@ pub fn run(path: &Path, as_json: bool) -> Outcome {
     };
     if as_json {
         let owner = match &has {
-            Has::Nobody => json!(null),
+            Has::Nobody(_) => json!(null),
             Has::ThisMount(_) => json!({ "this_mount": true }),
             Has::Another(doc) => json!({ "this_mount": false, "name": doc.name, "uid": doc.uid, "here": doc.here }),
         };
@@ -72,6 +77,7 @@ pub fn run(path: &Path, as_json: bool) -> Outcome {
                 "cell": cell.to_string(),
                 "from": if other.is_some() { None } else { policy.from },
                 "decoupled": owner,
+                "decoupled_below": below_as_json(&has),
                 "outstanding": {
                     "changes": out.changes, "events": out.events, "bytes": out.bytes,
                     "age_ms": out.age_ms, "on_disk": out.persisted, "in_store": out.stored,
@@ -90,7 +96,12 @@ pub fn run(path: &Path, as_json: bool) -> Outcome {
     };
     put(format_args!("at {}: {cell}, by {whose}", absolute.display()))?;
     put(format_args!("{:<13} {}", "now", now(&has, &seen)))?;
-    put(format_args!("{:<13} {}", "outstanding", outstanding(&has)))?;
+    put(format_args!("{:<13} {}", "outstanding", outstanding(&has, server.as_deref())))?;
+    if let Has::Nobody(below) = &has {
+        below.iter().try_for_each(|one| {
+            put(format_args!("{:<13}   {} by {} (user {})", "", named(one), plain(&one.name), one.uid))
+        })?;
+    }
     put("would be lost now if this died:")?;
     losses.iter().try_for_each(|loss| put(format_args!("  {:<13} {}", loss.who, loss.text)))
 }
@@ -120,27 +131,58 @@ fn reachable(path: &Path) -> Result<(PathBuf, bool), Failure> {
     Err(Failure::new(format!("{}: nothing of it can be reached", path.display())))
 }
 
-fn who_has(seen: &Path, below: bool) -> Result<Has, Failure> {
+/// What is said of a directory that is decoupled below another one.
+fn named(one: &DecoupledDoc) -> String {
+    one.path.as_deref().map_or_else(|| format!("inode {}", one.dir), plain)
+}
+
+fn plain(text: &str) -> String {
+    text.replace(char::is_control, "?")
+}
+
+fn below_as_json(has: &Has) -> serde_json::Value {
+    let Has::Nobody(below) = has else { return json!([]) };
+    let one = |doc: &DecoupledDoc| json!({ "inode": doc.dir, "path": doc.path, "name": doc.name, "uid": doc.uid, "here": doc.here });
+    below.iter().map(one).collect()
+}
+
+/// The decoupled directories below one, by their paths in the file system.
+fn below_of(found: &Found, inode: Ino, mut all: Vec<DecoupledDoc>) -> Vec<DecoupledDoc> {
+    if all.is_empty() {
+        return all;
+    }
+    let top = Asker::new(found).ok().and_then(|asker| asker.path_of(inode));
+    let Some(top) = top else { return Vec::new() };
+    decoupled::paths(found, all.iter_mut().map(|one| (one.dir, &mut one.path)));
+    all.retain(|one| one.path.as_ref().is_some_and(|path| Path::new(path).starts_with(&top)));
+    all
+}
+
+fn who_has(seen: &Path, below: bool, given: &Given) -> Result<Has, Failure> {
     if let Some(out) = Live::at(seen).outstanding()? {
         return Ok(Has::ThisMount(out));
     }
     let inode = rustix::fs::stat(seen).context(|| seen.display().to_string())?.st_ino;
     let found = target::find(&Target { path: Some(seen.to_path_buf()), ..Target::default() })?;
     let status: StatusDoc = ask::json(&found, "/api/v1/status")?;
-    let doc = status.ranks.iter().flat_map(|rank| &rank.decoupled).find(|doc| Ino(doc.dir) == Ino(inode));
-    match doc {
-        Some(doc) => Ok(Has::Another(doc.clone())),
+    let mut all: Vec<DecoupledDoc> = status.ranks.into_iter().flat_map(|rank| rank.decoupled).collect();
+    match all.iter().position(|doc| Ino(doc.dir) == Ino(inode)) {
+        Some(at) => {
+            let mut doc = all.swap_remove(at);
+            waiting::name_files(&status.fs_id, given, found.data.as_deref(), [&mut doc]);
+            Ok(Has::Another(doc))
+        }
         None if below => {
             Err(Failure::new(format!("{}: somebody had it for itself a moment ago", seen.display()))
                 .remedy("ask again"))
         }
-        None => Ok(Has::Nobody),
+        None => Ok(Has::Nobody(below_of(&found, Ino(inode), all))),
     }
 }
 
 fn now(has: &Has, seen: &Path) -> String {
     match has {
-        Has::Nobody => "strong/global: every change is seen by all, and durable, when the call that made it returns".into(),
+        Has::Nobody(_) => "strong/global: every change is seen by all, and durable, when the call that made it returns".into(),
         Has::ThisMount(_) => {
             "this mount's alone: its programs see all that they do; others are refused below, and see it when it was merged and given back".into()
         }
@@ -157,15 +199,20 @@ fn now(has: &Has, seen: &Path) -> String {
     }
 }
 
-fn outstanding(has: &Has) -> String {
+fn outstanding(has: &Has, server: Option<&str>) -> String {
     match has {
-        Has::Nobody => "nothing; bytes that programs wrote and did not sync are their mounts' to write".into(),
+        Has::Nobody(below) if !below.is_empty() => {
+            "not known here of these directories below, which are decoupled (loligo policy explain of each, in the mount that has it); else nothing".into()
+        }
+        Has::Nobody(_) => "nothing; bytes that programs wrote and did not sync are their mounts' to write".into(),
+        Has::Another(DecoupledDoc { kept_file: Some(file), .. }) => {
+            format!("{} on this machine, of an owner that is gone: loligo merge {} {}", plain(file), quoted(Path::new(file)), of_server(server))
+        }
         Has::Another(doc) => format!("known to its owner alone; {} merges are done", human_count(doc.merges)),
         Has::ThisMount(out) if out.changes == 0 => "nothing".into(),
         Has::ThisMount(out) => format!(
-            "{} changes ({} events, {} of journal), the oldest {} old; {} of them on this machine's disk, {} in the store",
-            human_count(out.changes),
-            human_count(out.events),
+            "{}, in {} of journal, the oldest {} old; {} of them on this machine's disk, {} in the store",
+            changes(out.changes),
             human_bytes(out.bytes),
             human_time(out.age_ms as f64 / 1000.0),
             human_count(out.persisted),
@@ -174,22 +221,36 @@ fn outstanding(has: &Has) -> String {
     }
 }
 
+/// A number of changes, each of which is an operation such as a create or a rename.
+fn changes(count: u64) -> String {
+    match count {
+        0 => "nothing".to_string(),
+        1 => "1 change".to_string(),
+        n => format!("{} changes", human_count(n)),
+    }
+}
+
 fn losses(has: &Has, server: Option<&str>) -> Vec<Loss> {
     let nothing = |who| Loss { who, changes: 0, text: "nothing".into() };
     let loss = |who, changes: u64, text: String| Loss { who, changes, text };
     match has {
-        Has::Nobody => vec![
+        Has::Nobody(below) if !below.is_empty() => vec![
+            nothing("the rank"),
+            loss(
+                "an owner",
+                0,
+                "of the directories below that are decoupled what it has not merged and not kept on a disk".into(),
+            ),
+            loss("the store", 0, STORE.into()),
+        ],
+        Has::Nobody(_) => vec![
             nothing("this client"),
             nothing("this machine"),
             nothing("the rank"),
-            loss(
-                "the store",
-                0,
-                "all of it, with the disk of the data directory; on a Ceph cluster only with all copies".into(),
-            ),
+            loss("the store", 0, STORE.into()),
         ],
         Has::ThisMount(out) => {
-            let count = |changes: u64| format!("{} changes", human_count(changes));
+            let count = changes;
             let (disk, store) = (out.persisted, out.stored);
             let volatile = out.changes - disk.max(store);
             let mut how = Vec::new();
@@ -204,8 +265,12 @@ fn losses(has: &Has, server: Option<&str>) -> Vec<Loss> {
                 true => String::new(),
                 false => format!("; {} more are merged by {}", human_count(disk.max(store)), how.join(", or by ")),
             };
-            let machine =
-                format!("{}, if it comes back with its disk; else {}", count(volatile), count(out.changes - store));
+            let machine = format!(
+                "{}, if it comes back with its disk; otherwise {}",
+                count(volatile),
+                count(out.changes - store)
+            );
+            let machine = if out.changes == store { "nothing".to_string() } else { machine };
             let lost = "what was merged or is in the store, with the disk of the data directory; on a Ceph cluster only with all copies";
             vec![
                 loss("this client", volatile, format!("{}{rest}", count(volatile))),

@@ -46,7 +46,7 @@ pub fn merge(file: &Path, target: &Target, as_json: bool) -> Outcome {
     }
     tell_conflicts(&merged);
     put(format_args!(
-        "{} records ({}) were merged; the directory is one like others again, and {name} {}",
+        "{name}: {} records ({}) were merged; the directory is one like others again, and the file {}",
         human_count(merged.records),
         human_bytes(merged.bytes),
         if stays { "stays, because of its end" } else { "was removed" }

@@ -331,12 +331,15 @@ pub fn policy_for(path: &Path, given: Option<&Path>) -> Result<(SubtreePolicy, S
     };
     if !policy.pipeline().has_client_journal() {
         return Err(Failure::new(format!(
-            "{}: its policy is {}, whose operations go to the server one by one: there is nothing to decouple",
+            "{} cannot be decoupled with {}, which is {}: by that each operation goes to the server at once, so that there is nothing for the mount \
+             to do alone",
             path.display(),
+            if given.is_some() { "the policy that was named" } else { "its policy" },
             policy.cell()
         ))
         .remedy(format!(
-            "name another one: --policy batchfs; or set one: loligo policy set {} batchfs",
+            "name a policy that has the mount work alone, for this time: --policy batchfs; or for good: loligo policy set {} batchfs (loligo policy presets \
+             shows others)",
             quoted(path)
         )));
     }
@@ -375,6 +378,7 @@ pub fn complete(path: &Path, verb: &str, as_json: bool) -> Outcome {
     let left = live.outstanding()?;
     if as_json {
         return put(json!({
+            "directory": live.dir.display().to_string(),
             "records": told.records,
             "bytes": told.bytes,
             "seconds": begun.elapsed().as_secs_f64(),
@@ -382,7 +386,7 @@ pub fn complete(path: &Path, verb: &str, as_json: bool) -> Outcome {
             "outstanding": left.as_ref().map_or(0, |left| left.changes),
         }));
     }
-    put(summary(&live, &told, left.as_ref(), begun.elapsed()))
+    put(format_args!("{}: {}", live.dir.display(), summary(&live, &told, left.as_ref(), begun.elapsed())))
 }
 
 /// What came of it, for people.
@@ -394,7 +398,7 @@ pub fn summary(live: &Live, told: &Told, left: Option<&Outstanding>, took: Durat
     };
     match left {
         None => format!("{merged}; {} is a directory like others again", live.dir.display()),
-        Some(left) if left.changes == 0 => format!("{merged}; {} is this mount's still", live.dir.display()),
+        Some(left) if left.changes == 0 => format!("{merged}; {} stays decoupled for this mount", live.dir.display()),
         Some(left) => format!(
             "{merged}; {} changes ({}) are known to this mount alone, {} of them on this machine's disk, {} in the store",
             human_count(left.changes),

@@ -19,16 +19,19 @@ mod stored;
 
 use std::path::{Path, PathBuf};
 
+use serde_json::json;
+
 use crate::args::{DecoupledCommand, Directory, PolicyCommand};
-use crate::output::{Failure, Outcome, note};
+use crate::output::{Failure, Outcome, note, put};
+use crate::settings::Given;
 
 /// Runs one.
-pub fn run(what: PolicyCommand) -> Outcome {
+pub fn run(what: PolicyCommand, given: &Given) -> Outcome {
     match what {
         PolicyCommand::Set { dir, policy, dry_run } => set::set(&dir, &policy, dry_run),
         PolicyCommand::Unset { dir } => set::unset(&dir),
         PolicyCommand::Show { data, server, path, json } => show::run(&Directory { data, server, path }, json),
-        PolicyCommand::Explain { path, json } => explain::run(&path, json),
+        PolicyCommand::Explain { path, json } => explain::run(&path, json, given),
         PolicyCommand::Advise { dir, seconds, ranks, json } => advise::run(&dir, seconds, ranks, json),
         PolicyCommand::Presets { json } => presets::run(json),
         PolicyCommand::Check { file } => check::run(&file),
@@ -46,7 +49,7 @@ pub fn decoupled(what: DecoupledCommand) -> Outcome {
             let target = server.target();
             match stored {
                 Some(dir) => stored::merge(&dir, &target, force, json),
-                None => each(&what, |one| match one.is_dir() {
+                None => each(&what, "merged", json, |one| match one.is_dir() {
                     true => live::complete(one, "merge", json),
                     false => kept::merge(one, &target, json),
                 }),
@@ -57,7 +60,7 @@ pub fn decoupled(what: DecoupledCommand) -> Outcome {
             match (stored, force) {
                 (_, Some(dir)) => stored::abandon(&dir, &target, true),
                 (Some(dir), None) => stored::abandon(&dir, &target, false),
-                (None, None) => each(&what, |one| match one.is_dir() {
+                (None, None) => each(&what, "given up", false, |one| match one.is_dir() {
                     true => live::abandon(one),
                     false => kept::abandon(one, &target, remove),
                 }),
@@ -66,13 +69,29 @@ pub fn decoupled(what: DecoupledCommand) -> Outcome {
     }
 }
 
-/// Does it with each; what cannot be done is said, and the rest is done all the same.
-fn each(what: &[PathBuf], one: impl Fn(&Path) -> Outcome) -> Outcome {
+/// Does it with each, and says of each what came of it; what cannot be done keeps no other from being done. `done`: as in "3 of 4 were merged".
+fn each(what: &[PathBuf], done: &str, as_json: bool, one: impl Fn(&Path) -> Outcome) -> Outcome {
     if let [only] = what {
         return one(only);
     }
-    let failures: Vec<Failure> = what.iter().filter_map(|path| one(path).err()).collect();
-    let Some(code) = failures.iter().map(Failure::code).max() else { return Ok(()) };
-    failures.iter().for_each(|failure| note(format_args!("loligo: {failure}")));
-    Err(Failure::told(format!("{} of {} could not be done, and the others are", failures.len(), what.len()), code))
+    let (mut failed, mut code) = (0, 0);
+    for path in what {
+        let Err(failure) = one(path) else { continue };
+        (failed, code) = (failed + 1, failure.code().max(code));
+        let (cause, remedy) = failure.parts();
+        if as_json {
+            put(json!({ "file": path.display().to_string(), "error": cause, "remedy": remedy }))?;
+        }
+        match cause.starts_with(&path.display().to_string()) {
+            true => note(format_args!("loligo: {failure}")),
+            // With its name in front.
+            false => note(format_args!("loligo: {}: {failure}", path.display())),
+        }
+    }
+    let count = format!("{} of {} were {done}", what.len() - failed, what.len());
+    match failed {
+        0 if as_json => Ok(()),
+        0 => put(count),
+        _ => Err(Failure::told(format!("{count}, {failed} could not be"), code)),
+    }
 }

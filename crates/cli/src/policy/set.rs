@@ -61,9 +61,16 @@ pub fn set(dir: &Directory, policy: &Path, dry_run: bool) -> Outcome {
 /// Takes it away, and shows what changes.
 pub fn unset(dir: &Directory) -> Outcome {
     let chain = chain::of_directory(dir)?;
+    let decoupled = dir.path.is_dir().then(|| Live::at(&dir.path).outstanding().ok().flatten()).flatten();
+    let shown = quoted(&dir.path);
     if !chain.has_own() {
-        return Err(Failure::new(format!("{} has no policy of its own", chain.name()))
-            .remedy(format!("what counts there: loligo policy show {}", crate::output::quoted(&dir.path))));
+        let failure = Failure::new(format!("{} has no policy of its own", chain.name()));
+        return Err(match decoupled {
+            Some(_) => failure.remedy(format!(
+                "it is decoupled with a policy for that time, which ends when it is given back: loligo recouple; what counts now: loligo policy explain {shown}"
+            )),
+            None => failure.remedy(format!("what counts there: loligo policy show {shown}")),
+        });
     }
     let then = chain.inherited()?;
     let placement = placing::change(chain.links(), None);
@@ -75,7 +82,17 @@ pub fn unset(dir: &Directory) -> Outcome {
     if let Some(unseen) = chain.unseen() {
         note(format_args!("warning: {unseen}"));
     }
-    put(format_args!("at {} counts {}, {}", chain.name(), then.whose(), then.policy.cell()))
+    match decoupled {
+        // What it was decoupled with goes on, whatever is set or not.
+        Some(out) => put(format_args!(
+            "{} is decoupled by this mount, and stays so as it is, {}; once it is given back (loligo recouple) {} counts there, {}",
+            chain.name(),
+            out.policy.cell(),
+            then.whose(),
+            then.policy.cell()
+        )),
+        None => put(format_args!("at {} counts {}, {}", chain.name(), then.whose(), then.policy.cell())),
+    }
 }
 
 fn told(when: &str, lines: Vec<String>) -> Outcome {

@@ -2,7 +2,7 @@
 
 use crate::args::Target;
 use crate::look::ask;
-use crate::output::{Failure, Outcome, human_bytes, human_count, put};
+use crate::output::{Failure, Outcome, human_bytes, human_count, put, quoted};
 use crate::service::admin::doc::{RankDoc, StatusDoc};
 use crate::service::admin::others::UnreachedDoc;
 use crate::target::{self, Found};
@@ -88,10 +88,20 @@ pub fn check(found: &Found, rank: u16) -> Result<(), Failure> {
     }
     there.sort_unstable();
     there.dedup();
-    let there: Vec<String> = there.iter().map(u32::to_string).collect();
-    let more = format!(
-        "one of those, or add ranks (loligo rank add), or start the server with --ranks {}",
-        u32::from(rank) + 1
-    );
-    Err(Failure::new(format!("there is no rank {rank}; there are: {}", there.join(", "))).remedy(more))
+    let server = match (&found.data, &found.address) {
+        (Some(data), _) => format!(" --data {}", quoted(data)),
+        (None, Some(address)) => format!(" --server {address}"),
+        (None, None) => String::new(),
+    };
+    let words: Vec<String> = there.iter().map(u32::to_string).collect();
+    let (has, or) = match &there[..] {
+        [only] => (format!("there is only rank {only}"), ""),
+        _ => (format!("the ranks are {}", words.join(", ")), "name one of those, or "),
+    };
+    // A number is not used again, so that another one may come.
+    let add = there.last().map_or(1, |last| u32::from(rank).saturating_sub(*last).max(1));
+    Err(Failure::new(format!("there is no rank {rank}: {has}")).remedy(format!(
+        "{or}add {}: loligo rank add {add}{server}",
+        if add == 1 { "one".to_string() } else { format!("{add}") }
+    )))
 }

@@ -34,6 +34,7 @@ pub fn run(args: &Down, given: &Given) -> Outcome {
         return Err(gone());
     }
     left::tell(&data, &state);
+    let decoupled = waiting::Decoupled::at(&state);
     let begun = Instant::now();
     pidfd_send_signal(&process, Signal::TERM).context(|| format!("stopping process {}", state.pid))?;
     let until = begun + Duration::from_secs(args.timeout);
@@ -67,8 +68,8 @@ pub fn run(args: &Down, given: &Given) -> Outcome {
         state.pid,
         begun.elapsed().as_secs_f64()
     ))?;
-    if let Ok(settings) = Settings::load(given, Some(&data), &[]) {
-        waiting::tell(&data, &settings);
+    if let (Ok(settings), Some(decoupled)) = (Settings::load(given, Some(&data), &[]), &decoupled) {
+        waiting::tell(&data, &settings, decoupled);
     }
     Ok(())
 }

@@ -66,7 +66,9 @@ pub fn make(at: &Store) -> Result<bool, Failure> {
 fn unmade(data: &Path, error: &std::io::Error) -> Failure {
     let how = match error.kind() {
         ErrorKind::ReadOnlyFilesystem => "name one on a disk that is mounted read-write, or mount this disk so",
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "free space on that disk, or name a directory on another one",
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+            "free space on that disk, or name a directory on another one"
+        }
         _ => "name one below a directory that this user may write to",
     };
     Failure::new(format!("data directory {} cannot be made: {error}", data.display())).remedy(how)

@@ -19,6 +19,6 @@ mod notify;
 mod presence;
 mod signals;
 mod told;
-mod waiting;
+pub mod waiting;
 
 pub use node::data_dir;

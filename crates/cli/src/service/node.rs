@@ -18,10 +18,10 @@ use loligo_types::{Cred, Ino, Kind, Rank};
 use super::admin::{Admin, Source};
 use super::daemon;
 use super::descriptors::Descriptors;
-use super::{preflight, presence};
 use super::signals::Stopping;
 use super::state::ServerState;
 use super::told;
+use super::{preflight, presence};
 use crate::args::{MountOptions as MountArgs, Ranks, Run};
 use crate::at::{Opening, Store};
 use crate::output::{Context, Failure, note, quoted};
@@ -283,7 +283,7 @@ impl Node {
     }
 
     /// What the next commands need to find it.
-    pub fn tell(&self, mount: Option<PathBuf>) -> Result<(), Failure> {
+    pub fn tell(&self, mount: Option<PathBuf>) -> Result<ServerState, Failure> {
         let state = ServerState {
             pid: std::process::id(),
             socket: self.data.join("loligo.sock"),
@@ -292,7 +292,8 @@ impl Node {
             mount,
             standby: self.stands_by,
         };
-        state.write(&self.data)
+        state.write(&self.data)?;
+        Ok(state)
     }
 
     /// Where it can be reached, for people.
@@ -566,7 +567,9 @@ pub fn log_file(data: &Path) -> PathBuf {
 pub fn check_log(data: &Path, log: &Path) -> Result<(), Failure> {
     opens_log(log).map_err(|error| match error.kind() {
         // Without --daemon it could not be served either.
-        ErrorKind::ReadOnlyFilesystem if is_read_only(data) => on_read_only(data, &log.display().to_string(), &error.to_string()),
+        ErrorKind::ReadOnlyFilesystem if is_read_only(data) => {
+            on_read_only(data, &log.display().to_string(), &error.to_string())
+        }
         _ => Failure::new(format!("log file {}: {error}", log.display()))
             .remedy("make it writable for this user; without --daemon no log file is needed"),
     })

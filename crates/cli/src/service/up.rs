@@ -7,6 +7,7 @@ use loligo_store::StoreError;
 
 use super::node::{self, Mounted, Node, Way};
 use super::signals::{RECOVERS, Signals};
+use super::state::ServerState;
 use super::{daemon, format, preflight, serve, waiting};
 use crate::args::Up;
 use crate::at::Store;
@@ -34,7 +35,9 @@ pub fn run(args: &Up, given: &Given) -> Outcome {
         let log = node::log_file(&data);
         node::check_log(&data, &log)?;
         crate::output::say(daemon::start(&log)?);
-        waiting::tell(&data, &settings);
+        if let Ok(Some(state)) = ServerState::read(&data) {
+            tell_waiting(&data, &settings, &state);
+        }
         return Ok(());
     };
     crate::log::start(settings.text("log"))?;
@@ -53,7 +56,8 @@ pub fn run(args: &Up, given: &Given) -> Outcome {
             return Err(failure);
         }
     };
-    if let Err(failure) = node.tell(Some(at.clone())) {
+    let told = node.tell(Some(at.clone()));
+    if let Err(failure) = told {
         // Nobody could find it, so it must not stay.
         let _ = mounted.stop(&signals.stopping(Some(at), RECOVERS));
         node.source.forget_mount();
@@ -61,14 +65,21 @@ pub fn run(args: &Up, given: &Given) -> Outcome {
         return Err(failure);
     }
     daemon::ready(args.run.ready_fd, &welcome(&at, &store, &node, args.run.ready_fd.is_some()));
-    if args.run.ready_fd.is_none() {
-        waiting::tell(&data, &settings);
+    if let (None, Ok(state)) = (args.run.ready_fd, &told) {
+        tell_waiting(&data, &settings, state);
     }
     let fatal = until_told(&signals, &node, &mounted);
     let stopping = signals.stopping(Some(at), RECOVERS);
     let unmounted = mounted.stop(&stopping);
     node.source.forget_mount();
     serve::finish(node, fatal, &stopping).and(unmounted)
+}
+
+/// Names what mounts that are gone have left on this machine.
+fn tell_waiting(data: &Path, settings: &Settings, state: &ServerState) {
+    if let Some(now) = waiting::Decoupled::at(state) {
+        waiting::tell(data, settings, &now);
+    }
 }
 
 /// Makes a file system where nothing is, and finishes one whose making was cut off. What would keep the server from starting is found
@@ -78,9 +89,14 @@ fn make_if_new(store: &Store, args: &Up, settings: &Settings) -> Outcome {
         Ok(_) => store.put_down(),
         Err(StoreError::NotFound { .. } | StoreError::Foreign { .. }) if format::is_new(store) => {
             preflight::ports(settings, args.ranks.ranks.unwrap_or(1))?;
-            if let Some(path) = args.mount_options.path.as_deref().filter(|path| path.split('/').any(|name| !matches!(name, "" | "."))) {
-                return Err(Failure::usage(format!("--path {path}: {} is to be a new file system, which has no directories", store.name()))
-                    .remedy("mount all of it first, and make the directory there"));
+            if let Some(path) =
+                args.mount_options.path.as_deref().filter(|path| path.split('/').any(|name| !matches!(name, "" | ".")))
+            {
+                return Err(Failure::usage(format!(
+                    "--path {path}: {} is to be a new file system, which has no directories",
+                    store.name()
+                ))
+                .remedy("mount all of it first, and make the directory there"));
             }
             format::make(store)?;
             crate::output::say(format_args!("made a new file system in {}", store.name()));
@@ -90,13 +106,7 @@ fn make_if_new(store: &Store, args: &Up, settings: &Settings) -> Outcome {
     }
 }
 
-fn mount(
-    node: &Node,
-    at: &Path,
-    data: &Path,
-    args: &Up,
-    settings: &Settings,
-) -> Result<Mounted, Failure> {
+fn mount(node: &Node, at: &Path, data: &Path, args: &Up, settings: &Settings) -> Result<Mounted, Failure> {
     let name = super::mount::session_name(at);
     let fs_name = format!("loligo:{}", data.display());
     let mounted =

@@ -137,7 +137,8 @@ fn whatever_can_be_checked_is_before_a_new_directory_is_made() {
     if can_mount() {
         for (words, code, cause) in everywhere.into_iter().chain(of_up) {
             for daemon in ["", "--daemon"] {
-                loligo(&format!("up --data {{}} --mount {{}} {words} {daemon}"), &[&data, &mount]).fails(code, &[cause]);
+                loligo(&format!("up --data {{}} --mount {{}} {words} {daemon}"), &[&data, &mount])
+                    .fails(code, &[cause]);
                 assert!(!data.exists() && !mount.exists(), "up {words} {daemon}");
             }
         }

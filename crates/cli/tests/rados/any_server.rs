@@ -118,7 +118,7 @@ fn a_server_that_neither_leads_nor_runs_the_rank_answers_for_all_and_hands_order
     let said = asked.say("rank undrain 1", 1);
     assert!(said.contains("is not being drained"), "{said}");
     let said = asked.say("rank drain 9", 1);
-    assert!(said.contains("there is no rank 9; there are: 0, 1, 2"), "{said}");
+    assert!(said.contains("there is no rank 9: the ranks are 0, 1, 2"), "{said}");
     let own = format!("s{}", servers[1].number);
     let said = asked.say(&format!("rank handover {other} --to {own}"), 0);
     assert!(said.contains(&format!("rank {other} is run by {own}")), "{said}");

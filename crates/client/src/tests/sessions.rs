@@ -97,6 +97,35 @@ fn calls_end_when_nobody_is_there_for_long_and_work_again_later() {
 }
 
 #[test]
+fn calls_to_a_server_that_hangs_end_when_they_have_waited_for_the_set_time() {
+    for give_up_ms in [1000, 2000, 5000, 20_000, 60_000] {
+        // The server was heard a moment ago, or not for long.
+        for idle_ms in [0, 300, 2500] {
+            let mut hand = Hand::connected_with(Config { give_up_ms, ..Config::default() });
+            hand.ms += idle_ms;
+            hand.feed(Input::Tick);
+            hand.feed(Input::Message { rank: Rank::ZERO, message: ToClient::Pong { at_ms: 0 } });
+            let begun = hand.ms;
+            hand.call(1, Call::GetAttr { ino: Ino(500) });
+            let ended = loop {
+                hand.ms += 50;
+                let out = hand.feed(Input::Tick);
+                if out.iter().any(|output| matches!(output, Output::Connect { .. })) {
+                    // The system takes connections for it.
+                    hand.feed(Input::Connected { rank: Rank::ZERO });
+                }
+                let ends = |output: &Output| matches!(output, Output::Complete { result: Err(failed), .. } if failed.error == FsError::Unavailable);
+                if out.iter().any(ends) {
+                    break hand.ms - begun;
+                }
+                assert!(hand.ms < begun + 2 * give_up_ms + 10_000, "{give_up_ms} {idle_ms}");
+            };
+            assert!((give_up_ms..=give_up_ms + 500).contains(&ended), "{give_up_ms} {idle_ms}: {ended}");
+        }
+    }
+}
+
+#[test]
 fn nothing_cached_is_used_when_the_server_may_have_given_it_away() {
     let mut net = Net::new(1);
     let (fh, ino) = net.create(0, "a");
@@ -135,7 +164,11 @@ struct Hand {
 
 impl Hand {
     fn connected() -> Hand {
-        let mut hand = Hand { client: Client::new(Config::default()), ms: 1 };
+        Hand::connected_with(Config::default())
+    }
+
+    fn connected_with(config: Config) -> Hand {
+        let mut hand = Hand { client: Client::new(config), ms: 1 };
         hand.feed(Input::Connected { rank: Rank::ZERO });
         hand.feed(Input::Message { rank: Rank::ZERO, message: ToClient::Welcome(welcome()) });
         hand

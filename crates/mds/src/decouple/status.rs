@@ -17,6 +17,8 @@ const PATH_MAX: usize = 1024;
 pub struct DecoupledStatus {
     /// Its root.
     pub dir: Ino,
+    /// Which decoupling of all times this is.
+    pub epoch: u64,
     /// The path of the root, if all names of it are in memory, and it is not too long.
     pub path: Option<String>,
     /// What its owner calls itself.
@@ -87,6 +89,7 @@ impl Mds {
         let (parts, part_bytes) = if merging { (0, 0) } else { self.tree.merge_parts(record.dir) };
         DecoupledStatus {
             dir: record.dir,
+            epoch: record.epoch,
             path: self.path_of(record.dir).filter(|path| path.len() <= PATH_MAX),
             name: String::from_utf8_lossy(&record.name).into_owned(),
             uid: record.uid,

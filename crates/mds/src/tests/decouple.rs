@@ -532,6 +532,7 @@ fn what_is_decoupled_is_shown_with_its_owner_its_numbers_and_merges_and_how_long
     let first = crate::DecoupledStatus {
         shared: false,
         dir: other,
+        epoch: owner.subtree.record().epoch,
         path: Some("/job/sub".into()),
         name: "client 0".into(),
         uid: 0,

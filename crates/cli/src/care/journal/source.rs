@@ -51,7 +51,10 @@ impl Journal {
         if let Some(rank) = rank.filter(|rank| !there.contains(rank)) {
             let list: Vec<String> = there.iter().map(u32::to_string).collect();
             let list = if list.is_empty() { "none".to_string() } else { list.join(", ") };
-            return Err(Failure::new(format!("{} has no journal of rank {rank}; there are: {list}", at.name())));
+            return Err(Failure::new(format!(
+                "{} has no journal of rank {rank}; the ranks that have one: {list}",
+                at.name()
+            )));
         }
         let wanted = there.into_iter().filter(|one| rank.is_none_or(|rank| rank == *one));
         Ok(wanted.map(|rank| Journal { owner: Owner::Rank(rank), fs, place: Place::Rank(looked.clone()) }).collect())

@@ -9,6 +9,12 @@ use serde::{Deserialize, Serialize};
 pub struct DecoupledDoc {
     /// Inode number of its root.
     pub dir: u64,
+    /// Which decoupling of all times this is; 0: an older server does not say.
+    #[serde(default)]
+    pub epoch: u64,
+    /// A file of this machine that has changes of it, whose program is gone; said by the command that looks for it, not by the server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept_file: Option<String>,
     /// Of the root, if it is known without reading.
     pub path: Option<String>,
     /// What its owner calls itself.
@@ -46,6 +52,8 @@ impl DecoupledDoc {
     pub fn new(one: &DecoupledStatus) -> DecoupledDoc {
         DecoupledDoc {
             dir: one.dir.0,
+            epoch: one.epoch,
+            kept_file: None,
             path: one.path.clone(),
             name: one.name.clone(),
             uid: one.uid,

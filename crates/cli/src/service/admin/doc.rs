@@ -98,10 +98,12 @@ pub struct SpaceDoc {
     pub free_bytes: u64,
 }
 
-/// The table, estimated.
+/// The table.
 #[derive(Serialize, Deserialize, Clone, Debug)]
 pub struct TableDoc {
-    pub keys: u64,
+    /// Rows, as the store estimates them: those that were written again or removed may count until they are compacted.
+    #[serde(alias = "keys")]
+    pub estimated_keys: u64,
     pub bytes: u64,
 }
 
@@ -476,7 +478,7 @@ impl StatusDoc {
                 errors: named(counts.errors),
             }),
             space: SpaceDoc { total_bytes: status.space.total_bytes, free_bytes: status.space.free_bytes },
-            table: TableDoc { keys: status.table.keys, bytes: status.table.bytes },
+            table: TableDoc { estimated_keys: status.table.keys, bytes: status.table.bytes },
             balancer: status.ranks.first().and_then(|rank| source.policy_now(rank.mds.balance.policy)),
             ranks: status.ranks.iter().map(|rank| RankDoc::new(source, rank)).collect(),
             unreached: Vec::new(),

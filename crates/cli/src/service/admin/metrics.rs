@@ -70,7 +70,11 @@ const DIRTY: Metric = stable("loligo_dirty_records", "gauge", "records changed a
 const ORPHANS: Metric = stable("loligo_orphans", "gauge", "files without a name that are still open");
 const LOADS: Metric = internal("loligo_table_loads_total", "counter", "reads of the table for what was not cached");
 const LOAD_ROWS: Metric = internal("loligo_table_load_rows_total", "counter", "rows that they read");
-const TABLE_KEYS: Metric = stable("loligo_table_keys", "gauge", "rows of the table, estimated");
+const TABLE_KEYS: Metric = stable(
+    "loligo_table_keys",
+    "gauge",
+    "rows of the table, estimated: those that were written again or removed may count until they are compacted",
+);
 const TABLE_BYTES: Metric = stable("loligo_table_bytes", "gauge", "bytes of the table on disk, estimated");
 const JOURNAL_RECORDS: Metric = stable("loligo_journal_records_total", "counter", "changes written to the journal");
 const JOURNAL_WRITTEN: Metric = stable("loligo_journal_written_bytes_total", "counter", "bytes written to the journal");

@@ -256,7 +256,10 @@ async fn begin_to_migrate(source: &Arc<Source>, dir: Ino, frag: Option<Frag>, to
     // Where others run some, the rank itself knows who is there.
     if !ranks.contains(&to) && !source.server.has_others() {
         let there: Vec<String> = ranks.iter().map(Rank::to_string).collect();
-        let why = format!("there is no rank {to}; there are: {}\n", there.join(", "));
+        let why = match &there[..] {
+            [only] => format!("there is no rank {to}: there is only rank {only}\n"),
+            _ => format!("there is no rank {to}: the ranks are {}\n", there.join(", ")),
+        };
         return (StatusCode::CONFLICT, why).into_response();
     }
     let part = frag.map_or(String::new(), |frag| format!("/{:x}/{}", frag.value, frag.bits));

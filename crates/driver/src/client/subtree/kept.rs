@@ -26,6 +26,17 @@ pub struct Kept {
     _claimed: Option<File>,
 }
 
+/// Which subtree a journal is of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Waiting {
+    /// The file system.
+    pub fs: FsId,
+    /// The root.
+    pub dir: Ino,
+    /// Which decoupling of all times it is.
+    pub epoch: u64,
+}
+
 struct Whole(File);
 
 impl Source for Whole {
@@ -72,9 +83,9 @@ impl Kept {
         Ok(Kept { _claimed: Some(lock), ..Kept::from_source(source, place)? })
     }
 
-    /// The file system that a journal of this machine is of, if it holds changes and no process is at work on it: nobody merges them by itself.
+    /// Which subtree a journal of this machine is of, if it holds changes and no process is at work on it: nobody merges them by itself.
     /// Reads the first records only.
-    pub fn waiting(path: impl AsRef<Path>) -> Option<FsId> {
+    pub fn waiting(path: impl AsRef<Path>) -> Option<Waiting> {
         let file = File::open(path.as_ref()).ok()?;
         if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(rustix::io::Errno::WOULDBLOCK) {
             return None;
@@ -83,8 +94,11 @@ impl Kept {
         let fs = reader.header().fs;
         let is_ours = matches!(reader.header().owner, Owner::Client(_));
         // The first record says what is decoupled.
-        let has_changes = reader.next_record().ok()?.is_some() && reader.next_record().ok()?.is_some();
-        (is_ours && has_changes).then_some(fs)
+        let first: Arc<[u8]> = reader.next_record().ok()??.body.into();
+        let has_changes = reader.next_record().ok()?.is_some();
+        let events = decode_record(&first).ok()?.events;
+        let [Event::Decoupled(record)] = &events[..] else { return None };
+        (is_ours && has_changes).then_some(Waiting { fs, dir: record.dir, epoch: record.epoch })
     }
 
     /// Reads one.

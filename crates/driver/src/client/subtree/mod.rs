@@ -29,7 +29,7 @@ use loligo_types::{
 use super::{Call, CallResult, Client, Fs};
 pub use form::{KeptError, Place};
 pub(in crate::client) use keep::Keeper;
-pub use kept::Kept;
+pub use kept::{Kept, Waiting};
 
 /// How often a merge is begun anew because the rank had begun a new life.
 const TRIES: usize = 4;
