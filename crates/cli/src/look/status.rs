@@ -19,6 +19,8 @@ const DAMAGED_SHOWN: usize = 20;
 const SESSIONS_SHOWN: usize = 20;
 /// The least width of the names of operations.
 const OP_WIDTH: usize = 14;
+/// The least width of the numbers of sessions.
+const ID_WIDTH: usize = 7;
 /// What a server says of its health that answers requests.
 const SERVING: [&str; 2] = ["serving", "damaged"];
 
@@ -280,8 +282,10 @@ fn ops_table(out: &mut String, ops: &BTreeMap<String, OpDoc>) {
 }
 
 fn sessions_table(out: &mut String, sessions: &[SessionDoc]) {
+    // Of the second rank on numbers have 15 digits and more.
+    let width = sessions.iter().take(SESSIONS_SHOWN).map(|s| s.id.to_string().len()).fold(ID_WIDTH, Ord::max);
     out.push_str(&format!(
-        "{:>4} {:>7} {:>6} {:>5} {:>7} {:>11} {:<5} name\n",
+        "{:>4} {:>width$} {:>6} {:>5} {:>7} {:>11} {:<5} name\n",
         "rank", "session", "user", "opens", "leases", "requests", "state"
     ));
     for s in sessions.iter().take(SESSIONS_SHOWN) {
@@ -296,11 +300,52 @@ fn sessions_table(out: &mut String, sessions: &[SessionDoc]) {
         let direct = if s.direct { ", direct data" } else { "" };
         let user = s.uid.map_or("-".to_owned(), |uid| uid.to_string());
         out.push_str(&format!(
-            "{:>4} {:>7} {user:>6} {:>5} {:>7} {requests:>11} {state:<5} {}{identity}{direct}\n",
-            s.rank, s.id, s.opens, s.leases, s.name
+            "{:>4} {:>width$} {user:>6} {:>5} {:>7} {requests:>11} {state:<5} {}{identity}{direct}\n",
+            s.rank,
+            s.id,
+            s.opens,
+            s.leases,
+            s.name.replace(char::is_control, "?")
         ));
     }
     if sessions.len() > SESSIONS_SHOWN {
         out.push_str(&format!("... and {} more; --json shows all\n", sessions.len() - SESSIONS_SHOWN));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sessions_of_all_ranks_and_operations_with_long_names_stand_in_columns() {
+        let session = |rank: u16, id: u64| SessionDoc {
+            id,
+            rank,
+            name: format!("mount /{rank}\n"),
+            uid: Some(1000),
+            local: false,
+            connected: true,
+            ending: false,
+            identity: None,
+            direct: false,
+            idle_ms: 0,
+            opens: 1,
+            leases: 2,
+            locks: 0,
+            in_flight: 0,
+            requests: 1_234_567,
+            errors: 0,
+        };
+        let mut out = String::new();
+        sessions_table(&mut out, &[session(0, 1), session(1, (1 << 48) + 2), session(63, (63 << 48) + 2)]);
+        let columns = |word: &'static str| out.lines().map(|line| line.find(word)).collect::<Vec<_>>();
+        assert_eq!(columns("mount")[1..], [out.lines().next().and_then(|head| head.find("name")); 3], "{out}");
+        assert!(out.lines().count() == 4 && columns("?")[1..].iter().all(Option::is_some), "{out}");
+        let op = |count| OpDoc { count, errors: 0, p50_us: 1.0, p99_us: 2.0, total_s: 0.0, latency_ns: Vec::new() };
+        let mut out = String::new();
+        ops_table(&mut out, &BTreeMap::from([("a_name_that_is_longer".into(), op(5)), ("stat".into(), op(7))]));
+        let lengths: BTreeSet<usize> = out.lines().map(str::len).collect();
+        assert_eq!(lengths.len(), 1, "{out}");
     }
 }

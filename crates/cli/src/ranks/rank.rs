@@ -101,7 +101,8 @@ pub fn check(found: &Found, rank: u16) -> Result<(), Failure> {
     // A number is not used again, so that another one may come.
     let add = there.last().map_or(1, |last| u32::from(rank).saturating_sub(*last).max(1));
     Err(Failure::new(format!("there is no rank {rank}: {has}")).remedy(format!(
-        "{or}add {}: loligo rank add {add}{server}",
-        if add == 1 { "one".to_string() } else { format!("{add}") }
+        "{or}add {}: loligo rank add {add}{server}; or start the server with --ranks {}",
+        if add == 1 { "one".to_string() } else { format!("{add}") },
+        u32::from(rank) + 1
     )))
 }

@@ -93,7 +93,12 @@ fn what_cannot_be_copied_is_refused_before_anything_is_made() {
     refused(&data, &place.path("other"), 1, &["other: there is a file system in this store already"]);
     let server = Service::start("serve --data {} --admin off", &[&place.path("other")]);
     refused(&data, &place.path("other"), 1, &["the target is in use", "nothing yet"]);
-    assert_eq!(server.stop().0, 0);
+    // Before the server of the source is asked for a snapshot, for which it may take long.
+    let source = Service::start("serve --data {} --admin off", &[&data]);
+    source.signal(rustix::process::Signal::STOP);
+    refused(&data, &place.path("other"), 1, &["the target is in use", "nothing yet"]);
+    source.signal(rustix::process::Signal::CONT);
+    assert_eq!((source.stop().0, server.stop().0), (0, 0));
     let foreign = place.path("foreign");
     std::fs::create_dir(&foreign).expect("a directory");
     std::fs::write(foreign.join("letter"), "").expect("a file");

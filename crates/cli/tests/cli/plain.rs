@@ -63,7 +63,13 @@ fn moving_a_directory_where_there_is_one_rank_says_how_to_add_another() {
     sh("mkdir $D/a", &mount).ok();
     let refused = loligo("subtree migrate {} 1", &[&mount.join("a")]);
     let refused = refused.fails(1, &["there is no rank 1: there is only rank 0"]);
-    let how = refused.err.split("add one: loligo ").nth(1).expect("how one is added").trim().to_string();
+    let how = refused
+        .err
+        .split("add one: loligo ")
+        .nth(1)
+        .and_then(|how| how.split(';').next())
+        .expect("how one is added")
+        .to_string();
     loligo(&how, &[]).ok();
     loligo("subtree migrate {} 1", &[&mount.join("a")]).ok();
     loligo("subtree migrate {} 5", &[&mount.join("a")]).fails(1, &["the ranks are 0, 1", "add 4: loligo rank add 4"]);
