@@ -64,7 +64,9 @@ fn kept_json(found: &Found, given: &Given, status: &mut serde_json::Value) {
     }
     waiting::name_files(&fs_id, given, found.data.as_deref(), &mut docs);
     for (place, doc) in places.into_iter().zip(docs) {
-        place["kept_file"] = doc.kept_file.into();
+        if let Some(file) = doc.kept_file {
+            place["kept_file"] = file.into();
+        }
     }
 }
 
