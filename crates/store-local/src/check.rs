@@ -75,11 +75,13 @@ impl LocalCheck {
         Ok(checked)
     }
 
-    /// The ranks that have a journal.
+    /// The ranks that have a journal, or had one by the marks.
     pub fn ranks(&self) -> Vec<u32> {
         let names = fs::read_dir(self.layout.journal()).into_iter().flatten().flatten();
         let mut ranks: Vec<u32> = names.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+        ranks.extend(self.fs_id().map(|fs| marks::ranks(&self.layout.marks(), &fs)).unwrap_or_default());
         ranks.sort_unstable();
+        ranks.dedup();
         ranks
     }
 
@@ -107,13 +109,10 @@ impl LocalCheck {
 
     /// The process that has the directory, for people: the kernel tells who has locked its file.
     fn owner(&self) -> Option<String> {
-        let inode = fs::metadata(self.layout.lock()).ok()?.ino().to_string();
+        let lock = fs::metadata(self.layout.lock()).ok()?;
         let locks = fs::read_to_string("/proc/locks").ok()?;
-        let ours = locks.lines().map(|line| line.split_whitespace().collect::<Vec<_>>()).find(|fields| {
-            fields.get(1) == Some(&"FLOCK")
-                && fields.get(5).is_some_and(|place| place.rsplit(':').next() == Some(&inode))
-        })?;
-        Some(format!("process {}", ours.get(4)?))
+        let said = fs::read_to_string(self.layout.lock()).unwrap_or_default();
+        Some(format!("process {}", holder(&locks, (lock.dev(), lock.ino()), said.trim())?))
     }
 
     /// `None`: there never was a table.
@@ -169,6 +168,19 @@ impl LocalCheck {
     }
 }
 
+/// Which process holds the flock of a file, by the kernel's list. Inode numbers repeat between file systems, so the device counts, too; where the
+/// kernel calls that by another name (btrfs, overlays), the process must be the one that the file itself names (`said`).
+fn holder<'a>(locks: &'a str, (dev, ino): (u64, u64), said: &str) -> Option<&'a str> {
+    let device = format!("{:02x}:{:02x}", rustix::fs::major(dev), rustix::fs::minor(dev));
+    let inode = ino.to_string();
+    locks.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let (kind, pid, place) = (fields.get(1)?, fields.get(4)?, fields.get(5)?);
+        let (on, number) = place.rsplit_once(':')?;
+        (*kind == "FLOCK" && number == inode && (on == device || *pid == said)).then_some(*pid)
+    })
+}
+
 fn reading() -> ReadOptions {
     let mut read = ReadOptions::default();
     read.set_verify_checksums(true);
@@ -196,7 +208,12 @@ impl Segments for Files {
     fn list(&mut self) -> Result<Vec<Segment>> {
         self.open.clear();
         let mut ids = Vec::new();
-        for entry in fs::read_dir(&self.dir).map_err(|e| named(&self.dir, &e))? {
+        let entries = match fs::read_dir(&self.dir) {
+            // The mark tells whether something was there.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(|e| named(&self.dir, &e))?,
+        };
+        for entry in entries {
             let entry = entry.map_err(|e| named(&self.dir, &e))?;
             ids.extend(entry.file_name().to_str().and_then(journal::id_of));
         }
@@ -226,5 +243,22 @@ impl Segments for Files {
             }
         }
         Ok(read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_of_the_same_inode_number_on_another_device_is_not_that_of_this_directory() {
+        let locks = "1: POSIX  ADVISORY  WRITE 11 fe:00:77 0 EOF\n2: FLOCK  ADVISORY  WRITE 12 00:1b:77 0 EOF\n2: -> FLOCK  ADVISORY  WRITE 14 fe:00:78 0 EOF\n3: FLOCK  ADVISORY  WRITE 13 fe:00:79 0 EOF\n";
+        let on = |major, minor| rustix::fs::makedev(major, minor);
+        assert_eq!(holder(locks, (on(0xfe, 0), 77), ""), None);
+        assert_eq!(holder(locks, (on(0, 0x1b), 77), ""), Some("12"));
+        assert_eq!(holder(locks, (on(0xfe, 0), 79), "9"), Some("13"));
+        // btrfs gives files another device number than its locks.
+        assert_eq!(holder(locks, (on(0, 0x30), 77), "12"), Some("12"));
+        assert_eq!(holder(locks, (on(0xfe, 0), 78), ""), None, "one that waits holds nothing");
     }
 }

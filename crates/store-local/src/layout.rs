@@ -141,13 +141,20 @@ impl Layout {
         if !self.table().join("CURRENT").exists() {
             return Ok(());
         }
-        match [self.journal(), self.objects()].into_iter().find(|part| !part.is_dir()) {
-            Some(part) => {
-                let detail = "the directory is missing: mount its disk, or go back to a copy of the data directory";
-                Err(StoreError::Corrupt { place: part.display().to_string(), detail: detail.to_string() })
-            }
-            None => Ok(()),
+        let lost = |part: &Path, detail: String| Err(StoreError::Corrupt { place: part.display().to_string(), detail });
+        if let Some(part) = [self.journal(), self.objects()].iter().find(|part| !part.is_dir()) {
+            let detail = "the directory is missing: mount its disk, or go back to a copy of the data directory";
+            return lost(part, detail.to_string());
         }
+        let paths = objects::Paths::new(self.objects());
+        if paths.is_emptied()? {
+            let detail = format!(
+                "the directory is empty, and objects of file data were in it: mount its disk, or go back to a copy of the data directory; to go on without them remove {}",
+                paths.buckets().display()
+            );
+            return lost(&self.objects(), detail);
+        }
+        Ok(())
     }
 
     /// A table without its first file is damaged, and so is a directory that has journals and no table: neither is new. RocksDB would begin an empty

@@ -167,6 +167,14 @@ pub(crate) fn look(path: &Path, fs: &[u8; 16], rank: u32) -> Result<Option<Segme
     }
 }
 
+/// The ranks of which the file says something, ascending.
+pub(crate) fn ranks(path: &Path, fs: &[u8; 16]) -> Vec<u32> {
+    let Ok(Some(file)) = open(path, fs, false) else { return Vec::new() };
+    let slots = file.metadata().map_or(0, |meta| meta.len() / SECTOR).saturating_sub(1) / 2;
+    let ranks = 0..u32::try_from(slots).unwrap_or(u32::MAX).min(u32::from(u16::MAX) + 1);
+    ranks.filter(|rank| load(&file, path, *rank).is_ok_and(|slot| slot.told().is_some())).collect()
+}
+
 impl Marks {
     /// Those of a data directory; makes the file if there is none. A directory without marks, or with marks that cannot be read, is opened all
     /// the same: only a loss of the newest segment cannot be seen then.
@@ -326,6 +334,7 @@ mod tests {
         let marks = Marks::open(&path, &FS);
         assert_eq!(look(&path, &FS, 0), Ok(Some(Segment { id: 1, len: 100 })));
         assert_eq!((marks.of(70), marks.of(1)), (Some(Segment { id: 9, len: 64 }), None));
+        assert_eq!(ranks(&path, &FS), [0, 70]);
         marks.synced(0, 2, 10);
         marks.step_back(0, 1, None).expect("the mark is of another segment");
         assert_eq!(marks.of(0), Some(Segment { id: 2, len: 10 }));

@@ -104,6 +104,57 @@ fn damage_of_each_part_is_found_and_named() {
     loligo("fsck --data {} --data-checksums", &[&data]).ok();
 }
 
+/// Removes all that is in a directory.
+fn emptied(dir: &Path) {
+    for entry in std::fs::read_dir(dir).expect("a directory") {
+        let path = entry.expect("it can be read").path();
+        if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) }.expect("it is there");
+    }
+}
+
+#[test]
+fn parts_of_a_data_directory_that_are_emptied_as_a_whole_are_no_empty_file_system() {
+    let place = Place::new();
+    filled(&place, false);
+    let data = place.data();
+    let kept = data.with_file_name("kept");
+    assert!(std::process::Command::new("cp").arg("-a").args([&data, &kept]).status().expect("cp runs").success());
+    let back = |part: &str| {
+        std::fs::remove_dir_all(data.join(part)).expect("it is there");
+        let status = std::process::Command::new("cp").arg("-a").args([kept.join(part), data.join(part)]).status();
+        assert!(status.expect("cp runs").success());
+        loligo("store check --data {}", &[&data]).ok();
+    };
+    emptied(&data.join("objects"));
+    for (words, code) in [("store check --data {}", 3), ("fsck --data {}", 1), ("fsck --data {} --data-checksums", 1)] {
+        let ran = loligo(words, &[&data]);
+        assert_eq!(ran.code, code, "{words}: {}{}", ran.out, ran.err);
+        let said = ran.out + &ran.err;
+        assert!(said.contains("objects: the directory is empty, and objects of file data were in it"), "{said}");
+    }
+    let ran = loligo("serve --data {} --admin off", &[&data]);
+    assert!(ran.code != 0 && ran.err.contains("mount its disk") && ran.err.contains("buckets"), "{}", ran.err);
+    back("objects");
+    for entry in std::fs::read_dir(data.join("objects")).expect("a directory") {
+        let path = entry.expect("it can be read").path();
+        if path.is_dir() {
+            emptied(&path);
+        }
+    }
+    let ran = loligo("store check --data {}", &[&data]).fails(3, &["problems found"]);
+    assert!(ran.out.contains("is missing, with all objects of file data in it"), "{}", ran.out);
+    let ran = loligo("fsck --data {} --data-checksums", &[&data]).fails(3, &["problems found"]);
+    assert!(ran.out.contains("is missing, with all objects of file data in it"), "{}", ran.out);
+    back("objects");
+    for part in ["journal", "journal/0"] {
+        emptied(&data.join(part));
+        let ran = loligo("store check --data {}", &[&data]).fails(3, &["problems found"]);
+        assert!(ran.out.contains("wrong: journal of rank 0: "), "{}", ran.out);
+        loligo("fsck --data {}", &[&data]).fails(1, &["is missing"]);
+        back("journal");
+    }
+}
+
 #[test]
 fn a_server_that_runs_is_not_hindered_nor_is_what_it_writes_taken_for_damage() {
     let place = Place::new();

@@ -11,10 +11,11 @@ use std::path::Path;
 use loligo_store::{BLOCK_SIZE, CheckProgress, Checked, Finding, MAX_OBJECT_LEN, ObjectId, Result, look};
 
 use super::block::{self, BLOCK, DOUBT, INSTEAD_OF_DOUBT};
+use super::buckets;
 use super::epochs::{Ended, Epochs, Place};
 use super::header::{DATA_AT, HEADER_LEN, Header};
-use super::paths::Paths;
-use super::witness::{LOST_OBJECT, Lost, lost_bucket};
+use super::paths::{Paths, is_empty};
+use super::witness::{self, LOST_OBJECT, Lost, emptied_bucket, lost_bucket};
 use crate::check::cause;
 use crate::files::named;
 use crate::layout::Layout;
@@ -44,19 +45,28 @@ pub(crate) fn check(layout: &Layout, checked: &mut Checked, tell: &mut dyn FnMut
         }
         Err(error) => Err(named(&layout.epochs(), &error)),
     };
-    if let Err(error) = epochs() {
-        let remedy = "no server can tell which checksums of file data count: go back to a copy (loligo copy)";
-        checked.findings.push(Finding::wrong(cause(&error), remedy));
-        return Ok(());
-    }
+    let is_clean = match epochs() {
+        Ok(epochs) => !epochs.open,
+        Err(error) => {
+            let remedy = "no server can tell which checksums of file data count: go back to a copy (loligo copy)";
+            checked.findings.push(Finding::wrong(cause(&error), remedy));
+            return Ok(());
+        }
+    };
     let paths = Paths::new(layout.objects());
+    if let Err(error) = buckets::look(paths.buckets()) {
+        let remedy =
+            "whether directories of objects are missing cannot be told in full; the next start makes the file anew";
+        checked.findings.push(Finding::wrong(cause(&error), remedy));
+    }
     let mut all: Vec<(ObjectId, u64)> = Vec::new();
     paths.visit_all(&mut |id, entry| {
         all.extend(entry.metadata().map(|meta| (id, meta.len().saturating_sub(DATA_AT))));
         Ok(ControlFlow::Continue(()))
     })?;
-    paths.visit_lost(&mut |lost| {
-        checked.findings.extend(look(|| Ok(loss(&paths, &lost).into_iter().collect()))?);
+    paths.visit_lost(is_clean, &mut |lost| {
+        let is_clean = || epochs().is_ok_and(|epochs| !epochs.open);
+        checked.findings.extend(look(|| Ok(loss(&paths, &lost, is_clean()).into_iter().collect()))?);
         Ok(())
     })?;
     let total = all.iter().map(|(_, len)| len).sum();
@@ -86,7 +96,7 @@ pub(crate) fn check(layout: &Layout, checked: &mut Checked, tell: &mut dyn FnMut
 }
 
 /// What is said of it, if it still is lost.
-fn loss(paths: &Paths, lost: &Lost) -> Option<Finding> {
+fn loss(paths: &Paths, lost: &Lost, is_clean: bool) -> Option<Finding> {
     match lost {
         Lost::Object(id) => {
             let path = paths.of(*id);
@@ -95,7 +105,13 @@ fn loss(paths: &Paths, lost: &Lost) -> Option<Finding> {
         }
         Lost::Bucket(dir) => {
             let remedy = "bring it back from a copy; make it anew (mkdir) to go on without the files that it is of";
-            (!dir.is_dir()).then(|| Finding::wrong(lost_bucket(dir), remedy))
+            paths.is_lost(dir).then(|| Finding::wrong(lost_bucket(dir), remedy))
+        }
+        Lost::Emptied(dir) => {
+            let remedy =
+                "bring back what was in it from a copy; a server that is started and stopped cleanly goes on without";
+            let is_lost = is_clean && is_empty(dir).is_ok_and(|is_empty| is_empty);
+            is_lost.then(|| Finding::wrong(emptied_bucket(dir), remedy))
         }
     }
 }
@@ -110,8 +126,9 @@ fn object(paths: &Paths, id: ObjectId, epochs: &Epochs) -> Result<Seen> {
     let (size, file) = file;
     let wrong = |detail: String| Ok(Seen::Wrong(format!("{id} ({}): {detail}", path.display())));
     if size == 0 {
-        // One that was just being made.
-        return if !epochs.unclean.is_empty() { Ok(Seen::Open) } else { wrong("its file is empty".into()) };
+        // Without a witness, one that was just being made: it was not synced yet.
+        let is_new = !epochs.unclean.is_empty() && !witness::speaks(&path);
+        return if is_new { Ok(Seen::Open) } else { wrong("its file is empty".into()) };
     }
     let len = size.saturating_sub(DATA_AT);
     if len > MAX_OBJECT_LEN {

@@ -12,6 +12,7 @@
 //! they are.
 
 mod block;
+mod buckets;
 mod cache;
 mod check;
 mod doubt;
@@ -29,6 +30,7 @@ use std::fs::{self, File};
 use std::io;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -48,7 +50,7 @@ use epochs::Place;
 use header::DATA_AT;
 use object::Object;
 pub(crate) use paths::Paths;
-use witness::{LOST_OBJECT, Lost, lost_bucket};
+use witness::{LOST_OBJECT, Lost, emptied_bucket, lost_bucket};
 
 /// Objects that one sync holds open at a time.
 const SYNC_AT_ONCE: usize = 64;
@@ -72,6 +74,8 @@ pub(crate) struct LocalBlobs {
     epochs_path: PathBuf,
     /// The sync of what an earlier opening left in the page cache, if it was killed.
     leftover: Mutex<Leftover>,
+    /// Whether no bucket can be empty: the opening before this one ended cleanly, and this one has removed nothing.
+    has_no_empty: AtomicBool,
     owner: Arc<Owner>,
 }
 
@@ -92,19 +96,30 @@ impl LocalBlobs {
         let epochs_path = layout.epochs();
         let place = Place::of(&layout.objects())?;
         let only_reads = owner.only_reads();
-        let (epochs, clean) = if only_reads {
-            (Epochs::look(&epochs_path)?.seen_from_outside(place), true)
-        } else {
-            room.find(For::Journal, || Epochs::begin(&epochs_path, place))?
-        };
         let paths = Paths::new(layout.objects());
+        let (epochs, clean, was_clean) = if only_reads {
+            let found = Epochs::look(&epochs_path)?;
+            let was_clean = !found.open;
+            (found.seen_from_outside(place), true, was_clean)
+        } else {
+            let (epochs, clean) = room.find(For::Journal, || Epochs::begin(&epochs_path, place))?;
+            room.find(For::Journal, || buckets::begin(&paths))?;
+            (epochs, clean, clean)
+        };
         // A killed server's writes may not be on the disk yet, and a client that was told "written"
         // sends only a sync: the first sync of this opening waits for all of them.
         let leftover = if clean { Leftover::Synced } else { sync_in_background(paths.root_dir()?) };
         let shared = Arc::new(Shared { paths, epochs, unwitnessed: Mutex::default(), room, gate, only_reads });
         let cache = Arc::new(Cache::new(open_objects));
         spare::ask(&cache);
-        Ok(Self { shared, cache, epochs_path, leftover: Mutex::new(leftover), owner })
+        Ok(Self {
+            shared,
+            cache,
+            epochs_path,
+            leftover: Mutex::new(leftover),
+            has_no_empty: AtomicBool::new(was_clean),
+            owner,
+        })
     }
 
     /// A clean stop: everything is on the disk, and the next opening trusts every checksum.
@@ -347,7 +362,9 @@ impl Blobs for LocalBlobs {
             versions.push(object.flush()?);
         }
         let root = self.shared.paths.root_dir()?;
+        let buckets = self.shared.paths.fresh();
         rustix::fs::syncfs(&root).map_err(|e| named(self.shared.paths.root(), &e.into()))?;
+        self.shared.paths.synced(&buckets);
         for (object, version) in objects.iter().zip(versions) {
             object.synced(version);
             object.bear_witness();
@@ -359,6 +376,7 @@ impl Blobs for LocalBlobs {
 
     fn delete(&self, id: ObjectId) -> Result<()> {
         self.may_change()?;
+        self.has_no_empty.store(false, Ordering::Relaxed);
         let path = self.shared.paths.of(id);
         self.cache.remove(id, Object::forget, || {
             let kept = self.shared.gate.kept();
@@ -399,10 +417,11 @@ impl Blobs for LocalBlobs {
     }
 
     fn lost(&self, visit: &mut dyn FnMut(Option<ObjectId>, &str)) -> Result<()> {
-        self.shared.paths.visit_lost(&mut |lost| {
+        self.shared.paths.visit_lost(self.has_no_empty.load(Ordering::Relaxed), &mut |lost| {
             match &lost {
                 Lost::Object(id) => visit(Some(*id), LOST_OBJECT),
                 Lost::Bucket(dir) => visit(None, &lost_bucket(dir)),
+                Lost::Emptied(dir) => visit(None, &emptied_bucket(dir)),
             }
             Ok(())
         })

@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use loligo_store::{ObjectId, Result, StoreError};
 
-use super::witness;
+use super::{buckets, witness};
 use crate::files::{self, named};
 use crate::spare::opened;
 
@@ -18,6 +18,8 @@ pub(super) type Visit<'a> = &'a mut dyn FnMut(ObjectId, &DirEntry) -> Result<Con
 
 pub(crate) struct Paths {
     root: PathBuf,
+    /// The file that says which buckets have a directory.
+    buckets: PathBuf,
     /// Buckets whose directories were made and not yet synced.
     fresh: Mutex<HashSet<u16>>,
 }
@@ -41,7 +43,19 @@ fn name_of(id: ObjectId) -> String {
 
 impl Paths {
     pub(crate) fn new(root: PathBuf) -> Self {
-        Self { root, fresh: Mutex::new(HashSet::new()) }
+        Self { buckets: root.with_file_name("buckets"), root, fresh: Mutex::new(HashSet::new()) }
+    }
+
+    pub(crate) fn buckets(&self) -> &Path {
+        &self.buckets
+    }
+
+    /// The bucket of which this is the directory.
+    pub(super) fn bucket_at(&self, inner: &Path) -> Option<u16> {
+        let mut names = inner.strip_prefix(&self.root).ok()?.iter();
+        let (outer, y) = (names.next()?.to_str()?, names.next()?.to_str()?);
+        let bucket = u16::from_str_radix(&format!("{outer}{y}"), 16).ok()?;
+        (bucket < 1 << 12 && self.inner(bucket) == inner).then_some(bucket)
     }
 
     pub(super) fn root(&self) -> &Path {
@@ -94,20 +108,43 @@ impl Paths {
         if fresh {
             files::sync_dir(&self.outer(bucket))?;
             files::sync_dir(&self.root)?;
-            self.fresh.lock().unwrap_or_else(PoisonError::into_inner).remove(&bucket);
+            self.synced(&[bucket]);
         }
         Ok(())
     }
 
+    /// Buckets whose directories were made and not yet synced: for one who syncs everything.
+    pub(super) fn fresh(&self) -> Vec<u16> {
+        self.fresh.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
+    }
+
+    /// The directories of these are on the disk.
+    pub(super) fn synced(&self, durable: &[u16]) {
+        let mut fresh = self.fresh.lock().unwrap_or_else(PoisonError::into_inner);
+        let durable: Vec<u16> = durable.iter().copied().filter(|bucket| fresh.remove(bucket)).collect();
+        if !durable.is_empty()
+            && let Err(error) = buckets::add(&self.buckets, &durable)
+        {
+            tracing::warn!(%error, "a loss of all objects as a whole would not be noticed");
+        }
+    }
+
     /// Removes the directories of buckets without objects. Nobody makes objects meanwhile. That they are gone need not be durable.
     pub(super) fn remove_empty(&self) -> Result<()> {
-        for outer in children(&self.root)? {
-            for inner in children(&outer)? {
-                remove_if_empty(&inner)?;
+        let outers = children(&self.root)?;
+        let mut inners = Vec::new();
+        for outer in &outers {
+            for inner in children(outer)? {
+                if is_empty(&inner)? {
+                    inners.push(inner);
+                }
             }
-            remove_if_empty(&outer)?;
         }
-        Ok(())
+        let gone: Vec<u16> = inners.iter().filter_map(|inner| self.bucket_at(inner)).collect();
+        if !gone.is_empty() {
+            buckets::remove(&self.buckets, &gone)?;
+        }
+        inners.iter().chain(&outers).try_for_each(|dir| remove_if_empty(dir))
     }
 
     pub(super) fn visit_all(&self, visit: Visit<'_>) -> Result<()> {
@@ -135,8 +172,13 @@ impl Paths {
     }
 }
 
+/// Whether it is a directory with nothing in it.
+pub(super) fn is_empty(dir: &Path) -> Result<bool> {
+    Ok(read_dir(dir)?.is_some_and(|mut entries| entries.next().is_none()))
+}
+
 fn remove_if_empty(dir: &Path) -> Result<()> {
-    if read_dir(dir)?.is_none_or(|mut entries| entries.next().is_some()) {
+    if !is_empty(dir)? {
         return Ok(());
     }
     witness::fall_silent(dir)?;

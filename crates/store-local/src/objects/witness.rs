@@ -1,6 +1,6 @@
 //! Witnesses: empty files that say that something beside them has to be there, so that a loss is told from a hole. An object has one from the
 //! first time that it is made durable, by the sync of the directory that makes its name durable; the directories of buckets have one from
-//! the start. They go before what they speak of goes.
+//! the start. They go before what they speak of goes. The file `buckets` (`buckets.rs`) speaks of all directories of buckets from outside.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 
 use loligo_store::{ObjectId, Result};
 
-use super::paths::{Paths, bucket, children, id_of, read_dir};
+use super::buckets;
+use super::paths::{Paths, bucket, children, id_of, is_empty, read_dir};
 use crate::files::{self, named};
 
 /// Last byte of a witness's name; the rest is the name of what it speaks of.
@@ -22,6 +23,8 @@ pub(super) enum Lost {
     Object(ObjectId),
     /// All objects of a bucket, or of sixteen.
     Bucket(PathBuf),
+    /// What was in the directory of a bucket, which is there.
+    Emptied(PathBuf),
 }
 
 /// What is said of a lost object.
@@ -51,13 +54,19 @@ pub(super) fn fall_silent(path: &Path) -> Result<()> {
     }
 }
 
-fn speaks(path: &Path) -> bool {
+/// Whether there is a witness of it.
+pub(super) fn speaks(path: &Path) -> bool {
     fs::symlink_metadata(witness_of(path)).is_ok()
 }
 
 /// What is said of a lost directory.
 pub(super) fn lost_bucket(dir: &Path) -> String {
     format!("{} is missing, with all objects of file data in it", dir.display())
+}
+
+/// What is said of one that is there and has nothing in it.
+pub(super) fn emptied_bucket(dir: &Path) -> String {
+    format!("{} is empty, and a server that stopped cleanly left objects of file data in it", dir.display())
 }
 
 fn lost_dir(dir: &Path) -> bool {
@@ -80,7 +89,27 @@ impl Paths {
         if inner.is_dir() {
             return None;
         }
-        [self.outer(bucket), inner].iter().find(|dir| lost_dir(dir)).map(|dir| lost_bucket(dir))
+        let lost = [self.outer(bucket), inner].into_iter().find(|dir| self.is_lost(dir));
+        lost.map(|dir| lost_bucket(&dir))
+    }
+
+    /// Whether a directory of buckets is missing.
+    pub(super) fn is_lost(&self, dir: &Path) -> bool {
+        let noted = |bucket| buckets::look(self.buckets()).is_ok_and(|known| known.has(bucket));
+        lost_dir(dir) || (!dir.is_dir() && self.bucket_at(dir).is_some_and(noted))
+    }
+
+    /// Whether objects were made durable, and neither a directory nor a witness of a bucket is left.
+    pub(crate) fn is_emptied(&self) -> Result<bool> {
+        let is_bucket = |name: &str| name.len() == 2 && u8::from_str_radix(name, 16).is_ok();
+        for entry in read_dir(self.root())?.into_iter().flatten() {
+            let name = entry.map_err(|e| named(self.root(), &e))?.file_name();
+            if name.to_str().is_some_and(|name| is_bucket(name.strip_suffix(MARK).unwrap_or(name))) {
+                return Ok(false);
+            }
+        }
+        // One that cannot be read is told of elsewhere, and made anew.
+        Ok(buckets::look(self.buckets()).is_ok_and(|known| !known.is_empty()))
     }
 
     /// Indexes of the objects of an inode, lost ones included, ascending.
@@ -133,11 +162,16 @@ impl Paths {
             }
             spoken.into_iter().try_for_each(of)?;
         }
-        Ok(())
+        let Ok(known) = buckets::look(elsewhere.buckets()) else { return Ok(()) };
+        for bucket in known.all().filter(|bucket| elsewhere.inner(*bucket).is_dir()) {
+            files::make_dir(&self.outer(bucket))?;
+            files::make_dir(&self.inner(bucket))?;
+        }
+        fs::write(self.buckets(), known.encode()).map_err(|e| named(self.buckets(), &e))
     }
 
-    /// Looks for all that is lost.
-    pub(super) fn visit_lost(&self, visit: &mut dyn FnMut(Lost) -> Result<()>) -> Result<()> {
+    /// Looks for all that is lost. `is_clean`: no directory of a bucket can be empty, as the server that ended has removed those.
+    pub(super) fn visit_lost(&self, is_clean: bool, visit: &mut dyn FnMut(Lost) -> Result<()>) -> Result<()> {
         let buckets = |dir: &Path| -> Result<Vec<Lost>> {
             Ok(spoken_of(dir)?.into_iter().filter(|path| lost_dir(path)).map(Lost::Bucket).collect())
         };
@@ -152,6 +186,23 @@ impl Paths {
                         visit(Lost::Object(id))?;
                     }
                 }
+            }
+        }
+        self.visit_noted(is_clean, visit)
+    }
+
+    /// The same of directories whose witnesses went with them. Of all of them at once [`Paths::is_emptied`] tells.
+    fn visit_noted(&self, is_clean: bool, visit: &mut dyn FnMut(Lost) -> Result<()>) -> Result<()> {
+        if self.is_emptied()? {
+            return Ok(());
+        }
+        let Ok(known) = buckets::look(self.buckets()) else { return Ok(()) };
+        for bucket in known.all() {
+            let (outer, inner) = (self.outer(bucket), self.inner(bucket));
+            if !inner.is_dir() && !lost_dir(&outer) && !lost_dir(&inner) {
+                visit(Lost::Bucket(inner))?;
+            } else if is_clean && is_empty(&inner)? {
+                visit(Lost::Emptied(inner))?;
             }
         }
         Ok(())
@@ -258,6 +309,84 @@ mod tests {
         let store = open(&dir);
         assert_eq!(store.blobs().read_at(A, 0, &mut [0]), Ok(0));
         store.blobs().write_at(A, 0, b"x").expect("write");
+    }
+
+    /// Removes all that is in a directory, witnesses included.
+    fn empty(dir: &Path) {
+        for entry in fs::read_dir(dir).expect("a directory") {
+            let path = entry.expect("it can be read").path();
+            if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }.expect("it is there");
+        }
+    }
+
+    #[test]
+    fn a_directory_of_objects_that_is_emptied_with_its_witnesses_is_no_hole() {
+        let (dir, paths) = filled();
+        let inner = paths.inner(bucket(A.ino));
+        // A bucket: after a clean stop none is empty.
+        empty(&inner);
+        assert_eq!(check(&dir), [emptied_bucket(&inner)]);
+        let looks = OpenOptions { looks: true, ..OpenOptions::default() };
+        let store = LocalStore::open(dir.path(), &looks).expect("open");
+        assert_eq!(lost(&*store.blobs()), [None]);
+        drop(store);
+        // Sixteen of them.
+        empty(inner.parent().expect("a directory"));
+        assert_eq!(check(&dir), [lost_bucket(&inner)]);
+        let store = open(&dir);
+        assert!(is_damage(store.blobs().read_at(A, 0, &mut [0])));
+        assert!(is_damage(store.blobs().write_at(A, 0, b"x")), "it is not covered up");
+        assert_eq!(lost(&*store.blobs()), [None]);
+        drop(store);
+        // All of them: as where the disk of `objects` is not mounted.
+        empty(paths.root());
+        let found = check(&dir);
+        assert!(found.len() == 1 && found[0].contains("the directory is empty, and objects"), "{found:?}");
+        for options in [&looks, &OpenOptions::default()] {
+            assert!(LocalStore::open(dir.path(), options).is_err_and(|error| error.to_string().contains("is empty")));
+        }
+        fs::remove_file(paths.buckets()).expect("it is there");
+        assert_eq!(check(&dir), [""; 0]);
+        let store = open(&dir);
+        assert_eq!(store.blobs().read_at(A, 0, &mut [0]), Ok(0));
+        store.blobs().write_at(A, 0, b"x").expect("write");
+        store.close().expect("close");
+        empty(paths.root());
+        assert_eq!(check(&dir).len(), 1, "a sync of everything notes the directories, too");
+    }
+
+    #[test]
+    fn buckets_whose_objects_were_removed_are_not_missed_nor_is_a_note_that_cannot_be_read_believed() {
+        let (dir, paths) = filled();
+        let store = open(&dir);
+        let other = ObjectId::new(0x99, 0);
+        store.blobs().write_at(other, 0, b"x").expect("write");
+        store.blobs().sync(other).expect("sync");
+        assert_eq!(store.blobs().delete_all(A.ino), Ok(true));
+        assert_eq!((check(&dir), lost(&*store.blobs())), (vec![], vec![]), "it may be empty while a server runs");
+        store.close().expect("close");
+        assert!(!paths.inner(bucket(A.ino)).exists());
+        assert_eq!(check(&dir), [""; 0]);
+        drop(store);
+        let mut bytes = fs::read(paths.buckets()).expect("it is there");
+        bytes[9] ^= 1;
+        fs::write(paths.buckets(), bytes).expect("it can be written");
+        assert!(check(&dir).iter().any(|text| text.contains("the checksum of its head")), "{:?}", check(&dir));
+        drop(open(&dir));
+        assert_eq!(check(&dir), [""; 0]);
+        empty(paths.root());
+        assert_eq!(check(&dir).len(), 1, "it was made anew of what was there");
+    }
+
+    #[test]
+    fn an_object_that_was_synced_and_has_no_byte_left_is_damage_also_after_a_kill() {
+        let (dir, paths) = filled();
+        drop(open(&dir));
+        fs::write(paths.of(B), b"").expect("it can be written");
+        let found = check(&dir);
+        assert!(found.len() == 1 && found[0].contains("its file is empty"), "{found:?}");
+        fs::remove_file(witness_of(&paths.of(B))).expect("it is there");
+        assert_eq!(check(&dir), [""; 0], "one that was just being made");
     }
 
     #[test]
