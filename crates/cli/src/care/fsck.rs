@@ -1,13 +1,14 @@
 //! `loligo fsck`: checks a file system that is not served, and mends it if told to. What is right is decided in
 //! `loligo_namespace::fsck`; rows that cannot be read and objects of no file are found here.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
 use loligo_driver::Offline;
-use loligo_journal::table::{Meta, Row};
+use loligo_journal::table::{Meta, Row, key_policied, key_policies_noted, key_xattr, split_policied_key};
+use loligo_namespace::SUBTREE;
 use loligo_namespace::fsck::{self, Finding};
 use loligo_store::Blobs;
 use loligo_types::{Event, Ino, Kind, Target};
@@ -188,7 +189,8 @@ fn check(offline: &Offline) -> Result<Checked, Failure> {
         });
         visited.context(|| "reading the table".into())
     })?;
-    let Rows { findings, bad_keys, rewrites, owners } = rows;
+    rows.notes(offline)?;
+    let Rows { findings, bad_keys, rewrites, owners, .. } = rows;
     let mut report = report;
     report.findings.splice(0..0, findings);
     report.repairs.splice(0..0, rewrites);
@@ -202,9 +204,35 @@ struct Rows {
     bad_keys: Vec<Vec<u8>>,
     rewrites: Vec<Event>,
     owners: BTreeMap<u64, u64>,
+    /// Directories with policies of their own, by their xattrs and by the notes of them.
+    policied: BTreeSet<Ino>,
+    noted: BTreeSet<Ino>,
+    /// The table says that it has all such notes: who decouples a directory looks at nothing else.
+    all_noted: bool,
 }
 
 impl Rows {
+    /// Compares notes and xattrs. A note too few lets a directory be decoupled that promises more than its owner gives.
+    fn notes(&mut self, offline: &Offline) -> Result<(), Failure> {
+        for ino in self.noted.difference(&self.policied) {
+            let text = format!("a note says that {ino} has a policy of its own, and it has none");
+            self.findings.push(Finding { text, loss: false, about: None });
+            self.bad_keys.push(key_policied(*ino));
+        }
+        if !self.all_noted {
+            return Ok(());
+        }
+        for ino in self.policied.difference(&self.noted) {
+            let row = offline.get(&key_xattr(*ino, SUBTREE)).context(|| format!("reading the policy of {ino}"))?;
+            let Some(Row::Xattr { ino, name, value }) = row else { continue };
+            let text = format!("{ino} has a policy of its own, and the note is missing by which a rank finds it");
+            self.findings.push(Finding { text, loss: false, about: Some(ino) });
+            // The note is written with the xattr.
+            self.rewrites.push(Event::Xattr { ino, name, value });
+        }
+        Ok(())
+    }
+
     fn bad(&mut self, key: &[u8], why: &str) {
         let hex: String = key.iter().map(|b| format!("{b:02x}")).collect();
         self.findings.push(Finding { text: format!("row {hex} cannot be understood: {why}"), loss: true, about: None });
@@ -235,7 +263,12 @@ impl Rows {
                 }
                 event
             }
-            Row::Xattr { ino, name, value } => Event::Xattr { ino, name, value },
+            Row::Xattr { ino, name, value } => {
+                if first && *name == *SUBTREE {
+                    self.policied.insert(ino);
+                }
+                Event::Xattr { ino, name, value }
+            }
             Row::Inline { ino, data } => Event::Inline { ino, data },
             Row::Orphan { ino, .. } => Event::Orphan(ino),
             Row::Discard { ino, from, object_size, .. } => {
@@ -258,7 +291,14 @@ impl Rows {
             Row::Meta { meta: Meta::NextIno, rank, value } if Ino(value).birth_rank() == rank => {
                 Event::NextIno(Ino(value))
             }
-            Row::Meta { .. } | Row::Note { .. } => return,
+            Row::Note { .. } => {
+                if first {
+                    self.noted.extend(split_policied_key(key));
+                    self.all_noted |= key == key_policies_noted();
+                }
+                return;
+            }
+            Row::Meta { .. } => return,
         };
         see(&event);
     }

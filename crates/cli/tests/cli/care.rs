@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use loligo_driver::Offline;
 use loligo_driver::client::{Call, Client, Done, Options};
-use loligo_journal::table::{Meta, Row, key_inode, key_meta};
+use loligo_journal::table::{Meta, Row, encode_note, key_inode, key_meta, key_policied, key_policies_noted};
+use loligo_namespace::SUBTREE;
 use loligo_store::{Batch, Durability, ObjectId};
 use loligo_store_local::{FormatOptions, LocalStore, OpenOptions};
 use loligo_types::{Cred, Event, Ino, Kind, Name, Op, OpenFlags, SetAttr, SetTime, Time, XattrMode};
@@ -244,6 +245,50 @@ fn damage_is_found_told_and_mended() {
     assert_eq!((&mended["sound"], &mended["found"], &mended["left"]), (&true.into(), &again["found"], &0.into()));
     loligo("fsck --data {}", &[&data]).ok();
     assert_eq!(Service::start("serve --data {}", &[&data]).stop().0, 0);
+}
+
+#[test]
+fn notes_of_directories_with_policies_are_compared_with_their_xattrs_and_mended() {
+    let place = Place::new();
+    filled(&place, false);
+    let data = place.data();
+    let server = Service::start("serve --data {} --admin off", &[&data]);
+    let user = User::new(&data);
+    let (dir, gone) = (user.mkdir(Ino::ROOT, b"with a policy"), user.mkdir(Ino::ROOT, b"gone"));
+    for ino in [dir, gone] {
+        let (name, value) = (SUBTREE.into(), b"preset = 'hdfs'"[..].into());
+        user.op(Op::SetXattr { ino, name, value, mode: XattrMode::Set });
+    }
+    user.op(Op::Rmdir { dir: Ino::ROOT, name: name(b"gone") });
+    // What only a journal says counts, too.
+    server.kill();
+    loligo("fsck --data {}", &[&data]).ok();
+    damage(&data, |offline| {
+        assert!(matches!(offline.get(&key_policied(dir)), Ok(Some(_))), "it is noted");
+        assert!(matches!(offline.get(&key_policied(gone)), Ok(None)), "it went with its directory");
+        offline.remove(&[key_policied(dir)]).expect("removed");
+        let mut batch = Batch::new();
+        batch.put(key_policied(Ino::ROOT), encode_note(&[]));
+        offline.backend().table().write(&batch, Durability::Sync).expect("written");
+    });
+    let found = loligo("fsck --data {}", &[&data]).fails(3, &["2 problems found"]);
+    for words in [
+        format!(
+            "{dir} has a policy of its own, and the note is missing by which a rank finds it; {dir} is /with a policy"
+        ),
+        "a note says that 1 has a policy of its own, and it has none".to_string(),
+    ] {
+        assert!(found.out.contains(&words), "no {words} in {}", found.out);
+    }
+    loligo("fsck --data {} --repair", &[&data]).ok();
+    loligo("fsck --data {}", &[&data]).ok();
+    damage(&data, |offline| {
+        assert!(matches!(offline.get(&key_policied(dir)), Ok(Some(_))), "it is noted again");
+        assert!(matches!(offline.get(&key_policied(Ino::ROOT)), Ok(None)));
+        // A table of before there were notes says so, and is looked through as a whole.
+        offline.remove(&[key_policied(dir), key_policies_noted()]).expect("removed");
+    });
+    loligo("fsck --data {}", &[&data]).ok();
 }
 
 #[test]

@@ -13,7 +13,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-use loligo_journal::table::{KeyRange, Meta, Row, decode_row, split_xattr_key, xattr_range};
+use loligo_journal::table::{
+    KeyRange, Meta, Row, decode_row, key_policied, split_policied_key, split_xattr_key, xattr_range,
+};
 use loligo_journal::{DecodeError, Source, Tail};
 use loligo_namespace::hash63;
 use loligo_store::{Backend, Batch, Durability, StoreError, Table};
@@ -152,7 +154,8 @@ impl Offline {
     }
 
     fn is_swept(&self, key: &[u8]) -> bool {
-        split_xattr_key(key).is_some_and(|(ino, _)| self.swept.contains(&ino))
+        let of_xattr = || split_xattr_key(key).map(|(ino, _)| ino);
+        split_policied_key(key).or_else(of_xattr).is_some_and(|ino| self.swept.contains(&ino))
     }
 
     /// Visits all rows in the order of their keys, in bounded memory, until the visit breaks.
@@ -201,7 +204,10 @@ impl Offline {
         let mut batch = Batch::new();
         put_meta(&mut batch, Meta::Clean, Rank::ZERO, 0);
         for ino in std::mem::take(&mut self.swept) {
-            let range = xattr_range(ino);
+            let (range, noted) = (xattr_range(ino), key_policied(ino));
+            if !self.overlay.contains_key(&noted) {
+                batch.delete(noted);
+            }
             crate::server::recover::scan(&*self.table, &range.start, &range.end, &mut |key, _| {
                 if !self.overlay.contains_key(key) {
                     batch.delete(key);
