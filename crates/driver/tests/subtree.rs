@@ -105,7 +105,12 @@ fn after_the_death_of_its_process_another_one_merges_what_was_persisted_and_no_m
     job.unlink("old").expect("there");
     job.persist(&path).expect("added");
     job.write("lost", b"4".to_vec()).expect("made");
+    let kept = Kept::read(&path).expect("a good file");
+    let (second, copy) = connect(&site);
+    assert_eq!(Subtree::resume(&copy, &kept, &options).err(), Some(FsError::Busy), "its owner is connected");
+    stop(&second);
     drop(job);
+    stop(&client);
     // The rank has another life, too.
     server.stop().expect("it stops");
     drop(server);
@@ -127,7 +132,6 @@ fn after_the_death_of_its_process_another_one_merges_what_was_persisted_and_no_m
     assert_eq!(fs.read("/job/merged").expect("there"), b"1");
     assert_eq!(fs.stat("/job/old"), Err(FsError::NotFound));
     assert_eq!(fs.stat("/job/lost"), Err(FsError::NotFound));
-    stop(&client);
     stop(&other);
 }
 

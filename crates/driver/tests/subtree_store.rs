@@ -330,8 +330,9 @@ fn a_long_journal_is_kept_and_read_in_many_requests_and_over_a_restart_of_the_se
     let kept = stored(&mut job);
     let read: usize = kept.groups().iter().map(|group| group.parts.len()).sum();
     assert!(kept.groups().len() >= 2, "{}", kept.groups().len());
-    // Whoever knows the owner's number may go on at any time.
+    // Whoever knows the owner's number may go on when that one is gone.
     drop(job);
+    stop(&client);
     server.stop().expect("it stops");
     drop(server);
     let _server = serve(&site);
@@ -344,7 +345,6 @@ fn a_long_journal_is_kept_and_read_in_many_requests_and_over_a_restart_of_the_se
     job.recouple().expect("nothing is outstanding");
     assert_eq!(fs.stat("/job").expect("there").size, 10_000);
     assert_eq!(fs.read("/job/f9999").expect("there"), big);
-    stop(&client);
     stop(&other);
 }
 

@@ -335,6 +335,11 @@ impl Jobs {
         Some(self.left.remove(at))
     }
 
+    /// It could not be gone on with yet.
+    pub fn put_back(&mut self, left: Left) {
+        self.left.push(left);
+    }
+
     /// The rows of the table at the end must be one of the states.
     pub fn compare(&mut self, rows: &[Row]) {
         for (dir, state) in self.jobs.keys().map(|dir| (*dir, state_of(rows, *dir))).collect::<Vec<_>>() {

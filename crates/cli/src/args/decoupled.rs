@@ -81,8 +81,8 @@ pub enum DecoupledCommand {
         /// What the program has kept in the store: of this directory, inside a mount unless a server is named.
         #[arg(long, value_name = "DIRECTORY")]
         stored: Option<PathBuf>,
-        /// With --stored: at once, without waiting for the owner, which loses what is not in the store. Root only.
-        #[arg(long, requires = "stored")]
+        /// With --stored or a FILE: at once, without waiting for the owner, also if it is at work; it loses what is not in there. Root only.
+        #[arg(long)]
         force: bool,
         #[command(flatten)]
         server: ServerArgs,

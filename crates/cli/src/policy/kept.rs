@@ -9,20 +9,30 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loligo_driver::client::subtree::{Kept, KeptError, Merged};
-use loligo_driver::client::{Client, Options, Subtree, SubtreeOptions};
+use loligo_driver::client::{Client, Subtree, SubtreeOptions};
 use loligo_types::{Conflict, ConflictKind, Cred, FsError, FsResult};
 use serde_json::json;
 
 use crate::args::Target;
 use crate::output::{Failure, Outcome, human_bytes, human_count, note, put, quoted};
+use crate::ranks::place;
 use crate::target;
 
 /// How long it is waited for the server at the end.
 pub(super) const STOP_TIME: Duration = Duration::from_secs(10);
 
-/// Merges it, ends the decoupling, and removes the file if all of it was merged.
-pub fn merge(file: &Path, target: &Target, as_json: bool) -> Outcome {
-    let (kept, client, mut subtree) = resume(file, target)?;
+/// Merges it, ends the decoupling, and removes the file if all of it was merged. `now`: also if its owner is at work.
+pub fn merge(file: &Path, target: &Target, now: bool, as_json: bool) -> Outcome {
+    let (kept, client, subtree) = reach(file, target)?;
+    let subtree = match subtree {
+        // The rank has said that it is this decoupling.
+        Err(FsError::Busy) if now => {
+            let root = client.fs(Arc::new(place::whoever_asks()?));
+            Subtree::take_now(&root, kept.record().dir, &SubtreeOptions::default())
+        }
+        subtree => subtree,
+    };
+    let mut subtree = subtree.map_err(|error| cannot(file, error))?;
     let name = file.display();
     if let Some(torn) = kept.torn() {
         note(format_args!(
@@ -124,17 +134,11 @@ pub fn abandon(file: &Path, target: &Target, remove: bool) -> Outcome {
     })
 }
 
-fn resume(file: &Path, target: &Target) -> Result<(Kept, Client, Subtree), Failure> {
-    let (kept, client, subtree) = reach(file, target)?;
-    Ok((kept, client, subtree.map_err(|error| cannot(file, error))?))
-}
-
 /// The file, its server, and the subtree if that is decoupled for it still.
 fn reach(file: &Path, target: &Target) -> Result<(Kept, Client, FsResult<Subtree>), Failure> {
     let kept = Kept::claim(file).map_err(|error| unusable(file, &error))?;
     let found = target::find(target)?;
-    let options = Options { name: "loligo merge".into(), ..Options::default() };
-    let client = Client::connect(found.address()?, options).map_err(|error| Failure::new(error.to_string()))?;
+    let client = place::connect(found.address()?, "loligo merge")?;
     if client.welcome().fs_id != kept.fs_id() {
         return Err(Failure::new(format!("{} is of another file system than the server's", file.display()))
             .remedy("name the server of its own: --data DIR or --server ADDR"));
@@ -166,6 +170,16 @@ fn cannot(file: &Path, error: FsError) -> Failure {
             "{name}: the directory is not decoupled for it any more: its lease was over, or it was ended"
         ))
         .remedy(format!("{look}; remove it: loligo abandon --remove {}", quoted(file))),
+        FsError::Busy => Failure::new(format!(
+            "{name}: the owner of the directory is connected to the server: this is a copy of its journal, or the server has not heard yet that it is gone"
+        ))
+        .remedy(format!(
+            "merge by the mount that has the directory: loligo merge DIRECTORY; if that is gone, try again when its session is over (session_ms); \
+             or take it from its owner, as root: loligo merge --force {}",
+            quoted(file)
+        )),
+        FsError::Perm => Failure::new(format!("{name}: the directory was decoupled by another user"))
+            .remedy("merge it as that user, or as root on the server's machine; over an identity root counts as nobody unless that was made with --squash none"),
         FsError::Access => {
             Failure::new(format!("{name}: the directory is another user's by now: nothing is merged into it"))
                 .remedy(look)

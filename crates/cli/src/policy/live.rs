@@ -252,6 +252,11 @@ impl Live {
 
     /// The path of a directory below, by its number. Those with policies are few, and found at once as a rule.
     fn below(&self, dir: u64) -> Option<PathBuf> {
+        // Numbers count within the file system: not where another one is mounted.
+        let dev = self.dir.metadata().ok()?.dev();
+        let is_inside = |entry: &std::fs::DirEntry| {
+            entry.file_type().is_ok_and(|kind| kind.is_dir()) && entry.metadata().is_ok_and(|meta| meta.dev() == dev)
+        };
         let mut todo = std::collections::VecDeque::from([self.dir.clone()]);
         let mut looked = 0;
         while let Some(at) = todo.pop_front() {
@@ -260,7 +265,7 @@ impl Live {
                 if entry.ino() == dir {
                     return Some(entry.path());
                 }
-                if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                if is_inside(&entry) {
                     todo.push_back(entry.path());
                 }
             }
@@ -295,6 +300,20 @@ impl Live {
                     .remedy(format!("merge them: loligo merge {shown}; or drop them: loligo abandon {shown}"))
             }
             (_, "Stale") => self.taken(),
+            (_, "CrossDevice") => Failure::new(format!(
+                "{name}: a directory in it was moved below one with a floor that its policy does not keep: nothing is merged"
+            ))
+            .remedy(format!("move it back, then again; loligo policy explain {shown} names floors")),
+            (_, "Perm") => Failure::new(format!(
+                "{name}: a directory in it was renamed, moved or removed that has a floor or a ceiling: nothing is merged, as that is root's alone"
+            ))
+            .remedy("give it back its name and place, then again; or ask who administers the file system"),
+            (_, "Invalid") => Failure::new(format!(
+                "{name}: something was made in it that the user who decoupled it may not make: nothing is merged, and it stays as it is"
+            ))
+            .remedy(format!(
+                "copy what you need of it to elsewhere, then drop what was not merged: loligo abandon {shown}; only root makes devices, capabilities and other users' files"
+            )),
             (_, "Access") => Failure::new(format!("{name}, or something in it, is another user's by now: nothing was merged")),
             (_, error) => Failure::new(format!("{name}: {verb}: {error}")),
         }

@@ -50,8 +50,15 @@ pub fn decoupled(what: DecoupledCommand) -> Outcome {
             match stored {
                 Some(dir) => stored::merge(&dir, &target, force, json),
                 None => each(&what, "merged", json, |one| match one.is_dir() {
+                    true if force => Err(Failure::usage(format!(
+                        "{}: a directory of a mount is merged by its owner",
+                        one.display()
+                    ))
+                    .remedy(
+                        "leave out --force; it takes a directory from its owner, with a FILE or --stored DIRECTORY",
+                    )),
                     true => live::complete(one, "merge", json),
-                    false => kept::merge(one, &target, json),
+                    false => kept::merge(one, &target, force, json),
                 }),
             }
         }

@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use loligo_driver::client::{Client, Options, Subtree, SubtreeOptions};
+use loligo_driver::client::{Client, Subtree, SubtreeOptions};
 use loligo_types::FsError;
 
 use super::kept::{STOP_TIME, json_of, tell_conflicts};
@@ -67,8 +67,7 @@ pub fn abandon(dir: &Path, target: &Target, now: bool) -> Outcome {
 fn take_over(dir: &Path, target: &Target, now: bool) -> Result<(Client, Subtree), Failure> {
     let (data, server) = (target.data.clone(), target.server.clone().filter(|server| !server.is_empty()));
     let place = place::find(&Directory { data, server, path: dir.to_path_buf() })?;
-    let options = Options { name: "loligo merge".into(), ..Options::default() };
-    let client = Client::connect(place.found.address()?, options).map_err(|error| Failure::new(error.to_string()))?;
+    let client = place::connect(place.found.address()?, "loligo merge")?;
     let fs = client.fs(Arc::new(place::whoever_asks()?));
     let options = SubtreeOptions::default();
     let taken = match now {

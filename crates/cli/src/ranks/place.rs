@@ -18,6 +18,8 @@ use crate::output::{Context, Failure, quoted};
 use crate::service::admin::doc::{StatusDoc, SubtreeDoc};
 use crate::target::{self, Found};
 
+/// How a server calls who only asks.
+const NAME: &str = "loligo subtree";
 /// How long the end of a connection may take that was only asked a little.
 const GOODBYE: Duration = Duration::from_secs(5);
 /// How long a server that runs no rank may take to learn where the ranks are.
@@ -124,12 +126,11 @@ pub fn no_directory(name: &str) -> Failure {
     Failure::new(format!("{name} is no directory")).remedy("name a directory: what is below it goes with it")
 }
 
-/// Over the network with the identity that the environment names, as a mount has it.
-fn connect(address: &Address) -> Result<Client, String> {
-    let identity =
-        crate::auth::read(&std::env::var("LOLIGO_IDENTITY").unwrap_or_default()).map_err(|e| e.to_string())?;
-    let options = Options { name: "loligo subtree".into(), identity, ..Options::default() };
-    Client::connect(address, options).map_err(|error| error.to_string())
+/// Over the network with the identity that the environment names, as a mount has it. `name`: what the server calls the command.
+pub fn connect(address: &Address, name: &str) -> Result<Client, Failure> {
+    let identity = crate::auth::read(&std::env::var("LOLIGO_IDENTITY").unwrap_or_default())?;
+    let options = Options { name: name.into(), identity, ..Options::default() };
+    Client::connect(address, options).map_err(|error| Failure::new(error.to_string()))
 }
 
 /// Where ranks of other servers let clients in: one that runs none does not, and knows who does. Those of this machine, where we are known,
@@ -144,7 +145,7 @@ fn doors(found: &Found) -> Result<Vec<Address>, Failure> {
 
 /// A connection to a rank of another server.
 fn elsewhere(found: &Found) -> Option<Client> {
-    doors(found).ok()?.iter().find_map(|address| connect(address).ok())
+    doors(found).ok()?.iter().find_map(|address| connect(address, NAME).ok())
 }
 
 /// A server of this machine as a client comes to it: where it runs no rank, at those that do. One that has just begun learns the
@@ -192,9 +193,9 @@ pub fn whoever_asks() -> Result<Cred, Failure> {
 impl Asker {
     /// Connects.
     pub fn new(found: &Found) -> Result<Asker, Failure> {
-        let client = match connect(found.address()?) {
+        let client = match connect(found.address()?, NAME) {
             Ok(client) => client,
-            Err(error) => elsewhere(found).ok_or_else(|| Failure::new(error))?,
+            Err(failure) => elsewhere(found).ok_or(failure)?,
         };
         Ok(Asker { client, cred: Arc::new(whoever_asks()?) })
     }

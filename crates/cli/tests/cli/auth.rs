@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use super::run::{Place, Service, can_mount, loligo, loligo_in, not_tested, sh};
 
 /// Where the server listens on TCP, which it says when it is ready.
-fn tcp_of(place: &Place) -> String {
+pub(super) fn tcp_of(place: &Place) -> String {
     let ranks = loligo("rank list --data {} --json", &[&place.data()]).ok().json();
     let addresses = ranks[0]["addresses"].as_array().expect("a list").clone();
     let tcp = addresses.iter().filter_map(|at| at.as_str()?.strip_prefix("tcp:").map(str::to_string)).next();

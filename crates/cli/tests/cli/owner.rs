@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::run::{Place, Service, can_mount, fuse_mounts, loligo, sh, until};
+use super::run::{Place, Service, can_mount, fuse_mounts, loligo, loligo_in, sh, until};
 
 fn serve(place: &Place) -> Service {
     loligo("format --data {}", &[&place.data()]).ok();
@@ -65,6 +65,15 @@ fn what_is_kept_of_a_directory_goes_when_it_is_given_up_and_all_that_is_kept_is_
     let paths = [&*files[0], &*files[1], &*data];
     loligo("merge {} {} --data {}", &paths).fails(1, &["is in use", "loligo merge DIRECTORY", "0 of 2 were merged, 2"]);
     loligo("abandon {} --data {}", &[&files[0], &data]).fails(1, &["is in use"]);
+    // Nor with a copy, on which there is no lock; another name of the file has it.
+    let (copy, link) = (place.path("copy"), place.path("link"));
+    std::fs::copy(&files[0], &copy).expect("copied");
+    std::fs::hard_link(&files[0], &link).expect("linked");
+    loligo("merge {} --data {}", &[&link, &data]).fails(1, &["is in use"]);
+    for words in ["merge {} --data {}", "abandon {} --data {}", "abandon --remove {} --data {}"] {
+        loligo(words, &[&copy, &data]).fails(1, &["is connected to the server", "loligo merge DIRECTORY", "--force"]);
+    }
+    [copy, link].iter().for_each(|path| std::fs::remove_file(path).expect("it stays"));
     std::fs::write(place.path("mnt/b/g"), "made").expect("it is the mount's still");
     loligo("sync {}", &[&place.path("mnt/b")]).ok();
     kill(mount, &place, "mnt");
@@ -133,7 +142,143 @@ fn root_ends_what_a_dead_or_living_mount_has_without_waiting_for_its_lease() {
     std::fs::write(place.path("other/c/g"), "free").expect("it is a directory like others");
     loligo("sync {}", &[&place.path("living/c")]).fails(1, &["taken from this mount"]);
     until("it sees what all see", || sh("ls $D/living/c", place.dir.path()).out.trim() == "g");
+    // With a copy of its journal, too.
+    let before = kept(&place);
+    invisible(&place, "living/d");
+    let file = kept(&place).into_iter().find(|file| !before.contains(file)).expect("it is kept");
+    let copy = place.path("copy");
+    std::fs::copy(&file, &copy).expect("copied");
+    loligo("merge {} --data {}", &[&copy, &data]).fails(1, &["is connected to the server"]);
+    loligo("merge --force {} --data {}", &[&copy, &data]).ok();
+    assert!(place.path("other/d/f").exists() && !copy.exists(), "what was kept is merged");
+    loligo("sync {}", &[&place.path("living/d")]).fails(1, &["taken from this mount"]);
+    loligo("merge --force {}", &[&place.path("living/d")]).fails(2, &["--force"]);
     assert_eq!((living.stop().0, other.stop().0, server.stop().0), (0, 0, 0));
+    loligo("fsck --data {}", &[&data]).ok();
+}
+
+#[test]
+fn what_was_kept_is_merged_and_given_up_from_elsewhere_with_an_identity() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    let data = place.data();
+    loligo("format --data {}", &[&data]).ok();
+    let settings = "--set session_ms=1000 --set grace_ms=500";
+    let server = Service::start(&format!("serve --data {{}} --listen 0.0.0.0:0 {settings}"), &[&data]);
+    let at = super::auth::tcp_of(&place).replace("0.0.0.0", "127.0.0.1");
+    let identity = place.path("one.pem");
+    loligo("auth add one --data {} --out {}", &[&data, &identity]).ok();
+    let keep = format!("keep_dir={}", place.path("kept").display());
+    let mnt = place.path("mnt");
+    std::fs::create_dir(&mnt).expect("made");
+    let words = format!("mount --server {at} --identity {{}} {{}} --set {{}}");
+    let mount = Service::start(&words, &[&identity, &mnt, Path::new(&keep)]);
+    ["mnt/a", "mnt/b"].iter().for_each(|dir| invisible(&place, dir));
+    ["mnt/c", "mnt/d"].iter().for_each(|dir| {
+        let dir = place.path(dir);
+        std::fs::create_dir(&dir).expect("made");
+        loligo("decouple {} --policy hdfs --lease 3600", &[&dir]).ok();
+        std::fs::write(dir.join("f"), "made").expect("written");
+        std::fs::File::open(dir.join("f")).expect("there").sync_all().expect("kept in the store");
+    });
+    kill(mount, &place, "mnt");
+    let files = kept(&place);
+    let from = |words: &str, paths: &[&Path]| {
+        loligo(&format!("{words} --server {at}"), paths).fails(1, &["without an identity"]);
+        loligo_in(&format!("{words} --server {at}"), paths, |command| _ = command.env("LOLIGO_IDENTITY", &identity))
+    };
+    // The server hears of the end of a connection by itself, or when the session is over.
+    until("it is merged", || from("merge {}", &[&files[0]]).code == 0);
+    from("abandon --remove {}", &[&files[1]]).ok();
+    from("merge --stored /c --force", &[]).ok();
+    from("abandon --force /d", &[]).ok();
+    let mount = mounted(&place, "mnt");
+    assert_eq!(sh("cd $D/mnt && echo a/* b/* c/* d/*", place.dir.path()).ok().out.trim(), "a/f b/* c/f d/*");
+    assert_eq!((mount.stop().0, server.stop().0), (0, 0));
+    loligo("fsck --data {}", &[&data]).ok();
+}
+
+#[test]
+fn what_was_cut_off_an_old_file_reads_as_zeros_when_it_is_abandoned_and_what_was_removed_comes_back() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    let server = serve(&place);
+    let mount = mounted(&place, "mnt");
+    let dir = place.path("mnt/a");
+    std::fs::create_dir(&dir).expect("made");
+    let old = vec![7; 300_000];
+    for name in ["cut", "truncated", "gone", "replaced"] {
+        std::fs::write(dir.join(name), &old).expect("written");
+    }
+    std::fs::write(dir.join("small"), "held in the inode").expect("written");
+    loligo("decouple {} --policy batchfs", &[&dir]).ok();
+    std::fs::File::options().write(true).open(dir.join("cut")).and_then(|file| file.set_len(100_000)).expect("cut");
+    for name in ["truncated", "small"] {
+        std::fs::write(dir.join(name), "new").expect("written");
+    }
+    std::fs::remove_file(dir.join("gone")).expect("removed");
+    std::fs::write(dir.join("other"), "other").expect("written");
+    std::fs::rename(dir.join("other"), dir.join("replaced")).expect("renamed");
+    loligo("abandon {}", &[&dir]).ok();
+    let read = |name: &str| std::fs::read(dir.join(name)).expect("it is back");
+    let (cut, truncated) = (read("cut"), read("truncated"));
+    assert_eq!((cut.len(), truncated.len()), (300_000, 300_000));
+    assert!(cut[..100_000].iter().all(|byte| *byte == 7) && cut[100_000..].iter().all(|byte| *byte == 0));
+    assert!(truncated[3..].iter().all(|byte| *byte == 0));
+    assert_eq!(
+        (read("gone") == old, read("replaced") == old, &*read("small")),
+        (true, true, &b"held in the inode"[..])
+    );
+    assert!(!dir.join("other").exists());
+    assert_eq!((mount.stop().0, server.stop().0), (0, 0));
+    loligo("fsck --data {} --data-checksums", &[&place.data()]).ok();
+}
+
+#[test]
+fn what_users_make_who_did_not_decouple_a_directory_is_refused_at_once_and_all_else_is_merged() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    let data = place.data();
+    loligo("format --data {}", &[&data]).ok();
+    let server = Service::start("serve --data {} --listen 0.0.0.0:0", &[&data]);
+    let at = super::auth::tcp_of(&place).replace("0.0.0.0", "127.0.0.1");
+    let identity = place.path("one.pem");
+    loligo("auth add one --squash root --data {} --out {}", &[&data, &identity]).ok();
+    let (here, far) = (mounted(&place, "here"), place.path("far"));
+    std::fs::create_dir(&far).expect("made");
+    let mount = Service::start(&format!("mount --server {at} --identity {{}} {{}}"), &[&identity, &far]);
+    // Where other users reach it, too.
+    std::fs::copy(super::run::LOLIGO, place.path("loligo")).expect("copied");
+    let run = |script: &str| sh(&script.replace("loligo", "$D/loligo"), place.dir.path()).ok();
+    run(
+        "chmod 755 $D && cd $D/here && mkdir user nobody && chmod 777 user && chown 1000 user && chown 65534:65534 nobody",
+    );
+    // One that a user has decoupled: his, and others write to what is there.
+    for mount in ["here", "far"] {
+        let script = "cd $D/MNT && as='setpriv --regid 1000 --clear-groups --reuid' && $as 1000 loligo decouple user --policy deltafs && \
+                      $as 1000 sh -c 'echo one > user/MNT && chmod 666 user/MNT && mkdir user/dir-MNT' && \
+                      for who in 0 1001; do for what in 'touch user/x' 'mkdir user/x' 'ln -s x user/x' 'mkfifo user/x'; do \
+                      ! $as $who $what 2> $D/said || exit 1; grep 'not permitted' $D/said || exit 1; done; $as $who sh -c 'echo two >> user/MNT' || exit 1; done; \
+                      ! chown 1001 user/MNT 2> $D/said || exit 1; \
+                      $as 1000 loligo merge user && $as 1000 loligo recouple user";
+        run(&script.replace("MNT", mount));
+    }
+    // One that root has decoupled where it counts as nobody.
+    run(
+        "cd $D/far && loligo decouple nobody --policy deltafs && echo one > nobody/f && mkdir nobody/d && loligo merge nobody && loligo recouple nobody",
+    );
+    let said = run("cd $D/here && cat user/here user/far && stat -c '%n %u' user/* nobody/*").out;
+    assert_eq!(
+        said.split_whitespace().collect::<Vec<_>>().join(" "),
+        "one two two one two two user/dir-far 1000 user/dir-here 1000 user/far 1000 user/here 1000 nobody/d 65534 nobody/f 65534"
+    );
+    assert_eq!((mount.stop().0, here.stop().0, server.stop().0), (0, 0, 0));
     loligo("fsck --data {}", &[&data]).ok();
 }
 

@@ -1,7 +1,7 @@
 //! Subtrees that are decoupled for this client, and worked in by programs that know nothing of it (Cudele, thesis §6.3: the client
 //! library, but through any call): what they ask of names and attributes below such a directory is answered here, as if by a rank of the client's
 //! own, and journaled for the merge. Here what is known of them and which operation goes there; `serve.rs` carries one out,
-//! `ask.rs` gets from the rank what is missing, `data.rs` sends bytes, `task.rs` persists, merges and ends, `command.rs` is how people
+//! `users.rs` says in whose name, `ask.rs` gets from the rank what is missing, `data.rs` sends bytes, `task.rs` persists, merges and ends, `command.rs` is how people
 //! say so. Not how an operation is decided ([`loligo_subtree`]), nor how a subtree comes to be given or merged at the rank.
 //!
 //! Nobody else comes in below the root, so all that is answered here may be cached, and open files may hold everything back.
@@ -14,6 +14,7 @@ mod serve;
 mod store;
 mod sync;
 mod task;
+mod users;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::fmt;

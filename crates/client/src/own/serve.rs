@@ -35,6 +35,10 @@ impl Client {
         if owned.ending {
             return owned.waiting.push(job);
         }
+        let job = Job { cred: owned.counts_as(job.cred), ..job };
+        if let Some(error) = owned.may_not_merge(&job.cred, &job.op, now) {
+            return self.own_done(root, job, Err(error));
+        }
         let opens = &owned.opens;
         let open_count = |ino: Ino| opens.get(&ino).copied().unwrap_or(0);
         // Of a walk the first step is done: it is of one name, or goes on with another request.

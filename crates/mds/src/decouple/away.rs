@@ -67,9 +67,9 @@ impl Mds {
         if !job.cred.is_root() && (now || job.cred.uid != record.uid) {
             return Err(FsError::Perm);
         }
-        // A request that comes again, also in another session, finds what it has made: nobody else knows the number.
+        // A request that comes again, also in another session, finds what it has made. The number is also in copies of the owner's journal.
         if record.owner == owner {
-            return Ok(());
+            return if self.owner_is_here(job, dir) && !now { Err(FsError::Busy) } else { Ok(()) };
         }
         if now {
             // Root knows better than the lease that the owner is gone. If it is not, it has lost the subtree, as one that was not heard.

@@ -41,6 +41,8 @@ impl Mds {
         let known = self.tree.decoupled(dir).map(|record| (record.epoch, record.owner, record.uid));
         let is_known = match known {
             Some((_, o, uid)) if o == owner && mine => Ok(uid == job.cred.uid),
+            // Who has a copy of the owner's journal knows its number, too.
+            Some((epoch, o, _)) if resume == epoch && o == owner && self.owner_is_here(job, dir) => Err(FsError::Busy),
             // A request that comes again finds what it has made.
             Some((epoch, o, uid)) if resume == epoch && o == owner => Ok(uid == job.cred.uid || job.cred.is_root()),
             Some(_) if resume != 0 => Err(FsError::Stale),
@@ -63,6 +65,14 @@ impl Mds {
             Ok(true) => {}
         }
         self.speak_for(job, dir, None)
+    }
+
+    /// Whether another session speaks for the owner of a decoupled subtree, and is connected: that one has it, whoever else knows its number.
+    pub(super) fn owner_is_here(&self, job: &Job, dir: Ino) -> bool {
+        let by = self.decoupled.by_dir.get(&dir).and_then(|owned| owned.by);
+        by.filter(|(_, session)| *session != job.session)
+            .and_then(|(slot, id)| self.sessions.get(slot).filter(|session| session.id == id))
+            .is_some_and(|session| session.conn.is_some())
     }
 
     /// From now on this session speaks for the owner of a decoupled subtree. `owner`: it is another one, of this number.

@@ -70,7 +70,12 @@ impl Shell {
         let mut left = left.unwrap_or(Left { dir, owner: self.id, epoch: 0 });
         let lease_ms = self.rng.pick(&[300, 1500, 4000]);
         let keeps = self.jobs.borrow().keeps;
-        let (record, root, settings) = match self.decouple(left.dir, left.owner, left.epoch, lease_ms).await {
+        let told = self.decouple(left.dir, left.owner, left.epoch, lease_ms).await;
+        if left.epoch != 0 && matches!(told, Err(FsError::Busy)) {
+            // The rank has not heard yet that its owner is gone.
+            self.jobs.borrow_mut().put_back(left);
+        }
+        let (record, root, settings) = match told {
             Err(FsError::Busy) if keeps => {
                 left.owner = 1 << 32 | u64::from(self.tag().await);
                 self.take_over(left.dir, left.owner).await?

@@ -151,6 +151,34 @@ fn root_takes_one_at_once_whether_its_owner_is_here_or_gone_and_nobody_else_does
 }
 
 #[test]
+fn who_has_a_copy_of_the_journal_of_an_owner_that_is_connected_takes_nothing_from_it() {
+    let (mut world, a, b, dir, _) = scene();
+    let mut owner = Owner::new(&mut world, a, dir, 100).expect("free");
+    owner.write(&mut world, dir, "f", b"data");
+    keep(&mut world, &owner, 300);
+    let copy = decouple_op(77, owner.epoch(), 10);
+    let same = SubtreeOp::TakeOver { owner: 77, now: false };
+    for crashed in [false, true] {
+        if crashed {
+            world.crash();
+            for at in [a, b] {
+                world.resume(at);
+                world.reclaim(at, loligo_types::msg::Reclaim::default());
+            }
+        }
+        for what in [&copy, &same] {
+            assert_eq!(told(ask(&mut world, b, dir, what.clone())).err(), Some(FsError::Busy), "{what:?}");
+        }
+        told(ask(&mut world, a, dir, copy.clone())).expect("it is the owner");
+    }
+    // Gone, as far as its rank can tell: who has what it kept goes on.
+    world.disconnect(a);
+    told(ask(&mut world, b, dir, copy)).expect("it knows the number");
+    owner.at = b;
+    owner.merge(&mut world).expect("it is his");
+}
+
+#[test]
 fn an_owner_that_does_not_answer_holds_up_nobody_who_takes_its_subtree() {
     let (mut world, a, b, dir, _) = scene();
     let owner = Owner::new(&mut world, a, dir, 100).expect("free");
