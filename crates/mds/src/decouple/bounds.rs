@@ -4,6 +4,7 @@
 //!
 //! They are read on the way up from the directory. Of directories of other ranks those tell them, with the way itself: that word holds for a second.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use loligo_namespace::{Found, Lookup, SUBTREE, bounds_of};
@@ -11,7 +12,9 @@ use loligo_semantics::{Bounds, Broken, Cell, SubtreePolicy, Wanted};
 use loligo_types::limits::{DEPTH_MAX, SUBTREE_JOURNALS};
 use loligo_types::{DecoupledRecord, FsError, Ino, Kind, Name, Need, Op, RefusedBy, RenameMode};
 
-use super::nested::refused;
+use super::look::names_of;
+use super::merge::Intake;
+use super::nested::{READS_MAX, refused};
 use crate::cluster::Where;
 use crate::execute::Step;
 use crate::machine::Mds;
@@ -183,6 +186,115 @@ impl Mds {
         let before = self.bounds_at(job, *dir)?;
         let new: Vec<Bound> = bounds.into_iter().filter(|bound| !before.contains(bound)).collect();
         if new.is_empty() { Ok(()) } else { self.keep_below(job, target.ino, &new, FsError::CrossDevice) }
+    }
+
+    /// Whether a merge keeps bounds. A directory that has some is moved and removed by root alone; what a policy below gives is not less than the
+    /// floors that come to be above it. `Err`: it does not, or that is to be found out first.
+    pub(super) fn bounds_of_merge(
+        &mut self,
+        job: &mut Job,
+        record: &DecoupledRecord,
+        intake: &Intake,
+    ) -> Result<(), Step> {
+        let mut dirs = intake.known.values().filter(|(base, _)| base.kind == Kind::Dir);
+        if !dirs.any(|(base, made)| made.as_ref().is_none_or(|made| names_of(made) != names_of(base))) {
+            return Ok(());
+        }
+        // Those with policies are few, and the merge may move many.
+        let policied = self.look_for_policies(job, record.dir)?;
+        let verdict = self.bounds_of_policied(job, record, intake, policied);
+        if !matches!(verdict, Err(Step::Wait(_))) {
+            self.decoupled.policied.forget(record.dir);
+        }
+        verdict
+    }
+
+    fn bounds_of_policied(
+        &mut self,
+        job: &mut Job,
+        record: &DecoupledRecord,
+        intake: &Intake,
+        policied: BTreeSet<Ino>,
+    ) -> Result<(), Step> {
+        let may = job.cred.is_root() && !job.path_bound;
+        let mut needs = Vec::new();
+        for ino in policied {
+            match self.bounds_of_one_policied(record, intake, ino, may) {
+                Ok(None) => {}
+                Ok(Some(error)) => return Err(Step::Answer(Err(error))),
+                Err(more) => needs.extend(more),
+            }
+        }
+        needs.truncate(READS_MAX);
+        if needs.is_empty() { Ok(()) } else { Err(self.wait_to_know(job, needs)) }
+    }
+
+    /// What is wrong with what a merge does to a directory with a policy, or to those above it. `Err`: that is to be read first.
+    fn bounds_of_one_policied(
+        &mut self,
+        record: &DecoupledRecord,
+        intake: &Intake,
+        ino: Ino,
+        may: bool,
+    ) -> Result<Option<FsError>, Vec<Need>> {
+        if !self.is_below(ino, record.dir)? {
+            return Ok(None);
+        }
+        let known = intake.known.get(&ino);
+        let moved = known.is_some_and(|(base, made)| made.as_ref().is_none_or(|made| names_of(made) != names_of(base)));
+        if moved && !may && !self.bounds_on([ino])?.is_empty() {
+            return Ok(Some(FsError::Perm));
+        }
+        if known.is_some_and(|(_, made)| made.is_none()) {
+            return Ok(None);
+        }
+        let Some(cell) = self.cell_of(ino)? else { return Ok(None) };
+        let before = self.way_within(record, ino, None)?;
+        let mut after = self.way_within(record, ino, Some(intake))?;
+        after.retain(|dir| !before.contains(dir) && !record.is_new(*dir));
+        let new = self.bounds_on(after)?;
+        let lacks = new.iter().any(|(_, bounds)| bounds.floor.lacks(cell).is_some());
+        Ok(lacks.then_some(FsError::CrossDevice))
+    }
+
+    /// The bounds that these directories of this rank have themselves.
+    fn bounds_on(&self, dirs: impl IntoIterator<Item = Ino>) -> Result<Vec<Bound>, Vec<Need>> {
+        let (mut texts, mut needs) = (Vec::new(), Vec::new());
+        for dir in dirs {
+            needs.extend(self.add_bounds(dir, &mut texts).err().into_iter().flatten());
+        }
+        if needs.is_empty() {
+            Ok(texts.into_iter().filter_map(|(dir, text)| bound(dir, &text)).collect())
+        } else {
+            Err(needs)
+        }
+    }
+
+    /// The directories above one, below the root of its subtree; with a merge, as that leaves them.
+    fn way_within(
+        &mut self,
+        record: &DecoupledRecord,
+        of: Ino,
+        with: Option<&Intake>,
+    ) -> Result<BTreeSet<Ino>, Vec<Need>> {
+        let (mut at, mut way) = (of, BTreeSet::new());
+        loop {
+            let new = with.and_then(|with| with.shape.dirs.get(&at)).map(|dir| dir.parent);
+            let made = with.and_then(|with| with.known.get(&at)).and_then(|(_, made)| Some(made.as_ref()?.parent));
+            at = match new.or(made) {
+                Some(parent) => parent,
+                None => match self.up(at) {
+                    Up::To(parent, _) => parent,
+                    Up::Load(needs) => return Err(needs),
+                    Up::Nowhere | Up::Elsewhere(_) => break,
+                },
+            };
+            // Whether it is a tree is found out by others.
+            if at == record.dir || at == Ino::ROOT || at.0 == 0 || !way.insert(at) {
+                break;
+            }
+        }
+        Ok(way)
     }
 
     /// Whether what a directory is, and what is in it, is within these bounds: decoupled directories, and policies. `Err`: it is not, or that is to be

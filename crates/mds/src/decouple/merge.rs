@@ -220,6 +220,10 @@ impl Mds {
         if record.interfere == Interfere::Allow {
             return self.merge_allowed(job, &record, (merge, used), intake);
         }
+        if let Err(step) = self.bounds_of_merge(job, &record, &intake) {
+            self.keep_intake(dir, parts, intake);
+            return step;
+        }
         let finals = match self.is_whole(&record, &intake, used).and_then(|have| self.finals(&intake, &have)) {
             Ok(mut finals) => {
                 finals.extend(

@@ -25,7 +25,7 @@ const PAGE_MS: u64 = 10_000;
 /// How long a look is waited for in all, milliseconds.
 const LOOK_MS: u64 = 60_000;
 /// Records read at once.
-const READS_MAX: usize = 1024;
+pub(super) const READS_MAX: usize = 1024;
 
 /// Directories with policies of their own, as far as is known without the table, and looks at that.
 #[derive(Default)]
@@ -132,7 +132,7 @@ impl Mds {
     }
 
     /// All directories that may have a policy of their own.
-    fn look_for_policies(&mut self, job: &Job, dir: Ino) -> Result<BTreeSet<Ino>, Step> {
+    pub(super) fn look_for_policies(&mut self, job: &Job, dir: Ino) -> Result<BTreeSet<Ino>, Step> {
         let (now, arrivals) = (self.now.mono_ms, self.decoupled.arrivals);
         let all = &mut self.decoupled.policied;
         // What has come here since may have brought some that were not in the table then.

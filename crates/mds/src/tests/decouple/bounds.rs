@@ -236,6 +236,52 @@ fn a_merge_says_nothing_of_policies_and_bounds() {
 }
 
 #[test]
+fn a_merge_moves_no_bounds_away_and_nothing_below_bounds_that_breaks_them() {
+    let (mut world, root, user, [_, mine, job]) = bounded();
+    let (weak, kid) = (world.mkdir(user, mine, "weak").ino, world.mkdir(user, job, "kid").ino);
+    world.call(user, set(weak, "preset = 'ramdisk'")).expect("nothing is above it");
+    world.call(root, set(job, &format!("preset = 'hdfs'\n{FLOOR}"))).expect("root may");
+    let begin =
+        |world: &mut World, at| Owner::with(world, at, mine, wanted(10, 5000, hdfs())).expect("it is at least that");
+    // Away with the bounds, by another name, to elsewhere, or for ever: root alone may.
+    let rmdir = |dir: Ino, text: &str| Op::Rmdir { dir, name: name(text) };
+    for away in [rename(mine, "job", mine, "other"), rename(mine, "job", weak, "job")] {
+        let mut owner = begin(&mut world, user);
+        owner.run(&mut world, &away).expect("it is his");
+        assert_eq!(owner.merge(&mut world), Err(FsError::Perm), "{away:?}");
+        owner.end(&mut world).expect("his");
+    }
+    let mut owner = begin(&mut world, user);
+    owner.run(&mut world, &rmdir(job, "kid")).expect("it is his");
+    owner.run(&mut world, &rmdir(mine, "job")).expect("it is his");
+    assert_eq!(owner.merge(&mut world), Err(FsError::Perm), "it is gone");
+    owner.end(&mut world).expect("his");
+    assert!(world.lookup(root, mine, "job").is_ok() && world.lookup(root, job, "kid").is_ok());
+    // Below them, also in a directory that is new there; back again it is as it was.
+    for at in [user, root] {
+        let mut owner = begin(&mut world, at);
+        let new = owner.made(&mut world, &mkdir(kid, "new"));
+        owner.run(&mut world, &rename(mine, "weak", new, "in")).expect("it is his");
+        assert_eq!(owner.merge(&mut world), Err(FsError::CrossDevice));
+        owner.run(&mut world, &rename(new, "in", mine, "weak")).expect("it is his");
+        owner.run(&mut world, &rmdir(kid, "new")).expect("it is his");
+        owner.merge(&mut world).expect("nothing is below the floor");
+        owner.end(&mut world).expect("his");
+    }
+    world.call(user, set(weak, "preset = 'hdfs'")).expect("it is his");
+    let mut owner = begin(&mut world, user);
+    owner.run(&mut world, &rename(mine, "weak", kid, "in")).expect("it is his");
+    owner.run(&mut world, &rename(job, "kid", mine, "kid")).expect("bounds do not hold fast what is below them");
+    owner.merge(&mut world).expect("it is at least that");
+    owner.end(&mut world).expect("his");
+    let mut owner = begin(&mut world, root);
+    owner.run(&mut world, &rename(mine, "job", mine, "other")).expect("root may");
+    owner.merge(&mut world).expect("root may");
+    owner.end(&mut world).expect("his");
+    assert!(world.lookup(root, mine, "other").is_ok());
+}
+
+#[test]
 fn a_directory_goes_into_one_of_another_rank_that_has_attributes() {
     let (mut cluster, a, here, there) = two_ranks();
     for dir in [here, there] {
