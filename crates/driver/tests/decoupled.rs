@@ -228,7 +228,7 @@ fn fsync_keeps_on_this_machine_what_the_policy_says_and_it_is_merged_without_its
     drop(held);
     fs.write("/job/lost", b"lost".to_vec()).expect("written");
     let file = status(&fs, root).lines().find_map(|line| line.strip_prefix("kept ").map(String::from)).expect("kept");
-    // Whoever has the file knows the owner's number, and has nothing by that while the owner is connected; root takes it.
+    // The file has the owner's number. That gives nothing while the owner is connected; root takes the directory.
     let kept = Kept::read(&file).expect("a good file");
     let (other, seen) = connect(&site);
     assert_eq!(seen.stat("/job/a"), Err(FsError::Busy), "its lease is not over");

@@ -330,7 +330,7 @@ fn a_long_journal_is_kept_and_read_in_many_requests_and_over_a_restart_of_the_se
     let kept = stored(&mut job);
     let read: usize = kept.groups().iter().map(|group| group.parts.len()).sum();
     assert!(kept.groups().len() >= 2, "{}", kept.groups().len());
-    // Whoever knows the owner's number may go on when that one is gone.
+    // The owner's number is enough when the owner is gone.
     drop(job);
     stop(&client);
     server.stop().expect("it stops");

@@ -1,17 +1,17 @@
-//! In whose name something is done in a subtree that is decoupled for this client, and what is not merged in the name of who decoupled it. Here it
-//! is said at once: the rank would refuse the merge as a whole. Not what permissions say (the namespace's).
+//! The users of a subtree that is decoupled for this client: the user that an operation is done as, and operations that are refused because the
+//! rank would refuse the whole merge for them. Not permissions (the namespace's).
 
 use loligo_subtree::Outcome;
 use loligo_types::{Cred, FsError, Op, Time};
 
 use super::Owned;
 
-/// Who counts for users that an identity does not act for.
+/// The user and group that stand for users whom an identity does not act for.
 const NOBODY: u32 = 65_534;
 
 impl Owned {
-    /// Who counts for a user of this machine. The rank has decoupled it for another user than the one who asked if the identity of this client
-    /// does not act for that one: for root, or for nobody at all. So it goes on with whoever works in it.
+    /// The user that an operation of this one is done as. If the record names another user than the one who asked, the identity of this client does
+    /// not act for that user. So it acts either for all but root or for no user at all.
     pub fn counts_as(&self, cred: Cred) -> Cred {
         let (asked, owner) = (self.cred.uid, self.machine.record().uid);
         match owner {
@@ -25,14 +25,15 @@ impl Owned {
         }
     }
 
-    /// Why something is not done that would not be merged: only root may make what is another user's, and only as its owner.
+    /// The error of an operation that would not be merged: one that makes an inode of another user than the owner of the subtree, or gives one to another
+    /// user. An owner that is root may do both.
     pub fn may_not_merge(&mut self, cred: &Cred, op: &Op, now: Time) -> Option<FsError> {
         let owner = self.machine.record().uid;
         let is_another = |uid: u32| owner != 0 && uid != owner;
         let is_refused = match op {
             Op::Create { dir, name, exclusive: false, .. } if is_another(cred.uid) => {
                 let looked = Op::Lookup { dir: *dir, name: name.clone() };
-                // What is there is only opened. Where that is not known, the operation finds it out, and comes again.
+                // A file that is there is only opened. If that is not known, the operation loads it and is tried again.
                 matches!(self.machine.run(&looked, cred, now), Outcome::Done(Err(FsError::NotFound)))
             }
             Op::Create { .. } | Op::Tmpfile { .. } | Op::Mknod { .. } | Op::Mkdir { .. } | Op::Symlink { .. } => {

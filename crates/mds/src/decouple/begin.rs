@@ -41,7 +41,7 @@ impl Mds {
         let known = self.tree.decoupled(dir).map(|record| (record.epoch, record.owner, record.uid));
         let is_known = match known {
             Some((_, o, uid)) if o == owner && mine => Ok(uid == job.cred.uid),
-            // Who has a copy of the owner's journal knows its number, too.
+            // A copy of the owner's journal has these numbers, too.
             Some((epoch, o, _)) if resume == epoch && o == owner && self.owner_is_here(job, dir) => Err(FsError::Busy),
             // A request that comes again finds what it has made.
             Some((epoch, o, uid)) if resume == epoch && o == owner => Ok(uid == job.cred.uid || job.cred.is_root()),
@@ -67,7 +67,7 @@ impl Mds {
         self.speak_for(job, dir, None)
     }
 
-    /// Whether another session speaks for the owner of a decoupled subtree, and is connected: that one has it, whoever else knows its number.
+    /// Whether another session speaks for the owner of a decoupled subtree, and is connected. That session has it, also where others know the owner's number.
     pub(super) fn owner_is_here(&self, job: &Job, dir: Ino) -> bool {
         let by = self.decoupled.by_dir.get(&dir).and_then(|owned| owned.by);
         by.filter(|(_, session)| *session != job.session)

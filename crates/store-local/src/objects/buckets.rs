@@ -96,7 +96,7 @@ impl Known {
     }
 }
 
-/// What the file says; of a directory without the file (of an earlier release) nothing.
+/// The content of the file. A data directory without it (of an earlier release) has an empty one.
 pub(super) fn look(path: &Path) -> Result<Known> {
     match fs::read(path) {
         Ok(bytes) => Known::decode(&path.display().to_string(), &bytes),

@@ -23,7 +23,7 @@ pub(super) enum Lost {
     Object(ObjectId),
     /// All objects of a bucket, or of sixteen.
     Bucket(PathBuf),
-    /// What was in the directory of a bucket, which is there.
+    /// All objects of a bucket whose directory is there.
     Emptied(PathBuf),
 }
 
@@ -64,7 +64,7 @@ pub(super) fn lost_bucket(dir: &Path) -> String {
     format!("{} is missing, with all objects of file data in it", dir.display())
 }
 
-/// What is said of one that is there and has nothing in it.
+/// The message about a directory that is there and empty.
 pub(super) fn emptied_bucket(dir: &Path) -> String {
     format!("{} is empty, and a server that stopped cleanly left objects of file data in it", dir.display())
 }

@@ -106,8 +106,8 @@ impl Subtree {
 
     /// Goes on with one that another process of its owner had, which kept its journal: nothing of what that made is lost that was
     /// persisted. `Stale` if it was taken back meanwhile: then what was kept can be looked at (`loligo journal inspect`), and no
-    /// more. `Busy` while the session of that process is connected, or the rank has not heard yet that it is not: who has a copy of a journal
-    /// takes nothing from it.
+    /// more. `Busy` while the session of that process is connected, or the rank has not heard yet that it is not: a copy of its
+    /// journal takes nothing from it.
     pub fn resume(fs: &Fs, kept: &Kept, options: &SubtreeOptions) -> FsResult<Subtree> {
         let record = kept.record();
         Subtree::begin(fs, record.dir, (record.owner, record.epoch), options)

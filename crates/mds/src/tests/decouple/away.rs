@@ -171,7 +171,7 @@ fn who_has_a_copy_of_the_journal_of_an_owner_that_is_connected_takes_nothing_fro
         }
         told(ask(&mut world, a, dir, copy.clone())).expect("it is the owner");
     }
-    // Gone, as far as its rank can tell: who has what it kept goes on.
+    // The rank does not hear the owner any more: a client with its journal goes on.
     world.disconnect(a);
     told(ask(&mut world, b, dir, copy)).expect("it knows the number");
     owner.at = b;
