@@ -68,6 +68,8 @@ pub enum Call {
     Flush { fh: Fh, owner: Option<LockOwner> },
     /// Everything written to the file is durable when it is answered.
     Fsync { fh: Fh, data_only: bool },
+    /// All names in the directory that were answered are durable, and with them all else that this client was answered by its rank.
+    FsyncDir { dir: Ino },
     /// The last descriptor was closed. `flock_owner`: whose flock ends with it.
     Release { fh: Fh, flock_owner: Option<LockOwner> },
     /// Space management. `kill_priv`: as of a write.

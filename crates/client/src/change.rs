@@ -163,8 +163,17 @@ impl Client {
                     self.own_complete(root, Waiter::Task(id), goal, None);
                     None
                 }
+                (Ok(_), None) if self.take_lost(ino) => Some(Err(FsError::Io.into())),
+                (Ok(done), None) => {
+                    let rank = self.files.map.get(&ino).map(|file| file.rank);
+                    let rank = rank.or_else(|| self.files.at.get(&self.files.opened.get(fh)?.handle).copied());
+                    let waits = rank.is_some_and(|rank| self.persist_then(rank, &task.cred, id));
+                    (!waits).then_some(Ok(done))
+                }
                 (result, _) => Some(result),
             },
+            Event::Reply(Ok(_)) if self.take_lost(ino) => Some(Err(FsError::Io.into())),
+            Event::Reply(result) => Some(result.map(Done::plain).map_err(Into::into)),
             Event::Done(result) => Some(result),
             _ => None,
         }

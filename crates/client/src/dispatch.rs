@@ -57,6 +57,8 @@ impl Client {
             call @ (Call::Op(Op::Sync) | Call::SyncAll) if self.own_persists() => {
                 self.own_sync_first(waiter, cred, call)
             }
+            // What its owner does is durable as the policies say.
+            Call::FsyncDir { .. } if self.own_persists() => self.own_sync_first(waiter, cred, Call::Op(Op::Sync)),
             Call::Op(Op::Sync) if !self.is_single() => self.sync_ranks(waiter, cred),
             Call::Op(Op::SetXattr { ino, name, value, .. }) if *name == *SUBTREE_XATTR => {
                 self.own_command(waiter, cred, ino, &value);
@@ -103,6 +105,7 @@ impl Client {
                 self.spawn_fh(waiter, cred, fh, |_| Step::Flush { fh, owner, unlocking: false })
             }
             Call::Fsync { fh, .. } => self.spawn_fh(waiter, cred, fh, |_| Step::Fsync { fh }),
+            Call::FsyncDir { dir } => _ = self.spawn(waiter, cred, dir, Step::FsyncDir),
             Call::Release { fh, flock_owner } => self.release(waiter, cred, fh, flock_owner),
             Call::Fallocate { fh, how, offset, len, kill_priv } => {
                 self.fallocate(waiter, cred, fh, (how, kill_priv), offset, len);

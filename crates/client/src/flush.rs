@@ -57,6 +57,8 @@ enum Stage {
     /// Asks whether the rank knows the handle, where the file is only believed to be: what was held back under rights that
     /// were lost meanwhile may not be written over what others have written since.
     Verify,
+    /// Waits until it is durable that the file is there: an object without a file would stay.
+    Persist,
     Discard,
     Write,
     Sync,
@@ -209,6 +211,7 @@ impl Client {
         });
         let based = self.files.map.get(&ino).is_some_and(|file| file.attr.inline && file.base.is_some());
         let cut = based && self.may_be_cut(ino);
+        let unborn = !is_own && self.is_unborn(rank, ino);
         let Some(file) = self.files.map.get_mut(&ino) else { return };
         let Some(run) = &mut file.run else { return };
         run.spill = false;
@@ -221,6 +224,12 @@ impl Client {
             run.stage = Stage::Verify;
             let (handle, cred) = (run.handle, Arc::clone(&run.cred));
             return self.request(&cred, Op::GetLock { ino, handle, lock: ANY_LOCK }, Then::Flush(ino));
+        }
+        let goes_to_objects = !file.flying.is_empty() && (!file.attr.inline || file.flying.end() > inline_max);
+        if goes_to_objects && unborn {
+            run.stage = Stage::Persist;
+            let cred = Cred::clone(&run.cred);
+            return self.request_at(rank, cred, Op::Persist, Then::Flush(ino), 0);
         }
         if file.flying.is_empty() {
             run.stage = Stage::Write;
@@ -305,6 +314,7 @@ impl Client {
                 self.plan(ino);
             }
             // It fitted, against what the attributes said: the rest may fit, too.
+            (Stage::Persist, Ok(_)) => self.plan(ino),
             (Stage::Probe, Ok(_)) | (Stage::Refresh, Ok(_)) if run.tries < TRIES_MAX => {
                 run.tries += 1;
                 self.plan(ino);

@@ -43,6 +43,7 @@ mod tests;
 mod tick;
 mod unsettled;
 mod unstable;
+mod volatile;
 mod ways;
 mod write;
 

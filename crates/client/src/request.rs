@@ -156,6 +156,7 @@ impl Client {
         session.next_seq = session.next_seq.max(1);
         let seq = session.next_seq;
         session.next_seq += 1;
+        session.ahead.ask(seq, &op);
         let ino = if op.makes_inode() { session.numbers.take() } else { None };
         let request = Request { seq: Seq(seq), answered: Seq(seq), want, cred, op, ino, ways };
         session.pending.insert(seq, Pending { request, then, hops });

@@ -14,6 +14,7 @@ use crate::machine::Client;
 use crate::numbers::Numbers;
 use crate::own::Ask;
 use crate::pace::Pace;
+use crate::volatile::Ahead;
 
 /// A rank that cannot be connected to for so long may be gone, milliseconds.
 const LOST_MS: u64 = 250;
@@ -185,6 +186,8 @@ pub(crate) struct Session {
     pub left: bool,
     /// Inode numbers that it has given.
     pub numbers: Numbers,
+    /// Answers of it that were not durable when they came.
+    pub ahead: Ahead,
     /// A connection is wanted, and where to is not known.
     pub nowhere: bool,
     /// It was sought last where the first connection was made to.
@@ -318,7 +321,10 @@ impl Client {
         match (session.link, message) {
             (Link::Greeting, ToClient::Welcome(welcome)) => self.welcomed(rank, welcome),
             (Link::Greeting, ToClient::Refused { why, text }) => self.refused(rank, why, text),
-            (Link::Up, ToClient::Reply { seq, result, granted, ways }) => self.reply(rank, seq, result, &granted, ways),
+            (Link::Up, ToClient::Reply { seq, result, granted, ways, volatile }) => {
+                self.note_volatile(rank, seq, &result, volatile);
+                self.reply(rank, seq, result, &granted, ways);
+            }
             (Link::Up, ToClient::Redirect { seq, rank: to, routes, done }) => {
                 self.redirected(rank, seq, to, &routes, done);
             }
@@ -403,6 +409,7 @@ impl Client {
                 self.close_lost_there(rank);
             }
         } else if !replaced && welcome.resumed && !welcome.kept {
+            self.lose_volatile(rank, welcome.recovered, (before, welcome.data_epoch));
             self.reclaim(rank, &welcome.routes, lost);
             self.hold_data(rank);
         } else if !had && !welcome.kept {

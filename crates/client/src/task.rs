@@ -51,6 +51,7 @@ pub(crate) enum Step {
     Fsync {
         fh: Fh,
     },
+    FsyncDir,
     Fallocate(crate::space::Falloc),
     Seek(crate::space::Seek),
     Copy(crate::space::Copy),
@@ -125,6 +126,7 @@ impl Client {
             Step::Behind(_) => self.step_behind(id, &mut task, event),
             Step::Flush { .. } => self.step_flush(id, &mut task, event),
             Step::Fsync { .. } => self.step_fsync(id, &mut task, event),
+            Step::FsyncDir => self.step_fsync_dir(id, &task, event),
             Step::Fallocate(_) => self.step_fallocate(id, &mut task, event),
             Step::Seek(_) => self.step_seek(id, &mut task, event),
             Step::Copy(_) => self.step_copy(id, &mut task, event),

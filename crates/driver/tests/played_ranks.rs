@@ -48,6 +48,7 @@ impl Script {
             map: self.map.clone(),
             routes: Vec::new(),
             direct: String::new(),
+            recovered: loligo_types::Lsn(0),
         })
     }
 
@@ -66,7 +67,7 @@ impl Script {
             }
             _ => Ok(Answer::Done),
         };
-        ToClient::Reply { seq, result, granted: Vec::new(), ways: Vec::new() }
+        ToClient::Reply { seq, result, granted: Vec::new(), ways: Vec::new(), volatile: None }
     }
 
     /// Whether the answer to a request comes only when the client has asked whether this rank lives.

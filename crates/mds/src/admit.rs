@@ -103,6 +103,8 @@ impl Mds {
             result: Err(error),
             asks: Asks::default(),
             ways: Vec::new(),
+            lag: None,
+            shows: Vec::new(),
             cut: None,
             redirect: None,
         };
@@ -155,6 +157,8 @@ impl Mds {
             way_only: false,
             limited,
             lease_depth: ways,
+            lag: None,
+            is_strict: false,
         };
         match self.begin_walk(&mut job) {
             Some(result) => self.finish(job, result),

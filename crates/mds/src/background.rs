@@ -60,6 +60,7 @@ impl Mds {
         self.end_orphans();
         self.tidy_left();
         self.end_discards();
+        self.look_for_relaxed();
         self.end_lost_decoupled();
         self.step_merges();
         self.move_sums();

@@ -209,7 +209,7 @@ impl Mds {
     }
 
     /// The journal is needed from here on.
-    fn needed_from(&self) -> Lsn {
+    pub(crate) fn needed_from(&self) -> Lsn {
         let needed =
             self.tree.oldest_dirty().into_iter().chain(self.oldest_unsaved()).chain(self.oldest_promise()).min();
         let needed = needed.unwrap_or(self.log.last.next()).min(self.log.durable.next());

@@ -15,6 +15,8 @@ pub(crate) struct Log {
     pub(crate) last: Lsn,
     /// All records up to here are durable.
     pub(crate) durable: Lsn,
+    /// The last one when this life began.
+    pub(crate) recovered: Lsn,
     /// It is broken: nothing may be acknowledged any more.
     pub(crate) failed: bool,
     /// Bytes not yet trimmed: what the driver said last, and what was given out since.
@@ -47,6 +49,7 @@ impl Mds {
         encode_record(&mut record, origin.as_ref(), events);
         self.log.last_len = record.len();
         self.log.used += record.len() as u64;
+        self.note_relaxed(events, lsn, made);
         let alone = self.cluster.is_alone();
         if !alone {
             self.check_replicas(events);
@@ -109,6 +112,7 @@ impl Mds {
     /// Tells the object server what a session may do from now on.
     pub(crate) fn tell_access(&mut self, session: SessionId, change: AccessChange) {
         if let Some((ino, access)) = change {
+            let access = self.access_for_now(ino, access);
             self.out.push_back(Output::Access { session, ino, access });
         }
     }

@@ -13,6 +13,7 @@ use crate::machine::Mds;
 use crate::open::{HANDLES_MAX, Handle};
 use crate::park::{Job, Why};
 use crate::paths::shown_on_the_way;
+use crate::relaxed::Relaxation;
 
 /// How a step of a request ended.
 pub(crate) enum Step {
@@ -156,6 +157,8 @@ impl Mds {
                 return self.lock_op(job);
             }
             Op::Sync => return Step::Wait(Why::Sync(self.sync_data())),
+            // The gate waits.
+            Op::Persist => return Step::Answer(Ok(Answer::Done)),
             Op::GrantInos { count } => return Step::Answer(self.grant_inos(job, *count)),
             Op::DataAddress { address } => {
                 let address = Arc::clone(address);
@@ -287,9 +290,11 @@ impl Mds {
             return Step::Answer(Err(error));
         }
         let held = held.or_else(|| self.opened_before(job));
+        let relaxation = self.relax(job);
+        let (lag, reserved) = (relaxation.lag, relaxation.number);
         let (opens, cluster, tx) = (&self.opens, &self.cluster, job.tx);
         let guest = |ino| tx.and_then(|tx| self.opens_of_guest(tx, ino));
-        let made = job.ino.or(job.scattered).unwrap_or_else(|| self.tree.next_ino());
+        let made = job.ino.or(job.scattered).or(reserved).unwrap_or_else(|| self.tree.next_ino());
         // Where the owner of a subtree may have changed what is removed it counts as open.
         let held_too = u32::from(job.within.is_some());
         let ctx = Ctx {
@@ -321,6 +326,8 @@ impl Mds {
         if let Some(why) = self.settle_conflicts(job, &change) {
             return Step::Wait(why);
         }
+        let is_change = !change.events.is_empty();
+        self.relaxed.begin(lag.filter(|_| is_change), &change.answer);
         self.open_handle(job, &change.answer);
         if change.events.is_empty() {
             if let Op::Extend { ino, len: len @ 1.., .. } = job.op {
@@ -339,7 +346,9 @@ impl Mds {
         self.counters.scattered += u64::from(made.zeroth_rank().is_some());
         let mut events = self.part(job, events);
         events.extend(self.with_new_promise(&job.op));
-        self.commit_made(Some(origin), &events, tx.is_none().then_some(made));
+        (job.lag, job.is_strict) = (lag, lag.is_none());
+        let lsn = self.commit_made(Some(origin), &events, tx.is_none().then_some(made));
+        self.relaxed.end(&relaxation, &events, lsn);
         self.use_number(job, &events);
         self.room_used(job);
         self.note_policy(&job.op);
@@ -347,6 +356,17 @@ impl Mds {
             self.hold(dir, &events);
         }
         Step::Answer(Ok(answer))
+    }
+
+    /// Whether a request is relaxed, and then the number for what it makes. One that would make something for which no number is reserved is as
+    /// strict as any.
+    fn relax(&mut self, job: &Job) -> Relaxation {
+        let lag = self.lag_of(job);
+        if lag.is_none() || !job.op.makes_inode() || job.ino.or(job.scattered).is_some() {
+            return Relaxation { lag, ..Relaxation::default() };
+        }
+        let number = self.reserved_number();
+        Relaxation { lag: lag.filter(|_| number.is_some()), number, lacks_number: number.is_none() }
     }
 
     /// A cut of a file found by name while an earlier cut of it is not done yet.

@@ -10,6 +10,7 @@ use crate::grant::Asks;
 use crate::io::{ConnId, Output};
 use crate::machine::Mds;
 use crate::park::Job;
+use crate::relaxed::Lag;
 use crate::session::Slot;
 
 /// It is another rank's to answer.
@@ -35,6 +36,10 @@ pub(crate) struct Reply {
     /// Inode that it shows and whose objects were cut, which must be done first.
     pub(crate) cut: Option<Ino>,
     pub(crate) redirect: Option<Redirect>,
+    /// It may leave before the journal is durable.
+    pub(crate) lag: Option<Lag>,
+    /// Inodes that it is about, as far as their last changes are not durable.
+    pub(crate) shows: Vec<Ino>,
 }
 
 impl Reply {
@@ -53,7 +58,24 @@ impl Reply {
         // Whoever sees the file as it is after a cut may write to it at once, and the drop must not come after that.
         let cut = result.as_ref().ok().and_then(Answer::attr).map(|attr| attr.ino);
         let cut = cut.filter(|ino| mds.discards.is_pending(*ino));
-        Reply { slot: job.slot, session: job.session, seq: job.seq, result, asks, ways, cut, redirect: None }
+        let lag = match job.lag {
+            Some(lag) => Some(lag),
+            None if mds.log.last > mds.log.durable && !job.is_strict => mds.lag_of(&job),
+            None => None,
+        };
+        let shows = mds.shown_by(&job, &result);
+        Reply {
+            slot: job.slot,
+            session: job.session,
+            seq: job.seq,
+            result,
+            asks,
+            ways,
+            cut,
+            redirect: None,
+            lag,
+            shows,
+        }
     }
 }
 
@@ -63,7 +85,8 @@ impl Reply {
         let Job { slot, session, seq, again, op, .. } = job;
         let redirect = Some(Redirect { rank, done: again, about: principal(&op) });
         let (asks, ways) = (Asks::default(), Vec::new());
-        Reply { slot, session, seq, result: Ok(Answer::Done), asks, ways, cut: None, redirect }
+        let shows = Vec::new();
+        Reply { slot, session, seq, result: Ok(Answer::Done), asks, ways, cut: None, redirect, lag: None, shows }
     }
 }
 
@@ -95,6 +118,10 @@ impl Mds {
         if self.log.last <= self.log.durable {
             return self.pass(reply);
         }
+        if reply.lag.is_some_and(|lag| self.may_run_ahead(lag)) {
+            self.relaxed.early += 1;
+            return self.pass(reply);
+        }
         self.gate.queue.push_back((self.log.last, Gated::Reply(reply)));
     }
 
@@ -122,6 +149,7 @@ impl Mds {
     /// The journal is durable up to here.
     pub(crate) fn durable(&mut self, lsn: Lsn) {
         self.log.durable = self.log.durable.max(lsn).min(self.log.last);
+        self.relaxed_durable();
         self.emit_discards();
         self.emit_checkpoint();
         self.emit_merge_rows();
@@ -157,7 +185,8 @@ impl Mds {
             return self.out.push_back(Output::Send { conn, msg });
         }
         let granted = self.grant(&mut reply);
-        let msg = ToClient::Reply { seq: reply.seq, result: reply.result, granted, ways: reply.ways };
+        let volatile = self.volatile(&reply.shows);
+        let msg = ToClient::Reply { seq: reply.seq, result: reply.result, granted, ways: reply.ways, volatile };
         self.out.push_back(Output::Send { conn, msg });
         // Behind the answer: a recall of what the answer brings must not come before it.
         self.shed_leases(reply.slot);

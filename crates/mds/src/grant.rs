@@ -152,7 +152,9 @@ impl Mds {
     fn give_rights(&mut self, attr: &Attr, fresh: bool, slot: Slot) -> Lease {
         let ino = attr.ino;
         let recalled = self.recalls.pending(ino, slot);
-        let waits = self.parked.is_marked(ino) || self.tidy.is_left(ino);
+        // Who writes in the store by himself would leave an object without a file.
+        let unborn = self.config.direct.is_some() && self.is_volatile(ino);
+        let waits = self.parked.is_marked(ino) || self.tidy.is_left(ino) || unborn;
         if fresh && recalled.is_none() && attr.kind == Kind::File && !waits {
             let mut rights = self.opens.allowed(ino, slot);
             if self.leases.others_hold(ino, slot, Lease::ATTR) {

@@ -224,6 +224,7 @@ impl Mds {
             map: self.cluster.map.clone(),
             routes: self.routes_about(None),
             direct,
+            recovered: self.log.recovered,
         });
         self.out.push_back(Output::Send { conn, msg });
     }

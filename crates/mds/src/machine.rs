@@ -27,6 +27,7 @@ use crate::park::Parked;
 use crate::paths::Ways;
 use crate::promises::Promises;
 use crate::recall::{Recalls, SHARED};
+use crate::relaxed::Relaxed;
 use crate::session::{Sessions, Standing};
 use crate::shortcuts::Shortcuts;
 use crate::status::Counters;
@@ -69,6 +70,7 @@ pub struct Mds {
     pub(crate) ways: Ways,
     pub(crate) shortcuts: Shortcuts,
     pub(crate) promises: Promises,
+    pub(crate) relaxed: Relaxed,
     pub(crate) decoupled: Decoupled,
     pub(crate) pace: Pace,
     pub(crate) stopping: bool,
@@ -113,6 +115,7 @@ impl Mds {
             ways: Ways::default(),
             shortcuts: Shortcuts::default(),
             promises: Promises::default(),
+            relaxed: Relaxed::default(),
             decoupled: Decoupled::default(),
             pace: Pace::default(),
             stopping: false,

@@ -12,6 +12,7 @@ use loligo_types::{Cred, Ino, Lease, Op, Seq, SessionId};
 
 use crate::io::Identity;
 use crate::peer::TxId;
+use crate::relaxed::Lag;
 use crate::session::Slot;
 use crate::walk::Walk;
 use crate::weight::Weights;
@@ -64,6 +65,10 @@ pub(crate) struct Job {
     pub(crate) way_only: bool,
     /// How deep below the root its walk begins, if lookup leases of the way would be welcome.
     pub(crate) lease_depth: Option<u16>,
+    /// What it changed is relaxed.
+    pub(crate) lag: Option<Lag>,
+    /// What it changed is not.
+    pub(crate) is_strict: bool,
 }
 
 impl Job {

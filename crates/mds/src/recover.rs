@@ -102,6 +102,7 @@ impl Mds {
                 Event::Xattr { .. } | Event::XattrGone { .. } => {
                     self.note_pin(event);
                     self.note_promise(event);
+                    self.relaxed.note_policy(event, lsn);
                 }
                 _ => {}
             }
@@ -177,6 +178,7 @@ impl Mds {
         self.recalls.begin(u64::try_from(now.wall.0).unwrap_or(0));
         self.log.last = self.log.last.max(last);
         self.log.durable = self.log.last;
+        self.log.recovered = self.log.last;
         self.tree.free_some(usize::MAX);
         // Who sent them begins anew.
         self.tree.drop_merges();

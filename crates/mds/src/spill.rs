@@ -25,6 +25,11 @@ impl Mds {
             return Step::Answer(Err(FsError::Io));
         };
         let object_size = inode.layout().object_size;
+        if self.is_volatile(ino) {
+            // No object without a durable file.
+            self.wait_for_birth(ino);
+            return Step::Wait(Why::Data(ino));
+        }
         let change = Change { events: self.spilled_events(ino), ..Change::only(Answer::Done) };
         if let Some(why) = self.settle_conflicts(job, &change) {
             return Step::Wait(why);

@@ -77,6 +77,19 @@ pub struct GraceStatus {
     pub missing: usize,
 }
 
+/// Relaxed directories, whose changes are durable a moment after they are answered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RelaxedStatus {
+    /// Directories with such a policy.
+    pub directories: usize,
+    /// Answers so far that left before the journal was durable.
+    pub early: u64,
+    /// Inodes whose last change is not durable.
+    pub behind: usize,
+    /// How old the oldest such change is, milliseconds.
+    pub lag_ms: u64,
+}
+
 /// Everything.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Status {
@@ -110,6 +123,8 @@ pub struct Status {
     pub durable_lsn: Lsn,
     /// Answers that wait for the journal.
     pub gated: usize,
+    /// Answers that did not.
+    pub relaxed: RelaxedStatus,
     /// Journal bytes not trimmed.
     pub journal_bytes: u64,
     /// Above this changes wait; 0: not known yet.
@@ -200,7 +215,7 @@ pub struct PathStatus {
 }
 
 /// How many operations there are.
-pub(crate) const OPS: usize = 36;
+pub(crate) const OPS: usize = 37;
 
 /// The place of an operation among the counters.
 fn place(op: &Op) -> usize {
@@ -241,6 +256,7 @@ fn place(op: &Op) -> usize {
         Op::DataAddress { .. } => 33,
         Op::Subtree { .. } => 34,
         Op::Walk { .. } => 35,
+        Op::Persist => 36,
         Op::Via { what, .. } => place(what),
     }
 }
@@ -322,6 +338,7 @@ impl Mds {
             last_lsn: self.log.last,
             durable_lsn: self.log.durable,
             gated: self.gate.len(),
+            relaxed: self.relaxed.status(self.now.mono_ms),
             journal_bytes: self.log.used,
             journal_limit: self.log.limit,
             full: self.log.full || self.log.no_room || self.log.stuck,

@@ -112,7 +112,7 @@ impl<S: Submit> Core<S> {
                 self.readdir(asked(FuseOp::ReadDir), node, fh, offset, size, reply.shaped());
             }
             Operation::ReleaseDir { fh } => self.releasedir(asked(FuseOp::ReleaseDir), fh, reply.shaped()),
-            Operation::FsyncDir { .. } => self.sync(asked(FuseOp::FsyncDir), reply.shaped()),
+            Operation::FsyncDir { .. } => self.fsyncdir(asked(FuseOp::FsyncDir), node, reply.shaped()),
             Operation::Syncfs => self.sync_all(asked(FuseOp::SyncFs), reply.shaped()),
             Operation::Interrupt { unique } => {
                 reply.none();

@@ -126,6 +126,7 @@ pub fn touches(tree: &Tree, op: &Op) -> Touch {
         | Op::GetLock { .. }
         | Op::CancelLock { .. }
         | Op::Sync
+        | Op::Persist
         | Op::GrantInos { .. }
         | Op::DataAddress { .. }
         | Op::Subtree { .. } => {}

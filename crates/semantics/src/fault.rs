@@ -132,6 +132,11 @@ pub enum Cause {
     /// Partial merges where nothing is merged.
     #[error("`sync_interval` sends on what is in a client's journal, and this policy has none; remove it")]
     SyncWithoutJournal,
+    /// A lag where answers wait.
+    #[error(
+        "`lag` says how long a change may be not durable, and with {0} an answered change is; remove it, or say preset `relaxed`"
+    )]
+    LagWithoutRelaxed(String),
     /// Directories at ranks of their own, in one that may be given to one client.
     #[error(
         "placement: under `{0}` directories get ranks of their own, and a directory with `append_client_journal` can be given to one client \

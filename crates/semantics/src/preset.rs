@@ -11,6 +11,8 @@ use crate::nearest;
 pub enum Preset {
     /// The default.
     Posix,
+    /// As a local file system of one machine: durable a moment later.
+    Relaxed,
     /// As BatchFS.
     BatchFs,
     /// As DeltaFS.
@@ -23,12 +25,14 @@ pub enum Preset {
 
 impl Preset {
     /// All.
-    pub const ALL: [Preset; 5] = [Preset::Posix, Preset::BatchFs, Preset::DeltaFs, Preset::Hdfs, Preset::RamDisk];
+    pub const ALL: [Preset; 6] =
+        [Preset::Posix, Preset::Relaxed, Preset::BatchFs, Preset::DeltaFs, Preset::Hdfs, Preset::RamDisk];
 
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Preset::Posix => "posix",
+            Preset::Relaxed => "relaxed",
             Preset::BatchFs => "batchfs",
             Preset::DeltaFs => "deltafs",
             Preset::Hdfs => "hdfs",
@@ -50,6 +54,7 @@ impl Preset {
     pub fn cell(self) -> Cell {
         match self {
             Preset::Posix => Cell::POSIX,
+            Preset::Relaxed => Cell::new(Consistency::Strong, Durability::None),
             Preset::BatchFs => Cell::new(Consistency::Weak, Durability::Local),
             Preset::DeltaFs => Cell::new(Consistency::Invisible, Durability::Local),
             Preset::Hdfs => Cell::new(Consistency::Weak, Durability::Global),
@@ -61,6 +66,9 @@ impl Preset {
     pub fn purpose(self) -> &'static str {
         match self {
             Preset::Posix => "what programs expect of a file system: seen by all at once, never lost",
+            Preset::Relaxed => {
+                "files that all see at once, and that may lose the last seconds if the server crashes, as on a local disk; fsync keeps them"
+            }
             Preset::BatchFs => {
                 "a job that writes many files which others need when it is done; a lost machine costs the job"
             }
@@ -94,6 +102,9 @@ mod tests {
     #[test]
     fn presets_promise_what_the_thesis_says_of_their_systems() {
         let cells = Preset::ALL.map(|preset| preset.cell().to_string());
-        assert_eq!(cells, ["strong/global", "weak/local", "invisible/local", "weak/global", "invisible/none"]);
+        assert_eq!(
+            cells,
+            ["strong/global", "strong/none", "weak/local", "invisible/local", "weak/global", "invisible/none"]
+        );
     }
 }

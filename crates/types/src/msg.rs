@@ -1,12 +1,12 @@
 //! The messages between clients and servers, as plain data. Their bytes are the wire's.
 
 use crate::{
-    Answer, ClusterMap, Cred, DataAnswer, DataError, DataOp, FileLock, FsResult, Ino, Lease, Op, OpenFlags, Rank,
+    Answer, ClusterMap, Cred, DataAnswer, DataError, DataOp, FileLock, FsResult, Ino, Lease, Lsn, Op, OpenFlags, Rank,
     Route, Seq, SessionId,
 };
 
 /// Version of the protocol that this code speaks.
-pub const PROTOCOL_VERSION: u32 = 12;
+pub const PROTOCOL_VERSION: u32 = 13;
 
 /// The first message of a connection.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -124,6 +124,18 @@ pub struct Welcome {
     pub routes: Vec<Route>,
     /// Where in the store the objects with file data are, for clients that can reach it by themselves; empty: they cannot.
     pub direct: String,
+    /// The last record of its journal that the rank found when it began this life. Later records of the life before are lost.
+    pub recovered: Lsn,
+}
+
+/// An answer that came before all that it shows was durable: a crash of the server may take that back. Only below directories whose policy is
+/// strong and not globally durable (docs/subtree-policies.md, "Relaxed").
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Volatile {
+    /// What it shows of the inodes it is about is durable when the journal is durable up to this record.
+    pub lsn: Lsn,
+    /// So far it was.
+    pub durable: Lsn,
 }
 
 /// Why a connection was refused. The number is on the wire.
@@ -147,7 +159,7 @@ pub enum Refusal {
 impl ToClient {
     /// An answer with which nothing is lent.
     pub fn reply(seq: u64, result: FsResult<Answer>) -> ToClient {
-        ToClient::Reply { seq: Seq(seq), result, granted: Vec::new(), ways: Vec::new() }
+        ToClient::Reply { seq: Seq(seq), result, granted: Vec::new(), ways: Vec::new(), volatile: None }
     }
 }
 
@@ -160,8 +172,14 @@ pub enum ToClient {
     Refused { why: Refusal, text: String },
     /// The answer to a request. `granted`: leases that come with it. `ways`: the directory in which a walk began, and those that its names led to from
     /// there on, one after the other; for so many milliseconds from when the request was sent each of them is where it was found, and may be searched by
-    /// who asked, as it was found. 0: that is not promised. At most one more than names.
-    Reply { seq: Seq, result: FsResult<Answer>, granted: Vec<(Ino, Lease)>, ways: Vec<(Ino, u16)> },
+    /// who asked, as it was found. 0: that is not promised. At most one more than names. `volatile`: a crash of the server may take back what it shows.
+    Reply {
+        seq: Seq,
+        result: FsResult<Answer>,
+        granted: Vec<(Ino, Lease)>,
+        ways: Vec<(Ino, u16)>,
+        volatile: Option<Volatile>,
+    },
     /// The request is another rank's to answer: ask that one, with a number of its session. `routes`: enough of the map
     /// to be right the next time. `done`: it was executed here before what it concerns moved, and only its answer is to be
     /// made again (inode, and value as in `Origin`); it must not be executed once more.

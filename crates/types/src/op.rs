@@ -236,6 +236,9 @@ pub enum Op {
     /// Waits until everything this session changed before is durable, data of all files included that was answered as
     /// written. `Done`. (Answers to changes of metadata already are, under the default policy.)
     Sync,
+    /// Waits until every change that this rank has answered or shown so far is durable; file data is not looked at. `Done`. Needed only where a
+    /// policy lets answers come before that ([`crate::msg::Volatile`]).
+    Persist,
     /// Gives the session inode numbers of the rank's range, in a row, which its requests may name for what they make (see
     /// [`crate::msg::Request::ino`]). `Inos`. They are its own until it ends. `Invalid` for none or more than
     /// [`crate::limits::INO_GRANT_MAX`], `Quota` if it would have more than those without using them.
@@ -283,6 +286,7 @@ impl Op {
                 | Op::GetLock { .. }
                 | Op::CancelLock { .. }
                 | Op::Sync
+                | Op::Persist
         ) && !matches!(self, Op::Open { flags, .. } if !flags.truncate)
     }
 
@@ -339,7 +343,9 @@ impl Op {
             | Op::GetLock { ino, .. }
             | Op::CancelLock { ino, .. }
             | Op::Subtree { dir: ino, .. } => About::Inode(*ino),
-            Op::Close { .. } | Op::StatFs | Op::Sync | Op::GrantInos { .. } | Op::DataAddress { .. } => About::Nothing,
+            Op::Close { .. } | Op::StatFs | Op::Sync | Op::Persist | Op::GrantInos { .. } | Op::DataAddress { .. } => {
+                About::Nothing
+            }
         }
     }
 
@@ -430,6 +436,7 @@ impl Op {
             Op::GetLock { .. } => "getlock",
             Op::CancelLock { .. } => "cancel_lock",
             Op::Sync => "sync",
+            Op::Persist => "persist",
             Op::GrantInos { .. } => "grant_inos",
             Op::DataAddress { .. } => "data_address",
             Op::Subtree { .. } => "subtree",

@@ -1,10 +1,10 @@
 //! Messages to a client, to protobuf and back with every check.
 
 use loligo_types::limits::{ADDRESS_MAX, MOVED_MAX, READDIR_MAX, WALK_MAX};
-use loligo_types::msg::{Refusal, ToClient, Welcome};
+use loligo_types::msg::{Refusal, ToClient, Volatile, Welcome};
 use loligo_types::{
-    Answer, DataAnswer, DataError, DirEntry, FsError, FsResult, Ino, Kind, LOOKUP_LEASE_MS_MAX, Rank, Seq, SessionId,
-    StatFs,
+    Answer, DataAnswer, DataError, DirEntry, FsError, FsResult, Ino, Kind, LOOKUP_LEASE_MS_MAX, Lsn, Rank, Seq,
+    SessionId, StatFs,
 };
 
 use crate::common::{
@@ -30,11 +30,12 @@ pub(crate) fn encode(msg: &ToClient) -> proto::ToClient {
             let end = (0..=text.len().min(TEXT_MAX)).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
             Msg::Refused(proto::Refused { why: *why as i32, text: text[..end].to_owned() })
         }
-        ToClient::Reply { seq, result, granted, ways } => Msg::Reply(proto::Reply {
+        ToClient::Reply { seq, result, granted, ways, volatile } => Msg::Reply(proto::Reply {
             seq: seq.0,
             granted: to_leases(granted),
             ways: ways.iter().map(|(ino, ms)| proto::LookupLease { ino: ino.0, ms: u32::from(*ms) }).collect(),
             result: Some(to_result(result)),
+            volatile: volatile.map(|volatile| proto::Volatile { lsn: volatile.lsn.0, durable: volatile.durable.0 }),
         }),
         ToClient::Redirect { seq, rank, routes, done } => Msg::Redirect(proto::Redirect {
             seq: seq.0,
@@ -67,6 +68,7 @@ pub(crate) fn decode(msg: proto::ToClient, mut payload: Payload) -> Result<ToCli
             result: result(need(m.result, "the result")?, &mut payload)?,
             granted: leases(m.granted)?,
             ways: lookup_leases(m.ways)?,
+            volatile: m.volatile.map(volatile).transpose()?,
         },
         Msg::Redirect(m) => ToClient::Redirect {
             seq: Seq(m.seq),
@@ -88,6 +90,13 @@ pub(crate) fn decode(msg: proto::ToClient, mut payload: Payload) -> Result<ToCli
     };
     payload.finish()?;
     Ok(msg)
+}
+
+fn volatile(m: proto::Volatile) -> Result<Volatile> {
+    match m.durable < m.lsn {
+        true => Ok(Volatile { lsn: Lsn(m.lsn), durable: Lsn(m.durable) }),
+        false => Err(DecodeError::Invalid("how far the journal is durable")),
+    }
 }
 
 fn lookup_leases(list: Vec<proto::LookupLease>) -> Result<Vec<(Ino, u16)>> {
@@ -116,6 +125,7 @@ fn to_welcome(welcome: &Welcome) -> proto::Welcome {
         hash_key_low: welcome.hash_key.0,
         hash_key_high: welcome.hash_key.1,
         direct: welcome.direct.clone(),
+        recovered: welcome.recovered.0,
     }
 }
 
@@ -136,6 +146,7 @@ fn welcome(m: proto::Welcome) -> Result<Welcome> {
         map: crate::map::map(m.map.unwrap_or_default())?,
         routes: routes(m.routes)?,
         direct: m.direct,
+        recovered: Lsn(m.recovered),
     })
 }
 

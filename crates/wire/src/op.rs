@@ -147,6 +147,7 @@ pub(crate) fn encode(op: &Op) -> Wire {
         Op::GetLock { ino, handle, lock } => Wire::GetLock(to_lock_on(*ino, *handle, lock, false)),
         Op::CancelLock { ino, owner } => Wire::CancelLock(proto::CancelLock { ino: ino.0, owner: owner.0 }),
         Op::Sync => Wire::Sync(proto::Empty {}),
+        Op::Persist => Wire::Persist(proto::Empty {}),
         Op::GrantInos { count } => Wire::GrantInos(*count),
         Op::DataAddress { address } => Wire::DataAddress(address.to_vec()),
         Op::Subtree { dir, what } => Wire::Subtree(proto::Subtree { dir: dir.0, what: subtree::encode(what) }),
@@ -295,6 +296,7 @@ pub(crate) fn decode(op: Wire, payload: &mut Payload) -> Result<Op> {
         Wire::GetLock(m) => Op::GetLock { ino: Ino(m.ino), handle: m.handle, lock: lock(m.lock)? },
         Wire::CancelLock(m) => Op::CancelLock { ino: Ino(m.ino), owner: LockOwner(m.owner) },
         Wire::Sync(_) => Op::Sync,
+        Wire::Persist(_) => Op::Persist,
         Wire::GrantInos(count) => Op::GrantInos { count },
         Wire::DataAddress(address) => {
             limit(address.len(), DATA_ADDRESS_MAX, "bytes of an address in the store")?;

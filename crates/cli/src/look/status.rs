@@ -254,6 +254,18 @@ fn rank_lines(out: &mut String, rank: &RankDoc) {
             human_count(rank.waiting)
         ),
     );
+    if rank.relaxed_directories > 0 {
+        line(
+            out,
+            "relaxed",
+            &format!(
+                "{} with that policy, {} inodes ahead of the journal, the oldest change {} old",
+                human_count(rank.relaxed_directories),
+                human_count(rank.relaxed_behind),
+                human_time(rank.relaxed_lag_ms as f64 / 1000.0)
+            ),
+        );
+    }
     line(
         out,
         "leases",

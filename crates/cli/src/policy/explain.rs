@@ -23,10 +23,19 @@ use crate::target::{self, Found};
 enum Has {
     /// Nobody; but these are below.
     Nobody(Vec<DecoupledDoc>),
+    /// Nobody, and the only rank of the file system answers before its journal is durable, if the policy says so: how far that is behind.
+    Relaxed(Behind),
     /// The mount that it is in.
     ThisMount(Outstanding),
     /// Another client.
     Another(DecoupledDoc),
+}
+
+/// What of relaxed directories is not durable.
+#[derive(Clone, Copy)]
+struct Behind {
+    inodes: u64,
+    oldest_ms: u64,
 }
 
 /// The store is lost with its disk.
@@ -44,10 +53,10 @@ pub fn run(path: &Path, as_json: bool, given: &Given) -> Outcome {
     let absolute = std::path::absolute(path).context(|| path.display().to_string())?;
     let (seen, below) = reachable(&absolute)?;
     place::in_a_mount(&seen)?;
-    let has = who_has(&seen, below, given)?;
     let place = Directory { data: None, server: None, path: seen.clone() };
     let chain = chain::of_any(&place)?;
     let policy = chain.in_force()?;
+    let has = who_has(&seen, below, policy.policy.is_relaxed(), given)?;
     // One that is decoupled has the policy that it was decoupled with.
     let other = match &has {
         Has::ThisMount(out) if out.policy.pipeline() != policy.policy.pipeline() => Some(out.policy.cell()),
@@ -62,7 +71,7 @@ pub fn run(path: &Path, as_json: bool, given: &Given) -> Outcome {
     };
     if as_json {
         let owner = match &has {
-            Has::Nobody(_) => json!(null),
+            Has::Nobody(_) | Has::Relaxed(_) => json!(null),
             Has::ThisMount(_) => json!({ "this_mount": true }),
             Has::Another(doc) => json!({ "this_mount": false, "name": doc.name, "uid": doc.uid, "here": doc.here }),
         };
@@ -158,13 +167,19 @@ fn below_of(found: &Found, inode: Ino, mut all: Vec<DecoupledDoc>) -> Vec<Decoup
     all
 }
 
-fn who_has(seen: &Path, below: bool, given: &Given) -> Result<Has, Failure> {
+fn who_has(seen: &Path, below: bool, relaxed: bool, given: &Given) -> Result<Has, Failure> {
     if let Some(out) = Live::at(seen).outstanding()? {
         return Ok(Has::ThisMount(out));
     }
     let inode = rustix::fs::stat(seen).context(|| seen.display().to_string())?.st_ino;
     let found = target::find(&Target { path: Some(seen.to_path_buf()), ..Target::default() })?;
     let status: StatusDoc = ask::json(&found, "/api/v1/status")?;
+    let behind = match &status.ranks[..] {
+        [only] if relaxed && status.unreached.is_empty() => {
+            Some(Behind { inodes: only.relaxed_behind, oldest_ms: only.relaxed_lag_ms })
+        }
+        _ => None,
+    };
     let mut all: Vec<DecoupledDoc> = status.ranks.into_iter().flat_map(|rank| rank.decoupled).collect();
     match all.iter().position(|doc| Ino(doc.dir) == Ino(inode)) {
         Some(at) => {
@@ -176,13 +191,17 @@ fn who_has(seen: &Path, below: bool, given: &Given) -> Result<Has, Failure> {
             Err(Failure::new(format!("{}: somebody had it for itself a moment ago", seen.display()))
                 .remedy("ask again"))
         }
-        None => Ok(Has::Nobody(below_of(&found, Ino(inode), all))),
+        None => {
+            let below = below_of(&found, Ino(inode), all);
+            Ok(behind.filter(|_| below.is_empty()).map_or(Has::Nobody(below), Has::Relaxed))
+        }
     }
 }
 
 fn now(has: &Has, seen: &Path) -> String {
     match has {
         Has::Nobody(_) => "strong/global: every change is seen by all, and durable, when the call that made it returns".into(),
+        Has::Relaxed(_) => "every change is seen by all when the call that made it returns, and durable at the next fsync, or a moment later".into(),
         Has::ThisMount(_) => {
             "this mount's alone: its programs see all that they do; others are refused below, and see it when it was merged and given back".into()
         }
@@ -204,6 +223,12 @@ fn outstanding(has: &Has, server: Option<&str>) -> String {
         Has::Nobody(below) if !below.is_empty() => {
             "not known here of these directories below, which are decoupled (loligo policy explain of each, in the mount that has it); else nothing".into()
         }
+        Has::Relaxed(Behind { inodes: 0, .. }) => "nothing; bytes that programs wrote and did not sync are their mounts' to write".into(),
+        Has::Relaxed(behind) => format!(
+            "changes of {} files and directories below relaxed directories, the oldest {} old",
+            human_count(behind.inodes),
+            human_time(behind.oldest_ms as f64 / 1000.0)
+        ),
         Has::Nobody(_) => "nothing; bytes that programs wrote and did not sync are their mounts' to write".into(),
         Has::Another(DecoupledDoc { kept_file: Some(file), .. }) => {
             format!("{} on this machine, of an owner that is gone: loligo merge {} {}", plain(file), quoted(Path::new(file)), of_server(server))
@@ -241,6 +266,19 @@ fn losses(has: &Has, server: Option<&str>) -> Vec<Loss> {
                 0,
                 "of the directories below that are decoupled what it has not merged and not kept on a disk".into(),
             ),
+            loss("the store", 0, STORE.into()),
+        ],
+        Has::Relaxed(behind) => vec![
+            nothing("this client"),
+            nothing("this machine"),
+            match behind.inodes {
+                0 => nothing("the rank"),
+                _ => loss(
+                    "the rank",
+                    behind.inodes,
+                    "what is outstanding; programs hear of it at their next fsync".into(),
+                ),
+            },
             loss("the store", 0, STORE.into()),
         ],
         Has::Nobody(_) => vec![

@@ -1,24 +1,42 @@
 //! What a policy promises, and what of that holds now. Not here: the words for each level (crate `semantics`).
 
-use loligo_semantics::{Cell, Consistency, Durability};
+use loligo_semantics::{Cell, Consistency, SubtreePolicy};
 
 /// What it promises: who sees a change when, what survives which crash, and from when on that holds (thesis: the properties of
 /// a cell hold only after all its mechanisms are done).
-pub fn of(cell: Cell) -> Vec<&'static str> {
-    let until = "Until the pipeline is done, a change is only in the memory of its client.";
+pub fn of(policy: &SubtreePolicy) -> Vec<String> {
+    let cell = policy.cell();
+    let durable = match policy.lag() {
+        Some(lag) => format!(
+            "A change is durable after the next fsync of a file or directory below, and after {lag} in any case; a crash of the server leaves the directory \
+             as it was at one moment, at most {lag} before."
+        ),
+        None => cell.durability.promise().to_string(),
+    };
+    let until = "Until the pipeline is done, a change is only in the memory of its client.".to_string();
     let until = (cell.consistency != Consistency::Strong).then_some(until);
-    [cell.consistency.promise(), cell.durability.promise()].into_iter().chain(until).collect()
+    [cell.consistency.promise().to_string(), durable].into_iter().chain(until).collect()
 }
 
-/// Why it is posix that holds now where the policy says something else; nothing where it says posix.
-pub fn today(cell: Cell) -> Option<&'static str> {
-    match cell {
-        Cell { consistency: Consistency::Strong, durability: Durability::Global } => None,
-        Cell { consistency: Consistency::Strong, .. } => {
-            Some("It is given more than it asks for: the stronger promise of the default, strong/global.")
-        }
+/// What holds where nothing is said.
+pub fn of_posix() -> Vec<String> {
+    of(&SubtreePolicy::default())
+}
+
+/// What holds now where that is not what the policy says, and the cell that this is; nothing if it is.
+pub fn today(policy: &SubtreePolicy) -> Option<&'static str> {
+    match policy.cell().consistency {
+        Consistency::Strong if policy.is_relaxed() => Some(
+            "That holds while the file system has one rank. While it has several, a change is durable when it is answered, as with posix.",
+        ),
+        Consistency::Strong => None,
         _ => Some(
             "This policy only permits the subtree to be decoupled. While it is not decoupled, its promises are those of posix, strong/global.",
         ),
     }
+}
+
+/// The cell whose promises hold while the directory is not decoupled, at one rank.
+pub fn cell_now(policy: &SubtreePolicy) -> Cell {
+    if policy.is_relaxed() { policy.cell() } else { Cell::POSIX }
 }

@@ -31,7 +31,7 @@ pub fn set(dir: &Directory, policy: &Path, dry_run: bool) -> Outcome {
         }
         Err(unreadable) => note(format_args!("warning: what changes cannot be told: {unreadable}")),
     }
-    if let Some(today) = promise::today(given.policy.cell()) {
+    if let Some(today) = promise::today(&given.policy) {
         put(today)?;
     }
     if dry_run {

@@ -1,6 +1,6 @@
 //! `loligo policy show`: the policy that counts at a path, and what it promises. Not here: setting one.
 
-use loligo_semantics::{Cell, SubtreePolicy};
+use loligo_semantics::{SubtreePolicy, SyncInterval};
 use serde_json::json;
 
 use super::chain::{self, Chain, InForce};
@@ -22,10 +22,10 @@ pub fn run(path: &Directory, json: bool) -> Outcome {
     for (key, value) in lines(policy, &placed) {
         put(format_args!("{key:<17} {value}"))?;
     }
-    let cell = policy.cell();
-    put(format_args!("\n{}", promise::of(cell).join(" ")))?;
-    if let Some(today) = promise::today(cell) {
-        put(format_args!("{today} {}", promise::of(Cell::POSIX).join(" ")))?;
+    put(format_args!("\n{}", promise::of(policy).join(" ")))?;
+    if let Some(today) = promise::today(policy) {
+        let posix = if policy.is_relaxed() { Vec::new() } else { promise::of_posix() };
+        put(format_args!("{today} {}", posix.join(" ")).to_string().trim_end())?;
     }
     for warning in policy.pipeline().warnings() {
         put(format_args!("warning: {warning}"))?;
@@ -34,13 +34,14 @@ pub fn run(path: &Directory, json: bool) -> Outcome {
 }
 
 fn lines(policy: &SubtreePolicy, placed: &Placed) -> Vec<(&'static str, String)> {
-    let interval = policy.sync_interval().map_or("-".to_string(), |interval| interval.to_string());
+    let time = |time: Option<SyncInterval>| time.map_or("-".to_string(), |time| time.to_string());
     vec![
         ("cell", policy.cell().to_string()),
         ("pipeline", policy.pipeline().to_string()),
         ("allocated_inodes", policy.allocated_inodes().to_string()),
         ("interfere", policy.interfere().to_string()),
-        ("sync_interval", interval),
+        ("sync_interval", time(policy.sync_interval())),
+        ("lag", time(policy.lag())),
         ("blind", policy.blind().to_string()),
         ("placement", format!("{} ({})", placed.placement.name(), placed.why)),
         ("floor", policy.floor().to_string()),
@@ -51,7 +52,9 @@ fn lines(policy: &SubtreePolicy, placed: &Placed) -> Vec<(&'static str, String)>
 fn document(path: &Directory, chain: &Chain, now: &InForce) -> serde_json::Value {
     let (policy, floor) = (&now.policy, now.policy.floor());
     let cell = policy.cell();
-    let today = promise::today(cell);
+    let (today, posix) = (promise::today(policy), promise::of_posix());
+    let at_now = promise::cell_now(policy);
+    let promises_now = if policy.is_relaxed() { promise::of(policy) } else { posix };
     let placed = placing::of(chain.links());
     json!({
         "path": path.path.display().to_string(),
@@ -77,8 +80,9 @@ fn document(path: &Directory, chain: &Chain, now: &InForce) -> serde_json::Value
             "allocated_inodes": policy.ceiling().allocated_inodes,
             "lease_ms": policy.ceiling().lease.map(|most| most.millis()),
         },
-        "promises": promise::of(cell),
-        "now": { "cell": Cell::POSIX.to_string(), "why": today, "promises": promise::of(Cell::POSIX) },
+        "lag_ms": policy.lag().map(|lag| lag.millis()),
+        "promises": promise::of(policy),
+        "now": { "cell": at_now.to_string(), "why": today, "promises": promises_now },
         "warnings": policy.pipeline().warnings().iter().map(ToString::to_string).collect::<Vec<_>>(),
     })
 }

@@ -31,6 +31,7 @@ mod placement;
 mod plain;
 mod policy;
 mod ranks;
+mod relaxed;
 mod run;
 mod spread;
 mod stop;

@@ -33,13 +33,20 @@ fn shown(data: &Path, path: &str) -> serde_json::Value {
 #[test]
 fn presets_are_listed_with_cell_pipeline_and_purpose() {
     let table = loligo("policy presets", &[]).ok().out;
-    for words in ["posix    strong/global   rpcs + stream", "batchfs  weak/local", "deltafs", "hdfs", "ramdisk"] {
+    for words in [
+        "posix    strong/global   rpcs + stream",
+        "relaxed  strong/none     rpcs ",
+        "batchfs  weak/local",
+        "deltafs",
+        "hdfs",
+        "ramdisk",
+    ] {
         assert!(table.contains(words), "no {words} in {table}");
     }
     let all = loligo("policy presets --json", &[]).ok().json();
-    assert_eq!(all.as_array().map(Vec::len), Some(5));
-    assert_eq!((&all[4]["name"], &all[4]["cell"]), (&"ramdisk".into(), &"invisible/none".into()));
-    assert_eq!(all[4]["pipeline"], "append_client_journal");
+    assert_eq!(all.as_array().map(Vec::len), Some(6));
+    assert_eq!((&all[5]["name"], &all[5]["cell"]), (&"ramdisk".into(), &"invisible/none".into()));
+    assert_eq!(all[5]["pipeline"], "append_client_journal");
 }
 
 #[test]
@@ -201,10 +208,12 @@ fn what_is_in_force_today_is_said_where_the_policy_says_something_else() {
     for durability in ["none", "local"] {
         let file = write(&place, "strong.toml", &format!("durability = '{durability}'"));
         loligo("policy set --data {} /a {}", &[&data, &file]).ok();
-        assert!(said().contains("the stronger promise of the default, strong/global"), "{}", said());
+        assert!(said().contains("leaves the directory as it was at one moment, at most 5s before"), "{}", said());
+        assert!(said().contains("while the file system has one rank"), "{}", said());
         let json = shown(&data, "/a");
         let cell = format!("strong/{durability}");
-        assert_eq!((&json["cell"], &json["now"]["cell"]), (&cell.as_str().into(), &"strong/global".into()));
+        assert_eq!((&json["cell"], &json["now"]["cell"]), (&cell.as_str().into(), &cell.as_str().into()));
+        assert_eq!(json["lag_ms"], 5000);
     }
     assert_eq!(server.stop().0, 0);
 }

@@ -16,6 +16,7 @@ mod raw;
 mod stayed;
 mod suspended;
 mod unsynced;
+mod volatile;
 mod ways;
 
 use std::sync::Arc;
@@ -88,6 +89,7 @@ fn welcome(rank: Rank, ranks: u16) -> Welcome {
         map: map(ranks),
         routes: vec![route(Ino::ROOT, R0, 1)],
         direct: String::new(),
+        recovered: loligo_types::Lsn(0),
     }
 }
 
@@ -242,7 +244,10 @@ impl Ranks {
 
     fn answer(&mut self, rank: Rank, seq: u64, answer: Answer, granted: &[(Ino, Lease)]) {
         let granted = granted.to_vec();
-        self.says(rank, ToClient::Reply { seq: Seq(seq), result: Ok(answer), granted, ways: Vec::new() });
+        self.says(
+            rank,
+            ToClient::Reply { seq: Seq(seq), result: Ok(answer), granted, ways: Vec::new(), volatile: None },
+        );
     }
 
     /// Answers the only request, which must be for this rank.
@@ -405,7 +410,16 @@ fn a_name_whose_inode_is_elsewhere_is_looked_up_at_both() {
     let id = world.call(lookup(Ino::ROOT, "s"));
     world.answers(R0, remote);
     let (_, seq, _) = world.asked();
-    world.says(R1, ToClient::Reply { seq: Seq(seq), result: Err(FsError::NotFound), granted: vec![], ways: vec![] });
+    world.says(
+        R1,
+        ToClient::Reply {
+            seq: Seq(seq),
+            result: Err(FsError::NotFound),
+            granted: vec![],
+            ways: vec![],
+            volatile: None,
+        },
+    );
     let failed = world.result(id).unwrap_err();
     assert_eq!((failed.error, failed.names_cached), (FsError::Stale, false));
 }

@@ -242,6 +242,7 @@ impl Server {
             map: ClusterMap::default(),
             routes: Vec::new(),
             direct: String::new(),
+            recovered: loligo_types::Lsn(0),
         }));
         for (_, ino, id, bits) in self.recalls.iter().filter(|recall| recall.0 == client) {
             self.out[client].push_back(ToClient::Recall { ino: *ino, id: *id, bits: *bits });
@@ -306,8 +307,13 @@ impl Server {
         let seq = request.seq.0;
         self.peers[client].answers.retain(|done, _| *done >= request.answered.0);
         if let Some(result) = self.peers[client].answers.get(&seq) {
-            let reply =
-                ToClient::Reply { seq: request.seq, result: result.clone(), granted: Vec::new(), ways: Vec::new() };
+            let reply = ToClient::Reply {
+                seq: request.seq,
+                result: result.clone(),
+                granted: Vec::new(),
+                ways: Vec::new(),
+                volatile: None,
+            };
             return self.out[client].push_back(reply);
         }
         let ino = self.subject(&request.op);
@@ -334,7 +340,13 @@ impl Server {
                 granted.push((attr.ino, Lease::ATTR));
             }
         }
-        self.out[client].push_back(ToClient::Reply { seq: Seq(seq), result, granted, ways: Vec::new() });
+        self.out[client].push_back(ToClient::Reply {
+            seq: Seq(seq),
+            result,
+            granted,
+            ways: Vec::new(),
+            volatile: None,
+        });
         self.retry_later(ino);
     }
 

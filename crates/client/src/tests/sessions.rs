@@ -200,7 +200,13 @@ fn reply(seq: u64, granted: &[(Ino, Lease)]) -> Input {
     let result = Ok(loligo_types::Answer::Entry(attr(500)));
     Input::Message {
         rank: Rank::ZERO,
-        message: ToClient::Reply { seq: loligo_types::Seq(seq), result, granted: granted.to_vec(), ways: Vec::new() },
+        message: ToClient::Reply {
+            seq: loligo_types::Seq(seq),
+            result,
+            granted: granted.to_vec(),
+            ways: Vec::new(),
+            volatile: None,
+        },
     }
 }
 
@@ -334,6 +340,7 @@ fn what_is_known_of_a_renamed_name_is_true_of_the_new_one_only_if_names_there_ar
             result: Ok(Answer::Done),
             granted: granted.to_vec(),
             ways: Vec::new(),
+            volatile: None,
         };
         let done = hand.feed(Input::Message { rank: Rank::ZERO, message: reply });
         let [Output::Complete { result: Ok(done), .. }] = &done[..] else { panic!("{done:?}") };

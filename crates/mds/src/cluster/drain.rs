@@ -12,6 +12,7 @@ use crate::io::{Member, Output, Page, Scan};
 use crate::load::Waiter;
 use crate::machine::Mds;
 use crate::peer::PeerMsg;
+use crate::relaxed::TICKETS as RELAXED_TICKETS;
 
 /// How long it is waited before something is tried again that could not be done, milliseconds.
 const RETRY_MS: u64 = 300;
@@ -192,6 +193,9 @@ impl Mds {
     pub(crate) fn scanned(&mut self, ticket: u64, page: Option<Page>) {
         if ticket >= POLICY_TICKETS {
             return self.policies_scanned(ticket, page);
+        }
+        if ticket > RELAXED_TICKETS {
+            return self.relaxed_scanned(ticket, page);
         }
         let Some(mut drain) = self.cluster.drain.take() else { return };
         if let Stage::Looking(what, from) = drain.stage

@@ -6,6 +6,7 @@
 //! journal that it began with say of policies: that may not be in the table yet. What comes from another rank comes with its part of that.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use loligo_namespace::{Found, SUBTREE, bounds_of};
 use loligo_semantics::{Bounds, Cell, SubtreePolicy, Wanted};
@@ -201,13 +202,18 @@ impl Mds {
         if self.is_elsewhere(dir) {
             return Ok(Some(Cell::POSIX));
         }
+        let text = self.own_policy(dir)?;
+        Ok(text.map(|text| SubtreePolicy::parse_bytes(&text).map_or(Cell::POSIX, |policy| policy.cell())))
+    }
+
+    /// The policy of a directory of this rank, as it was set. `Err`: that is to be read first.
+    pub(crate) fn own_policy(&self, dir: Ino) -> Result<Option<Arc<[u8]>>, Vec<Need>> {
         let inode = match self.tree.find(dir) {
             Found::Here(inode) => inode,
             Found::Gone => return Ok(None),
             Found::Unknown => return Err(vec![Need::Inode(dir)]),
         };
-        let text = self.tree.xattr(inode, SUBTREE).ok_or_else(|| vec![Need::Xattrs(dir)])?;
-        Ok(text.map(|text| SubtreePolicy::parse_bytes(&text).map_or(Cell::POSIX, |policy| policy.cell())))
+        self.tree.xattr(inode, SUBTREE).ok_or_else(|| vec![Need::Xattrs(dir)])
     }
 
     /// The bounds that the policy of a directory of this rank has, of which the cell is known.

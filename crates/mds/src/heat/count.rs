@@ -19,6 +19,7 @@ fn hit_of(op: &Op) -> Option<Hit> {
         Op::Close { .. }
         | Op::StatFs
         | Op::Sync
+        | Op::Persist
         | Op::CancelLock { .. }
         | Op::GrantInos { .. }
         | Op::DataAddress { .. }

@@ -31,9 +31,8 @@ struct Owner {
     at: usize,
     subtree: Subtree,
     cred: Cred,
-    /// What did not go together in its merges.
+    /// What did not go together in its merges, and where these go.
     conflicts: Vec<Conflict>,
-    /// Where its merges go.
     into: MergeInto,
 }
 

@@ -18,6 +18,7 @@ mod paths;
 mod property;
 mod random;
 mod ranks;
+mod relaxed;
 mod restart;
 mod rooms;
 mod rows;

@@ -88,7 +88,9 @@ fn numbers(op: &mut Op) -> Vec<&mut Ino> {
         | Op::CancelLock { ino, .. } => vec![ino],
         Op::Link { ino, dir, .. } => vec![ino, dir],
         Op::Rename { dir, new_dir, .. } => vec![dir, new_dir],
-        Op::Close { .. } | Op::StatFs | Op::Sync | Op::GrantInos { .. } | Op::DataAddress { .. } => Vec::new(),
+        Op::Close { .. } | Op::StatFs | Op::Sync | Op::Persist | Op::GrantInos { .. } | Op::DataAddress { .. } => {
+            Vec::new()
+        }
         Op::Subtree { dir, what } => {
             let mut all = vec![dir];
             all.extend(match &mut **what {

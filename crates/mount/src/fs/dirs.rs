@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use loligo_client::{Call, Done, Fh};
 use loligo_fuse::{self as fuse, DirectoryBuffer, ReplyDirectory, ReplyEmpty, ReplyOpen};
-use loligo_types::{Answer, DirEntry, Ino, Op, OpenFlags};
+use loligo_types::{Answer, DirEntry, Ino, OpenFlags};
 
 use crate::convert::{OFFSET_DOT, OFFSET_DOTDOT, cookie_of, file_type, offset_of};
 use crate::core::{Asked, Core, Handle};
@@ -145,9 +145,9 @@ impl<S: Submit> Core<S> {
         self.empty(asked, Call::Release { fh, flock_owner: None }, reply);
     }
 
-    /// Names are durable with the journal, so syncing a directory is syncing that.
-    pub fn sync(self: &Arc<Self>, asked: Asked, reply: ReplyEmpty) {
-        self.empty(asked, Call::Op(Op::Sync), reply);
+    /// Names are durable.
+    pub fn fsyncdir(self: &Arc<Self>, asked: Asked, dir: Ino, reply: ReplyEmpty) {
+        self.empty(asked, Call::FsyncDir { dir }, reply);
     }
 
     /// Everything written through this mount.

@@ -68,6 +68,7 @@ pub(crate) fn need(wants: &mut Wants<'_>, op: &Op, cred: &Cred) {
         | Op::GetLock { .. }
         | Op::CancelLock { .. }
         | Op::Sync
+        | Op::Persist
         | Op::GrantInos { .. }
         | Op::DataAddress { .. }
         | Op::Subtree { .. } => {}
@@ -143,6 +144,7 @@ pub fn prepare(tree: &Tree, op: &Op, ctx: &Ctx<'_>) -> FsResult<Change> {
         | Op::GetLock { .. }
         | Op::CancelLock { .. }
         | Op::Sync
+        | Op::Persist
         | Op::GrantInos { .. }
         | Op::DataAddress { .. }
         | Op::Subtree { .. } => Err(FsError::NotSupported),

@@ -10,7 +10,7 @@ pub fn changes(old: &SubtreePolicy, new: &SubtreePolicy) -> Vec<String> {
     let plain = |key: &str, old: String, new: String| (old != new).then(|| format!("{key}: {old} -> {new}"));
     let lines = [
         level("consistency", was.consistency, is.consistency, is.consistency.promise()),
-        level("durability", was.durability, is.durability, is.durability.promise()),
+        level("durability", was.durability, is.durability, &durable(new)),
         plain("pipeline", old.pipeline.to_string(), new.pipeline.to_string()),
         plain("allocated_inodes", old.allocated_inodes.to_string(), new.allocated_inodes.to_string()),
         plain("interfere", old.interfere.to_string(), new.interfere.to_string()).map(|line| match new.interfere {
@@ -18,6 +18,7 @@ pub fn changes(old: &SubtreePolicy, new: &SubtreePolicy) -> Vec<String> {
             Interfere::Block => format!("{line}: others are refused in a decoupled subtree, as busy"),
         }),
         plain("sync_interval", interval(old.sync_interval), interval(new.sync_interval)),
+        plain("lag", interval(old.lag()), interval(new.lag())),
         plain("blind", old.blind.to_string(), new.blind.to_string()).map(|line| match new.blind {
             true => format!("{line}: a merge does not look whether a change is valid"),
             false => format!("{line}: a merge looks whether each change is valid"),
@@ -27,6 +28,14 @@ pub fn changes(old: &SubtreePolicy, new: &SubtreePolicy) -> Vec<String> {
         plain("ceiling", old.ceiling.to_string(), new.ceiling.to_string()),
     ];
     lines.into_iter().flatten().collect()
+}
+
+/// What its durability means.
+fn durable(policy: &SubtreePolicy) -> String {
+    policy.lag().map_or_else(
+        || policy.cell().durability.promise().to_string(),
+        |lag| format!("A crash of the server loses at most the changes of the last {lag}; fsync makes them durable."),
+    )
 }
 
 /// A level, and whether there is more or less of it.

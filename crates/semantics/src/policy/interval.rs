@@ -28,6 +28,11 @@ impl SyncInterval {
         (MIN_MS..=MAX_MS).contains(&ms).then_some(SyncInterval(ms))
     }
 
+    /// So many seconds.
+    pub(crate) const fn seconds(seconds: u64) -> SyncInterval {
+        SyncInterval(seconds * 1000)
+    }
+
     /// In milliseconds.
     pub fn millis(self) -> u64 {
         self.0

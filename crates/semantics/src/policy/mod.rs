@@ -17,7 +17,7 @@ use loligo_types::Placement;
 pub use placement::{names_placement, with_placement};
 
 use crate::ceiling::{Bounds, Ceiling};
-use crate::cell::Cell;
+use crate::cell::{Cell, Consistency, Durability};
 use crate::fault::{Cause, Fault};
 use crate::floor::Floor;
 use crate::pipeline::Pipeline;
@@ -29,6 +29,11 @@ pub const LEN_MAX: usize = 4096;
 pub const ALLOCATED_INODES: u64 = 100;
 /// Most that can be asked for.
 pub const ALLOCATED_INODES_MAX: u64 = 1 << 32;
+
+/// How long a change of a relaxed directory may be not durable if nothing is said.
+pub const LAG: SyncInterval = SyncInterval::seconds(5);
+/// Longest that can be said, milliseconds.
+const LAG_MAX_MS: u64 = 3_600_000;
 
 /// What is done with other clients' requests below a decoupled subtree (Cudele's interfere policy).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,6 +73,7 @@ pub struct SubtreePolicy {
     allocated_inodes: u64,
     interfere: Interfere,
     sync_interval: Option<SyncInterval>,
+    lag: Option<SyncInterval>,
     blind: bool,
     placement: Option<Placement>,
     floor: Floor,
@@ -89,6 +95,7 @@ impl SubtreePolicy {
             allocated_inodes: ALLOCATED_INODES,
             interfere: Interfere::default(),
             sync_interval: None,
+            lag: None,
             blind: false,
             placement: None,
             floor: Floor::default(),
@@ -129,6 +136,9 @@ impl SubtreePolicy {
         line("interfere", &format_args!("\"{}\"", self.interfere));
         if let Some(interval) = self.sync_interval {
             line("sync_interval", &format_args!("\"{interval}\""));
+        }
+        if let Some(lag) = self.lag {
+            line("lag", &format_args!("\"{lag}\""));
         }
         line("blind", &self.blind);
         if let Some(placement) = self.placement {
@@ -179,6 +189,18 @@ impl SubtreePolicy {
     /// How often what is in the client's journal is sent on while the work goes on; none: only when it is done.
     pub fn sync_interval(&self) -> Option<SyncInterval> {
         self.sync_interval
+    }
+
+    /// Whether answers come before changes are durable: its consistency is strong, and its durability not global.
+    pub fn is_relaxed(&self) -> bool {
+        let cell = self.cell();
+        cell.consistency == Consistency::Strong && cell.durability != Durability::Global
+    }
+
+    /// How long a change may be not durable, if it is relaxed ([`LAG`] if nothing is said); none: it is durable when it is answered, or not at all
+    /// before it is merged.
+    pub fn lag(&self) -> Option<SyncInterval> {
+        self.is_relaxed().then(|| self.lag.unwrap_or(LAG))
     }
 
     /// Whether a merge takes the client's journal as it is, without looking whether each change is valid, as the paper does.

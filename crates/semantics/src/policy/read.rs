@@ -6,7 +6,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::placement::{KEY, VALUE_LEN_MAX};
-use super::{ALLOCATED_INODES_MAX, Interfere, LEN_MAX, SubtreePolicy, SyncInterval};
+use super::{ALLOCATED_INODES_MAX, Interfere, LAG_MAX_MS, LEN_MAX, SubtreePolicy, SyncInterval};
 use crate::ceiling::Ceiling;
 use crate::cell::{Cell, Consistency, Durability, durability_mechanism};
 use crate::composition::Composition;
@@ -19,7 +19,7 @@ use crate::pipeline::Pipeline;
 use crate::preset::Preset;
 
 /// All keys.
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 12] = [
     "preset",
     "consistency",
     "durability",
@@ -27,6 +27,7 @@ const KEYS: [&str; 11] = [
     "allocated_inodes",
     "interfere",
     "sync_interval",
+    "lag",
     "blind",
     KEY,
     "floor",
@@ -37,6 +38,9 @@ const FLOOR_KEYS: [&str; 2] = ["consistency", "durability"];
 
 /// All keys of the table `ceiling`.
 const CEILING_KEYS: [&str; 3] = ["decouple", "allocated_inodes", "lease"];
+
+/// What can be said of a lag, for errors.
+const LAG_EXPECTED: &str = "a time from \"10ms\" to \"1h\" with one of the units ms, s, min, h";
 
 /// Of which the composition has to consist.
 const COMPOSITION: &str = "a composition of mechanisms in quotes";
@@ -64,6 +68,12 @@ pub(super) fn read(text: &str) -> Result<SubtreePolicy, Flaw> {
             return Err(Flaw::new(Cause::SyncWithoutJournal, value.at()));
         }
     }
+    if let Some(value) = table.value("lag") {
+        policy.lag = Some(value.level(LAG_EXPECTED, lag)?);
+        if !policy.is_relaxed() {
+            return Err(Flaw::new(Cause::LagWithoutRelaxed(policy.cell().to_string()), value.at()));
+        }
+    }
     if let Some(value) = table.value("blind") {
         policy.blind = value.bool()?;
     }
@@ -77,6 +87,11 @@ pub(super) fn read(text: &str) -> Result<SubtreePolicy, Flaw> {
         policy.ceiling = ceiling(&value, &policy)?;
     }
     Ok(policy)
+}
+
+/// How long a change may be not durable.
+fn lag(text: &str) -> Option<SyncInterval> {
+    SyncInterval::of(text).filter(|lag| lag.millis() <= LAG_MAX_MS)
 }
 
 /// What is overridden by the other keys.

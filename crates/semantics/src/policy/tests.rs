@@ -119,7 +119,7 @@ fn unknown_keys_and_values_are_told_with_what_was_likely_to_be_meant() {
     refused("x = 1\ny = 2", "x", "no key `x`");
     refused("[floor]\ndurabilit = 'none'", "durabilit", "`durability`?");
     refused("preset = 'batchf'", "'batchf'", "did you mean `batchfs`?");
-    refused("preset = 7", "7", "one of posix, batchfs");
+    refused("preset = 7", "7", "one of posix, relaxed, batchfs");
     refused("durability = 'weak'", "weak", "no mechanism");
     refused("consistency = true", "true", "\"invisible\", \"weak\", \"strong\"");
     refused("interfere = 'maybe'", "'maybe'", "\"allow\" or \"block\"");

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use loligo_types::msg::{DataRequest, Hello, Reclaim, Refusal, Request, ToClient, ToServer, Welcome};
+use loligo_types::msg::{DataRequest, Hello, Reclaim, Refusal, Request, ToClient, ToServer, Volatile, Welcome};
 use loligo_types::{
     Access, Answer, Attr, ClusterMap, Cred, DataAnswer, DataError, DataOp, DirEntry, FileLock, Frag, FsError, Ino,
-    Kind, LOOKUP_LEASE_MS_MAX, Layout, Lease, LockKind, LockOwner, Name, Op, OpenFlags, PolicyId, Rank, RankInfo,
+    Kind, LOOKUP_LEASE_MS_MAX, Layout, Lease, LockKind, LockOwner, Lsn, Name, Op, OpenFlags, PolicyId, Rank, RankInfo,
     RankState, RenameMode, Replicas, Route, Seq, SessionId, SetAttr, SetTime, StatFs, Time, XattrMode,
 };
 use proptest::collection::{btree_map, vec};
@@ -223,6 +223,7 @@ fn inode_op() -> BoxedStrategy<Op> {
         Just(Op::StatFs),
         Just(Op::Sync),
         any::<u32>().prop_map(|count| Op::GrantInos { count }),
+        Just(Op::Persist),
         bytes(200).prop_map(|address| Op::DataAddress { address }),
     ]
     .boxed()
@@ -409,10 +410,10 @@ fn data_result() -> impl Strategy<Value = Result<DataAnswer, DataError>> {
 }
 
 fn welcome() -> impl Strategy<Value = Welcome> {
-    let numbers = (any::<[u32; 3]>(), any::<[u64; 5]>());
+    let numbers = (any::<[u32; 3]>(), any::<[u64; 6]>());
     (numbers, any::<[bool; 2]>(), any::<[u8; 16]>(), rank(), map(), routes(), "[a-z:/.]{0,20}").prop_map(
         |(
-            ([version, inline_max, session_ms], [session, secret, data_epoch, low, high]),
+            ([version, inline_max, session_ms], [session, secret, data_epoch, low, high, recovered]),
             [resumed, kept],
             fs_id,
             rank,
@@ -434,6 +435,7 @@ fn welcome() -> impl Strategy<Value = Welcome> {
             map,
             routes,
             direct,
+            recovered: Lsn(recovered),
         },
     )
 }
@@ -443,11 +445,15 @@ pub(super) fn to_client() -> impl Strategy<Value = ToClient> {
     let why = select(vec![Version, OtherFileSystem, NotAuthorized, TooMany, Malformed, Stopping]);
     let result = prop_oneof![answer().prop_map(Ok), select(FsError::ALL.to_vec()).prop_map(Err)];
     let ways = vec((ino(), 0..=LOOKUP_LEASE_MS_MAX), 0..4);
+    let volatile = of((any::<u32>(), any::<u32>()).prop_map(|(durable, more)| {
+        let (durable, more) = (u64::from(durable), u64::from(more));
+        Volatile { lsn: Lsn(durable + more + 1), durable: Lsn(durable) }
+    }));
     prop_oneof![
         1 => welcome().prop_map(ToClient::Welcome),
         1 => (why, "[a-zä ]{0,60}").prop_map(|(why, text)| ToClient::Refused { why, text }),
-        12 => (any::<u64>(), result, leases(), ways).prop_map(|(seq, result, granted, ways)| {
-            ToClient::Reply { seq: Seq(seq), result, granted, ways }
+        12 => (any::<u64>(), result, leases(), ways, volatile).prop_map(|(seq, result, granted, ways, volatile)| {
+            ToClient::Reply { seq: Seq(seq), result, granted, ways, volatile }
         }),
         4 => (any::<u64>(), data_result()).prop_map(|(id, result)| ToClient::Data { id, result }),
         1 => (ino(), any::<u64>(), lease()).prop_map(|(ino, id, bits)| ToClient::Recall { ino, id, bits }),

@@ -81,6 +81,7 @@ fn a_welcome_after_a_restart() {
             map: map(),
             routes: vec![route()],
             direct: String::new(),
+            recovered: loligo_types::Lsn(0),
         }),
         "4c6f01026e00000000000000924359890a6c0801100719080706050403020120013210090909090909090909\
          0909090909090938802040b0ea0148ac0250015a1e0805120b12077463703a683a301801120d080112077463\
@@ -174,7 +175,7 @@ fn an_address_in_the_store() {
 fn an_answer_with_inode_numbers() {
     let result = Ok(Answer::Inos { first: Ino(300), count: 2 });
     to_client(
-        ToClient::Reply { seq: Seq(3), result, granted: Vec::new(), ways: Vec::new() },
+        ToClient::Reply { seq: Seq(3), result, granted: Vec::new(), ways: Vec::new(), volatile: None },
         "4c6f01020c00000000000000c037c6571a0a0803ca010508ac021002",
     );
 }
@@ -210,6 +211,7 @@ fn an_answer_with_data() {
             }),
             granted: vec![(Ino(1), Lease::NAMES)],
             ways: vec![],
+            volatile: None,
         },
         "4c6f010254000000030000008bce2c5b1a5208031204080110029201470a3f088002100118a40320e8072864\
          3001380349010000000000000051020000000000000059030000000000000061fcffffffffffffff68057801\
@@ -220,7 +222,13 @@ fn an_answer_with_data() {
 #[test]
 fn an_error() {
     to_client(
-        ToClient::Reply { seq: Seq(300), result: Err(FsError::NotFound), granted: vec![], ways: vec![] },
+        ToClient::Reply {
+            seq: Seq(300),
+            result: Err(FsError::NotFound),
+            granted: vec![],
+            ways: vec![],
+            volatile: None,
+        },
         "4c6f010207000000000000000371292a1a0508ac021801",
     );
 }
@@ -265,7 +273,7 @@ fn a_walk_over_several_names() {
     let last = Box::new(Answer::Remote { ino: Ino(0x100), kind: Kind::Dir, rank: Rank(1) });
     let result = Ok(Answer::Walked { done: 2, dir: Ino(0x101), last, by_path: 1 });
     to_client(
-        ToClient::Reply { seq: Seq(3), result, granted: Vec::new(), ways: Vec::new() },
+        ToClient::Reply { seq: Seq(3), result, granted: Vec::new(), ways: Vec::new(), volatile: None },
         "4c6f01021700000000000000c5f97a0c1a150803da011008021081022207088002100218012801",
     );
 }
@@ -324,7 +332,7 @@ fn what_is_done_at_the_end_of_a_way() {
     let last = Box::new(Answer::Entries { entries: vec![entry], next: 5, end: false });
     let result = Ok(Answer::Walked { done: 2, dir: Ino(0x101), last, by_path: 0 });
     to_client(
-        ToClient::Reply { seq: Seq(3), result, granted: Vec::new(), ways: Vec::new() },
+        ToClient::Reply { seq: Seq(3), result, granted: Vec::new(), ways: Vec::new(), volatile: None },
         "4c6f01022a000000000000008946e9e91a280803da01230802108102321c0a110a01781082021801210500000000000000190500000000000000",
     );
 }
@@ -333,7 +341,7 @@ fn what_is_done_at_the_end_of_a_way() {
 fn what_is_elsewhere() {
     let result = Ok(Answer::Remote { ino: Ino(0x100), kind: Kind::Dir, rank: Rank(1) });
     to_client(
-        ToClient::Reply { seq: Seq(3), result, granted: vec![(Ino(1), Lease::NAMES)], ways: vec![] },
+        ToClient::Reply { seq: Seq(3), result, granted: vec![(Ino(1), Lease::NAMES)], ways: vec![], volatile: None },
         "4c6f01021400000000000000f926764f1a120803120408011002c2010708800210021801",
     );
     to_client(ToClient::Data { id: 9, result: Err(DataError::Moved) }, "4c6f01020600000000000000591a20a8220408091007");
@@ -349,7 +357,7 @@ fn a_walk_with_which_lookup_leases_come() {
     let result = Err(FsError::NotFound);
     let ways = vec![(Ino::ROOT, 1000), (Ino(0x100), 0), (Ino(0x101), 50)];
     to_client(
-        ToClient::Reply { seq: Seq(3), result, granted: Vec::new(), ways },
+        ToClient::Reply { seq: Seq(3), result, granted: Vec::new(), ways, volatile: None },
         "4c6f010219000000000000005ec86b511a17080318012205080110e807220308800222050881021032",
     );
 }

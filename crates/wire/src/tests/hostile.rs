@@ -175,6 +175,7 @@ fn the_largest_maps_fit_into_a_welcome() {
         map: ClusterMap { epoch: u64::MAX, ranks: (0..RANKS_MAX as u16).map(info).collect(), ..Default::default() },
         routes: vec![route; ROUTES_MAX],
         direct: "x".repeat(ADDRESS_MAX),
+        recovered: loligo_types::Lsn(u64::MAX),
     });
     let mut decoder = Decoder::<FromServer>::new();
     decoder.feed(&client_bytes(&msg));

@@ -185,6 +185,16 @@ pub struct RankDoc {
     pub waiting: u64,
     pub waiting_longest_ms: u64,
     pub gated: u64,
+    /// Directories with a relaxed policy, inodes whose last change is not durable, and how old the oldest such change is.
+    #[serde(default)]
+    pub relaxed_directories: u64,
+    #[serde(default)]
+    pub relaxed_behind: u64,
+    #[serde(default)]
+    pub relaxed_lag_ms: u64,
+    /// Answers that did not wait for the journal.
+    #[serde(default)]
+    pub relaxed_answers: u64,
     pub grace_left_ms: Option<u64>,
     pub cpu_s: f64,
     pub bytes_in: u64,
@@ -534,6 +544,10 @@ impl RankDoc {
             waiting: mds.waiting_count as u64,
             waiting_longest_ms: mds.waiting.iter().map(|wait| wait.age_ms).max().unwrap_or(0),
             gated: mds.gated as u64,
+            relaxed_directories: mds.relaxed.directories as u64,
+            relaxed_behind: mds.relaxed.behind as u64,
+            relaxed_lag_ms: mds.relaxed.lag_ms,
+            relaxed_answers: mds.relaxed.early,
             grace_left_ms: mds.grace.map(|grace| grace.left_ms),
             cpu_s: metrics.rank_cpu_ns.get() as f64 / 1e9,
             bytes_in: metrics.bytes_in.get(),

@@ -61,6 +61,13 @@ const LOCKS: Metric = stable("loligo_locks", "gauge", "locked ranges of files");
 const WAITING: Metric =
     stable("loligo_waiting_requests", "gauge", "requests that wait for a lease, a lock, the table or grace");
 const GATED: Metric = internal("loligo_gated_answers", "gauge", "answers that wait for the journal");
+const RELAXED_DIRECTORIES: Metric =
+    stable("loligo_relaxed_directories", "gauge", "directories whose policy lets answers come before the journal");
+const RELAXED_BEHIND: Metric =
+    stable("loligo_relaxed_behind", "gauge", "inodes below such directories whose last change is not durable");
+const RELAXED_LAG: Metric = stable("loligo_relaxed_lag_seconds", "gauge", "age of the oldest such change");
+const RELAXED_ANSWERS: Metric =
+    stable("loligo_relaxed_answers_total", "counter", "answers that came before the journal was durable");
 const CACHE_BYTES: Metric = stable("loligo_cache_bytes", "gauge", "memory of the metadata cache");
 const CACHE_HASHES: Metric =
     stable("loligo_cache_hash_bytes", "gauge", "of that memory for hashes of names that are not in it themselves");
@@ -369,6 +376,10 @@ fn clients(page: &mut Page, status: &Status) {
     page.ranks(&LOCKS, status, |rank| rank.mds.locks as f64);
     page.ranks(&WAITING, status, |rank| rank.mds.waiting_count as f64);
     page.ranks(&GATED, status, |rank| rank.mds.gated as f64);
+    page.ranks(&RELAXED_DIRECTORIES, status, |rank| rank.mds.relaxed.directories as f64);
+    page.ranks(&RELAXED_BEHIND, status, |rank| rank.mds.relaxed.behind as f64);
+    page.ranks(&RELAXED_LAG, status, |rank| rank.mds.relaxed.lag_ms as f64 / 1e3);
+    page.ranks(&RELAXED_ANSWERS, status, |rank| rank.mds.relaxed.early as f64);
 }
 
 fn memory(page: &mut Page, source: &Source, status: &Status) {

@@ -65,8 +65,16 @@ fn what_a_change_may_still_change_that_was_given_up_is_not_cached_until_it_is_an
             let id = world.call(lookup(dir, "b"));
             let (_, seq, _) = world.asked();
             let granted = vec![(dir, Lease::NAMES)];
-            world
-                .says(R0, ToClient::Reply { seq: Seq(seq), result: Err(FsError::NotFound), granted, ways: Vec::new() });
+            world.says(
+                R0,
+                ToClient::Reply {
+                    seq: Seq(seq),
+                    result: Err(FsError::NotFound),
+                    granted,
+                    ways: Vec::new(),
+                    volatile: None,
+                },
+            );
             assert_eq!(world.result(id).unwrap_err().names_cached, cached, "{dir}");
         }
         let id = world.call(Call::GetAttr { ino: DIR });

@@ -54,7 +54,13 @@ fn content_that_is_cut_while_it_is_moved_into_objects_is_not_written_again() {
     assert_eq!(world.result(read).unwrap().answer, Answer::Bytes(Arc::from(&[0; 20][..])));
     world.says(
         R0,
-        ToClient::Reply { seq: Seq(seq), result: Err(FsError::Stale), granted: Vec::new(), ways: Vec::new() },
+        ToClient::Reply {
+            seq: Seq(seq),
+            result: Err(FsError::Stale),
+            granted: Vec::new(),
+            ways: Vec::new(),
+            volatile: None,
+        },
     );
     world.answers(R0, Answer::Entry(cut));
     let (after, seq) = told(&mut world);

@@ -83,7 +83,13 @@ fn a_lock_does_not_wait_for_what_was_lost_with_a_session() {
     assert!(matches!(op, Op::SetLock { handle: 2, .. }), "{op:?}");
     world.says(
         R0,
-        ToClient::Reply { seq: Seq(seq), result: Err(FsError::BadHandle), granted: Vec::new(), ways: Vec::new() },
+        ToClient::Reply {
+            seq: Seq(seq),
+            result: Err(FsError::BadHandle),
+            granted: Vec::new(),
+            ways: Vec::new(),
+            volatile: None,
+        },
     );
     world.result(second).unwrap_err();
     assert!(!world.client.has_requests());

@@ -13,7 +13,13 @@ fn is_refused(world: &mut Ranks, rank: Rank) -> Vec<Wire> {
     assert!(at == rank && matches!(op, Op::WriteInline { ino: FILE, .. }), "{rank} {op:?}");
     world.says(
         rank,
-        ToClient::Reply { seq: Seq(seq), result: Err(FsError::Busy), granted: Vec::new(), ways: Vec::new() },
+        ToClient::Reply {
+            seq: Seq(seq),
+            result: Err(FsError::Busy),
+            granted: Vec::new(),
+            ways: Vec::new(),
+            volatile: None,
+        },
     );
     world.take()
 }
@@ -29,8 +35,16 @@ fn a_write_that_began_before_another_open_brought_the_right_to_hold_back_moves_t
     let again = world.call(Call::Open { ino: FILE, flags: rw() });
     world.answers(R0, opened(FILE, true, BUFFERS));
     world.result(again).unwrap();
-    world
-        .says(R0, ToClient::Reply { seq: Seq(seq), result: Err(FsError::Busy), granted: Vec::new(), ways: Vec::new() });
+    world.says(
+        R0,
+        ToClient::Reply {
+            seq: Seq(seq),
+            result: Err(FsError::Busy),
+            granted: Vec::new(),
+            ways: Vec::new(),
+            volatile: None,
+        },
+    );
     assert!(matches!(world.answers(R0, entry(FILE, Kind::File)), Op::GetAttr { .. }));
     world.result(id).unwrap();
     world.take();
@@ -114,6 +128,7 @@ fn a_write_that_is_refused_again_and_again_is_asked_with_pauses_until_the_answer
                         result: Err(FsError::Busy),
                         granted: Vec::new(),
                         ways: Vec::new(),
+                        volatile: None,
                     },
                 );
             } else {

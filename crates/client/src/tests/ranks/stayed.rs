@@ -101,6 +101,7 @@ fn what_is_held_back_is_written_through_another_handle_if_those_before_were_lost
                     result: Err(FsError::BadHandle),
                     granted: Vec::new(),
                     ways: Vec::new(),
+                    volatile: None,
                 },
             );
         }
@@ -256,7 +257,7 @@ fn what_was_held_back_is_not_written_where_the_file_is_believed_to_be_before_its
         });
         let result = if known { Ok(Answer::Lock(None)) } else { Err(FsError::BadHandle) };
         let seq = Seq(seq.unwrap_or_else(|| panic!("{wire:?}")));
-        world.says(R1, ToClient::Reply { seq, result, granted: Vec::new(), ways: Vec::new() });
+        world.says(R1, ToClient::Reply { seq, result, granted: Vec::new(), ways: Vec::new(), volatile: None });
         let wire = world.take();
         let written = wire.iter().any(|wire| matches!(wire, Wire::Data(R1, _, DataOp::Write { .. })));
         assert_eq!(written, known, "{wire:?}");
@@ -289,7 +290,13 @@ fn what_is_held_back_by_rights_that_were_given_after_a_file_had_moved_unheard_is
         assert!(matches!(op, Op::WriteInline { handle: 1, .. }), "{before:?}: {op:?}");
         world.says(
             R1,
-            ToClient::Reply { seq: Seq(seq), result: Err(FsError::BadHandle), granted: Vec::new(), ways: Vec::new() },
+            ToClient::Reply {
+                seq: Seq(seq),
+                result: Err(FsError::BadHandle),
+                granted: Vec::new(),
+                ways: Vec::new(),
+                volatile: None,
+            },
         );
         let op = world.answers(R1, entry(FILE, Kind::File));
         assert!(matches!(op, Op::WriteInline { handle: 2, .. }), "{before:?}: {op:?}");
@@ -409,7 +416,13 @@ fn what_is_refused_where_a_file_was_before_it_moved_unheard_is_written_where_it_
         let (mut world, flush, seq) = refused_where_it_was(refused_first);
         world.says(
             R1,
-            ToClient::Reply { seq: Seq(seq), result: Err(FsError::BadHandle), granted: Vec::new(), ways: Vec::new() },
+            ToClient::Reply {
+                seq: Seq(seq),
+                result: Err(FsError::BadHandle),
+                granted: Vec::new(),
+                ways: Vec::new(),
+                volatile: None,
+            },
         );
         assert_eq!(world.take(), []);
         assert!(world.result(flush).is_err(), "it is told that it was lost");
@@ -424,8 +437,13 @@ fn what_was_held_back_is_lost_with_its_handle_where_the_file_has_moved_unheard_w
     world.result(open).unwrap();
     let flush = world.call(Call::Flush { fh, owner: None });
     world.redirects(R0, R1, &[], None);
-    let unknown =
-        |seq| ToClient::Reply { seq: Seq(seq), result: Err(FsError::BadHandle), granted: Vec::new(), ways: Vec::new() };
+    let unknown = |seq| ToClient::Reply {
+        seq: Seq(seq),
+        result: Err(FsError::BadHandle),
+        granted: Vec::new(),
+        ways: Vec::new(),
+        volatile: None,
+    };
     let (_, seq, op) = world.asked();
     assert!(matches!(op, Op::WriteInline { handle: 1, .. }), "{op:?}");
     world.says(R1, unknown(seq));

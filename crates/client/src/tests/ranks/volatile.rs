@@ -1,0 +1,118 @@
+//! Answers that came before they were durable: what an fsync waits for, and what is told when a crash of the server took them back.
+
+use loligo_types::Lsn;
+use loligo_types::msg::Volatile;
+
+use super::*;
+
+/// The answer to the only request, which is not durable before the record `lsn` is.
+fn answers_early(world: &mut Ranks, lsn: u64, answer: Answer, granted: &[(Ino, Lease)]) -> Op {
+    let (_, seq, op) = world.asked();
+    let (granted, volatile) = (granted.to_vec(), Some(Volatile { lsn: Lsn(lsn), durable: Lsn(1) }));
+    world.says(R0, ToClient::Reply { seq: Seq(seq), result: Ok(answer), granted, ways: Vec::new(), volatile });
+    op
+}
+
+/// A new file whose answer came early, and whose directory is lent.
+fn made_early() -> (Ranks, Fh) {
+    let mut world = Ranks::of(1);
+    let id = world.call(create(Ino::ROOT, "x"));
+    let rights = Lease::CACHE | Lease::BUFFER;
+    answers_early(&mut world, 10, opened(FILE, true, rights), &[(Ino::ROOT, Lease::NAMES)]);
+    let fh = world.result(id).unwrap().fh.unwrap();
+    (world, fh)
+}
+
+/// The server is there again, in another life.
+fn restarts(world: &mut Ranks, recovered: u64, data_epoch: u64) {
+    world.feed(Input::Disconnected { rank: R0 });
+    world.take();
+    world.connect(R0, Welcome { resumed: true, kept: false, data_epoch, recovered: Lsn(recovered), ..welcome(R0, 1) });
+}
+
+fn fsync(world: &mut Ranks, fh: Fh) -> u64 {
+    world.call(Call::Fsync { fh, data_only: false })
+}
+
+#[test]
+fn an_fsync_waits_for_all_that_was_answered_before() {
+    let (mut world, fh) = made_early();
+    let id = fsync(&mut world, fh);
+    assert_eq!(world.answers(R0, Answer::Done), Op::Persist);
+    world.result(id).unwrap();
+    let id = fsync(&mut world, fh);
+    assert_eq!(world.take(), [], "it is durable");
+    world.result(id).unwrap();
+}
+
+#[test]
+fn no_object_is_written_before_it_is_durable_that_the_file_is_there() {
+    let (mut world, fh) = made_early();
+    let id = world.call(write(fh, &[7; 100]));
+    world.result(id).unwrap();
+    let id = world.call(Call::Flush { fh, owner: None });
+    assert_eq!(world.answers(R0, Answer::Done), Op::Persist, "before its bytes go into objects");
+    assert!(matches!(&world.take()[..], [Wire::Data(R0, _, DataOp::Discard { from: 0 })]));
+    assert!(world.done.iter().all(|(done, _)| *done != id));
+}
+
+#[test]
+fn what_a_crash_took_back_is_told_once_and_nothing_cached_is_believed() {
+    let (mut world, fh) = made_early();
+    restarts(&mut world, 9, 2);
+    assert!(world.dropped.iter().any(|(_, what)| *what == Invalidation::Names(Ino::ROOT)), "{:?}", world.dropped);
+    let id = fsync(&mut world, fh);
+    assert_eq!(world.result(id).map_err(|failed| failed.error).unwrap_err(), FsError::Io);
+    let id = fsync(&mut world, fh);
+    assert_eq!(world.result(id).map_err(|failed| failed.error).unwrap_err(), FsError::Stale);
+}
+
+#[test]
+fn what_the_journal_had_is_not_lost_with_the_next_life_and_nothing_is_known_of_the_one_after() {
+    for (recovered, data_epoch, lost) in [(10, 2, false), (9, 2, true), (10, 3, true), (5, 1, false)] {
+        let (mut world, fh) = made_early();
+        restarts(&mut world, recovered, data_epoch);
+        let id = fsync(&mut world, fh);
+        let told = world.done.iter().find(|(done, _)| *done == id).map(|(_, result)| result.is_err());
+        assert_eq!(told == Some(true), lost, "recovered {recovered}, epoch {data_epoch}: {told:?}");
+    }
+}
+
+#[test]
+fn a_directory_that_lost_something_says_so_to_a_sync_of_everything_once() {
+    let mut world = Ranks::of(1);
+    let id = world.call(lookup(Ino::ROOT, "d"));
+    answers_early(&mut world, 10, entry(DIR, Kind::Dir), &[]);
+    world.result(id).unwrap();
+    restarts(&mut world, 9, 2);
+    world.take();
+    for lost in [true, false] {
+        let id = world.call(Call::SyncAll);
+        while let Some(Wire::Ask(_, seq, Op::Sync)) = world.take().pop() {
+            world.answer(R0, seq, Answer::Done, &[]);
+        }
+        assert_eq!(world.result(id).is_err(), lost);
+    }
+}
+
+#[test]
+fn an_fsync_of_a_directory_waits_for_what_came_early_there_and_says_once_what_a_crash_took_back() {
+    let mut world = Ranks::of(1);
+    let id = world.call(lookup(DIR, "x"));
+    answers_early(&mut world, 10, entry(FILE, Kind::File), &[]);
+    world.result(id).unwrap();
+    let id = world.call(Call::FsyncDir { dir: DIR });
+    assert_eq!(world.answers(R0, Answer::Done), Op::Persist);
+    world.result(id).unwrap();
+    let id = world.call(Call::FsyncDir { dir: DIR });
+    assert_eq!(world.take(), [], "all names are durable");
+    world.result(id).unwrap();
+    let id = world.call(lookup(DIR, "y"));
+    answers_early(&mut world, 11, entry(FILE, Kind::File), &[]);
+    world.result(id).unwrap();
+    restarts(&mut world, 10, 2);
+    for lost in [true, false] {
+        let id = world.call(Call::FsyncDir { dir: DIR });
+        assert_eq!(world.result(id).is_err(), lost);
+    }
+}

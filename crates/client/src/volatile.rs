@@ -1,0 +1,209 @@
+//! Answers that were ahead of a rank's journal, because a directory's policy lets them: what is waited for at an fsync, and what a crash of the
+//! server took back. Not here: which answers these are (the rank says so), nor file data that a server's disk does not have (`unstable`).
+//!
+//! Of each inode that such an answer was about it is remembered with which record it is durable. A rank that begins a new life says which record was
+//! its last: what is beyond it is lost. Then nothing that the rank had lent is believed, handles of what lost something end as those of a lost
+//! session do, and the next fsync of each of these inodes fails, once.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use loligo_types::msg::Volatile;
+use loligo_types::{About, Answer, Cred, FsError, FsResult, Ino, Lsn, Op, Rank, Seq};
+
+use crate::machine::Client;
+use crate::recover::NOWHERE;
+use crate::session::Then;
+use crate::task::{Event, Task};
+use crate::{CallResult, Done};
+
+/// Inodes that lost something and of which no fsync has told it: more are not remembered one by one.
+const LOST_MAX: usize = 65_536;
+
+/// Of one rank.
+#[derive(Debug, Default)]
+pub(crate) struct Ahead {
+    by_ino: BTreeMap<Ino, Lsn>,
+    by_lsn: BTreeSet<(Lsn, Ino)>,
+    /// Those that such an answer made.
+    made: BTreeSet<Ino>,
+    /// Requests that are answered when all is durable that had been answered by then; and up to where that was.
+    asked: BTreeMap<u64, Lsn>,
+    /// A crash took back something of these.
+    lost: BTreeSet<Ino>,
+}
+
+impl Ahead {
+    fn note(&mut self, ino: Ino, lsn: Lsn) {
+        if let Some(before) = self.by_ino.insert(ino, lsn) {
+            self.by_lsn.remove(&(before, ino));
+        }
+        self.by_lsn.insert((lsn, ino));
+    }
+
+    /// The journal is durable up to here.
+    fn settle(&mut self, durable: Lsn) {
+        while let Some((lsn, ino)) = self.by_lsn.first().copied()
+            && lsn <= durable
+        {
+            self.by_lsn.pop_first();
+            self.by_ino.remove(&ino);
+            self.made.remove(&ino);
+        }
+    }
+
+    /// With which record all is durable.
+    fn upto(&self) -> Option<Lsn> {
+        self.by_lsn.last().map(|(lsn, _)| *lsn)
+    }
+
+    /// A request is sent that waits for all of it.
+    pub(crate) fn ask(&mut self, seq: u64, op: &Op) {
+        if let (Op::Persist | Op::Sync, Some(upto)) = (op, self.upto()) {
+            self.asked.insert(seq, upto);
+        }
+    }
+
+    /// It is answered.
+    fn answered(&mut self, seq: u64, ok: bool) {
+        if let Some(upto) = self.asked.remove(&seq)
+            && ok
+        {
+            self.settle(upto);
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.by_ino.is_empty() && self.asked.is_empty()
+    }
+
+    /// The rank is in another life, whose journal ends here; `None`: that is not known of the life that the answers came from. What is lost.
+    fn lose(&mut self, recovered: Option<Lsn>) -> BTreeSet<Ino> {
+        let gone = |lsn: Lsn| recovered.is_none_or(|recovered| lsn > recovered);
+        let lost = self.by_ino.iter().filter(|(_, lsn)| gone(**lsn)).map(|(ino, _)| *ino).collect();
+        let asked = std::mem::take(&mut self.asked);
+        let told = std::mem::take(&mut self.lost);
+        // Of requests that are sent again the answer is of the new life.
+        *self = Ahead { lost: told, asked: asked.into_keys().map(|seq| (seq, Lsn(0))).collect(), ..Ahead::default() };
+        lost
+    }
+}
+
+impl Client {
+    /// An answer came.
+    pub(crate) fn note_volatile(
+        &mut self,
+        rank: Rank,
+        seq: Seq,
+        result: &FsResult<Answer>,
+        volatile: Option<Volatile>,
+    ) {
+        let Some(session) = self.sessions.get_mut(&rank) else { return };
+        let ahead = &mut session.ahead;
+        if volatile.is_none() && ahead.is_idle() {
+            return;
+        }
+        let Some(op) = session.pending.get(&seq.0).map(|pending| &pending.request.op) else { return };
+        if matches!(op, Op::Persist | Op::Sync) {
+            ahead.answered(seq.0, result.is_ok());
+        }
+        let Some(Volatile { lsn, durable }) = volatile else { return };
+        ahead.settle(durable);
+        let about = match op.about() {
+            About::Names(ino) | About::Inode(ino) => Some(ino),
+            About::Nothing => None,
+        };
+        let second = if let Op::Rename { new_dir, .. } = op { Some(*new_dir) } else { None };
+        let shown = result.as_ref().ok().and_then(Answer::attr).map(|attr| attr.ino);
+        for ino in about.into_iter().chain(second).chain(shown) {
+            ahead.note(ino, lsn);
+        }
+        if let (true, Some(ino)) = (op.makes_inode(), shown) {
+            ahead.made.insert(ino);
+        }
+    }
+
+    /// Asks the rank that has a file or directory for the answer that comes when all is durable that it has answered; `false`: that is so.
+    pub(crate) fn persist_then(&mut self, rank: Rank, cred: &Arc<Cred>, task: u64) -> bool {
+        let waits = self.session(rank).is_some_and(|session| session.ahead.upto().is_some());
+        if waits {
+            self.request_at(rank, Cred::clone(cred), Op::Persist, Then::Task(task), 0);
+        }
+        waits
+    }
+
+    /// Names in a directory are to be durable. Those that were answered are, but for answers that came early.
+    pub(crate) fn step_fsync_dir(&mut self, id: u64, task: &Task, event: Event) -> Option<CallResult> {
+        let dir = task.ino;
+        if self.take_lost(dir) {
+            return Some(Err(FsError::Io.into()));
+        }
+        match event {
+            Event::Start => {
+                let rank = self.route(&Op::GetAttr { ino: dir });
+                let waits = self.persist_then(rank, &task.cred, id);
+                (!waits).then(|| Ok(Done::plain(Answer::Done)))
+            }
+            Event::Reply(result) => Some(result.map(Done::plain).map_err(Into::into)),
+            _ => None,
+        }
+    }
+
+    /// Whether it is not durable that a file is there: then its objects are not to be written yet.
+    pub(crate) fn is_unborn(&self, rank: Rank, ino: Ino) -> bool {
+        self.session(rank).is_some_and(|session| session.ahead.made.contains(&ino))
+    }
+
+    /// Whether a crash took back something of an inode; that is told once.
+    pub(crate) fn take_lost(&mut self, ino: Ino) -> bool {
+        self.sessions.values_mut().any(|session| session.ahead.lost.remove(&ino))
+    }
+
+    /// A rank is in another life. `epochs`: of its data, before and now; each start that may have lost something counts one.
+    pub(crate) fn lose_volatile(&mut self, rank: Rank, recovered: Lsn, epochs: (u64, u64)) {
+        let Some(session) = self.sessions.get_mut(&rank) else { return };
+        let is_next = epochs.1 == epochs.0.wrapping_add(1);
+        let lost = session.ahead.lose(is_next.then_some(recovered));
+        if lost.is_empty() || epochs.0 == epochs.1 && epochs.1 != 0 {
+            return;
+        }
+        let at_once: BTreeSet<Ino> = lost
+            .iter()
+            .copied()
+            .filter(|ino| self.files.opened.values().any(|opened| opened.ino == *ino && opened.flags.write))
+            .collect();
+        session.ahead.lost.extend(lost.difference(&at_once));
+        while session.ahead.lost.len() > LOST_MAX {
+            session.ahead.lost.pop_first();
+        }
+        self.unsynced.fail(FsError::Io);
+        // What was seen and lost may be cached anywhere.
+        self.give_up_leases(rank);
+        let mut ends = false;
+        let of_it: Vec<u64> = self
+            .files
+            .handles
+            .iter()
+            .filter(|(_, handle)| lost.contains(&handle.ino))
+            .map(|(number, _)| *number)
+            .collect();
+        for number in of_it {
+            if self.files.at.get(&number) == Some(&rank) {
+                self.files.at.insert(number, NOWHERE);
+                ends = true;
+            }
+        }
+        for ino in &lost {
+            if let Some(file) = self.files.map.get_mut(ino).filter(|file| file.rank == rank) {
+                file.rank = NOWHERE;
+                ends = true;
+            }
+        }
+        if ends {
+            self.lose_held(NOWHERE, BTreeSet::new(), false);
+            for opened in self.files.opened.values_mut() {
+                opened.lost |= opened.dead && at_once.contains(&opened.ino) && opened.flags.write;
+            }
+        }
+    }
+}

@@ -1,0 +1,550 @@
+//! Directories whose policy is strong and not globally durable ("relaxed"): an answer about what is below them leaves at once, and the journal follows
+//! within the lag that the policy says. What a crash takes back is the end of the journal: so what is below them is then as it was at one earlier
+//! moment. The contract: docs/subtree-policies.md, "Relaxed". Not here: the gate itself (`gate.rs`), and what clients do with an answer that is
+//! ahead of the journal (crate `client`).
+//!
+//! Four things make that safe:
+//!
+//! - What says that a directory is relaxed, or what is in it, is durable before it counts: a change of a policy, a name that is moved in or out, a link.
+//!   Until then answers wait as elsewhere ([`Relaxed::edge`]). So a crash never shows that something was strict whose changes were lost.
+//! - Numbers of new inodes are reserved durably before they are used: one that is lost is never given again.
+//! - Objects are written only of files of which it is durable that they are there: none is left without a file.
+//! - An answer says up to which record it is not durable, so that its client can wait for that, and knows what it has lost.
+//!
+//! With several ranks nothing is relaxed: what is below one directory may be several ranks' then, and their journals do not end at one moment.
+//! A rank whose others were removed looks for policies anew, because directories came with theirs.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use loligo_namespace::{Found, SUBTREE};
+use loligo_semantics::SubtreePolicy;
+use loligo_types::limits::DEPTH_MAX;
+use loligo_types::msg::Volatile;
+use loligo_types::{About, Answer, Event, FsResult, Ino, Inode, Kind, Lsn, Op};
+
+use crate::hash::IntMap;
+use crate::io::{DataAccess, Output, Page, Scan};
+use crate::load::Waiter;
+use crate::machine::Mds;
+use crate::park::{Job, Why};
+use crate::paths::Up;
+use crate::status::RelaxedStatus;
+
+/// Tickets of the look for policies begin here: those of other looks are smaller, or much larger.
+pub(crate) const TICKETS: u64 = 1 << 62;
+/// How long for a page of the table before it is asked for again, milliseconds.
+const PAGE_MS: u64 = 10_000;
+/// Records read at once.
+const READS_MAX: usize = 256;
+/// Directories of which it is remembered whether they are relaxed.
+const MEMO_MAX: usize = 1 << 16;
+/// Numbers that are reserved with one record; more are when half of them are used.
+const NUMBERS: u64 = 8192;
+/// Inodes whose last change may be not durable: beyond, answers wait for the journal.
+const FRESH_MAX: usize = 1 << 16;
+
+/// The policy that counts in a directory, if it is relaxed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Lag {
+    /// The directory whose policy it is.
+    root: Ino,
+    /// How long a change may be not durable, milliseconds.
+    ms: u64,
+}
+
+/// Whether a request is relaxed.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Relaxation {
+    pub(crate) lag: Option<Lag>,
+    /// The reserved number for what it makes.
+    pub(crate) number: Option<Ino>,
+    /// It would be, and no number is reserved for what it makes.
+    pub(crate) lacks_number: bool,
+}
+
+/// What is known of relaxed directories, and what of them is not durable yet.
+#[derive(Default)]
+pub(crate) struct Relaxed {
+    /// All directories with a policy of their own, and what those say.
+    policies: BTreeMap<Ino, Option<Lag>>,
+    /// How many of them are relaxed.
+    some: usize,
+    look: Look,
+    /// The last record since policies were looked for that may have brought some which are not in it: of a merge, or of what came from another rank.
+    merged: Lsn,
+    /// Decoupled subtrees of whose merges a part says something of policies.
+    parts: BTreeSet<Ino>,
+    /// Whether directories are relaxed that were looked at.
+    memo: IntMap<Ino, Option<Lag>>,
+    /// The last record that may have changed what is relaxed.
+    edge: Lsn,
+    /// Inodes whose last change is not durable, and its record.
+    fresh: IntMap<Ino, Lsn>,
+    /// The same in the order of the records, with the time, milliseconds.
+    order: VecDeque<(Lsn, u64, Vec<Ino>)>,
+    /// Inodes of which it is not durable that they are there.
+    unborn: BTreeSet<Ino>,
+    /// Inodes that somebody has open who may not reach the objects yet.
+    held: BTreeSet<Ino>,
+    numbers: Numbers,
+    /// The change under way is one of a relaxed directory, and opens this inode.
+    deciding: Option<Option<Ino>>,
+    /// Answers that left before the journal was durable.
+    pub(crate) early: u64,
+}
+
+/// Inode numbers that are reserved: those below `end` from `next` on.
+#[derive(Default)]
+struct Numbers {
+    next: u64,
+    end: u64,
+    /// More, with the record that says so.
+    more: Option<(u64, u64, Lsn)>,
+}
+
+impl Numbers {
+    /// The next one. Only those count whose record is durable.
+    fn peek(&mut self, durable: Lsn) -> Option<Ino> {
+        if self.next == self.end
+            && let Some((first, end, _)) = self.more.take_if(|(_, _, lsn)| *lsn <= durable)
+        {
+            (self.next, self.end) = (first, end);
+        }
+        (self.next < self.end).then_some(Ino(self.next))
+    }
+
+    fn are_few(&self) -> bool {
+        self.more.is_none() && self.end - self.next <= NUMBERS / 2
+    }
+}
+
+/// The look at the table for directories with policies, at the start.
+struct Look {
+    ticket: u64,
+    asked_ms: u64,
+    /// Where it goes on; `None`: all were found.
+    next: Option<Ino>,
+    /// Found, and their policies are not read yet.
+    unread: BTreeSet<Ino>,
+    /// All that were found, or whose policies were set since it began.
+    found: BTreeSet<Ino>,
+    /// Policies may have come with a merge: it begins when the table has all up to this record.
+    after: Lsn,
+}
+
+impl Default for Look {
+    fn default() -> Look {
+        Look {
+            ticket: 0,
+            asked_ms: 0,
+            next: Some(Ino(0)),
+            unread: BTreeSet::new(),
+            found: BTreeSet::new(),
+            after: Lsn(0),
+        }
+    }
+}
+
+impl Look {
+    fn is_done(&self) -> bool {
+        self.next.is_none() && self.unread.is_empty()
+    }
+}
+
+/// What a policy's document says.
+fn lag_of(dir: Ino, text: &[u8]) -> Option<Lag> {
+    let lag = SubtreePolicy::parse_bytes(text).ok()?.lag()?;
+    Some(Lag { root: dir, ms: lag.millis() })
+}
+
+impl Relaxed {
+    /// Whether any directory may be relaxed.
+    #[inline]
+    fn is_any(&self) -> bool {
+        self.some > 0
+    }
+
+    fn knows_all(&self) -> bool {
+        self.look.is_done() && self.merged.0 == 0
+    }
+
+    fn set(&mut self, dir: Ino, lag: Option<Lag>) {
+        let before = self.policies.insert(dir, lag);
+        self.some -= usize::from(before.flatten().is_some());
+        self.some += usize::from(lag.is_some());
+        self.memo.clear();
+    }
+
+    fn unset(&mut self, dir: Ino) {
+        if let Some(before) = self.policies.remove(&dir) {
+            self.some -= usize::from(before.is_some());
+            self.memo.clear();
+        }
+    }
+
+    /// A policy of a directory was set or removed, in this life or in the journal that it began with.
+    pub(crate) fn note_policy(&mut self, event: &Event, lsn: Lsn) {
+        match event {
+            Event::Xattr { ino, name, value } if **name == *SUBTREE => {
+                self.look.unread.remove(ino);
+                self.look.found.insert(*ino);
+                self.set(*ino, lag_of(*ino, value));
+            }
+            Event::XattrGone { ino, name } if **name == *SUBTREE => {
+                self.look.unread.remove(ino);
+                self.unset(*ino);
+            }
+            Event::InodeGone(ino) => {
+                self.look.unread.remove(ino);
+                return self.unset(*ino);
+            }
+            _ => return,
+        }
+        self.edge = lsn;
+    }
+
+    /// A decided change is about to be made; `lag`: it is relaxed.
+    #[inline]
+    pub(crate) fn begin(&mut self, lag: Option<Lag>, answer: &Answer) {
+        self.deciding = lag.map(|_| match answer {
+            Answer::Opened { attr, .. } => Some(attr.ino),
+            _ => None,
+        });
+    }
+
+    /// It is made, with this record.
+    #[inline]
+    pub(crate) fn end(&mut self, relaxation: &Relaxation, events: &[Event], lsn: Lsn) {
+        self.deciding = None;
+        if let Some(number) = relaxation.number
+            && events.iter().any(|event| matches!(event, Event::Inode(inode) if inode.ino == number))
+        {
+            self.numbers.next = number.0 + 1;
+        }
+        if relaxation.lacks_number {
+            // Until it is durable its number may be given again.
+            self.edge = lsn;
+        }
+    }
+
+    /// How old the oldest change is that is not durable, milliseconds.
+    fn age(&self, now_ms: u64) -> u64 {
+        self.order.front().map_or(0, |(_, since, _)| now_ms.saturating_sub(*since))
+    }
+
+    pub(crate) fn status(&self, now_ms: u64) -> RelaxedStatus {
+        let (directories, early, behind) = (self.some, self.early, self.fresh.len());
+        RelaxedStatus { directories, early, behind, lag_ms: self.age(now_ms) }
+    }
+}
+
+/// The inodes that an event changes.
+fn changed_by(event: &Event) -> Option<Ino> {
+    match event {
+        Event::Inode(inode) => Some(inode.ino),
+        Event::InodeGone(ino) | Event::Xattr { ino, .. } | Event::XattrGone { ino, .. } => Some(*ino),
+        Event::Entry { dir, .. } | Event::EntryGone { dir, .. } => Some(*dir),
+        _ => None,
+    }
+}
+
+impl Mds {
+    /// What counts at an inode, if that is known without reading. Unknown is strict.
+    fn lag_at(&mut self, ino: Ino) -> Option<Lag> {
+        let (mut at, mut way) = (ino, Vec::new());
+        let mut found = None;
+        for _ in 0..DEPTH_MAX {
+            if let Some(known) = self.relaxed.memo.get(&at) {
+                found = *known;
+                break;
+            }
+            if let Some(own) = self.relaxed.policies.get(&at) {
+                found = *own;
+                way.push(at);
+                break;
+            }
+            way.push(at);
+            if at == Ino::ROOT {
+                break;
+            }
+            match self.up(at) {
+                Up::To(parent, _) if parent.0 != 0 => at = parent,
+                Up::Load(needs) => {
+                    self.load(needs, Waiter::Nobody);
+                    return None;
+                }
+                // In no directory.
+                _ => return None,
+            }
+        }
+        if self.relaxed.memo.len() + way.len() > MEMO_MAX {
+            self.relaxed.memo.clear();
+        }
+        for dir in way {
+            if dir != ino || self.tree.inode(dir).is_some_and(|inode| inode.kind == Kind::Dir) {
+                self.relaxed.memo.insert(dir, found);
+            }
+        }
+        found
+    }
+
+    /// What counts for a request, if all that it is about is relaxed by the same policy.
+    #[inline]
+    pub(crate) fn lag_of(&mut self, job: &Job) -> Option<Lag> {
+        if !self.relaxed.is_any() {
+            return None;
+        }
+        self.lag_of_op(job)
+    }
+
+    fn lag_of_op(&mut self, job: &Job) -> Option<Lag> {
+        if !self.relaxed.knows_all() || !self.is_only_rank() || job.tx.is_some() || job.within.is_some() {
+            return None;
+        }
+        let ino = match (&job.op, job.op.about()) {
+            (Op::Rename { dir, new_dir, .. }, _) => {
+                let lag = self.lag_at(*dir)?;
+                return (dir == new_dir || self.lag_at(*new_dir) == Some(lag)).then_some(lag);
+            }
+            // What says where something is, or what counts there, and what ends only with a durable record.
+            (Op::Link { .. } | Op::Tmpfile { .. } | Op::Subtree { .. } | Op::Persist, _) | (_, About::Nothing) => {
+                return None;
+            }
+            (Op::SetXattr { name, .. } | Op::RemoveXattr { name, .. }, _) if name.starts_with(b"loligo.") => {
+                return None;
+            }
+            (_, About::Names(dir)) => dir,
+            (_, About::Inode(ino)) => ino,
+        };
+        let is_elsewhere = |inode: &Inode| inode.nlink != 1 || inode.place.hash().is_none();
+        if self.tree.inode(ino).is_some_and(|inode| inode.kind != Kind::Dir && is_elsewhere(inode)) {
+            // Other directories show it, too; or the one that counts it does not.
+            return None;
+        }
+        self.lag_at(ino)
+    }
+
+    /// Whether this rank is the only one.
+    fn is_only_rank(&self) -> bool {
+        self.cluster.is_alone() || self.cluster.map.ranks.iter().all(|info| info.rank == self.me())
+    }
+
+    /// A number for an inode that a request makes in a relaxed directory; none: there is none that is reserved, and the request is as strict as any.
+    pub(crate) fn reserved_number(&mut self) -> Option<Ino> {
+        if self.relaxed.numbers.are_few() {
+            let first = self.tree.next_ino();
+            let after = Ino(first.0 + NUMBERS);
+            if after.birth_rank() == self.me() {
+                let lsn = self.commit(None, &[Event::NextIno(after)]);
+                self.relaxed.numbers.more = Some((first.0, after.0, lsn));
+            }
+        }
+        self.relaxed.numbers.peek(self.log.durable)
+    }
+
+    /// A record was made: what it changes of relaxed directories, or of what is relaxed. Before it is applied.
+    #[inline]
+    pub(crate) fn note_relaxed(&mut self, events: &[Event], lsn: Lsn, made: Option<Ino>) {
+        let brings = |event: &Event| {
+            matches!(event, Event::Merge { .. } | Event::MergePart { .. } | Event::Route(_) | Event::Letter { .. })
+        };
+        if self.relaxed.is_any() || !self.relaxed.look.is_done() || events.iter().any(brings) {
+            self.note_relaxed_record(events, lsn, made);
+        } else {
+            // The first policy of all, maybe.
+            events.iter().for_each(|event| self.relaxed.note_policy(event, lsn));
+        }
+    }
+
+    fn note_relaxed_record(&mut self, events: &[Event], lsn: Lsn, made: Option<Ino>) {
+        if self.relaxed.deciding.is_some() {
+            let mut inos: Vec<Ino> = events.iter().filter_map(changed_by).collect();
+            inos.sort_unstable();
+            inos.dedup();
+            for ino in &inos {
+                self.relaxed.fresh.insert(*ino, lsn);
+            }
+            if let Some(made) = made.filter(|made| inos.binary_search(made).is_ok()) {
+                self.relaxed.unborn.insert(made);
+            }
+            self.relaxed.order.push_back((lsn, self.now.mono_ms, inos));
+            events.iter().for_each(|event| self.relaxed.note_policy(event, lsn));
+            return;
+        }
+        for event in events {
+            let moves = match event {
+                // Something that was there has a new name: it may be in another directory.
+                Event::Entry { ino, .. } => made != Some(*ino),
+                Event::Merge { .. } => true,
+                Event::Inode(inode) if inode.kind != Kind::Dir => {
+                    self.tree.inode(inode.ino).is_some_and(|before| before.nlink != inode.nlink && before.nlink > 1)
+                }
+                _ => false,
+            };
+            if moves {
+                self.relaxed.edge = lsn;
+                self.relaxed.memo.clear();
+            }
+            match event {
+                Event::MergePart { dir, part, body } => {
+                    if *part == 0 {
+                        self.relaxed.parts.remove(dir);
+                    }
+                    if body.windows(SUBTREE.len()).any(|bytes| bytes == SUBTREE) {
+                        self.relaxed.parts.insert(*dir);
+                    }
+                }
+                Event::Merge { dir } if self.relaxed.parts.remove(dir) => self.relaxed.merged = lsn,
+                Event::Route(route) if route.rank == self.me() => self.relaxed.merged = lsn,
+                _ => {}
+            }
+            self.relaxed.note_policy(event, lsn);
+        }
+    }
+
+    /// Whether an answer that is relaxed may leave before the journal is durable.
+    pub(crate) fn may_run_ahead(&self, lag: Lag) -> bool {
+        let relaxed = &self.relaxed;
+        relaxed.edge <= self.log.durable && relaxed.fresh.len() <= FRESH_MAX && relaxed.age(self.now.mono_ms) < lag.ms
+    }
+
+    /// What an answer about these inodes shows that is not durable.
+    pub(crate) fn volatile(&self, about: &[Ino]) -> Option<Volatile> {
+        let lsn = about.iter().filter_map(|ino| self.relaxed.fresh.get(ino)).max().copied()?;
+        (lsn > self.log.durable).then_some(Volatile { lsn, durable: self.log.durable })
+    }
+
+    /// The inodes that the answer to a request is about.
+    pub(crate) fn shown_by(&self, job: &Job, result: &FsResult<Answer>) -> Vec<Ino> {
+        if self.relaxed.fresh.is_empty() {
+            return Vec::new();
+        }
+        let mut inos = Vec::new();
+        match job.op.about() {
+            About::Names(ino) | About::Inode(ino) => inos.push(ino),
+            About::Nothing => {}
+        }
+        if let Op::Rename { new_dir, .. } = &job.op {
+            inos.push(*new_dir);
+        }
+        match result {
+            Ok(Answer::Entries { entries, .. }) => inos.extend(entries.iter().map(|entry| entry.ino)),
+            Ok(answer) => inos.extend(answer.attr().map(|attr| attr.ino)),
+            Err(_) => {}
+        }
+        inos
+    }
+
+    /// Whether the objects of a file are not to be written yet, because it is not durable that it is there.
+    #[inline]
+    pub(crate) fn is_volatile(&self, ino: Ino) -> bool {
+        !self.relaxed.unborn.is_empty() && self.relaxed.unborn.contains(&ino)
+    }
+
+    /// What somebody may do with the objects of a file for now.
+    #[inline]
+    pub(crate) fn access_for_now(&mut self, ino: Ino, access: DataAccess) -> DataAccess {
+        let is_opened = self.relaxed.deciding == Some(Some(ino)) && !matches!(self.tree.find(ino), Found::Here(_));
+        if access == DataAccess::None || !(is_opened || self.is_volatile(ino)) {
+            return access;
+        }
+        self.relaxed.held.insert(ino);
+        DataAccess::Moving
+    }
+
+    /// Somebody waits until it is durable that a file is there.
+    pub(crate) fn wait_for_birth(&mut self, ino: Ino) {
+        self.relaxed.held.insert(ino);
+    }
+
+    /// The journal is durable up to here.
+    pub(crate) fn relaxed_durable(&mut self) {
+        while let Some((lsn, ..)) = self.relaxed.order.front()
+            && *lsn <= self.log.durable
+        {
+            let Some((lsn, _, inos)) = self.relaxed.order.pop_front() else { return };
+            for ino in inos {
+                if self.relaxed.fresh.get(&ino) == Some(&lsn) {
+                    self.relaxed.fresh.remove(&ino);
+                }
+                // The first record that says something of it made it.
+                if self.relaxed.unborn.remove(&ino) && self.relaxed.held.remove(&ino) {
+                    for (slot, access) in self.opens.users(ino) {
+                        if let Some(session) = self.sessions.get(slot).map(|session| session.id) {
+                            self.out.push_back(Output::Access { session, ino, access });
+                        }
+                    }
+                    self.parked.wake(&Why::Data(ino));
+                }
+            }
+        }
+    }
+
+    /// A tick: the policies that the table knows are looked for until all are known.
+    pub(crate) fn look_for_relaxed(&mut self) {
+        if self.relaxed.merged.0 > 0 && self.relaxed.is_any() {
+            let (ticket, after) = (self.relaxed.look.ticket, std::mem::take(&mut self.relaxed.merged));
+            self.relaxed.look = Look { ticket, after, ..Look::default() };
+        }
+        if self.relaxed.look.is_done() || !self.is_only_rank() {
+            return;
+        }
+        let (now, after) = (self.now.mono_ms, self.relaxed.look.after);
+        if after.0 > 0 && self.needed_from() <= after {
+            return;
+        }
+        let look = &mut self.relaxed.look;
+        if let Some(from) = look.next
+            && (look.asked_ms == 0 || now >= look.asked_ms + PAGE_MS)
+        {
+            look.asked_ms = now.max(1);
+            look.ticket = TICKETS.max(look.ticket) + 1;
+            let ticket = look.ticket;
+            self.out.push_back(Output::Scan { ticket, what: Scan::Policies, from });
+        }
+        self.read_policies();
+    }
+
+    /// A page of the table came, or it could not be read.
+    pub(crate) fn relaxed_scanned(&mut self, ticket: u64, page: Option<Page>) {
+        let relaxed = &mut self.relaxed;
+        if relaxed.look.ticket != ticket {
+            return;
+        }
+        let Some(page) = page else {
+            // With the next page's time it is asked for again.
+            return;
+        };
+        for (ino, _) in page.found {
+            if relaxed.look.found.insert(ino) {
+                relaxed.look.unread.insert(ino);
+            }
+        }
+        (relaxed.look.next, relaxed.look.asked_ms) = (page.next, 0);
+        self.read_policies();
+    }
+
+    fn read_policies(&mut self) {
+        let some: Vec<Ino> = self.relaxed.look.unread.iter().take(READS_MAX).copied().collect();
+        let mut needs = Vec::new();
+        for dir in some {
+            match self.own_policy(dir) {
+                Ok(Some(text)) => {
+                    self.relaxed.look.unread.remove(&dir);
+                    self.relaxed.set(dir, lag_of(dir, &text));
+                }
+                Ok(None) => _ = self.relaxed.look.unread.remove(&dir),
+                Err(more) => needs.extend(more),
+            }
+        }
+        if !needs.is_empty() {
+            self.load(needs, Waiter::Nobody);
+        }
+        if self.relaxed.look.is_done() {
+            // What was known before and is not there any more has gone to another rank, or was changed there.
+            let found = std::mem::take(&mut self.relaxed.look.found);
+            let gone: Vec<Ino> = self.relaxed.policies.keys().copied().filter(|ino| !found.contains(ino)).collect();
+            gone.into_iter().for_each(|ino| self.relaxed.unset(ino));
+        }
+    }
+}
