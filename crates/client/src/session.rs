@@ -403,13 +403,13 @@ impl Client {
         self.out.push_back(Output::Ready { rank: self.swapped(rank), welcome: welcome.clone() });
         // Before anything is given up or claimed: what is not here any more may be at a rank that was not known.
         self.learn_map(&welcome.map, Some(rank));
+        self.lose_volatile(rank, welcome.recovered, (before, welcome.data_epoch));
         if had && !welcome.resumed {
             self.session_lost(rank);
             if welcome.kept {
                 self.close_lost_there(rank);
             }
         } else if !replaced && welcome.resumed && !welcome.kept {
-            self.lose_volatile(rank, welcome.recovered, (before, welcome.data_epoch));
             self.reclaim(rank, &welcome.routes, lost);
             self.hold_data(rank);
         } else if !had && !welcome.kept {

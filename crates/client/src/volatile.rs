@@ -23,6 +23,8 @@ const LOST_MAX: usize = 65_536;
 /// Of one rank.
 #[derive(Debug, Default)]
 pub(crate) struct Ahead {
+    /// It has told something of what is below a relaxed directory, of which others may have been told more.
+    relaxed: bool,
     by_ino: BTreeMap<Ino, Lsn>,
     by_lsn: BTreeSet<(Lsn, Ino)>,
     /// Those that such an answer made.
@@ -84,7 +86,9 @@ impl Ahead {
         let asked = std::mem::take(&mut self.asked);
         let told = std::mem::take(&mut self.lost);
         // Of requests that are sent again the answer is of the new life.
-        *self = Ahead { lost: told, asked: asked.into_keys().map(|seq| (seq, Lsn(0))).collect(), ..Ahead::default() };
+        let relaxed = self.relaxed;
+        let asked = asked.into_keys().map(|seq| (seq, Lsn(0))).collect();
+        *self = Ahead { relaxed, lost: told, asked, ..Ahead::default() };
         lost
     }
 }
@@ -108,7 +112,11 @@ impl Client {
             ahead.answered(seq.0, result.is_ok());
         }
         let Some(Volatile { lsn, durable }) = volatile else { return };
+        ahead.relaxed = true;
         ahead.settle(durable);
+        if lsn <= durable {
+            return;
+        }
         let about = match op.about() {
             About::Names(ino) | About::Inode(ino) => Some(ino),
             About::Nothing => None,
@@ -123,9 +131,11 @@ impl Client {
         }
     }
 
-    /// Asks the rank that has a file or directory for the answer that comes when all is durable that it has answered; `false`: that is so.
+    /// Asks the rank that has a file or directory for the answer that comes when all is durable that it has answered; `false`: that is so, because it has
+    /// nothing that is relaxed, as far as was seen.
     pub(crate) fn persist_then(&mut self, rank: Rank, cred: &Arc<Cred>, task: u64) -> bool {
-        let waits = self.session(rank).is_some_and(|session| session.ahead.upto().is_some());
+        // Also for what others have been told: who syncs a file syncs all that was done to it.
+        let waits = self.session(rank).is_some_and(|session| session.ahead.relaxed);
         if waits {
             self.request_at(rank, Cred::clone(cred), Op::Persist, Then::Task(task), 0);
         }
@@ -162,7 +172,8 @@ impl Client {
     /// A rank is in another life. `epochs`: of its data, before and now; each start that may have lost something counts one.
     pub(crate) fn lose_volatile(&mut self, rank: Rank, recovered: Lsn, epochs: (u64, u64)) {
         let Some(session) = self.sessions.get_mut(&rank) else { return };
-        let is_next = epochs.1 == epochs.0.wrapping_add(1);
+        // A crash, and no other one before it since: this says where the journal ended.
+        let is_next = epochs.1 == epochs.0.wrapping_add(1) && recovered.0 > 0;
         let lost = session.ahead.lose(is_next.then_some(recovered));
         if lost.is_empty() || epochs.0 == epochs.1 && epochs.1 != 0 {
             return;

@@ -32,6 +32,8 @@ pub struct Config {
     /// Number that the driver changes when it starts after data may have been lost that clients were told is written
     /// (see [`loligo_types::msg::Welcome::data_epoch`]).
     pub data_epoch: u64,
+    /// The life before this one may have ended in a crash, and not in order.
+    pub after_crash: bool,
     /// A session that does not obey a recall for this long is given no sign of life any more, and evicted `session_ms` after the last
     /// one, milliseconds.
     pub recall_ms: u32,
@@ -88,6 +90,7 @@ impl Default for Config {
             inline_max: 4096,
             session_ms: 30_000,
             data_epoch: 0,
+            after_crash: true,
             recall_ms: 30_000,
             grace_ms: 30_000,
             cache_bytes_max: 512 << 20,

@@ -60,7 +60,7 @@ impl Reply {
         let cut = cut.filter(|ino| mds.discards.is_pending(*ino));
         let lag = match job.lag {
             Some(lag) => Some(lag),
-            None if mds.log.last > mds.log.durable && !job.is_strict => mds.lag_of(&job),
+            None if !job.is_strict => mds.lag_of(&job),
             None => None,
         };
         let shows = mds.shown_by(&job, &result);
@@ -185,7 +185,7 @@ impl Mds {
             return self.out.push_back(Output::Send { conn, msg });
         }
         let granted = self.grant(&mut reply);
-        let volatile = self.volatile(&reply.shows);
+        let volatile = self.volatile(reply.lag.is_some(), &reply.shows);
         let msg = ToClient::Reply { seq: reply.seq, result: reply.result, granted, ways: reply.ways, volatile };
         self.out.push_back(Output::Send { conn, msg });
         // Behind the answer: a recall of what the answer brings must not come before it.

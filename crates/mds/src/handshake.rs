@@ -224,7 +224,7 @@ impl Mds {
             map: self.cluster.map.clone(),
             routes: self.routes_about(None),
             direct,
-            recovered: self.log.recovered,
+            recovered: if self.config.after_crash { self.log.recovered } else { loligo_types::Lsn(0) },
         });
         self.out.push_back(Output::Send { conn, msg });
     }

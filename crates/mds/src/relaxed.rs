@@ -408,10 +408,12 @@ impl Mds {
         relaxed.edge <= self.log.durable && relaxed.fresh.len() <= FRESH_MAX && relaxed.age(self.now.mono_ms) < lag.ms
     }
 
-    /// What an answer about these inodes shows that is not durable.
-    pub(crate) fn volatile(&self, about: &[Ino]) -> Option<Volatile> {
-        let lsn = about.iter().filter_map(|ino| self.relaxed.fresh.get(ino)).max().copied()?;
-        (lsn > self.log.durable).then_some(Volatile { lsn, durable: self.log.durable })
+    /// What an answer about these inodes shows that is not durable; if it is about something `relaxed`, also if that is nothing.
+    pub(crate) fn volatile(&self, relaxed: bool, about: &[Ino]) -> Option<Volatile> {
+        let durable = self.log.durable;
+        let lsn =
+            about.iter().filter_map(|ino| self.relaxed.fresh.get(ino)).max().copied().filter(|lsn| *lsn > durable);
+        (relaxed || lsn.is_some()).then(|| Volatile { lsn: lsn.unwrap_or(durable), durable })
     }
 
     /// The inodes that the answer to a request is about.

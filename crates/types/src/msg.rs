@@ -124,17 +124,19 @@ pub struct Welcome {
     pub routes: Vec<Route>,
     /// Where in the store the objects with file data are, for clients that can reach it by themselves; empty: they cannot.
     pub direct: String,
-    /// The last record of its journal that the rank found when it began this life. Later records of the life before are lost.
+    /// The last record of its journal that the rank found when it began this life after a crash: later records of the life before are lost. 0: the
+    /// life before ended in order, and where the journal ended at an earlier crash is not known.
     pub recovered: Lsn,
 }
 
-/// An answer that came before all that it shows was durable: a crash of the server may take that back. Only below directories whose policy is
-/// strong and not globally durable (docs/subtree-policies.md, "Relaxed").
+/// Of an answer about what is below a directory whose policy is strong and not globally durable: it came before all that it shows was durable, and a
+/// crash of the server may take that back; or others may be told such things there (docs/subtree-policies.md,
+/// "Relaxed").
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Volatile {
     /// What it shows of the inodes it is about is durable when the journal is durable up to this record.
     pub lsn: Lsn,
-    /// So far it was.
+    /// So far it was: at or beyond `lsn`, if all that it shows was durable.
     pub durable: Lsn,
 }
 

@@ -68,7 +68,7 @@ pub(crate) fn decode(msg: proto::ToClient, mut payload: Payload) -> Result<ToCli
             result: result(need(m.result, "the result")?, &mut payload)?,
             granted: leases(m.granted)?,
             ways: lookup_leases(m.ways)?,
-            volatile: m.volatile.map(volatile).transpose()?,
+            volatile: m.volatile.map(|m| Volatile { lsn: Lsn(m.lsn), durable: Lsn(m.durable) }),
         },
         Msg::Redirect(m) => ToClient::Redirect {
             seq: Seq(m.seq),
@@ -90,13 +90,6 @@ pub(crate) fn decode(msg: proto::ToClient, mut payload: Payload) -> Result<ToCli
     };
     payload.finish()?;
     Ok(msg)
-}
-
-fn volatile(m: proto::Volatile) -> Result<Volatile> {
-    match m.durable < m.lsn {
-        true => Ok(Volatile { lsn: Lsn(m.lsn), durable: Lsn(m.durable) }),
-        false => Err(DecodeError::Invalid("how far the journal is durable")),
-    }
 }
 
 fn lookup_leases(list: Vec<proto::LookupLease>) -> Result<Vec<(Ino, u16)>> {

@@ -8,8 +8,8 @@ pub fn of(policy: &SubtreePolicy) -> Vec<String> {
     let cell = policy.cell();
     let durable = match policy.lag() {
         Some(lag) => format!(
-            "A change is durable after the next fsync of a file or directory below, and after {lag} in any case; a crash of the server leaves the directory \
-             as it was at one moment, at most {lag} before."
+            "A change is durable after the next fsync of it or of its directory, and else when the server's disk has taken it; if that is behind for {lag}, \
+             answers wait. A crash of the server leaves the directory as it was at one moment, and takes back at most what was answered in {lag}."
         ),
         None => cell.durability.promise().to_string(),
     };

@@ -208,7 +208,11 @@ fn what_is_in_force_today_is_said_where_the_policy_says_something_else() {
     for durability in ["none", "local"] {
         let file = write(&place, "strong.toml", &format!("durability = '{durability}'"));
         loligo("policy set --data {} /a {}", &[&data, &file]).ok();
-        assert!(said().contains("leaves the directory as it was at one moment, at most 5s before"), "{}", said());
+        assert!(
+            said().contains("as it was at one moment, and takes back at most what was answered in 5s"),
+            "{}",
+            said()
+        );
         assert!(said().contains("while the file system has one rank"), "{}", said());
         let json = shown(&data, "/a");
         let cell = format!("strong/{durability}");

@@ -523,6 +523,7 @@ pub(super) fn recover(
         fs_id: backend.identity().fs_id,
         hash_key: hash_key(backend),
         data_epoch,
+        after_crash: epoch.is_some() || data_epoch != head.data_epoch,
         ..config.mds.clone()
     };
     let mut mds = Mds::recover(settings, meta, mono(begun));

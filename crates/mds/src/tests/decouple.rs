@@ -682,13 +682,8 @@ fn an_owner_that_is_not_root_changes_of_others_only_what_it_may() {
         assert_eq!(ask(&mut world, part(std::slice::from_ref(&event))), Err(FsError::Access), "{event:?}");
     }
     // It may take a name away from its own directory, as it might at the rank.
-    let mut owner = Owner {
-        at,
-        subtree: Subtree::new(settings, record, root),
-        cred,
-        conflicts: Vec::new(),
-        into: MergeInto::Memory,
-    };
+    let (subtree, conflicts, into) = (Subtree::new(settings, record, root), Vec::new(), MergeInto::Memory);
+    let mut owner = Owner { at, subtree, cred, conflicts, into };
     owner.run(&mut world, &unlink(dir, "old")).expect("the directory is his");
     assert_eq!(owner.run(&mut world, &mkdir(dir, "d")).map(|_| ()), Ok(()));
     owner.merge(&mut world).expect("his");

@@ -103,9 +103,12 @@ fn an_answer_says_up_to_where_it_is_not_durable_and_of_what_is_durable_nothing()
     assert_eq!(volatile(&mut place, Op::GetAttr { ino: made }), Some(Volatile { lsn, durable }));
     assert_eq!(volatile(&mut place, Op::Lookup { dir: relaxed, name: name("none") }), Some(Volatile { lsn, durable }));
     let first = place.world.lookup(a, relaxed, "first").expect("it is there").ino;
-    assert_eq!(volatile(&mut place, Op::GetAttr { ino: first }), None, "nothing of it has changed");
+    let all = Some(Volatile { lsn: durable, durable });
+    assert_eq!(volatile(&mut place, Op::GetAttr { ino: first }), all, "nothing of it has changed");
     place.sync();
-    assert_eq!(volatile(&mut place, Op::GetAttr { ino: made }), None);
+    assert_eq!(volatile(&mut place, Op::GetAttr { ino: made }), Some(Volatile { lsn, durable: lsn }));
+    let strict = place.strict;
+    assert_eq!(volatile(&mut place, Op::GetAttr { ino: strict }), None);
 }
 
 #[test]

@@ -34,7 +34,7 @@ pub fn changes(old: &SubtreePolicy, new: &SubtreePolicy) -> Vec<String> {
 fn durable(policy: &SubtreePolicy) -> String {
     policy.lag().map_or_else(
         || policy.cell().durability.promise().to_string(),
-        |lag| format!("A crash of the server loses at most the changes of the last {lag}; fsync makes them durable."),
+        |lag| format!("A crash of the server takes back at most what was answered in {lag}; fsync makes it durable."),
     )
 }
 

@@ -40,9 +40,21 @@ fn an_fsync_waits_for_all_that_was_answered_before() {
     let id = fsync(&mut world, fh);
     assert_eq!(world.answers(R0, Answer::Done), Op::Persist);
     world.result(id).unwrap();
+    // Others may have been told more of it since.
     let id = fsync(&mut world, fh);
-    assert_eq!(world.take(), [], "it is durable");
+    assert_eq!(world.answers(R0, Answer::Done), Op::Persist);
     world.result(id).unwrap();
+}
+
+#[test]
+fn where_nothing_is_relaxed_an_fsync_asks_for_nothing() {
+    let mut world = Ranks::of(1);
+    let fh = world.create(R0, Ino::ROOT, FILE, true, Lease::CACHE | Lease::BUFFER);
+    for call in [Call::Fsync { fh, data_only: false }, Call::FsyncDir { dir: Ino::ROOT }] {
+        let id = world.call(call);
+        assert_eq!(world.take(), []);
+        world.result(id).unwrap();
+    }
 }
 
 #[test]
@@ -69,7 +81,7 @@ fn what_a_crash_took_back_is_told_once_and_nothing_cached_is_believed() {
 
 #[test]
 fn what_the_journal_had_is_not_lost_with_the_next_life_and_nothing_is_known_of_the_one_after() {
-    for (recovered, data_epoch, lost) in [(10, 2, false), (9, 2, true), (10, 3, true), (5, 1, false)] {
+    for (recovered, data_epoch, lost) in [(10, 2, false), (9, 2, true), (0, 2, true), (10, 3, true), (5, 1, false)] {
         let (mut world, fh) = made_early();
         restarts(&mut world, recovered, data_epoch);
         let id = fsync(&mut world, fh);
@@ -104,15 +116,31 @@ fn an_fsync_of_a_directory_waits_for_what_came_early_there_and_says_once_what_a_
     let id = world.call(Call::FsyncDir { dir: DIR });
     assert_eq!(world.answers(R0, Answer::Done), Op::Persist);
     world.result(id).unwrap();
-    let id = world.call(Call::FsyncDir { dir: DIR });
-    assert_eq!(world.take(), [], "all names are durable");
-    world.result(id).unwrap();
     let id = world.call(lookup(DIR, "y"));
     answers_early(&mut world, 11, entry(FILE, Kind::File), &[]);
     world.result(id).unwrap();
+    // One waits for the answer, and the crash comes first.
+    let mut id = world.call(Call::FsyncDir { dir: DIR });
     restarts(&mut world, 10, 2);
     for lost in [true, false] {
-        let id = world.call(Call::FsyncDir { dir: DIR });
+        let asks = world.take();
+        let asked = asks.iter().find_map(|wire| match wire {
+            Wire::Ask(_, seq, Op::Persist) => Some(*seq),
+            _ => None,
+        });
+        world.answer(R0, asked.expect("it is asked"), Answer::Done, &[]);
         assert_eq!(world.result(id).is_err(), lost);
+        id = world.call(Call::FsyncDir { dir: DIR });
     }
+}
+
+#[test]
+fn a_session_that_the_server_ended_meanwhile_hears_of_the_loss_too() {
+    let (mut world, _) = made_early();
+    world.feed(Input::Disconnected { rank: R0 });
+    world.take();
+    world.connect(R0, Welcome { resumed: false, kept: false, data_epoch: 2, recovered: Lsn(9), ..welcome(R0, 1) });
+    world.take();
+    let id = world.call(Call::FsyncDir { dir: Ino::ROOT });
+    assert!(world.result(id).is_err());
 }
