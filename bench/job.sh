@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # What a job that makes many small files on a mount gains when its directory promises less: the same job under each preset, in one run, with
-# loligo run, on a server and mount as `loligo up` starts them. It judges nothing; docs/tutorial-checkpoint.md tells what it shows.
+# loligo run, on a server and mount as `loligo up` starts them; then without a file system of ours, on the disk below, and through bindfs on a
+# tmpfs, if that is installed: what any FUSE file system without a disk takes. It judges nothing; docs/tutorial-checkpoint.md tells what it shows.
 # usage: bench/job.sh [-n FILES] [-b BYTES] [-r RUNS] [--dir DIR]
 #   -n FILES     the job makes (20000)
 #   -b BYTES     in each (100)
@@ -11,7 +12,7 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 files=20000 bytes=100 runs=3 dir=${LOLIGO_BENCH_DIR:-$LOLIGO_CACHE}
-usage() { sed -n '4,8s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; }
+usage() { sed -n '5,9s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; }
 while [ $# -gt 0 ]; do
     case $1 in
     -h | --help) usage && exit 0 ;;
@@ -48,13 +49,14 @@ median() { sort -n | awk '{ all[NR] = $1 } END { print all[int((NR + 1) / 2)] }'
 
 printf '%-10s %-20s %12s %14s %16s\n' preset promises files/s "seconds in all" "CPU us a file"
 base=
-for preset in posix hdfs batchfs deltafs ramdisk; do
+for preset in posix relaxed hdfs batchfs deltafs ramdisk; do
     : >"$scratch/times" && : >"$scratch/cpus"
     for ((run = 1; run <= runs; run++)); do
         at=$mount/$preset.$run
         mkdir "$at"
         begun=$(now) used=$(cpu)
-        if [ "$preset" = posix ]; then
+        if [ "$preset" = posix ] || [ "$preset" = relaxed ]; then
+            [ "$preset" = posix ] || "$binary" policy set "$at" relaxed >>"$scratch/said"
             perl -e "$job" "$at" "$files" "$bytes"
         else
             "$binary" run --policy "$preset" "$at" -- perl -e "$job" "$at" "$files" "$bytes" 2>>"$scratch/said"
@@ -72,3 +74,26 @@ for preset in posix hdfs batchfs deltafs ramdisk; do
         printf "%-10s %-20s %12.0f %9.2f (%.2fx) %16.1f\n", preset, cell, n * 1e9 / ns, ns / 1e9, base / ns, ticks * 1e6 / hz / n }'
     base=${base:-$ns}
 done
+
+# beside NAME DIR: the same job in a directory of another file system.
+beside() {
+    : >"$scratch/times"
+    for ((run = 1; run <= runs; run++)); do
+        mkdir "$2/beside.$run"
+        begun=$(now)
+        perl -e "$job" "$2/beside.$run" "$files" "$bytes"
+        echo $(($(now) - begun)) >>"$scratch/times"
+        rm -rf "$2/beside.$run"
+    done
+    awk -v name="$1" -v n="$files" -v ns="$(median <"$scratch/times")" -v base="$base" \
+        'BEGIN { printf "%-31s %12.0f %9.2f (%.2fx)\n", name, n * 1e9 / ns, ns / 1e9, base / ns }'
+}
+mkdir "$scratch/plain"
+beside "the disk below, nothing synced" "$scratch/plain"
+if command -v bindfs >/dev/null; then
+    mkdir "$scratch/tmpfs" "$scratch/bound"
+    mount -t tmpfs none "$scratch/tmpfs"
+    bindfs "$scratch/tmpfs" "$scratch/bound"
+    beside "bindfs on tmpfs" "$scratch/bound"
+    umount "$scratch/bound" && umount "$scratch/tmpfs"
+fi

@@ -69,6 +69,8 @@ pub(crate) struct File {
     pub mtime: Option<Time>,
     /// A write that waits clears setuid and setgid.
     pub kill_priv: bool,
+    /// Whose write that was.
+    pub kill_cred: Option<Arc<Cred>>,
     /// The content at the server, of an inline file, while CACHE or BUFFER is held. May end before the file does: the
     /// rest is zeros.
     pub base: Option<Arc<[u8]>>,
@@ -128,6 +130,7 @@ impl File {
             size: attr.size,
             mtime: None,
             kill_priv: false,
+            kill_cred: None,
             base: None,
             dirty: Extents::default(),
             dirty_since: 0,

@@ -173,6 +173,7 @@ impl Client {
         let Some(handle) = self.files.writer(file).or(file.handles.first().copied()) else { return };
         let Some(cred) = self.files.handles.get(&handle).map(|h| Arc::clone(&h.cred)) else { return };
         let Some(file) = self.files.map.get_mut(&ino) else { return };
+        let cred = file.kill_cred.take().unwrap_or(cred);
         file.flying = std::mem::take(&mut file.dirty);
         file.flying_mtime = file.mtime.take();
         file.run = Some(Run {

@@ -262,7 +262,12 @@ impl Client {
     fn begin_write(&mut self, id: u64, ino: Ino, cred: &Arc<Cred>, writing: &mut Writing) -> Option<CallResult> {
         let Some(file) = self.files.map.get(&ino) else { return Some(Err(FsError::Stale.into())) };
         if file.may_buffer() {
-            let through = self.now.ms < self.full_until || writing.write.kill_priv && file.attr.mode & 0o6000 != 0;
+            let kills = writing.write.kill_priv && file.attr.mode & 0o6000 != 0;
+            let through = self.now.ms < self.full_until || kills;
+            if let (true, Some(file)) = (kills, self.files.map.get_mut(&ino)) {
+                // Setgid goes by the groups of who writes, and not of who has it open otherwise.
+                file.kill_cred = Some(Arc::clone(cred));
+            }
             if let Err(error) = self.buffer(ino, &writing.write) {
                 return Some(Err(error.into()));
             }

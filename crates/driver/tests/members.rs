@@ -130,7 +130,7 @@ fn what_cannot_be_drained_is_refused_with_what_to_do() {
     let site = Site::new();
     let server = start(&site, 2);
     let refused = |rank| server.drain_rank(Rank(rank)).expect_err("refused").to_string();
-    assert!(refused(7).contains("there is no rank 7; there are: 0, 1"), "{}", refused(7));
+    assert!(refused(7).contains("there is no rank 7: the ranks are 0, 1"), "{}", refused(7));
     let undrain = server.undrain_rank(Rank(1)).expect_err("refused").to_string();
     assert!(undrain.contains("not being drained"), "{undrain}");
     drain(&server, 1);

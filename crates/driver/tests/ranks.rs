@@ -99,7 +99,7 @@ fn an_administrator_asks_each_rank_and_none_that_is_not_there() {
         assert!(matches!(told, Told::Routes(_)), "{told:?}");
     }
     let error = server.admin(Rank(2), Ask::Routes).expect_err("no such rank");
-    assert!(error.to_string().contains("there are: 0, 1"), "{error}");
+    assert!(error.to_string().contains("the ranks are 0, 1"), "{error}");
     server.stop().expect("it stops cleanly");
 }
 

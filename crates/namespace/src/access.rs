@@ -101,13 +101,13 @@ pub fn check_sticky(dir: &Inode, victim: &Inode, cred: &Cred) -> FsResult<()> {
 }
 
 /// The mode without what a change by others must clear: setuid always; setgid if the group may execute, or if the
-/// caller is not in the group (Linux's `setattr_should_drop_suidgid`). Directories keep both.
-pub fn without_privilege(inode: &Inode, cred: &Cred) -> u16 {
+/// caller is not in the group and has no CAP_FSETID (Linux's `setattr_should_drop_suidgid`). Directories keep both.
+pub fn without_privilege(inode: &Inode, cred: &Cred, fsetid: bool) -> u16 {
     if inode.kind == Kind::Dir {
         return inode.mode;
     }
     let mut mode = inode.mode & !S_ISUID;
-    if mode & S_ISGID != 0 && (mode & 0o010 != 0 || !(cred.is_root() || cred.in_group(inode.gid))) {
+    if mode & S_ISGID != 0 && (mode & 0o010 != 0 || !(fsetid || cred.in_group(inode.gid))) {
         mode &= !S_ISGID;
     }
     mode

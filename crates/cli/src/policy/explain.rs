@@ -301,7 +301,9 @@ fn losses(has: &Has, server: Option<&str>) -> Vec<Loss> {
             }
             let rest = match how.is_empty() {
                 true => String::new(),
-                false => format!("; {} more are merged by {}", human_count(disk.max(store)), how.join(", or by ")),
+                false => {
+                    format!(", if what is kept is merged ({}): {}", changes(disk.max(store)), how.join(", or by "))
+                }
             };
             let machine = format!(
                 "{}, if it comes back with its disk; otherwise {}",

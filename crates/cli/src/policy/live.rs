@@ -72,8 +72,8 @@ impl Live {
     pub fn of(path: &Path) -> Result<Live, Failure> {
         if target::served_by(path)?.is_none() {
             return Err(Failure::new(format!("{} is not inside a Loligo mount", path.display())).remedy(
-                "name the directory by its path in the mount that has it decoupled; what a program that is gone has kept is merged by its file \
-                 (loligo merge FILE --data DATA), or, of a directory that is kept in the store, by loligo merge --stored /DIRECTORY --data DATA",
+                "give a directory inside a mount; is it mounted? (findmnt -t fuse.loligo shows what is) The journal of a program that is gone is merged by \
+                 loligo merge FILE --data DATA",
             ));
         }
         let dir = path.canonicalize().context(|| path.display().to_string())?;

@@ -39,7 +39,16 @@ pub fn set(dir: &Directory, policy: &Path, dry_run: bool) -> Outcome {
     }
     let decoupled = dir.path.is_dir().then(|| Live::at(&dir.path).outstanding().ok().flatten()).flatten();
     chain.set(&given.text)?;
-    put(format_args!("{} and all below it are {} by policy", chain.name(), given.policy.cell()))?;
+    let decouples = given.policy.pipeline().has_client_journal() && decoupled.is_none();
+    put(format_args!(
+        "{} and all below it are {} by policy{}",
+        chain.name(),
+        given.policy.cell(),
+        match decouples {
+            true => format!(", in force while it is decoupled: loligo run {} -- COMMAND", quoted(&dir.path)),
+            false => String::new(),
+        }
+    ))?;
     let Some(out) = decoupled else { return Ok(()) };
     let (name, shown) = (chain.name(), quoted(&dir.path));
     let is_root = dir.path.metadata().is_ok_and(|meta| meta.ino() == out.root);

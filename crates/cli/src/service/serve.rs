@@ -95,11 +95,15 @@ fn join(args: &Serve, given: &Given) -> Outcome {
     crate::log::start(settings.text("log"))?;
     let node = Node::join(&data, &args.join, args.run.admin.as_deref(), &settings)?;
     let ranks: Vec<String> = node.server.ranks().iter().map(ToString::to_string).collect();
+    let process = std::process::id();
+    let stop = match args.run.ready_fd {
+        Some(_) => format!("kill -TERM {process}"),
+        None => "Ctrl-C".to_string(),
+    };
     let text = format!(
-        "running rank {} of {} (process {}) at {}\n  stop it   Ctrl-C; all: loligo down --data {}",
+        "running rank {} of {} (process {process}) at {}\n  stop it   {stop}; all: loligo down --data {}",
         ranks.join(", "),
         data.display(),
-        std::process::id(),
         node.addresses(),
         quoted(&data)
     );

@@ -73,7 +73,7 @@ pub enum ServerError {
         asked: u16,
     },
     /// There is no such rank.
-    #[error("there is no rank {rank}; there are: {there}")]
+    #[error("there is no rank {rank}: the ranks are {there}")]
     NoSuchRank {
         /// Asked for.
         rank: Rank,

@@ -123,4 +123,19 @@ mod tests {
             ",
         );
     }
+
+    /// Linux goes by the groups of who writes, and by CAP_FSETID, which who says `kill` has not.
+    #[test]
+    fn setgid_without_execution_by_the_group_ends_by_a_write_of_whom_is_not_in_the_group_root_without_fsetid_too() {
+        check(
+            "
+            0 create /f 2767
+            0 chown /f 7 7
+            0 chmod /f 2767
+            0 write /f 0 x = mode=2767
+            7 write /f 0 x kill = mode=2767
+            0 write /f 0 x kill = mode=767
+            ",
+        );
+    }
 }

@@ -121,7 +121,7 @@ fn check_times(inode: &Inode, ctx: &Ctx<'_>, set: &SetAttr) -> FsResult<()> {
 
 /// Any chown of what is no directory ends setuid, setgid and capabilities, root's too.
 fn chown(work: &mut Work<'_>, ctx: &Ctx<'_>, inode: &Inode, set: &SetAttr) -> FsResult<()> {
-    truncate::kill(work, ctx, inode)?;
+    truncate::kill_by(work, ctx, inode, ctx.cred.is_root())?;
     let copy = work.edit(inode);
     copy.uid = set.uid.unwrap_or(copy.uid);
     copy.gid = set.gid.unwrap_or(copy.gid);

@@ -98,13 +98,18 @@ pub(crate) fn stamp(copy: &mut Inode, before: &Inode, mtime: SetTime, now: Time)
     };
 }
 
-/// Ends setuid, setgid and file capabilities, as a change of content or owner must.
+/// Ends setuid, setgid and file capabilities, as a change of content by a process without CAP_FSETID must.
 pub(crate) fn kill(work: &mut Work<'_>, ctx: &Ctx<'_>, inode: &Inode) -> FsResult<()> {
+    kill_by(work, ctx, inode, false)
+}
+
+/// The same, as a change of the owner must. `fsetid`: the caller has CAP_FSETID.
+pub(crate) fn kill_by(work: &mut Work<'_>, ctx: &Ctx<'_>, inode: &Inode, fsetid: bool) -> FsResult<()> {
     if inode.kind == Kind::Dir {
         return Ok(());
     }
     let copy = work.quiet(inode);
-    copy.mode = access::without_privilege(copy, ctx.cred);
+    copy.mode = access::without_privilege(copy, ctx.cred, fsetid);
     kill_capability(work, inode)
 }
 
