@@ -170,6 +170,8 @@ pub(crate) struct Session {
     pub mute: u32,
     /// Since when there is no working connection, milliseconds.
     pub down_since: Option<u64>,
+    /// Since when what is waited for is not answered, if the connection was given up for that.
+    pub silent_since: Option<u64>,
     /// Calls fail until there is one again.
     pub gave_up: bool,
     /// So long without the server that it may have given the leases to others: nothing cached is used.
@@ -394,7 +396,7 @@ impl Client {
         let lost = had && (before != welcome.data_epoch || before == 0);
         session.inline_max = u64::from(welcome.inline_max);
         session.session_ms = u64::from(welcome.session_ms).max(100);
-        session.down_since = None;
+        (session.down_since, session.silent_since) = (None, None);
         session.gave_up = false;
         session.missed = if had { session.missed && welcome.resumed } else { welcome.resumed || welcome.kept };
         let suspended = std::mem::take(&mut session.suspended);

@@ -56,7 +56,8 @@ impl Client {
             self.suspend(rank);
         }
         let Some(session) = self.session(rank) else { return };
-        let down = session.down_since.map_or(0, |since| now.saturating_sub(since));
+        let since = session.down_since.map(|since| session.silent_since.unwrap_or(since).min(since));
+        let down = since.map_or(0, |since| now.saturating_sub(since));
         if down >= self.config.give_up_ms && !session.gave_up {
             self.give_up_rank(rank);
         }
@@ -79,7 +80,8 @@ impl Client {
                     // long knows no more than that it asked.
                     let since =
                         session.waits_since.unwrap_or(now).max(session.heard).max(now.saturating_sub(2 * doubt));
-                    session.down_since.get_or_insert(since);
+                    // Where it is sought goes by when the connection was lost.
+                    session.silent_since.get_or_insert(since);
                     self.disconnected(rank);
                 } else if quiet >= doubt / 2 && now.saturating_sub(session.asked_life) >= doubt / 2 {
                     self.send(rank, ToServer::Ping);
