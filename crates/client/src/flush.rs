@@ -314,8 +314,8 @@ impl Client {
                 file.base = Some(bytes);
                 self.plan(ino);
             }
-            // It fitted, against what the attributes said: the rest may fit, too.
             (Stage::Persist, Ok(_)) => self.plan(ino),
+            // It fitted, against what the attributes said: the rest may fit, too.
             (Stage::Probe, Ok(_)) | (Stage::Refresh, Ok(_)) if run.tries < TRIES_MAX => {
                 run.tries += 1;
                 self.plan(ino);
@@ -528,6 +528,9 @@ impl Client {
         flying.iter().for_each(|(offset, bytes)| file.dirty.fill_under(offset, bytes));
         file.mtime = file.mtime.or(run.mtime);
         file.kill_priv |= run.kill_priv;
+        if run.kill_priv {
+            file.kill_cred.get_or_insert_with(|| Arc::clone(&run.cred));
+        }
         file.unsynced = true;
         if !file.is_clean() {
             self.dirty.insert(ino);

@@ -169,13 +169,16 @@ impl Client {
         self.sessions.values_mut().any(|session| session.ahead.lost.remove(&ino))
     }
 
-    /// A rank is in another life. `epochs`: of its data, before and now; each start that may have lost something counts one.
+    /// A rank says hello. `epochs`: of its data, before and now; each start that may have lost something counts one. If they are the same, nothing is
+    /// lost, and what is ahead of its journal still is.
     pub(crate) fn lose_volatile(&mut self, rank: Rank, recovered: Lsn, epochs: (u64, u64)) {
-        let Some(session) = self.sessions.get_mut(&rank) else { return };
+        let Some(session) = self.sessions.get_mut(&rank).filter(|_| epochs.0 != epochs.1 || epochs.1 == 0) else {
+            return;
+        };
         // A crash, and no other one before it since: this says where the journal ended.
         let is_next = epochs.1 == epochs.0.wrapping_add(1) && recovered.0 > 0;
         let lost = session.ahead.lose(is_next.then_some(recovered));
-        if lost.is_empty() || epochs.0 == epochs.1 && epochs.1 != 0 {
+        if lost.is_empty() {
             return;
         }
         let at_once: BTreeSet<Ino> = lost

@@ -264,12 +264,12 @@ impl Client {
         if file.may_buffer() {
             let kills = writing.write.kill_priv && file.attr.mode & 0o6000 != 0;
             let through = self.now.ms < self.full_until || kills;
+            if let Err(error) = self.buffer(ino, &writing.write) {
+                return Some(Err(error.into()));
+            }
             if let (true, Some(file)) = (kills, self.files.map.get_mut(&ino)) {
                 // Setgid goes by the groups of who writes, and not of who has it open otherwise.
                 file.kill_cred = Some(Arc::clone(cred));
-            }
-            if let Err(error) = self.buffer(ino, &writing.write) {
-                return Some(Err(error.into()));
             }
             if !through {
                 let behind = self.files.map.get(&ino).is_some_and(|f| f.dirty.bytes() >= self.config.write_behind);

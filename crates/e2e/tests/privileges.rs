@@ -16,11 +16,33 @@ use rustix::process::{Gid, Uid};
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
 const SETID: u32 = 0o6777;
+/// Setgid without execution by the group.
+const SETGID_ALONE: u32 = 0o2767;
 const CAPABILITY: &str = "security.capability";
 /// `cap_setuid+ep`, version 2.
 const VALUE: [u8; 20] = [1, 0, 0, 2, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 const SMALL: usize = 60;
 const LARGE: usize = 200_000;
+
+/// The privilege that the file has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Has {
+    SetId,
+    SetGidAlone,
+    Capability,
+}
+
+const PRIVILEGES: [Has; 3] = [Has::SetId, Has::SetGidAlone, Has::Capability];
+
+impl Has {
+    fn mode(self) -> u32 {
+        match self {
+            Has::SetId => SETID,
+            Has::SetGidAlone => SETGID_ALONE,
+            Has::Capability => 0o777,
+        }
+    }
+}
 
 /// Who changes the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -198,13 +220,13 @@ fn look(path: &Path) -> (u32, bool) {
 }
 
 /// Makes a file with privileges through `made`, changes it through `used`, and says what is left, as both show it.
-fn one(made: &Path, used: &Path, (how, actor, size): (How, Actor, usize), capable: bool) -> Left {
-    let name = format!("{how:?}-{actor:?}-{size}-{capable}");
+fn one(made: &Path, used: &Path, (how, actor, size): (How, Actor, usize), has: Has) -> Left {
+    let name = format!("{how:?}-{actor:?}-{size}-{has:?}");
     let (path, elsewhere) = (made.join(&name), used.join(&name));
     fs::write(&path, vec![b'o'; size]).expect("made");
     std::os::unix::fs::chown(&path, Some(4321), Some(5000)).expect("root may");
-    fs::set_permissions(&path, Permissions::from_mode(if capable { 0o777 } else { SETID })).expect("root may");
-    if capable {
+    fs::set_permissions(&path, Permissions::from_mode(has.mode())).expect("root may");
+    if has == Has::Capability {
         rustix::fs::setxattr(&path, CAPABILITY, &VALUE, XattrFlags::empty()).expect("root may");
     }
     let source = used.join("source");
@@ -219,28 +241,30 @@ fn one(made: &Path, used: &Path, (how, actor, size): (How, Actor, usize), capabl
 }
 
 /// Linux's rule.
-fn expected(how: How, actor: Actor, capable: bool) -> Left {
+fn expected(how: How, actor: Actor, has: Has) -> Left {
     // A page that is written to through a mapping does not tell who did so.
     let ends = actor != Actor::Root && how != How::Mapped;
-    let mode = if capable || ends { 0o777 } else { SETID };
-    Left { result: Ok(()), mode, capability: capable && how == How::Mapped }
+    // Without execution by the group setgid is a sign for those outside of the group.
+    let stays = !ends || has == Has::SetGidAlone && actor == Actor::Member;
+    let mode = if stays { has.mode() } else { has.mode() & 0o777 };
+    Left { result: Ok(()), mode, capability: has == Has::Capability && how == How::Mapped }
 }
 
 /// Differs from ext4, and is meant to: written pages end capabilities when they come to the server.
-fn expected_here(how: How, actor: Actor, capable: bool) -> Left {
-    Left { capability: false, ..expected(how, actor, capable) }
+fn expected_here(how: How, actor: Actor, has: Has) -> Left {
+    Left { capability: false, ..expected(how, actor, has) }
 }
 
-fn matrix(what: &str, ways: &[How], (made, used): (&Path, &Path), expected: impl Fn(How, Actor, bool) -> Left) {
+fn matrix(what: &str, ways: &[How], (made, used): (&Path, &Path), expected: impl Fn(How, Actor, Has) -> Left) {
     fs::set_permissions(made, Permissions::from_mode(0o777)).expect("root may");
     fs::write(made.join("source"), vec![b's'; LARGE]).expect("made");
     let mut wrong = Vec::new();
     for how in ways.iter().copied() {
         for actor in ACTORS {
-            for (size, capable) in [(SMALL, false), (LARGE, false), (SMALL, true), (LARGE, true)] {
-                let (got, want) = (one(made, used, (how, actor, size), capable), expected(how, actor, capable));
+            for (size, has) in [SMALL, LARGE].into_iter().flat_map(|size| PRIVILEGES.map(|has| (size, has))) {
+                let (got, want) = (one(made, used, (how, actor, size), has), expected(how, actor, has));
                 if got != want {
-                    wrong.push(format!("{how:?} by {actor:?}, {size} bytes: {got:?}, not {want:?}"));
+                    wrong.push(format!("{how:?} by {actor:?}, {size} bytes, {has:?}: {got:?}, not {want:?}"));
                 }
             }
         }
@@ -309,7 +333,7 @@ fn in_a_decoupled_directory_a_change_ends_the_same() {
         matrix("decoupled", &ways, (&dir, &dir), expected_here);
         run(&["recouple"]);
         for how in ways {
-            let path = dir.join(format!("{how:?}-{:?}-{LARGE}-true", Actor::Member));
+            let path = dir.join(format!("{how:?}-{:?}-{LARGE}-Capability", Actor::Member));
             assert_eq!(look(&path), (0o777, false), "{how:?}, merged");
         }
     });

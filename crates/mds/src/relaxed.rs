@@ -70,10 +70,9 @@ pub(crate) struct Relaxed {
     /// How many of them are relaxed.
     some: usize,
     look: Look,
-    /// The last record since policies were looked for that may have brought some which are not in it: of a merge, or of what came from another rank.
-    merged: Lsn,
-    /// Decoupled subtrees of whose merges a part says something of policies.
-    parts: BTreeSet<Ino>,
+    /// The last record since policies were looked for with which directories came from another rank: it does not show their policies. (A merge into a
+    /// decoupled subtree brings none: its owner may not set any.)
+    brought: Lsn,
     /// Whether directories are relaxed that were looked at.
     memo: IntMap<Ino, Option<Lag>>,
     /// The last record that may have changed what is relaxed.
@@ -128,7 +127,9 @@ struct Look {
     unread: BTreeSet<Ino>,
     /// All that were found, or whose policies were set since it began.
     found: BTreeSet<Ino>,
-    /// Policies may have come with a merge: it begins when the table has all up to this record.
+    /// It has ended, and those that it did not find are forgotten.
+    is_whole: bool,
+    /// Policies may have come that no record shows: it begins when the table has all up to this one.
     after: Lsn,
 }
 
@@ -140,6 +141,7 @@ impl Default for Look {
             next: Some(Ino(0)),
             unread: BTreeSet::new(),
             found: BTreeSet::new(),
+            is_whole: false,
             after: Lsn(0),
         }
     }
@@ -165,7 +167,7 @@ impl Relaxed {
     }
 
     fn knows_all(&self) -> bool {
-        self.look.is_done() && self.merged.0 == 0
+        self.look.is_done() && self.brought.0 == 0
     }
 
     fn set(&mut self, dir: Ino, lag: Option<Lag>) {
@@ -187,7 +189,9 @@ impl Relaxed {
         match event {
             Event::Xattr { ino, name, value } if **name == *SUBTREE => {
                 self.look.unread.remove(ino);
-                self.look.found.insert(*ino);
+                if !self.look.is_whole {
+                    self.look.found.insert(*ino);
+                }
                 self.set(*ino, lag_of(*ino, value));
             }
             Event::XattrGone { ino, name } if **name == *SUBTREE => {
@@ -342,17 +346,20 @@ impl Mds {
         self.relaxed.numbers.peek(self.log.durable)
     }
 
-    /// A record was made: what it changes of relaxed directories, or of what is relaxed. Before it is applied.
+    /// Notes a record before it is applied: what it changes below relaxed directories, and of what is relaxed.
     #[inline]
     pub(crate) fn note_relaxed(&mut self, events: &[Event], lsn: Lsn, made: Option<Ino>) {
-        let brings = |event: &Event| {
-            matches!(event, Event::Merge { .. } | Event::MergePart { .. } | Event::Route(_) | Event::Letter { .. })
-        };
-        if self.relaxed.is_any() || !self.relaxed.look.is_done() || events.iter().any(brings) {
-            self.note_relaxed_record(events, lsn, made);
-        } else {
-            // The first policy of all, maybe.
-            events.iter().for_each(|event| self.relaxed.note_policy(event, lsn));
+        if self.relaxed.is_any() {
+            return self.note_relaxed_record(events, lsn, made);
+        }
+        events.iter().for_each(|event| self.note_brought(event, lsn));
+    }
+
+    /// Notes an event that may bring policies.
+    fn note_brought(&mut self, event: &Event, lsn: Lsn) {
+        match event {
+            Event::Route(route) if route.rank == self.me() => self.relaxed.brought = lsn,
+            event => self.relaxed.note_policy(event, lsn),
         }
     }
 
@@ -385,20 +392,7 @@ impl Mds {
                 self.relaxed.edge = lsn;
                 self.relaxed.memo.clear();
             }
-            match event {
-                Event::MergePart { dir, part, body } => {
-                    if *part == 0 {
-                        self.relaxed.parts.remove(dir);
-                    }
-                    if body.windows(SUBTREE.len()).any(|bytes| bytes == SUBTREE) {
-                        self.relaxed.parts.insert(*dir);
-                    }
-                }
-                Event::Merge { dir } if self.relaxed.parts.remove(dir) => self.relaxed.merged = lsn,
-                Event::Route(route) if route.rank == self.me() => self.relaxed.merged = lsn,
-                _ => {}
-            }
-            self.relaxed.note_policy(event, lsn);
+            self.note_brought(event, lsn);
         }
     }
 
@@ -471,6 +465,10 @@ impl Mds {
                 }
                 // The first record that says something of it made it.
                 if self.relaxed.unborn.remove(&ino) && self.relaxed.held.remove(&ino) {
+                    if self.is_leaving(ino) {
+                        // Another rank is about to have it, which says what may be done.
+                        continue;
+                    }
                     for (slot, access) in self.opens.users(ino) {
                         if let Some(session) = self.sessions.get(slot).map(|session| session.id) {
                             self.out.push_back(Output::Access { session, ino, access });
@@ -484,8 +482,8 @@ impl Mds {
 
     /// A tick: the policies that the table knows are looked for until all are known.
     pub(crate) fn look_for_relaxed(&mut self) {
-        if self.relaxed.merged.0 > 0 && self.relaxed.is_any() {
-            let (ticket, after) = (self.relaxed.look.ticket, std::mem::take(&mut self.relaxed.merged));
+        if self.relaxed.brought.0 > 0 && self.relaxed.is_any() {
+            let (ticket, after) = (self.relaxed.look.ticket, std::mem::take(&mut self.relaxed.brought));
             self.relaxed.look = Look { ticket, after, ..Look::default() };
         }
         if self.relaxed.look.is_done() || !self.is_only_rank() {
@@ -535,7 +533,10 @@ impl Mds {
                     self.relaxed.look.unread.remove(&dir);
                     self.relaxed.set(dir, lag_of(dir, &text));
                 }
-                Ok(None) => _ = self.relaxed.look.unread.remove(&dir),
+                Ok(None) => {
+                    self.relaxed.look.unread.remove(&dir);
+                    self.relaxed.unset(dir);
+                }
                 Err(more) => needs.extend(more),
             }
         }
@@ -543,10 +544,14 @@ impl Mds {
             self.load(needs, Waiter::Nobody);
         }
         if self.relaxed.look.is_done() {
-            // What was known before and is not there any more has gone to another rank, or was changed there.
-            let found = std::mem::take(&mut self.relaxed.look.found);
-            let gone: Vec<Ino> = self.relaxed.policies.keys().copied().filter(|ino| !found.contains(ino)).collect();
-            gone.into_iter().for_each(|ino| self.relaxed.unset(ino));
+            if !std::mem::replace(&mut self.relaxed.look.is_whole, true) {
+                // A directory that was known before and was not found has gone to another rank, or was changed there.
+                let found = std::mem::take(&mut self.relaxed.look.found);
+                let gone: Vec<Ino> = self.relaxed.policies.keys().copied().filter(|ino| !found.contains(ino)).collect();
+                gone.into_iter().for_each(|ino| self.relaxed.unset(ino));
+            }
+            // Names may have been moved by records that are not durable, before it was known what is relaxed.
+            self.relaxed.edge = self.log.last;
         }
     }
 }

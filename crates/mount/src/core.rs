@@ -62,6 +62,8 @@ pub(crate) struct Asked {
     pub unique: u64,
     /// The kernel asks about a directory by its other number ([`crate::places`]): it may cache nothing of the answer.
     pub other: bool,
+    /// The file has setuid or setgid, as far as is known: whether these stay depends on the groups of who changes it.
+    pub setid: bool,
 }
 
 impl<S: Submit> Core<S> {
@@ -83,6 +85,7 @@ impl<S: Submit> Core<S> {
             moment: kernel.believed.now(),
             unique: header.unique,
             other: is_other(header.node),
+            setid: op.changes_content() && kernel.table.setid(kernel.ino(header.node)),
         }
     }
 
@@ -143,7 +146,7 @@ impl<S: Submit> Core<S> {
         if who.uid == 0 {
             return self.client.submit_as(number, &self.creds.plain(who), call, done);
         }
-        if groups_matter(&call)
+        if (asked.setid || groups_matter(&call))
             && let Some(cred) = self.creds.with_groups(who)
         {
             return self.client.submit_as(number, &cred, call, done);

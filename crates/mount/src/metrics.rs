@@ -32,6 +32,12 @@ ops! {
 }
 
 impl FuseOp {
+    /// It may change the content or the attributes of the file that it is about.
+    pub(crate) fn changes_content(self) -> bool {
+        use FuseOp::*;
+        matches!(self, Write | SetAttr | Open | Fallocate)
+    }
+
     /// Whether the thread that asks waits for the answer, and has waited for the one before. Others may be asked for it in the background
     /// at any later time.
     pub(crate) fn is_waited_for(self) -> bool {

@@ -16,7 +16,7 @@ use crate::output::{Failure, Outcome, human_bytes, human_count, human_time, note
 use crate::progress::{self, Bar, Unit};
 use crate::service::format;
 
-/// What is said of a target that cannot be one.
+/// The remedy for a target that is not an empty store.
 const EMPTY: &str = "name a store in which there is nothing yet";
 
 /// `loligo copy`.
@@ -108,7 +108,7 @@ fn check_target(to: &Store) -> Outcome {
     match to.identify() {
         Ok(_) => match to.open(Opening::offline_to(false)) {
             Err(error @ StoreError::InUse { .. }) => Err(in_use(to, &error)),
-            // What is wrong with it otherwise is found, and named, where it is opened to be written.
+            // Other faults are found, and named, where it is opened to be written.
             _ => Ok(()),
         },
         Err(StoreError::Foreign { .. }) if !format::is_new(to) => Err(not_empty(to)),

@@ -79,7 +79,7 @@ impl Looked {
         }
     }
 
-    /// Whether the table has the row that ends a format. `None`: the row cannot be read.
+    /// The table has the row that ends a format. `None`: the row cannot be read.
     pub fn is_formatted(&self) -> Option<bool> {
         let key = key_meta(Meta::Format, Rank::ZERO);
         // The key of the first layout named no rank.

@@ -72,7 +72,7 @@ impl Drop for Moment {
     }
 }
 
-/// Whether the admin socket of a server takes connections.
+/// The admin socket of a server takes connections.
 fn is_there(found: &Found) -> bool {
     matches!(&found.admin, Some(Admin::Unix(socket)) if UnixStream::connect(socket).is_ok())
 }

@@ -31,7 +31,7 @@ enum Has {
     Another(DecoupledDoc),
 }
 
-/// What of relaxed directories is not durable.
+/// The changes below relaxed directories that are not durable yet.
 #[derive(Clone, Copy)]
 struct Behind {
     inodes: u64,
@@ -140,7 +140,7 @@ fn reachable(path: &Path) -> Result<(PathBuf, bool), Failure> {
     Err(Failure::new(format!("{}: nothing of it can be reached", path.display())))
 }
 
-/// What is said of a directory that is decoupled below another one.
+/// The name that is printed of a directory that is decoupled below another one.
 fn named(one: &DecoupledDoc) -> String {
     one.path.as_deref().map_or_else(|| format!("inode {}", one.dir), plain)
 }

@@ -18,12 +18,12 @@ pub fn of(policy: &SubtreePolicy) -> Vec<String> {
     [cell.consistency.promise().to_string(), durable].into_iter().chain(until).collect()
 }
 
-/// What holds where nothing is said.
+/// The promises of the default policy.
 pub fn of_posix() -> Vec<String> {
     of(&SubtreePolicy::default())
 }
 
-/// What holds now where that is not what the policy says, and the cell that this is; nothing if it is.
+/// The sentence on the promises in force now. Nothing, if these are the policy's own.
 pub fn today(policy: &SubtreePolicy) -> Option<&'static str> {
     match policy.cell().consistency {
         Consistency::Strong if policy.is_relaxed() => Some(

@@ -92,7 +92,7 @@ pub fn unset(dir: &Directory) -> Outcome {
         note(format_args!("warning: {unseen}"));
     }
     match decoupled {
-        // What it was decoupled with goes on, whatever is set or not.
+        // The policy that it was decoupled with goes on, whatever is set or not.
         Some(out) => put(format_args!(
             "{} is decoupled by this mount, and stays so as it is, {}; once it is given back (loligo recouple) {} counts there, {}",
             chain.name(),

@@ -49,7 +49,7 @@ pub fn file(path: &Path) -> Result<Given, Failure> {
     Ok(Given { text, policy })
 }
 
-/// Whether a policy document has the key `interfere`.
+/// A policy document has the key `interfere`.
 pub fn says_interfere(document: &str) -> bool {
     let key =
         |line: &str| line.split_once('=').is_some_and(|(key, _)| key.trim().trim_matches(['"', '\'']) == "interfere");

@@ -18,11 +18,11 @@ use crate::output::{Context, Failure, quoted};
 use crate::service::admin::doc::{StatusDoc, SubtreeDoc};
 use crate::target::{self, Found};
 
-/// How a server calls who only asks.
+/// The name of a session that only asks.
 const NAME: &str = "loligo subtree";
 /// How long the end of a connection may take that was only asked a little.
 const GOODBYE: Duration = Duration::from_secs(5);
-/// How long a server that runs no rank may take to learn where the ranks are.
+/// The time that a server without ranks gets to learn where the ranks are.
 const DOORS_WAIT: Duration = Duration::from_secs(10);
 /// How often it is asked meanwhile.
 const DOORS_LOOK: Duration = Duration::from_millis(50);

@@ -240,7 +240,8 @@ fn a_snapshot_whose_command_was_killed_is_removed_by_the_server() {
     let place = Place::new();
     let data = place.data();
     loligo("format --data {}", &[&data]).ok();
-    let server = Service::start("serve --data {} --admin off --set snapshot_idle_ms=100", &[&data]);
+    // Long enough for a busy machine to open it before the server takes it for left alone.
+    let server = Service::start("serve --data {} --admin off --set snapshot_idle_ms=10000", &[&data]);
     let mut dump = waiting_dump(&place, &data);
     dump.kill().expect("it runs");
     dump.wait().expect("a child");

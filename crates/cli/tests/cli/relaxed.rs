@@ -102,3 +102,31 @@ fn a_killed_server_leaves_a_relaxed_directory_as_it_was_at_one_moment_and_a_stri
     assert_eq!(server.take().expect("it runs").stop().0, 0);
     loligo("fsck --data {} --data-checksums", &[&place.data()]).ok();
 }
+
+#[test]
+fn a_file_system_whose_other_ranks_were_removed_is_relaxed_again() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    let (data, at) = (place.data(), place.path("mnt"));
+    let server = Service::start("up --data {} --mount {}", &[&data, &at]);
+    let dir = at.join("relaxed");
+    std::fs::create_dir(&dir).expect("made");
+    loligo("policy set {} relaxed", &[&dir]).ok();
+    let answers = || {
+        let status = loligo("status --data {} --json", &[&data]).ok().json();
+        status["ranks"][0]["relaxed_answers"].as_u64().expect("a number")
+    };
+    let works = |name: &str| {
+        let before = answers();
+        (0..20).for_each(|number| _ = File::create(dir.join(format!("{name}{number}"))).expect("made"));
+        answers() > before
+    };
+    until("it is relaxed", || works("a"));
+    loligo("rank add 1 --data {}", &[&data]).ok();
+    assert!(!works("b"), "there are two ranks");
+    loligo("rank drain 1 --wait --data {}", &[&data]).ok();
+    until("it is relaxed again", || works("c"));
+    assert_eq!(server.stop().0, 0);
+}

@@ -410,16 +410,7 @@ fn a_name_whose_inode_is_elsewhere_is_looked_up_at_both() {
     let id = world.call(lookup(Ino::ROOT, "s"));
     world.answers(R0, remote);
     let (_, seq, _) = world.asked();
-    world.says(
-        R1,
-        ToClient::Reply {
-            seq: Seq(seq),
-            result: Err(FsError::NotFound),
-            granted: vec![],
-            ways: vec![],
-            volatile: None,
-        },
-    );
+    world.says(R1, ToClient::reply(seq, Err(FsError::NotFound)));
     let failed = world.result(id).unwrap_err();
     assert_eq!((failed.error, failed.names_cached), (FsError::Stale, false));
 }

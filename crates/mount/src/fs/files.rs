@@ -419,6 +419,8 @@ impl<S: Submit> Core<S> {
         let fh = |handle: u64| -> Fh { Handle::decode(handle).fh };
         let (len, kill_priv) = (len.min(COPY_MAX), self.ends_setid(asked, to_ino));
         let call = Call::Copy { from: fh(from), from_offset, to: fh(to), to_offset, len, kill_priv };
+        // The request is about the file that is read.
+        let asked = Asked { setid: self.kernel.table.setid(to_ino), ..asked };
         let core = self.clone();
         self.send(asked, call, move |result| match result {
             Ok(Done { answer: Answer::Offset(copied), .. }) => {

@@ -174,10 +174,7 @@ fn an_address_in_the_store() {
 #[test]
 fn an_answer_with_inode_numbers() {
     let result = Ok(Answer::Inos { first: Ino(300), count: 2 });
-    to_client(
-        ToClient::Reply { seq: Seq(3), result, granted: Vec::new(), ways: Vec::new(), volatile: None },
-        "4c6f01020c00000000000000c037c6571a0a0803ca010508ac021002",
-    );
+    to_client(ToClient::reply(3, result), "4c6f01020c00000000000000c037c6571a0a0803ca010508ac021002");
 }
 
 #[test]
@@ -221,16 +218,7 @@ fn an_answer_with_data() {
 
 #[test]
 fn an_error() {
-    to_client(
-        ToClient::Reply {
-            seq: Seq(300),
-            result: Err(FsError::NotFound),
-            granted: vec![],
-            ways: vec![],
-            volatile: None,
-        },
-        "4c6f010207000000000000000371292a1a0508ac021801",
-    );
+    to_client(ToClient::reply(300, Err(FsError::NotFound)), "4c6f010207000000000000000371292a1a0508ac021801");
 }
 
 #[test]
@@ -273,7 +261,7 @@ fn a_walk_over_several_names() {
     let last = Box::new(Answer::Remote { ino: Ino(0x100), kind: Kind::Dir, rank: Rank(1) });
     let result = Ok(Answer::Walked { done: 2, dir: Ino(0x101), last, by_path: 1 });
     to_client(
-        ToClient::Reply { seq: Seq(3), result, granted: Vec::new(), ways: Vec::new(), volatile: None },
+        ToClient::reply(3, result),
         "4c6f01021700000000000000c5f97a0c1a150803da011008021081022207088002100218012801",
     );
 }
@@ -332,7 +320,7 @@ fn what_is_done_at_the_end_of_a_way() {
     let last = Box::new(Answer::Entries { entries: vec![entry], next: 5, end: false });
     let result = Ok(Answer::Walked { done: 2, dir: Ino(0x101), last, by_path: 0 });
     to_client(
-        ToClient::Reply { seq: Seq(3), result, granted: Vec::new(), ways: Vec::new(), volatile: None },
+        ToClient::reply(3, result),
         "4c6f01022a000000000000008946e9e91a280803da01230802108102321c0a110a01781082021801210500000000000000190500000000000000",
     );
 }

@@ -29,7 +29,7 @@ fn asks(what: SubtreeOp) -> ToServer {
 
 fn answers(answer: SubtreeAnswer) -> ToClient {
     let result = Ok(Answer::Subtree(Box::new(answer)));
-    ToClient::Reply { seq: Seq(3), result, granted: Vec::new(), ways: Vec::new(), volatile: None }
+    ToClient::reply(3, result)
 }
 
 fn record() -> DecoupledRecord {

@@ -52,16 +52,7 @@ fn content_that_is_cut_while_it_is_moved_into_objects_is_not_written_again() {
     world.result(cutting).unwrap();
     let read = world.call(Call::Read { fh, offset: 0, len: 20 });
     assert_eq!(world.result(read).unwrap().answer, Answer::Bytes(Arc::from(&[0; 20][..])));
-    world.says(
-        R0,
-        ToClient::Reply {
-            seq: Seq(seq),
-            result: Err(FsError::Stale),
-            granted: Vec::new(),
-            ways: Vec::new(),
-            volatile: None,
-        },
-    );
+    world.says(R0, ToClient::reply(seq, Err(FsError::Stale)));
     world.answers(R0, Answer::Entry(cut));
     let (after, seq) = told(&mut world);
     assert_eq!(after, [(10_000, b"new".to_vec())]);

@@ -81,16 +81,7 @@ fn a_lock_does_not_wait_for_what_was_lost_with_a_session() {
     world.connect(R0, welcome(R0, 2));
     let (_, seq, op) = world.asked();
     assert!(matches!(op, Op::SetLock { handle: 2, .. }), "{op:?}");
-    world.says(
-        R0,
-        ToClient::Reply {
-            seq: Seq(seq),
-            result: Err(FsError::BadHandle),
-            granted: Vec::new(),
-            ways: Vec::new(),
-            volatile: None,
-        },
-    );
+    world.says(R0, ToClient::reply(seq, Err(FsError::BadHandle)));
     world.result(second).unwrap_err();
     assert!(!world.client.has_requests());
 }

@@ -85,16 +85,7 @@ fn a_number_that_has_made_nothing_is_named_again() {
         let id = world.call(mkdir(Ino::ROOT, "there"));
         let (_, seq, named) = world.creations().pop().expect("it is asked");
         assert_eq!(named, Some(0x1000));
-        world.says(
-            R0,
-            ToClient::Reply {
-                seq: Seq(seq),
-                result: Err(FsError::Exists),
-                granted: vec![],
-                ways: vec![],
-                volatile: None,
-            },
-        );
+        world.says(R0, ToClient::reply(seq, Err(FsError::Exists)));
         assert_eq!(world.result(id).expect_err("it is there").error, FsError::Exists);
     }
     assert_eq!((world.makes("a"), world.makes("b")), (Some(0x1000), Some(0x1001)));
@@ -106,16 +97,7 @@ fn a_rank_that_gives_none_is_not_asked_again_and_one_that_does_not_know_its_numb
     let id = world.call(mkdir(Ino::ROOT, "a"));
     let wire = world.take();
     let [Wire::Ask(_, grant, Op::GrantInos { .. }), Wire::Ask(_, made, _)] = &wire[..] else { panic!("{wire:?}") };
-    world.says(
-        R0,
-        ToClient::Reply {
-            seq: Seq(*grant),
-            result: Err(FsError::Quota),
-            granted: vec![],
-            ways: vec![],
-            volatile: None,
-        },
-    );
+    world.says(R0, ToClient::reply(*grant, Err(FsError::Quota)));
     world.answer(R0, *made, entry(Ino(0x999), Kind::Dir), &[]);
     world.result(id).expect("the creation has nothing to do with it");
     world.named.clear();
@@ -127,10 +109,7 @@ fn a_rank_that_gives_none_is_not_asked_again_and_one_that_does_not_know_its_numb
         let id = world.call(mkdir(Ino::ROOT, "a"));
         let (_, seq, named) = world.creations().pop().expect("it is asked");
         assert_eq!(named, Some(0x1000));
-        world.says(
-            R0,
-            ToClient::Reply { seq: Seq(seq), result: Err(error), granted: vec![], ways: vec![], volatile: None },
-        );
+        world.says(R0, ToClient::reply(seq, Err(error)));
         let (_, seq, named) = world.creations().pop().expect("it is asked again");
         assert_eq!(named, None);
         world.answer(R0, seq, entry(Ino(0x999), Kind::Dir), &[]);

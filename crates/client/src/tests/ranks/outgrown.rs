@@ -11,16 +11,7 @@ const BUFFERS: Lease = Lease(Lease::CACHE.0 | Lease::BUFFER.0);
 fn is_refused(world: &mut Ranks, rank: Rank) -> Vec<Wire> {
     let (at, seq, op) = world.asked();
     assert!(at == rank && matches!(op, Op::WriteInline { ino: FILE, .. }), "{rank} {op:?}");
-    world.says(
-        rank,
-        ToClient::Reply {
-            seq: Seq(seq),
-            result: Err(FsError::Busy),
-            granted: Vec::new(),
-            ways: Vec::new(),
-            volatile: None,
-        },
-    );
+    world.says(rank, ToClient::reply(seq, Err(FsError::Busy)));
     world.take()
 }
 
@@ -35,16 +26,7 @@ fn a_write_that_began_before_another_open_brought_the_right_to_hold_back_moves_t
     let again = world.call(Call::Open { ino: FILE, flags: rw() });
     world.answers(R0, opened(FILE, true, BUFFERS));
     world.result(again).unwrap();
-    world.says(
-        R0,
-        ToClient::Reply {
-            seq: Seq(seq),
-            result: Err(FsError::Busy),
-            granted: Vec::new(),
-            ways: Vec::new(),
-            volatile: None,
-        },
-    );
+    world.says(R0, ToClient::reply(seq, Err(FsError::Busy)));
     assert!(matches!(world.answers(R0, entry(FILE, Kind::File)), Op::GetAttr { .. }));
     world.result(id).unwrap();
     world.take();
@@ -121,16 +103,7 @@ fn a_write_that_is_refused_again_and_again_is_asked_with_pauses_until_the_answer
         for (seq, op) in std::mem::take(&mut requests) {
             if matches!(op, Op::WriteInline { .. }) {
                 writes += 1;
-                world.says(
-                    R0,
-                    ToClient::Reply {
-                        seq: Seq(seq),
-                        result: Err(FsError::Busy),
-                        granted: Vec::new(),
-                        ways: Vec::new(),
-                        volatile: None,
-                    },
-                );
+                world.says(R0, ToClient::reply(seq, Err(FsError::Busy)));
             } else {
                 world.answer(R0, seq, entry(FILE, Kind::File), &[]);
             }

@@ -94,16 +94,7 @@ fn what_is_held_back_is_written_through_another_handle_if_those_before_were_lost
         for lost in 1..knows.unwrap_or(handles + 1) {
             let (_, seq, op) = world.asked();
             assert!(matches!(op, Op::WriteInline { handle, .. } if handle == lost), "{lost}: {op:?}");
-            world.says(
-                R0,
-                ToClient::Reply {
-                    seq: Seq(seq),
-                    result: Err(FsError::BadHandle),
-                    granted: Vec::new(),
-                    ways: Vec::new(),
-                    volatile: None,
-                },
-            );
+            world.says(R0, ToClient::reply(seq, Err(FsError::BadHandle)));
         }
         if let Some(known) = knows {
             let op = world.answers(R0, entry(FILE, Kind::File));
@@ -288,16 +279,7 @@ fn what_is_held_back_by_rights_that_were_given_after_a_file_had_moved_unheard_is
         // The handle of before is unknown there, which loses nothing that was written by the rights of now.
         let (_, seq, op) = world.asked();
         assert!(matches!(op, Op::WriteInline { handle: 1, .. }), "{before:?}: {op:?}");
-        world.says(
-            R1,
-            ToClient::Reply {
-                seq: Seq(seq),
-                result: Err(FsError::BadHandle),
-                granted: Vec::new(),
-                ways: Vec::new(),
-                volatile: None,
-            },
-        );
+        world.says(R1, ToClient::reply(seq, Err(FsError::BadHandle)));
         let op = world.answers(R1, entry(FILE, Kind::File));
         assert!(matches!(op, Op::WriteInline { handle: 2, .. }), "{before:?}: {op:?}");
         world.result(flush).unwrap();
@@ -414,16 +396,7 @@ fn what_is_refused_where_a_file_was_before_it_moved_unheard_is_written_where_it_
         world.result(flush).unwrap();
         // There, too, the handle may be unknown by now, and others may have written.
         let (mut world, flush, seq) = refused_where_it_was(refused_first);
-        world.says(
-            R1,
-            ToClient::Reply {
-                seq: Seq(seq),
-                result: Err(FsError::BadHandle),
-                granted: Vec::new(),
-                ways: Vec::new(),
-                volatile: None,
-            },
-        );
+        world.says(R1, ToClient::reply(seq, Err(FsError::BadHandle)));
         assert_eq!(world.take(), []);
         assert!(world.result(flush).is_err(), "it is told that it was lost");
     }
@@ -437,13 +410,7 @@ fn what_was_held_back_is_lost_with_its_handle_where_the_file_has_moved_unheard_w
     world.result(open).unwrap();
     let flush = world.call(Call::Flush { fh, owner: None });
     world.redirects(R0, R1, &[], None);
-    let unknown = |seq| ToClient::Reply {
-        seq: Seq(seq),
-        result: Err(FsError::BadHandle),
-        granted: Vec::new(),
-        ways: Vec::new(),
-        volatile: None,
-    };
+    let unknown = |seq| ToClient::reply(seq, Err(FsError::BadHandle));
     let (_, seq, op) = world.asked();
     assert!(matches!(op, Op::WriteInline { handle: 1, .. }), "{op:?}");
     world.says(R1, unknown(seq));

@@ -144,3 +144,14 @@ fn a_session_that_the_server_ended_meanwhile_hears_of_the_loss_too() {
     let id = world.call(Call::FsyncDir { dir: Ino::ROOT });
     assert!(world.result(id).is_err());
 }
+
+#[test]
+fn a_connection_that_breaks_before_the_crash_takes_nothing_of_what_is_to_be_told() {
+    let (mut world, fh) = made_early();
+    world.feed(Input::Disconnected { rank: R0 });
+    world.take();
+    world.connect(R0, Welcome { resumed: true, kept: true, ..welcome(R0, 1) });
+    restarts(&mut world, 9, 2);
+    let id = fsync(&mut world, fh);
+    assert_eq!(world.result(id).map_err(|failed| failed.error).unwrap_err(), FsError::Io);
+}
