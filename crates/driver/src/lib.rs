@@ -14,6 +14,7 @@ mod tls;
 pub use address::{Address, AddressError};
 pub use client::Client;
 pub use loligo_mds::{Grant, Rights, Squash};
+pub use loligo_rows::Error as RowsError;
 pub use offline::Offline;
 pub use server::{
     AdviceStatus, Advised, Auth, DataFault, DefaultPolicy, FormatOptions, InForce, Joint, Listed, LogLine, Named,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::{Raw, Site, create, lookup, mkdir};
-use loligo_driver::{Address, FormatOptions, Offline, Server, ServerConfig, ServerError, format};
+use loligo_driver::{Address, FormatOptions, Offline, RowsError, Server, ServerConfig, ServerError, format};
 use loligo_journal::table::Row;
 use loligo_store::mem::{CrashPlan, Fault, FaultPoint};
 use loligo_store::{Backend, ObjectId, StoreError};
@@ -224,7 +224,7 @@ fn a_second_server_and_a_second_format_are_refused() {
 fn a_store_without_a_file_system_is_refused() {
     let disk = loligo_store::mem::MemDisk::new(loligo_store::Identity::new([1; 16], [2; 16]));
     let config = ServerConfig::new(disk.open().expect("free"));
-    assert!(matches!(Server::start(config, &mut |_| {}), Err(ServerError::NotFormatted)));
+    assert!(matches!(Server::start(config, &mut |_| {}), Err(ServerError::Rows(RowsError::NotFormatted))));
 }
 
 #[test]

@@ -32,7 +32,6 @@ mod queue;
 mod report;
 mod shell;
 mod spread;
-mod table;
 mod tally;
 #[cfg(test)]
 mod tests;

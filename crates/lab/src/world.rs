@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use loligo_mds::peer::PeerMsg;
 use loligo_mds::{Config, ConnId, Input, Mds, Now, Output, Page, Peer};
-use loligo_sim::rows;
+use loligo_rows::{FirstRows, Loader, Pieces, batch_of, first_rows, put_finished};
 use loligo_store::mem::MemDisk;
 use loligo_store::{Backend, Durability, Identity, Table};
 use loligo_types::msg::{Hello, PROTOCOL_VERSION, ToClient, ToServer};
@@ -19,7 +19,6 @@ use loligo_workload::Rng;
 
 use crate::costs::Costs;
 use crate::queue::Queue;
-use crate::table;
 
 /// Nanoseconds between two ticks of a rank.
 const TICK_NS: u64 = 20_000_000;
@@ -157,7 +156,9 @@ impl World {
     pub fn new(ranks: usize, costs: Costs, given: &Config) -> Result<World, String> {
         let disk = MemDisk::new(Identity::new([7; 16], [0; 16]));
         let table = disk.open().map_err(|e| e.to_string())?.table();
-        rows::format(&*table, KEY, Time(0))?;
+        let mut first = first_rows(KEY, FirstRows { now: Time(0), mode: 0o755, uid: 0, gid: 0 });
+        put_finished(&mut first);
+        table.write(&first, Durability::Sync).map_err(|e| e.to_string())?;
         let info = |rank: u16| RankInfo { rank: Rank(rank), address: rank.to_string(), state: RankState::Up };
         let map = match ranks {
             1 => ClusterMap::default(),
@@ -415,19 +416,19 @@ impl World {
                 self.seats[rank].appended = lsn;
                 return;
             }
-            Output::Load { ticket, needs } => match table::load(&*self.table, KEY, &needs) {
-                Ok(items) => (load, Input::Loaded { ticket, items }),
+            Output::Load { ticket, needs } => match Loader::new(KEY, Pieces::default()).load(&*self.table, &needs) {
+                Ok(rows) => (load, Input::Loaded { ticket, items: rows.items }),
                 Err(_) => (load, Input::LoadFailed { ticket }),
             },
             Output::Checkpoint { id, records } => {
-                let written = rows::batch_of(&*self.table, Rank(rank as u16), &records)
+                let written = batch_of(&*self.table, Rank(rank as u16), &records)
                     .is_ok_and(|batch| batch.is_empty() || self.table.write(&batch, Durability::Sync).is_ok());
                 assert!(written, "the table in memory takes everything");
                 (sync, Input::CheckpointDone { id })
             }
             Output::MergeRows { id, rows } => {
                 let mut merged = rows.rows();
-                let written = rows::batch_of(&*self.table, Rank(rank as u16), &std::mem::take(&mut merged.records))
+                let written = batch_of(&*self.table, Rank(rank as u16), &std::mem::take(&mut merged.records))
                     .is_ok_and(|batch| batch.is_empty() || self.table.write(&batch, Durability::Sync).is_ok());
                 assert!(written, "the table in memory takes everything");
                 (sync, Input::MergeRowsDone { id, merged: Some(Box::new(merged)) })

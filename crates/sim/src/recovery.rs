@@ -1,39 +1,14 @@
 //! What a start of the simulated server reads: the small tables, the journal; and the whole tree, to be checked.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use loligo_journal::table::{Meta, Row};
-use loligo_journal::{ReadConfig, Reader, Record, Source, Synced, Tail, decode_record};
-use loligo_mds::TableMeta;
+use loligo_journal::{Record, Tail};
 use loligo_namespace::{Loaded, Tree, apply, invariants};
-use loligo_store::{Backend, LogDir, LogReader, StoreError, Table};
-use loligo_types::{Event, Ino, Lsn, Rank};
+use loligo_store::{Backend, Table};
+use loligo_types::{Event, Ino, Lsn, Rank, TableMeta};
 
 use crate::rows::{self, Result};
-
-/// The segments of the journal, for [`Reader`].
-struct LogSource {
-    dir: Arc<dyn LogDir>,
-    open: BTreeMap<u64, Box<dyn LogReader>>,
-}
-
-impl Source for LogSource {
-    type Error = StoreError;
-
-    fn list(&mut self) -> std::result::Result<Vec<(u64, u64)>, StoreError> {
-        Ok(self.dir.list()?.into_iter().map(|s| (s.id, s.len)).collect())
-    }
-
-    fn read_at(&mut self, segment: u64, offset: u64, buf: &mut [u8]) -> std::result::Result<usize, StoreError> {
-        use std::collections::btree_map::Entry;
-        let reader = match self.open.entry(segment) {
-            Entry::Occupied(entry) => entry.into_mut(),
-            Entry::Vacant(entry) => entry.insert(self.dir.open(segment)?),
-        };
-        reader.read_at(offset, buf)
-    }
-}
 
 /// What was found.
 pub struct Found {
@@ -49,38 +24,13 @@ pub struct Found {
 
 /// Reads all that a start of a rank needs: what of the table is its own, and its journal, which lies elsewhere.
 pub fn read(table: &dyn Table, journal: &dyn Backend, rank: Rank) -> Result<Found> {
+    let text = |error: loligo_rows::Error| error.to_string();
     let rows = rows::all_rows(table)?;
-    let mut meta = TableMeta { next_ino: Ino::first_of(rank), ..TableMeta::default() };
-    for row in &rows {
-        match row {
-            Row::Session(session) if session.id.rank() == rank => meta.sessions.push(session.clone()),
-            Row::Orphan { ino, rank: of } if *of == rank => meta.orphans.push(*ino),
-            Row::Discard { ino, rank: of, from, object_size } if *of == rank => {
-                meta.discards.push((*ino, *from, *object_size));
-            }
-            Row::Decoupled { rank: of, record } if *of == rank => meta.decoupled.push((**record).clone()),
-            Row::Route { of, route } if *of == rank => meta.routes.push(*route),
-            Row::Route { route, .. } => meta.other_routes.push(*route),
-            Row::Meta { meta: Meta::TableUpto, rank: of, value } if *of == rank => meta.table_upto = Lsn(*value),
-            Row::Peer { of, peer } if *of == rank => meta.peers.push(*peer),
-            Row::Inode(part) if part.part_of() == Some(rank) => meta.parts.push((**part).clone()),
-            Row::Meta { meta: Meta::NextIno, rank: of, value } if *of == rank => meta.next_ino = Ino(*value),
-            _ => {}
-        }
-    }
-    let number = u32::from(rank.0);
-    let log = journal.log_dir(number).map_err(|e| e.to_string())?;
-    let synced = log.synced().map_err(|e| e.to_string())?;
-    let synced = synced.map(|mark| Synced { segment: mark.id, bytes: mark.len });
-    let source = LogSource { dir: log, open: BTreeMap::new() };
-    let from = rows::replay_from(table, rank)?;
-    let config = ReadConfig { fs: Some(journal.identity().fs_id), rank: Some(number), from, synced };
-    let mut reader = Reader::open(source, config).map_err(|e| e.to_string())?;
+    let head = loligo_rows::read_head(table, rank).map_err(text)?;
+    let meta = loligo_rows::read_meta(table, rank, &head).map_err(text)?;
     let mut records = Vec::new();
-    while let Some(raw) = reader.next_record().map_err(|e| e.to_string())? {
-        records.push((raw.lsn, decode_record(raw.body).map_err(|e| e.to_string())?));
-    }
-    let tail = reader.tail().ok_or("the reader does not know the end of the journal")?;
+    let mut each = |read: loligo_rows::Read| records.push((read.lsn, read.record));
+    let tail = loligo_rows::replay(journal, u32::from(rank.0), head.replay_from, &mut each).map_err(text)?;
     Ok(Found { meta, records, tail, rows })
 }
 

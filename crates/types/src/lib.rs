@@ -27,6 +27,7 @@ pub mod peer;
 pub mod rank;
 pub mod record;
 pub mod subtree;
+pub mod table_meta;
 pub mod time;
 
 pub use acl::{Acl, AclEntry, AclTag};
@@ -52,4 +53,5 @@ pub use subtree::{
     Conflict, ConflictKind, DecoupledRecord, Interfere, MergeInto, Promise, RefusedBy, SplitRule, StoredJournal,
     SubtreeAnswer, SubtreeOp,
 };
+pub use table_meta::TableMeta;
 pub use time::Time;

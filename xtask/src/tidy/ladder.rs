@@ -8,7 +8,7 @@ use super::{Finding, PURE_CRATES, Tree};
 const LADDER: &[&[&str]] = &[
     &["types", "semantics", "workload", "rados"],
     &["namespace", "journal", "wire", "store", "policy"],
-    &["mds", "osd", "client", "subtree", "store-local", "store-rados", "store-remote"],
+    &["rows", "mds", "osd", "client", "subtree", "store-local", "store-rados", "store-remote"],
     &["driver", "model", "sim", "fuse"],
     &["mount", "bench", "lab"],
     &["cli"],

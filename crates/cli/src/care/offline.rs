@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use loligo_driver::offline::Elsewhere;
 use loligo_driver::server::Progress;
-use loligo_driver::{Offline, ServerError};
+use loligo_driver::{Offline, RowsError, ServerError};
 use loligo_store::{Backend, StoreError};
 
 use crate::at::{Opening, Store};
@@ -68,10 +68,14 @@ fn read(
         bar.set(progress.bytes);
     });
     opened.map_err(|error| match error {
-        ServerError::NotFormatted => Failure::new(format!("{} holds no finished file system", data.display())).remedy(
+        ServerError::Rows(RowsError::NotFormatted) => Failure::new(format!(
+            "{} holds no finished file system",
+            data.display()
+        ))
+        .remedy(
             "`loligo format` finishes one whose making was cut off; an unfinished load is to be removed and done again",
         ),
-        error @ ServerError::UnfinishedCopy => Failure::new(format!("{}: {error}", data.display())),
+        error @ ServerError::Rows(RowsError::UnfinishedCopy) => Failure::new(format!("{}: {error}", data.display())),
         error => Failure::new(error.to_string()),
     })
 }

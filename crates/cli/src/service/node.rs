@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use loligo_driver::client::{Client, Options};
 use loligo_driver::server::{Connections, Progress, Resident, Sharing};
-use loligo_driver::{Address, Joint, Server, ServerConfig, ServerError, socket_in};
+use loligo_driver::{Address, Joint, RowsError, Server, ServerConfig, ServerError, socket_in};
 use loligo_mount::{Kernel, Mount, MountOptions};
 use loligo_store::{Backend, Lease, StoreError};
 use loligo_store_rados::RadosWays;
@@ -369,7 +369,7 @@ fn recover(
     });
     drop(bar);
     let server = server.map_err(|error| match error {
-        ServerError::NotFormatted => {
+        ServerError::Rows(RowsError::NotFormatted) => {
             Failure::new(format!("{} holds no finished file system", data.display())).remedy(format!(
                 "loligo format --data {} finishes one whose making was cut off; after a load that was, remove the \
                  directory and load again",
@@ -380,7 +380,7 @@ fn recover(
             Failure::new(format!("{} is in use by another server: {owner}", data.display()))
                 .remedy("serve together with it: loligo serve; and mount it: loligo mount --server ADDRESS DIR")
         }
-        error @ ServerError::UnfinishedCopy => Failure::new(format!("{}: {error}", data.display())),
+        error @ ServerError::Rows(RowsError::UnfinishedCopy) => Failure::new(format!("{}: {error}", data.display())),
         error @ ServerError::FewerRanks { .. } => Failure::usage(error.to_string()),
         error => Failure::new(error.to_string()),
     })?;

@@ -10,13 +10,13 @@ use loligo_journal::table::{
 };
 use loligo_journal::{ReadConfig, Record, Source, Tail};
 use loligo_namespace::{Config, Loaded, Tree, apply, decided, ended_lines, lent_dirs};
+use loligo_rows::{Head, put_event, read_small, read_values, scan};
 use loligo_store::{Backend, Batch, StoreError, Table};
 use loligo_types::{Event, Ino, Inode, Letter, Lsn, PeerRecord, Rank};
 
 use super::Elsewhere;
 use crate::server::error::{Result, bad_row};
-use crate::server::recover::{Head, Progress, read_small, read_values, replay, replay_of, scan};
-use crate::server::rows::put_event;
+use crate::server::recover::{Progress, replay, replay_of};
 
 /// Rows as they are with all journals: the value, or that there is none.
 pub(super) type Overlay = BTreeMap<Vec<u8>, Option<Vec<u8>>>;

@@ -18,14 +18,14 @@ use loligo_journal::table::{
 };
 use loligo_journal::{DecodeError, Source, Tail};
 use loligo_namespace::hash63;
+use loligo_rows::{Head, put_event, put_finished, put_meta, read_head, read_values};
 use loligo_store::{Backend, Batch, Durability, StoreError, Table};
 use loligo_types::{Event, Ino, Inode, Name, Place, Rank};
 
 use crate::server::error::{Result, bad_row};
-use crate::server::format::{FormatOptions, first_rows, hash_key, put_finished};
+use crate::server::format::{FormatOptions, first_rows, hash_key};
 use crate::server::members::Members;
-use crate::server::recover::{Head, Progress, read_head, read_values};
-use crate::server::rows::{put_event, put_meta};
+use crate::server::recover::Progress;
 use journals::Overlay;
 pub use pending::Pending;
 
@@ -208,7 +208,7 @@ impl Offline {
             if !self.overlay.contains_key(&noted) {
                 batch.delete(noted);
             }
-            crate::server::recover::scan(&*self.table, &range.start, &range.end, &mut |key, _| {
+            loligo_rows::scan(&*self.table, &range.start, &range.end, &mut |key, _| {
                 if !self.overlay.contains_key(key) {
                     batch.delete(key);
                 }

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use loligo_journal::table::{Meta, Row, decode_row, xattr_range};
+use loligo_rows::scan;
 
 use super::Offline;
 use crate::server::error::Result;
-use crate::server::recover::scan;
 
 /// Rows of one kind that the table has otherwise.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

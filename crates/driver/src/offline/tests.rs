@@ -3,6 +3,7 @@
 use loligo_journal::table::{key_entry, key_inode, key_orphan, key_peer, key_route};
 use loligo_journal::{Writer, WriterConfig, encode_record};
 use loligo_namespace::hash63;
+use loligo_rows::{put_event, put_meta};
 use loligo_store::Identity;
 use loligo_store::mem::MemDisk;
 use loligo_types::{Frag, Inode, Kind, Letter, PeerRecord, RStat, Route, Time};
@@ -231,7 +232,7 @@ fn what_was_begun_is_a_file_system_once_it_is_finished_and_never_before() {
     cut_off.write(&[inode(FILE, Kind::File, 1)]).expect("there is room");
     drop(cut_off);
     let refused = Offline::open(disk.open().expect("it is not open"), &mut |_| ()).err();
-    assert!(matches!(refused, Some(crate::ServerError::NotFormatted)), "{refused:?}");
+    assert!(matches!(refused, Some(crate::ServerError::Rows(loligo_rows::Error::NotFormatted))), "{refused:?}");
     begin().finish().expect("there is room");
     let whole = open(&disk);
     assert!(whole.was_clean());
@@ -260,7 +261,7 @@ fn what_the_journals_would_change_is_counted_and_a_journal_elsewhere_counts_in_p
     let other = MemDisk::new(Identity::new([1; 16], [3; 16]));
     journal(&other, 0, &[vec![inode(FILE, Kind::File, 2), Event::InodeGone(Ino(400))]]);
     let there = other.open().expect("it is not open");
-    let mut source = crate::server::LogSource::new(there.log_dir(0).expect("it is there"));
+    let mut source = loligo_rows::LogSource::new(there.log_dir(0).expect("it is there"));
     let backend = disk.open().expect("it is not open");
     let opened = Offline::open_with(backend, (Rank::ZERO, &mut source), &mut |_| ()).expect("a file system");
     assert_eq!((size(&opened, FILE), size(&opened, Ino(400)), size(&opened, DIR)), (Some(2), None, None));

@@ -1,6 +1,5 @@
 //! Why a server cannot start or go on. Errors of single operations are answers, and not here.
 
-use loligo_journal::ReadError;
 use loligo_store::StoreError;
 use loligo_types::Rank;
 
@@ -12,48 +11,12 @@ pub enum ServerError {
     /// The store.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The journal cannot be read to its end.
-    #[error("{0}")]
-    Journal(#[from] ReadError<StoreError>),
-    /// A record of the journal has a good checksum and makes no sense.
-    #[error(
-        "journal record {lsn} cannot be understood: {cause}; was it written by a newer version? \
-         Look at it with `loligo journal inspect`"
-    )]
-    Record {
-        /// The record.
-        lsn: u64,
-        /// What is wrong with it.
-        cause: String,
-    },
-    /// A row of the table makes no sense.
-    #[error("the table's row {key} cannot be understood: {cause}; `loligo fsck` says what it takes along")]
-    Row {
-        /// The key, in hexadecimal digits.
-        key: String,
-        /// What is wrong with it.
-        cause: String,
-    },
-    /// The store was made, but holds no file system.
-    #[error("there is no file system in this store: `loligo format` makes one")]
-    NotFormatted,
-    /// A copy of a file system was begun there, and did not come to its end.
-    #[error(
-        "this store holds a copy of a file system that did not come to its end: the same `loligo copy --from STORE --to \
-         STORE` once more goes on with it"
-    )]
-    UnfinishedCopy,
+    /// The rows of the table or the records of the journal.
+    #[error(transparent)]
+    Rows(loligo_rows::Error),
     /// There is one already.
     #[error("there is a file system in this store already; nothing was changed")]
     AlreadyFormatted,
-    /// The table is of a newer layout.
-    #[error("the table has layout {found}, this program knows {known}: use a newer version of loligo")]
-    NewerTable {
-        /// Found.
-        found: u64,
-        /// Known.
-        known: u64,
-    },
     /// Some ranks would be left out.
     #[error(
         "this file system was served by {there} ranks, and each may have changes in its journal that the table lacks, \
@@ -83,17 +46,6 @@ pub enum ServerError {
     /// What was asked for cannot be done; why, and what to do.
     #[error("{0}")]
     Refused(String),
-    /// The table is of an older layout.
-    #[error(
-        "the table has layout {found}, this program knows {known} only: dump the file system with the version of loligo \
-         that made it, and load the dump into a new directory with this version"
-    )]
-    OlderTable {
-        /// Found.
-        found: u64,
-        /// Known.
-        known: u64,
-    },
     /// The address cannot be used.
     #[error("cannot listen on {address}: {cause}")]
     Listen {
@@ -123,6 +75,15 @@ pub(crate) fn system(what: &'static str) -> impl FnOnce(std::io::Error) -> Serve
 }
 
 pub(crate) fn bad_row(key: &[u8], cause: &loligo_journal::DecodeError) -> ServerError {
-    let key = key.iter().map(|b| format!("{b:02x}")).collect();
-    ServerError::Row { key, cause: cause.to_string() }
+    loligo_rows::bad_row(key, cause).into()
+}
+
+impl From<loligo_rows::Error> for ServerError {
+    /// A failure of the store is one, wherever it was met.
+    fn from(error: loligo_rows::Error) -> ServerError {
+        match error {
+            loligo_rows::Error::Store(error) => ServerError::Store(error),
+            error => ServerError::Rows(error),
+        }
+    }
 }

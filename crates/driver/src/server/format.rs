@@ -2,14 +2,11 @@
 
 use std::time::SystemTime;
 
-use loligo_journal::table::{Meta, TABLE_VERSION, encode_note, key_policies_noted};
-use loligo_namespace::{Tree, hash63};
+use loligo_rows::{Error as RowsError, FirstRows, check_layout, put_finished};
 use loligo_store::{Backend, Batch, Durability};
-use loligo_types::{Event, Ino, Rank, Time};
+use loligo_types::Time;
 
 use super::error::{Result, ServerError};
-use super::recover::check_layout;
-use super::rows::{put_event, put_meta};
 
 /// What the root directory is like.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,31 +37,11 @@ pub fn format(backend: &dyn Backend, options: &FormatOptions) -> Result<()> {
 pub(crate) fn first_rows(backend: &dyn Backend, options: &FormatOptions) -> Result<Batch> {
     match check_layout(&*backend.table()) {
         Ok(()) => return Err(ServerError::AlreadyFormatted),
-        Err(ServerError::NotFormatted) => {}
-        Err(other) => return Err(other),
+        Err(RowsError::NotFormatted) => {}
+        Err(other) => return Err(other.into()),
     }
-    let key = hash_key(backend);
-    let mut batch = Batch::new();
-    // Above FIRST, which says to the metadata server that there is a root.
-    let mut next_ino = Ino(Ino::FIRST.0 + 1);
-    for event in Tree::format(now(), options.mode, options.uid, options.gid) {
-        match &event {
-            Event::Entry { name, .. } => put_event(&mut batch, &event, hash63(key, name.as_bytes()), Rank::ZERO),
-            Event::NextIno(ino) => next_ino = next_ino.max(*ino),
-            _ => put_event(&mut batch, &event, 0, Rank::ZERO),
-        }
-    }
-    put_meta(&mut batch, Meta::NextIno, Rank::ZERO, next_ino.0);
-    put_meta(&mut batch, Meta::ReplayFrom, Rank::ZERO, 1);
-    put_meta(&mut batch, Meta::Ranks, Rank::ZERO, 1);
-    put_meta(&mut batch, Meta::Clean, Rank::ZERO, 1);
-    Ok(batch)
-}
-
-/// The row without which nobody takes what is in the table for a file system.
-pub(crate) fn put_finished(batch: &mut Batch) {
-    put_meta(batch, Meta::Format, Rank::ZERO, TABLE_VERSION);
-    batch.put(key_policies_noted(), encode_note(&[]));
+    let FormatOptions { mode, uid, gid } = *options;
+    Ok(loligo_rows::first_rows(hash_key(backend), FirstRows { now: now(), mode, uid, gid }))
 }
 
 /// The key under which a file system's names are hashed.

@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 
 use loligo_journal::table::{Meta, decode_meta, key_meta};
+use loligo_rows::put_meta;
 use loligo_store::{Batch, Durability, Table};
 use loligo_types::{ClusterMap, PolicyId, Rank, RankInfo, RankState};
 
 use super::cluster::RANKS_MAX;
 use super::error::{Result, ServerError, bad_row};
-use super::rows::put_meta;
 use crate::Address;
 
 /// [`Meta::RankState`] of a rank that was removed.

@@ -7,7 +7,6 @@
 pub(crate) mod error;
 pub(crate) mod format;
 pub(crate) mod recover;
-pub(crate) mod rows;
 
 mod auth;
 mod cluster;
@@ -20,7 +19,6 @@ mod journal;
 mod keeper;
 mod link;
 mod listen;
-mod load;
 pub(crate) mod members;
 pub mod metrics;
 mod others;
@@ -61,7 +59,7 @@ pub use self::listen::check_listen;
 pub use self::metrics::Metrics;
 pub use self::peers::{Replier, Unanswered};
 pub use self::policy::{AdviceStatus, Advised, DefaultPolicy, InForce, LogLine, Named, Tick, Version, is_name};
-pub use self::recover::{LogSource, Progress};
+pub use self::recover::Progress;
 pub use self::resident::{Guest, Resident};
 pub use self::slots::{Connections, is_last};
 

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use loligo_mds::Member;
+use loligo_rows::read_head;
 use loligo_store::{Batch, ServerFlags, Servers, Sight, StoreError};
 use loligo_types::limits::ADDRESS_MAX;
 use loligo_types::link::LinkMsg;
@@ -24,7 +25,7 @@ use super::listen::Listeners;
 use super::members::Members;
 use super::peers::Peers;
 use super::rank::{Command, Done};
-use super::recover::{Progress, read_head};
+use super::recover::Progress;
 use super::shares::{able, count, decide, settled};
 use super::start::{self, Known, Recovered, Running};
 use crate::Address;

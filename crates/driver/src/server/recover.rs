@@ -1,23 +1,15 @@
-//! Start: reads the small tables and the journal's records that the table does not have. Changes nothing.
+//! Recovery of a rank as seen by the one who waits for it: how far it is, how long it will take. The reading itself is
+//! [`loligo_rows::replay`](mod@loligo_rows::replay)'s.
 
-use std::cmp::Ordering;
-use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use loligo_journal::table::{
-    KeyRange, Meta, Row, TABLE_VERSION, decode_meta, decode_row, key_decoupled, key_discard, key_meta, key_orphan,
-    key_route, key_session, part_range, peer_range, prefix_range, route_range,
-};
-use loligo_journal::{ReadConfig, Reader, Record, Source, Synced, Tail, decode_record};
-use loligo_namespace::Loaded;
-use loligo_store::{Backend, LogDir, LogReader, Segment, StoreError, Table};
-use loligo_types::{Frag, Ino, Lsn, Rank, Route, SessionId};
+use loligo_journal::{ReadConfig, Record, Source, Tail};
+use loligo_rows::{LogSource, Read};
+use loligo_store::{Backend, StoreError};
+use loligo_types::Lsn;
 
-use super::error::{Result, ServerError, bad_row};
+use super::error::Result;
 
-/// Rows read at a time.
-const SCAN_ROWS: usize = 1024;
 /// How often progress is told.
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 
@@ -34,173 +26,46 @@ pub struct Progress {
     pub left: Duration,
 }
 
-/// The segments of a journal, for [`Reader`].
-pub struct LogSource {
-    dir: Arc<dyn LogDir>,
-    open: BTreeMap<u64, Box<dyn LogReader>>,
+/// Measures a replay.
+struct Meter<'a> {
+    begun: Instant,
+    told: Instant,
+    done: Progress,
+    tell: &'a mut dyn FnMut(Progress),
 }
 
-impl LogSource {
-    /// Over a journal directory.
-    pub fn new(dir: Arc<dyn LogDir>) -> LogSource {
-        LogSource { dir, open: BTreeMap::new() }
-    }
-}
-
-impl Source for LogSource {
-    type Error = StoreError;
-
-    fn list(&mut self) -> std::result::Result<Vec<(u64, u64)>, StoreError> {
-        Ok(self.dir.list()?.into_iter().map(|s| (s.id, s.len)).collect())
+impl<'a> Meter<'a> {
+    fn new(total_bytes: u64, tell: &'a mut dyn FnMut(Progress)) -> Meter<'a> {
+        let begun = Instant::now();
+        Meter { begun, told: begun, done: Progress { total_bytes, ..Progress::default() }, tell }
     }
 
-    fn read_at(&mut self, segment: u64, offset: u64, buf: &mut [u8]) -> std::result::Result<usize, StoreError> {
-        let reader = match self.open.entry(segment) {
-            std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
-            std::collections::btree_map::Entry::Vacant(entry) => entry.insert(self.dir.open(segment)?),
-        };
-        reader.read_at(offset, buf)
-    }
-}
-
-/// The single values of a rank and, the last three, of the whole file system.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Head {
-    pub(crate) next_ino: Ino,
-    pub(crate) replay_from: Lsn,
-    /// What records below this say of inodes is in the table.
-    pub(crate) table_upto: Lsn,
-    pub(crate) clean: bool,
-    /// That of the last server; 0: there was none.
-    pub(crate) data_epoch: u64,
-    /// How many ranks it has.
-    pub(crate) ranks: u32,
-}
-
-impl Head {
-    /// The data epoch of the next server.
-    pub(crate) fn next_data_epoch(&self) -> u64 {
-        if self.clean && self.data_epoch > 0 { self.data_epoch } else { self.data_epoch.wrapping_add(1).max(1) }
-    }
-}
-
-/// Reads the single values of a rank, which may be a new one; refuses a table without a file system or of another layout.
-pub(crate) fn read_head(table: &dyn Table, rank: Rank) -> Result<Head> {
-    check_layout(table)?;
-    read_values(table, rank)
-}
-
-/// The single values of a rank, be the file system finished or not.
-pub(crate) fn read_values(table: &dyn Table, rank: Rank) -> Result<Head> {
-    let get = |meta: Meta, rank: Rank| -> Result<Option<u64>> {
-        let key = key_meta(meta, rank);
-        let value = table.get(&key)?;
-        value.map(|v| decode_meta(&v)).transpose().map_err(|e| bad_row(&key, &e))
-    };
-    Ok(Head {
-        next_ino: Ino(get(Meta::NextIno, rank)?.unwrap_or(Ino::first_of(rank).0)),
-        replay_from: Lsn(get(Meta::ReplayFrom, rank)?.unwrap_or(1).max(1)),
-        table_upto: Lsn(get(Meta::TableUpto, rank)?.unwrap_or(0)),
-        clean: get(Meta::Clean, Rank::ZERO)? == Some(1),
-        data_epoch: get(Meta::DataEpoch, Rank::ZERO)?.unwrap_or(0),
-        ranks: get(Meta::Ranks, Rank::ZERO)?.and_then(|ranks| u32::try_from(ranks).ok()).unwrap_or(1).max(1),
-    })
-}
-
-/// Refuses a table without a file system, or of another layout than this program's.
-pub(crate) fn check_layout(table: &dyn Table) -> Result<()> {
-    // The key of a later layout, whatever it is; that of the first one, which had no ranks, named no rank.
-    let key = key_meta(Meta::Format, Rank::ZERO);
-    let (key, value) = match table.get(&key)? {
-        Some(value) => (key, Some(value)),
-        None => (key[..2].to_vec(), table.get(&key[..2])?),
-    };
-    let Some(value) = value else {
-        let is_copy = table.get(&key_meta(Meta::Copying, Rank::ZERO))?.is_some();
-        return Err(if is_copy { ServerError::UnfinishedCopy } else { ServerError::NotFormatted });
-    };
-    // All layouts have the number as a version byte and a number; that of the first one is one byte long.
-    let found = match value[..] {
-        [1, found] => u64::from(found),
-        _ => decode_meta(&value).map_err(|e| bad_row(&key, &e))?,
-    };
-    match found.cmp(&TABLE_VERSION) {
-        Ordering::Less => Err(ServerError::OlderTable { found, known: TABLE_VERSION }),
-        Ordering::Greater => Err(ServerError::NewerTable { found, known: TABLE_VERSION }),
-        Ordering::Equal => Ok(()),
-    }
-}
-
-/// Reads what of the tables that are held in memory as a whole is a rank's: sessions, orphans, discards, what it has put
-/// down of the subtree map, how far its letters have come, its parts of directories, the inode counter.
-pub(crate) fn read_small(table: &dyn Table, rank: Rank, head: &Head, load: &mut dyn FnMut(Loaded)) -> Result<()> {
-    load(Loaded::NextIno(head.next_ino));
-    let all = |key: Vec<u8>| prefix_range(&key[..1]);
-    let of_all = [all(key_orphan(Ino(0))), all(key_discard(Ino(0))), all(key_decoupled(Ino(0)))];
-    let own = [sessions_of(rank), route_range(rank), peer_range(rank), part_range(rank)];
-    for range in of_all.into_iter().chain(own) {
-        scan(table, &range.start, &range.end, &mut |key, value| {
-            match decode_row(key, value).map_err(|e| bad_row(key, &e))? {
-                Row::Session(session) => load(Loaded::Session(session)),
-                Row::Orphan { ino, rank: of } if of == rank => load(Loaded::Orphan(ino)),
-                Row::Discard { ino, rank: of, from, object_size } if of == rank => {
-                    load(Loaded::Discard { ino, from, object_size });
-                }
-                Row::Decoupled { rank: of, record } if of == rank => load(Loaded::Decoupled(record)),
-                Row::Route { route, .. } => load(Loaded::Route(route)),
-                Row::Peer { peer, .. } => load(Loaded::Peer(peer)),
-                Row::Inode(part) => load(Loaded::Inode(part.ino, Some(part))),
-                _ => {}
-            }
-            Ok(())
-        })?;
-    }
-    Ok(())
-}
-
-/// The sessions at a rank: its number is the first two bytes of theirs.
-fn sessions_of(rank: Rank) -> KeyRange {
-    prefix_range(&key_session(SessionId::new(rank, Lsn(0)))[..3])
-}
-
-/// The subtree map as all ranks together have put it down: of each fragment the newest line, ascending.
-pub(crate) fn read_routes(table: &dyn Table) -> Result<Vec<Route>> {
-    let range = prefix_range(&key_route(Rank::ZERO, Ino(0), Frag::WHOLE)[..1]);
-    let mut newest: BTreeMap<(Ino, Frag), Route> = BTreeMap::new();
-    scan(table, &range.start, &range.end, &mut |key, value| {
-        if let Row::Route { route, .. } = decode_row(key, value).map_err(|e| bad_row(key, &e))? {
-            let known = newest.entry((route.dir, route.frag)).or_insert(route);
-            if known.version < route.version {
-                *known = route;
-            }
+    fn count(&mut self, bytes: u64) {
+        self.done.records += 1;
+        self.done.bytes += bytes;
+        if self.done.records.is_multiple_of(256) && self.told.elapsed() >= PROGRESS_EVERY {
+            self.told = Instant::now();
+            let rest = self.done.total_bytes.saturating_sub(self.done.bytes) as f64 / self.done.bytes.max(1) as f64;
+            self.done.left = self.begun.elapsed().mul_f64(rest);
+            (self.tell)(self.done);
         }
-        Ok(())
-    })?;
-    Ok(newest.into_values().collect())
-}
+    }
 
-/// Sees a key and its value.
-pub(crate) type Visit<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> Result<()>;
-
-/// Visits all rows of a range in order, in bounded memory.
-pub(crate) fn scan(table: &dyn Table, start: &[u8], end: &[u8], visit: Visit<'_>) -> Result<()> {
-    let mut start = start.to_vec();
-    loop {
-        let rows = table.scan(&start, end, SCAN_ROWS)?;
-        for (key, value) in &rows {
-            visit(key, value)?;
-        }
-        match rows.last() {
-            Some((key, _)) if rows.len() == SCAN_ROWS => {
-                start.clone_from(key);
-                start.push(0);
-            }
-            _ => return Ok(()),
+    fn end(mut self, tail: &Tail) {
+        self.done.left = Duration::ZERO;
+        (self.tell)(self.done);
+        if let Some(torn) = &tail.torn {
+            tracing::info!(
+                segment = torn.segment,
+                offset = torn.offset,
+                bytes = torn.bytes,
+                "the journal's torn tail is left out: those changes were never acknowledged"
+            );
         }
     }
 }
 
-/// Reads the records of a rank's journal that the table may lack, oldest first, and says how the journal ends.
+/// Reads the records of a rank's journal that the table may lack, oldest first, and returns how the journal ends.
 pub(crate) fn replay(
     backend: &dyn Backend,
     rank: u32,
@@ -208,11 +73,14 @@ pub(crate) fn replay(
     progress: &mut dyn FnMut(Progress),
     apply: &mut dyn FnMut(Lsn, Record),
 ) -> Result<Tail> {
-    let log = backend.log_dir(rank)?;
-    let synced = log.synced()?.map(|Segment { id, len }| Synced { segment: id, bytes: len });
-    let mut source = LogSource::new(log);
-    let config = ReadConfig { fs: Some(backend.identity().fs_id), rank: Some(rank), from, synced };
-    replay_of(&mut source, config, progress, apply)
+    let total_bytes = LogSource::new(backend.log_dir(rank)?).list()?.iter().map(|(_, len)| len).sum();
+    let mut meter = Meter::new(total_bytes, progress);
+    let tail = loligo_rows::replay(backend, rank, from, &mut |Read { lsn, record, bytes }| {
+        apply(lsn, record);
+        meter.count(bytes);
+    })?;
+    meter.end(&tail);
+    Ok(tail)
 }
 
 /// The same of a journal that lies elsewhere.
@@ -223,141 +91,11 @@ pub(crate) fn replay_of(
     apply: &mut dyn FnMut(Lsn, Record),
 ) -> Result<Tail> {
     let total_bytes = source.list()?.iter().map(|(_, len)| len).sum();
-    let mut reader = Reader::open(source, config)?;
-    let begun = Instant::now();
-    let mut told = begun;
-    let mut done = Progress { total_bytes, ..Progress::default() };
-    while let Some(raw) = reader.next_record()? {
-        let record =
-            decode_record(raw.body).map_err(|e| ServerError::Record { lsn: raw.lsn.0, cause: e.to_string() })?;
-        done.records += 1;
-        done.bytes += raw.body.len() as u64;
-        apply(raw.lsn, record);
-        if done.records.is_multiple_of(256) && told.elapsed() >= PROGRESS_EVERY {
-            told = Instant::now();
-            let rest = total_bytes.saturating_sub(done.bytes) as f64 / done.bytes.max(1) as f64;
-            done.left = begun.elapsed().mul_f64(rest);
-            progress(done);
-        }
-    }
-    done.left = Duration::ZERO;
-    progress(done);
-    let tail = reader.tail().expect("a reader that gave its last record knows the end");
-    if let Some(torn) = &tail.torn {
-        tracing::info!(
-            segment = torn.segment,
-            offset = torn.offset,
-            bytes = torn.bytes,
-            "the journal's torn tail is left out: those changes were never acknowledged"
-        );
-    }
+    let mut meter = Meter::new(total_bytes, progress);
+    let tail = loligo_rows::replay_of(source, config, &mut |Read { lsn, record, bytes }| {
+        apply(lsn, record);
+        meter.count(bytes);
+    })?;
+    meter.end(&tail);
     Ok(tail)
-}
-
-#[cfg(test)]
-mod tests {
-    use loligo_journal::table::encode_meta;
-    use loligo_store::mem::MemDisk;
-    use loligo_store::{Batch, Durability, Identity};
-    use loligo_types::{Event, PeerRecord, Seq, SessionRecord};
-
-    use super::super::rows::{put_event, put_meta};
-    use super::*;
-
-    fn table() -> Arc<dyn Table> {
-        MemDisk::new(Identity::new([1; 16], [2; 16])).open().expect("it is not open").table()
-    }
-
-    fn write(table: &dyn Table, fill: impl FnOnce(&mut Batch)) {
-        let mut batch = Batch::new();
-        fill(&mut batch);
-        table.write(&batch, Durability::Sync).expect("memory has room");
-    }
-
-    fn route(dir: u64, rank: u16, version: u64) -> Route {
-        Route { dir: Ino(dir), frag: Frag::WHOLE, rank: Rank(rank), version }
-    }
-
-    #[test]
-    fn another_layout_is_refused_by_name() {
-        let refused = |table: &dyn Table| read_head(table, Rank::ZERO).expect_err("refused").to_string();
-        let empty = table();
-        assert!(refused(&*empty).contains("no file system"));
-        let newer = table();
-        write(&*newer, |batch| put_meta(batch, Meta::Format, Rank::ZERO, TABLE_VERSION + 1));
-        assert!(refused(&*newer).contains("use a newer version"));
-        // As the first layout had it: no rank in the key, values of version 1.
-        let older = table();
-        write(&*older, |batch| _ = batch.put(vec![b'M', 1], vec![1, 1]));
-        let text = refused(&*older);
-        assert!(text.contains("has layout 1") && text.contains("load the dump"), "{text}");
-        write(&*older, |batch| _ = batch.put(key_meta(Meta::Format, Rank::ZERO), encode_meta(1)));
-        assert!(refused(&*older).contains("has layout 1"));
-    }
-
-    #[test]
-    fn each_rank_has_its_own_counters_and_shares_the_rest() {
-        let table = table();
-        write(&*table, |batch| {
-            put_meta(batch, Meta::Format, Rank::ZERO, TABLE_VERSION);
-            put_meta(batch, Meta::Ranks, Rank::ZERO, 2);
-            put_meta(batch, Meta::DataEpoch, Rank::ZERO, 5);
-            put_meta(batch, Meta::ReplayFrom, Rank(1), 77);
-            put_meta(batch, Meta::NextIno, Rank::ZERO, 300);
-        });
-        let zero = read_head(&*table, Rank::ZERO).expect("a head");
-        assert_eq!((zero.next_ino, zero.replay_from), (Ino(300), Lsn(1)));
-        let one = read_head(&*table, Rank(1)).expect("a head");
-        assert_eq!((one.next_ino, one.replay_from), (Ino::first_of(Rank(1)), Lsn(77)));
-        assert_eq!((one.clean, one.data_epoch, one.ranks), (false, 5, 2));
-    }
-
-    #[test]
-    fn a_rank_reads_its_own_small_records_and_the_map_of_all() {
-        let table = table();
-        let session = |rank| SessionRecord {
-            id: SessionId::new(Rank(rank), Lsn(9)),
-            name: Box::default(),
-            client: 3,
-            local: false,
-            uid: 0,
-            answered: Seq(0),
-            done: Vec::new(),
-            grants: loligo_types::InoGrants::default(),
-            addresses: Vec::new(),
-        };
-        write(&*table, |batch| {
-            put_meta(batch, Meta::Format, Rank::ZERO, TABLE_VERSION);
-            for rank in [0u16, 1, 256] {
-                let number = u64::from(rank);
-                for event in [
-                    Event::Session(session(rank)),
-                    Event::Orphan(Ino(300 + number)),
-                    Event::Discard { ino: Ino(600 + number), from: 0, object_size: 4096 },
-                    Event::Route(route(1000, rank, 1 + number)),
-                    Event::Route(route(2000 + number, rank, 1)),
-                    Event::Peer(PeerRecord { rank: Rank(7), sent: number, acked: 0, received: 0 }),
-                ] {
-                    put_event(batch, &event, 0, Rank(rank));
-                }
-            }
-        });
-        let head = read_head(&*table, Rank(1)).expect("a head");
-        let mut seen = Vec::new();
-        read_small(&*table, Rank(1), &head, &mut |item| seen.push(item)).expect("good rows");
-        let want = [
-            Loaded::NextIno(Ino::first_of(Rank(1))),
-            Loaded::Orphan(Ino(301)),
-            Loaded::Discard { ino: Ino(601), from: 0, object_size: 4096 },
-            Loaded::Session(session(1)),
-            Loaded::Route(route(1000, 1, 2)),
-            Loaded::Route(route(2001, 1, 1)),
-            Loaded::Peer(PeerRecord { rank: Rank(7), sent: 1, acked: 0, received: 0 }),
-        ];
-        assert_eq!(format!("{seen:?}"), format!("{want:?}"));
-        let map = read_routes(&*table).expect("good rows");
-        assert_eq!(map, [route(1000, 256, 257), route(2000, 0, 1), route(2001, 1, 1), route(2256, 256, 1)]);
-        write(&*table, |batch| put_event(batch, &Event::Route(route(1000, 0, 0)), 0, Rank(256)));
-        assert_eq!(read_routes(&*table).expect("good rows")[0], route(1000, 1, 2), "version 0 removes the row");
-    }
 }

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use loligo_journal::table::Meta;
 use loligo_journal::{Tail, Writer, WriterConfig};
-use loligo_mds::{Input, Mds, Now, TableMeta};
-use loligo_namespace::Loaded;
+use loligo_mds::{Input, Mds, Now};
+use loligo_rows::{Loader, Pieces, put_meta, read_head, read_meta};
 use loligo_store::{Backend, Batch, Durability, Table};
 use loligo_store_remote::Service;
 use loligo_types::{ClusterMap, Lsn, Rank as RankId};
@@ -26,13 +26,11 @@ use super::joined::{Deputy, JOIN_TIME, Joint};
 use super::journal::{Journal, Segments};
 use super::keeper::{Farewell, Keeper, News, Seats, names};
 use super::listen::Listeners;
-use super::load::Loader;
 use super::members::Members;
 use super::policy::{Adviser, Notes, put_default, settle};
 use super::queue::{Inbox, Queue};
 use super::rank::{Done, End, Limits, Queues, Rank};
-use super::recover::{Progress, read_head, read_routes, read_small, replay};
-use super::rows::put_meta;
+use super::recover::{Progress, replay};
 use super::slots::Connections;
 use super::start_shared::join_servers;
 use super::table::{Checkpointer, run_loader};
@@ -501,19 +499,7 @@ pub(super) fn recover(
     let data_epoch = epoch.map_or(data_epoch, |epoch| (1 << 40) + epoch);
     let table = backend.table();
     let head = read_head(&*table, rank)?;
-    let mut meta =
-        TableMeta { table_upto: head.table_upto, other_routes: read_routes(&*table)?, ..TableMeta::default() };
-    read_small(&*table, rank, &head, &mut |loaded| match loaded {
-        Loaded::NextIno(ino) => meta.next_ino = ino,
-        Loaded::Session(session) => meta.sessions.push(session),
-        Loaded::Orphan(ino) => meta.orphans.push(ino),
-        Loaded::Discard { ino, from, object_size } => meta.discards.push((ino, from, object_size)),
-        Loaded::Decoupled(record) => meta.decoupled.push(*record),
-        Loaded::Route(route) => meta.routes.push(route),
-        Loaded::Peer(peer) => meta.peers.push(peer),
-        Loaded::Inode(_, Some(part)) => meta.parts.push(*part),
-        _ => {}
-    })?;
+    let meta = read_meta(&*table, rank, &head)?;
     // Ranks of other processes have the store over a socket, and could shut nobody out.
     let clients = backend.clients().filter(|_| config.direct_data && config.elsewhere.is_empty());
     let settings = loligo_mds::Config {
@@ -623,9 +609,9 @@ fn helpers(
     others.push(spawn("loligo-shut-out", move || shut_out::run(clients, &queue, &to))?);
     let share = |threads: usize| threads.div_ceil(rank.count()).max(1);
     for at in 0..share(config.load_threads) {
-        let loader = Loader::new(backend.table(), hash_key(&**backend));
+        let (loader, table) = (Loader::new(hash_key(&**backend), Pieces::default()), backend.table());
         let (queue, to) = (queues.loads.clone(), inbox.clone());
-        others.push(spawn(&format!("loligo-load-{at}"), move || run_loader(&loader, &queue, &to))?);
+        others.push(spawn(&format!("loligo-load-{at}"), move || run_loader(loader, &*table, &queue, &to))?);
     }
     for at in 0..share(config.data_threads) {
         let (blobs, queue, to) = (backend.blobs(), Arc::clone(&data), inbox.clone());

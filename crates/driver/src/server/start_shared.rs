@@ -6,6 +6,7 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+use loligo_rows::read_head;
 use loligo_store::{Batch, Durability, ServerFlags, Servers, StoreError};
 use loligo_types::Rank;
 
@@ -16,7 +17,7 @@ use super::members::Members;
 use super::peers::Peers;
 use super::placing::Placing;
 use super::policy::{Notes, put_default, settle};
-use super::recover::{Progress, read_head};
+use super::recover::Progress;
 use super::start::spawn;
 use super::{Ended, Server, ServerConfig};
 use crate::Address;

@@ -6,16 +6,15 @@ use std::time::Instant;
 use loligo_journal::table::Meta;
 use loligo_mds::{Page, Scan};
 use loligo_namespace::{MergeRows, Need, Record};
+use loligo_rows::{Loader, batch_of, put_meta};
 use loligo_store::{Backend, Batch, Durability, StoreError, Table};
 use loligo_types::{Ino, Lsn, Rank};
 
 use super::error::{Result, ServerError, bad_row};
 use super::journal::{self, Segments};
-use super::load::Loader;
 use super::metrics::Metrics;
 use super::queue::{Inbox, Queue};
 use super::rank::Done;
-use super::rows::{batch_of, put_meta};
 
 /// Loads that one thread takes at a time.
 const LOADS_AT_ONCE: usize = 32;
@@ -117,7 +116,7 @@ impl Checkpointer {
         let count = records.len();
         let written = batch_of(&*self.table, self.rank, &records).and_then(|batch| {
             drop(records);
-            self.table.ingest(batch).map_err(Into::into)
+            Ok(self.table.ingest(batch)?)
         });
         match written {
             Ok(()) => {
@@ -170,18 +169,18 @@ impl Checkpointer {
 pub(crate) type Load = (u64, Vec<Need>);
 
 /// A loading thread: runs until the queue is closed.
-pub(crate) fn run_loader(loader: &Loader, queue: &Queue<Load>, inbox: &Inbox<Done>) {
+pub(crate) fn run_loader(loader: Loader, table: &dyn Table, queue: &Queue<Load>, inbox: &Inbox<Done>) {
     while let Some(loads) = queue.take(LOADS_AT_ONCE) {
         let needs: Vec<&[Need]> = loads.iter().map(|(_, needs)| needs.as_slice()).collect();
         let goes_on = |at: usize, dir, from_hash| {
             let (ticket, _) = loads[at];
             inbox.push(Done::LoadGoesOn { ticket, dir, from_hash });
         };
-        loader.load_each(&needs, &goes_on, &mut |at, rows| {
+        loader.load_each(table, &needs, &goes_on, &mut |at, rows| {
             let (ticket, _) = loads[at];
             inbox.push(match rows {
                 Ok(rows) => Done::Loaded { ticket, items: rows.items, rows: rows.rows },
-                Err(error @ ServerError::Store(StoreError::Fenced { .. })) => Done::Replaced(error.to_string()),
+                Err(error @ loligo_rows::Error::Store(StoreError::Fenced { .. })) => Done::Replaced(error.to_string()),
                 Err(error) => {
                     tracing::error!("records could not be read: {error}");
                     Done::LoadFailed { ticket }

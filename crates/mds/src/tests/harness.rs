@@ -298,7 +298,7 @@ impl World {
 
     pub fn load_one(&mut self) {
         let Some((ticket, needs)) = self.pending_loads.pop_front() else { return };
-        let items = needs.iter().map(|need| read(&self.table, self.config.hash_key, need)).collect();
+        let items = needs.iter().flat_map(|need| read(&self.table, self.config.hash_key, need)).collect();
         self.mds.handle(self.now, Input::Loaded { ticket, items });
     }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use loligo_driver::ServerError;
+use loligo_driver::RowsError;
 use loligo_journal::Owner;
 use loligo_journal::table::{Meta, decode_meta, key_meta};
 use loligo_store::Backend;
@@ -57,7 +57,7 @@ fn value(store: &dyn Backend, meta: Meta, rank: Rank) -> Result<Option<u64>, Fai
 /// Checks a file, of the rank that was asked for if one was.
 pub fn check(path: &Path, store: &dyn Backend, data: &Path, asked: Option<u32>) -> Result<Fits, Failure> {
     if value(store, Meta::Format, Rank::ZERO)?.is_none() {
-        return Err(Failure::new(format!("{}: {}", data.display(), ServerError::NotFormatted)));
+        return Err(Failure::new(format!("{}: {}", data.display(), RowsError::NotFormatted)));
     }
     let file = Journal::file(path)?;
     let rank = rank_of(&file, store, data, asked)?;

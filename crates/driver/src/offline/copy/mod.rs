@@ -14,12 +14,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use loligo_journal::table::{Meta, key_meta};
+use loligo_rows::{Error as RowsError, check_layout, put_meta};
 use loligo_store::{Backend, Batch, Durability, Identity, ObjectId, StoreError};
 use loligo_types::Rank;
 
 use crate::server::ServerError;
-use crate::server::recover::check_layout;
-use crate::server::rows::put_meta;
 
 /// How long it may take to see whether the source is still owned.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -278,9 +277,9 @@ pub fn is_begun(target: &dyn Backend, identity: &Identity) -> CopyResult<bool> {
     let table = target.table();
     let begun = match check_layout(&*table) {
         Ok(()) => return Err(of_target(ServerError::AlreadyFormatted)),
-        Err(ServerError::UnfinishedCopy) => true,
-        Err(ServerError::NotFormatted) => false,
-        Err(error) => return Err(of_target(error)),
+        Err(RowsError::UnfinishedCopy) => true,
+        Err(RowsError::NotFormatted) => false,
+        Err(error) => return Err(of_target(ServerError::from(error))),
     };
     if !begun && !table.scan(&[], &[], 1).map_err(of_target)?.is_empty() {
         return Err(CopyError::Occupied);
@@ -325,7 +324,11 @@ fn begin(target: &dyn Backend) -> CopyResult<()> {
 /// Makes the copy a file system: the row that says so is the source's.
 fn finish(source: &dyn Backend, target: &dyn Backend) -> CopyResult<()> {
     let key = key_meta(Meta::Format, Rank::ZERO);
-    let value = source.table().get(&key).map_err(of_source)?.ok_or_else(|| of_source(ServerError::NotFormatted))?;
+    let value = source
+        .table()
+        .get(&key)
+        .map_err(of_source)?
+        .ok_or_else(|| of_source(ServerError::Rows(RowsError::NotFormatted)))?;
     let mut batch = Batch::new();
     batch.put(key, value).delete(key_meta(Meta::Copying, Rank::ZERO));
     target.table().write(&batch, Durability::Sync).map_err(of_target)?;

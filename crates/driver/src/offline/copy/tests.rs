@@ -11,7 +11,7 @@ use loligo_types::{Ino, Kind};
 use super::*;
 use crate::offline::tests::{FILE, disk, inode, journal, size};
 use crate::server::format::{FormatOptions, format};
-use crate::{Offline, ServerError};
+use crate::{Offline, RowsError, ServerError};
 
 const DATA: [FaultPoint; 7] = [
     FaultPoint::LogAppend,
@@ -196,14 +196,17 @@ fn a_copy_that_is_cut_off_anywhere_is_no_file_system_and_can_be_made_again() {
         to.crash(&plans[nth as usize % plans.len()]);
         let is_empty = to.open().expect("it is not open").table().scan(&[], &[], 1).expect("it reads").is_empty();
         match opened(to).err() {
-            Some(ServerError::UnfinishedCopy) if !is_empty => {}
+            Some(ServerError::Rows(RowsError::UnfinishedCopy)) if !is_empty => {}
             // Before its first row there is nothing of it.
-            Some(ServerError::NotFormatted) if is_empty => {}
+            Some(ServerError::Rows(RowsError::NotFormatted)) if is_empty => {}
             other => panic!("call {nth}: {other:?}"),
         }
         let made = format(&*to.open().expect("it is not open"), &FormatOptions::default());
         if !is_empty {
-            assert!(matches!(made, Err(ServerError::UnfinishedCopy)), "nothing is built on it: {made:?}");
+            assert!(
+                matches!(made, Err(ServerError::Rows(RowsError::UnfinishedCopy))),
+                "nothing is built on it: {made:?}"
+            );
         } else {
             to.crash(&CrashPlan::lose_nothing());
             // As it was: nothing.
@@ -267,7 +270,7 @@ fn an_object_of_the_source_that_cannot_be_read_is_named() {
         let error = copier.copy(&*to.open().expect("it is not open"), &mut |_| ()).expect_err("planned");
         assert!(matches!(error, CopyError::Source(_)), "{error}");
         assert!(error.to_string().contains("object 1"), "no inode is below 0x100, all are below 0x200: {error}");
-        assert!(matches!(opened(&to).err(), Some(ServerError::UnfinishedCopy)));
+        assert!(matches!(opened(&to).err(), Some(ServerError::Rows(RowsError::UnfinishedCopy))));
     }
 }
 
@@ -429,7 +432,7 @@ fn a_source_that_may_be_another_ones_by_now_is_waited_for_and_one_that_is_makes_
             None => assert!(copied.is_ok() && opened(&to).is_ok()),
             Some(why) => {
                 assert!(matches!(&copied, Err(CopyError::Taken { cause }) if cause == why), "{copied:?}");
-                assert!(matches!(opened(&to).err(), Some(ServerError::UnfinishedCopy)));
+                assert!(matches!(opened(&to).err(), Some(ServerError::Rows(RowsError::UnfinishedCopy))));
             }
         }
     }
@@ -438,12 +441,12 @@ fn a_source_that_may_be_another_ones_by_now_is_waited_for_and_one_that_is_makes_
 #[test]
 fn a_source_without_a_whole_file_system_is_refused() {
     let error = copy(&empty(), &empty()).expect_err("there is nothing");
-    assert!(matches!(error, CopyError::Source(ServerError::NotFormatted)));
+    assert!(matches!(error, CopyError::Source(ServerError::Rows(RowsError::NotFormatted))));
     let (from, cut) = (source(), empty());
     cut.fail(FaultPoint::BlobSync, 1, Fault::Io);
     copy(&from, &cut).expect_err("planned");
     let error = copy(&cut, &empty()).expect_err("it is a part of one");
-    assert!(matches!(error, CopyError::Source(ServerError::UnfinishedCopy)));
+    assert!(matches!(error, CopyError::Source(ServerError::Rows(RowsError::UnfinishedCopy))));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! A replacement that is cut off anywhere leaves the old journal, the new one, or one that is refused; never a part of either.
 
-use loligo_driver::server::LogSource;
 use loligo_journal::{FileWriter, Owner, ReadConfig, Reader};
+use loligo_rows::LogSource;
 use loligo_store::Identity;
 use loligo_store::mem::{CrashPlan, Fault, FaultPoint, MemDisk, Torn};
 

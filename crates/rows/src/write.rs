@@ -1,4 +1,4 @@
-//! Events as changes of table rows, for checkpoints, formatting and tools. Decides nothing.
+//! Events as changes of table rows, for checkpoints, the first rows of a file system, and tools. Decides nothing.
 
 use loligo_journal::table::{
     Meta, encode_decoupled, encode_discard, encode_entry, encode_inline, encode_inode, encode_meta, encode_note,
@@ -10,7 +10,7 @@ use loligo_namespace::{Record, SUBTREE};
 use loligo_store::{Batch, Table};
 use loligo_types::{Event, Ino, Rank, Target};
 
-use super::error::Result;
+use crate::error::Result;
 
 /// Rows read at a time when all xattrs of an inode go.
 const SWEEP_ROWS: usize = 1024;
@@ -19,7 +19,7 @@ const SWEEP_ROWS: usize = 1024;
 /// removes the inode's row only; see [`sweep`] for its xattrs. A `Route` of version 0, which no line of the map has,
 /// removes its row. What only the journal holds (letters, what departed, what comes to be merged) and what only memory can tell (which routes a
 /// `RouteGone` means; checkpoints name each) is no row.
-pub(crate) fn put_event(batch: &mut Batch, event: &Event, hash: u64, rank: Rank) {
+pub fn put_event(batch: &mut Batch, event: &Event, hash: u64, rank: Rank) {
     match event {
         Event::Inode(inode) => batch.put(key_inode_of(inode), encode_inode(inode)),
         Event::InodeGone(ino) => batch.delete(key_inode(*ino)),
@@ -67,12 +67,12 @@ pub(crate) fn put_event(batch: &mut Batch, event: &Event, hash: u64, rank: Rank)
 }
 
 /// Adds a single value of a rank; those of the whole file system are rank 0's.
-pub(crate) fn put_meta(batch: &mut Batch, meta: Meta, rank: Rank, value: u64) {
+pub fn put_meta(batch: &mut Batch, meta: Meta, rank: Rank, value: u64) {
     batch.put(key_meta(meta, rank), encode_meta(value));
 }
 
 /// The batch that writes these records of a rank.
-pub(crate) fn batch_of(table: &dyn Table, rank: Rank, records: &[Record]) -> Result<Batch> {
+pub fn batch_of(table: &dyn Table, rank: Rank, records: &[Record]) -> Result<Batch> {
     let mut batch = Batch::new();
     for record in records {
         put_event(&mut batch, &record.event, record.hash, rank);

@@ -10,55 +10,79 @@ use loligo_namespace::{Loaded, Need, hash63};
 use loligo_store::{KeyValue, Table};
 use loligo_types::{Ino, Name, Target};
 
-use super::error::{Result, ServerError, bad_row};
+use crate::error::{Error, Result, bad_row};
 
-/// Entries read at a time from a directory: as many as a client asks for. Their inodes lie all over the table, so that fewer at a time
-/// would take hardly fewer reads, where it is cut into ranges.
-const RANGE_ENTRIES: usize = 1024;
-/// Hashes of names read at a time.
-const HASHES: usize = 256;
 /// Xattrs read at a time.
 const XATTR_ROWS: usize = 256;
 
-/// Reads from one table.
-pub(crate) struct Loader {
-    table: Arc<dyn Table>,
-    hash_key: (u64, u64),
+/// How much of a directory is read at a time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pieces {
+    /// Entries, with their inodes.
+    pub entries: usize,
+    /// Hashes of names.
+    pub hashes: usize,
 }
 
-/// What a load read.
-pub(crate) struct Rows {
-    pub(crate) items: Vec<Loaded>,
-    pub(crate) rows: u64,
+impl Default for Pieces {
+    /// As many entries as a client asks for. Their inodes lie all over the table, so fewer at a time would take hardly fewer reads
+    /// where the table is cut into ranges.
+    fn default() -> Pieces {
+        Pieces { entries: 1024, hashes: 256 }
+    }
+}
+
+/// Reads records of one file system.
+#[derive(Clone, Copy, Debug)]
+pub struct Loader {
+    hash_key: (u64, u64),
+    pieces: Pieces,
+}
+
+/// The result of a load.
+pub struct Rows {
+    /// What each need asked for, and the inodes of the entries of a range.
+    pub items: Vec<Loaded>,
+    /// Rows that were looked up.
+    pub rows: u64,
 }
 
 impl Loader {
-    pub(crate) fn new(table: Arc<dyn Table>, hash_key: (u64, u64)) -> Loader {
-        Loader { table, hash_key }
+    /// `hash_key`: under which names are hashed.
+    pub fn new(hash_key: (u64, u64), pieces: Pieces) -> Loader {
+        Loader { hash_key, pieces }
+    }
+
+    /// Reads everything that one load needs.
+    pub fn load(&self, table: &dyn Table, needs: &[Need]) -> Result<Rows> {
+        let keys = self.keys(needs);
+        let values = values(table, &keys.iter().map(Vec::as_slice).collect::<Vec<_>>())?;
+        self.rows(table, needs, &keys, values, &|_, _| {})
     }
 
     /// Reads everything that each of these loads needs and tells it; the single rows of all of them with one call of the
     /// table. If that fails, each load is tried alone, so that it fails none that it does not concern. `goes_on` is told first where a range
     /// of entries ends, while their inodes are read.
-    pub(crate) fn load_each(
+    pub fn load_each(
         &self,
+        table: &dyn Table,
         loads: &[&[Need]],
         goes_on: &dyn Fn(usize, Ino, u64),
         tell: &mut dyn FnMut(usize, Result<Rows>),
     ) {
         let keys: Vec<Vec<Vec<u8>>> = loads.iter().map(|needs| self.keys(needs)).collect();
         let together: Vec<&[u8]> = keys.iter().flatten().map(Vec::as_slice).collect();
-        let mut together = match self.values(&together) {
+        let mut together = match values(table, &together) {
             Err(error) if loads.len() == 1 => return tell(0, Err(error)),
             values => values.ok().map(Vec::into_iter),
         };
         for (at, (needs, keys)) in loads.iter().zip(&keys).enumerate() {
             let values = match &mut together {
                 Some(values) => Ok(values.take(keys.len()).collect()),
-                None => self.values(&keys.iter().map(Vec::as_slice).collect::<Vec<_>>()),
+                None => values(table, &keys.iter().map(Vec::as_slice).collect::<Vec<_>>()),
             };
             let goes_on = |dir, from_hash| goes_on(at, dir, from_hash);
-            tell(at, values.and_then(|values| self.rows(needs, keys, values, &goes_on)));
+            tell(at, values.and_then(|values| self.rows(table, needs, keys, values, &goes_on)));
         }
     }
 
@@ -67,17 +91,10 @@ impl Loader {
         needs.iter().filter_map(|need| self.key(need)).collect()
     }
 
-    fn values(&self, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>> {
-        Ok(match keys {
-            [] => Vec::new(),
-            [key] => vec![self.table.get(key)?],
-            keys => self.table.multi_get(keys)?,
-        })
-    }
-
     /// What the values of the needs' keys say, and the runs of rows that are needed beside them.
     fn rows(
         &self,
+        table: &dyn Table,
         needs: &[Need],
         keys: &[Vec<u8>],
         values: Vec<Option<Vec<u8>>>,
@@ -90,9 +107,9 @@ impl Loader {
         }
         for need in needs {
             match need {
-                Need::Range { dir, from_hash } => self.range(*dir, *from_hash, goes_on, &mut out)?,
-                Need::Hashes { dir, from_hash } => self.hashes(*dir, *from_hash, &mut out)?,
-                Need::Xattrs(ino) => self.xattrs(*ino, &mut out)?,
+                Need::Range { dir, from_hash } => self.range(table, *dir, *from_hash, goes_on, &mut out)?,
+                Need::Hashes { dir, from_hash } => self.hashes(table, *dir, *from_hash, &mut out)?,
+                Need::Xattrs(ino) => xattrs(table, *ino, &mut out)?,
                 _ => {}
             }
         }
@@ -109,29 +126,16 @@ impl Loader {
         }
     }
 
-    /// Rows of about so many entries of a directory from a hash on, and the last hash of which all are there.
-    fn entries(&self, dir: Ino, from_hash: u64, about: usize) -> Result<(Vec<KeyValue>, u64)> {
-        let range = dir_range_from(dir, from_hash);
-        let mut limit = about;
-        loop {
-            let mut rows = self.table.scan(&range.start, &range.end, limit)?;
-            if rows.len() < limit {
-                return Ok((rows, u64::MAX));
-            }
-            // The names of the last hash may go on behind the limit: leave them to the next run.
-            let last = rows.last().and_then(|(key, _)| entry_hash(key));
-            let keep = rows.iter().take_while(|(key, _)| entry_hash(key) != last).count();
-            if let Some(upto) = keep.checked_sub(1).and_then(|at| entry_hash(&rows[at].0)) {
-                rows.truncate(keep);
-                return Ok((rows, upto));
-            }
-            limit *= 2;
-        }
-    }
-
     /// A run of entries that ends between two hashes, and the inodes that they name.
-    fn range(&self, dir: Ino, from_hash: u64, goes_on: &dyn Fn(Ino, u64), out: &mut Rows) -> Result<()> {
-        let (rows, upto_hash) = self.entries(dir, from_hash, RANGE_ENTRIES)?;
+    fn range(
+        &self,
+        table: &dyn Table,
+        dir: Ino,
+        from_hash: u64,
+        goes_on: &dyn Fn(Ino, u64),
+        out: &mut Rows,
+    ) -> Result<()> {
+        let (rows, upto_hash) = entries(table, dir, from_hash, self.pieces.entries)?;
         if let Some(behind) = upto_hash.checked_add(1) {
             goes_on(dir, behind);
         }
@@ -147,12 +151,12 @@ impl Loader {
             entries.iter().filter(|(_, target)| !target.remote).map(|(_, target)| target.ino).collect();
         let inodes: Vec<Vec<u8>> = inos.iter().map(|ino| key_inode(*ino)).collect();
         out.items.push(Loaded::Range { dir, from_hash, upto_hash, entries });
-        self.prefetch(&inos, &inodes, out)
+        prefetch(table, &inos, &inodes, out)
     }
 
     /// The hashes of a run of entries that ends between two of them.
-    fn hashes(&self, dir: Ino, from_hash: u64, out: &mut Rows) -> Result<()> {
-        let (rows, upto_hash) = self.entries(dir, from_hash, HASHES)?;
+    fn hashes(&self, table: &dyn Table, dir: Ino, from_hash: u64, out: &mut Rows) -> Result<()> {
+        let (rows, upto_hash) = entries(table, dir, from_hash, self.pieces.hashes)?;
         let hash = |(key, _): &KeyValue| entry_hash(key).ok_or_else(|| no_entry(key));
         let mut hashes: Vec<u64> = rows.iter().map(hash).collect::<Result<_>>()?;
         hashes.dedup();
@@ -160,47 +164,75 @@ impl Loader {
         out.items.push(Loaded::Hashes { dir, from_hash, upto_hash, hashes });
         Ok(())
     }
+}
 
-    /// Inodes that will be asked for next; those that are not there are left out.
-    fn prefetch(&self, inos: &[Ino], keys: &[Vec<u8>], out: &mut Rows) -> Result<()> {
-        let refs: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-        let values = self.table.multi_get(&refs)?;
-        out.rows += values.len() as u64;
-        for ((ino, key), value) in inos.iter().zip(keys).zip(values) {
-            if let Some(value) = value {
-                let inode = decode_inode(*ino, &value).map_err(|e| bad_row(key, &e))?;
-                out.items.push(Loaded::Inode(*ino, Some(Box::new(inode))));
-            }
+/// Rows of about so many entries of a directory from a hash on, and the last hash of which all are there.
+fn entries(table: &dyn Table, dir: Ino, from_hash: u64, about: usize) -> Result<(Vec<KeyValue>, u64)> {
+    let range = dir_range_from(dir, from_hash);
+    let mut limit = about;
+    loop {
+        let mut rows = table.scan(&range.start, &range.end, limit)?;
+        if rows.len() < limit {
+            return Ok((rows, u64::MAX));
         }
-        Ok(())
-    }
-
-    fn xattrs(&self, ino: Ino, out: &mut Rows) -> Result<()> {
-        let range = xattr_range(ino);
-        let mut start = range.start;
-        let mut items = Vec::new();
-        loop {
-            let rows = self.table.scan(&start, &range.end, XATTR_ROWS)?;
-            out.rows += rows.len() as u64;
-            for (key, value) in &rows {
-                let value = decode_xattr(value).map_err(|e| bad_row(key, &e))?;
-                if let Some((_, name)) = split_xattr_key(key) {
-                    items.push((Arc::from(name), value));
-                }
-                start.clone_from(key);
-                start.push(0);
-            }
-            if rows.len() < XATTR_ROWS {
-                break;
-            }
+        // The names of the last hash may go on behind the limit: leave them to the next run.
+        let last = rows.last().and_then(|(key, _)| entry_hash(key));
+        let keep = rows.iter().take_while(|(key, _)| entry_hash(key) != last).count();
+        if let Some(upto) = keep.checked_sub(1).and_then(|at| entry_hash(&rows[at].0)) {
+            rows.truncate(keep);
+            return Ok((rows, upto));
         }
-        out.items.push(Loaded::Xattrs(ino, items));
-        Ok(())
+        limit *= 2;
     }
 }
 
-fn no_entry(key: &[u8]) -> ServerError {
+/// Inodes that will be asked for next; those that are not there are left out.
+fn prefetch(table: &dyn Table, inos: &[Ino], keys: &[Vec<u8>], out: &mut Rows) -> Result<()> {
+    let refs: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+    let values = table.multi_get(&refs)?;
+    out.rows += values.len() as u64;
+    for ((ino, key), value) in inos.iter().zip(keys).zip(values) {
+        if let Some(value) = value {
+            let inode = decode_inode(*ino, &value).map_err(|e| bad_row(key, &e))?;
+            out.items.push(Loaded::Inode(*ino, Some(Box::new(inode))));
+        }
+    }
+    Ok(())
+}
+
+fn xattrs(table: &dyn Table, ino: Ino, out: &mut Rows) -> Result<()> {
+    let range = xattr_range(ino);
+    let mut start = range.start;
+    let mut items = Vec::new();
+    loop {
+        let rows = table.scan(&start, &range.end, XATTR_ROWS)?;
+        out.rows += rows.len() as u64;
+        for (key, value) in &rows {
+            let value = decode_xattr(value).map_err(|e| bad_row(key, &e))?;
+            if let Some((_, name)) = split_xattr_key(key) {
+                items.push((Arc::from(name), value));
+            }
+            start.clone_from(key);
+            start.push(0);
+        }
+        if rows.len() < XATTR_ROWS {
+            break;
+        }
+    }
+    out.items.push(Loaded::Xattrs(ino, items));
+    Ok(())
+}
+
+fn no_entry(key: &[u8]) -> Error {
     bad_row(key, &loligo_journal::DecodeError::Invalid { what: "entry key", at: 0 })
+}
+
+fn values(table: &dyn Table, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>> {
+    Ok(match keys {
+        [] => Vec::new(),
+        [key] => vec![table.get(key)?],
+        keys => table.multi_get(keys)?,
+    })
 }
 
 /// Whether one row answers it.
@@ -241,7 +273,7 @@ mod tests {
 
     /// Inodes 300 to 302, a directory 400 with an entry for 301 and a remote one for 302, and a row of inode 500 that
     /// means nothing.
-    fn disk() -> (MemDisk, Loader) {
+    fn disk() -> (MemDisk, Arc<dyn Table>) {
         let disk = MemDisk::new(Identity::new([1; 16], [2; 16]));
         let table = disk.open().expect("it is not open").table();
         let mut batch = Batch::new();
@@ -255,13 +287,13 @@ mod tests {
         }
         batch.put(key_inode(Ino(500)), vec![0xff]);
         table.write(&batch, Durability::Sync).expect("memory has room");
-        (disk, Loader::new(table, KEY))
+        (disk, table)
     }
 
     /// For each load the inodes that it brought, absent ones as 0; `None` if it failed.
-    fn load(loader: &Loader, loads: &[&[Need]]) -> Vec<Option<Vec<u64>>> {
+    fn load(table: &dyn Table, loads: &[&[Need]]) -> Vec<Option<Vec<u64>>> {
         let mut told = Vec::new();
-        loader.load_each(loads, &|_, _, _| {}, &mut |at, rows| {
+        Loader::new(KEY, Pieces::default()).load_each(table, loads, &|_, _, _| {}, &mut |at, rows| {
             assert_eq!(at, told.len(), "each is told once, in order");
             let ino = |item: &Loaded| match item {
                 Loaded::Inode(_, inode) => Some(inode.as_ref().map_or(0, |inode| inode.ino.0)),
@@ -274,59 +306,64 @@ mod tests {
 
     #[test]
     fn loads_that_are_read_together_get_what_each_needs() {
-        let (_disk, loader) = disk();
+        let (_disk, table) = disk();
         let (one, two) = ([Need::Inode(Ino(300))], [Need::Inode(Ino(301)), Need::Inode(Ino(303))]);
         let range = [Need::Range { dir: Ino(400), from_hash: 0 }, Need::Inode(Ino(300))];
-        let told = load(&loader, &[&one, &range, &[], &two]);
+        let told = load(&*table, &[&one, &range, &[], &two]);
         let want = [vec![300], vec![300, 301], vec![], vec![301, 0]];
         assert_eq!(told, want.map(Some), "and no inode that lives elsewhere than with the entry");
     }
 
     #[test]
     fn a_row_without_sense_fails_the_load_that_needs_it_only() {
-        let (_disk, loader) = disk();
-        let told = load(&loader, &[&[Need::Inode(Ino(300))], &[Need::Inode(Ino(500))], &[Need::Inode(Ino(301))]]);
+        let (_disk, table) = disk();
+        let told = load(&*table, &[&[Need::Inode(Ino(300))], &[Need::Inode(Ino(500))], &[Need::Inode(Ino(301))]]);
         assert_eq!(told, vec![Some(vec![300]), None, Some(vec![301])]);
     }
 
     #[test]
     fn a_failed_read_of_many_is_tried_one_by_one() {
-        let (disk, loader) = disk();
+        let (disk, table) = disk();
         disk.fail(FaultPoint::TableRead, 1, Fault::Io);
         disk.fail(FaultPoint::TableRead, 2, Fault::Io);
-        let told = load(&loader, &[&[Need::Inode(Ino(300))], &[Need::Inode(Ino(301))]]);
+        let told = load(&*table, &[&[Need::Inode(Ino(300))], &[Need::Inode(Ino(301))]]);
         assert_eq!(told, vec![None, Some(vec![301])]);
         disk.fail(FaultPoint::TableRead, 1, Fault::Io);
-        assert_eq!(load(&loader, &[&[Need::Inode(Ino(300))]]), vec![None], "one alone is not tried again");
+        assert_eq!(load(&*table, &[&[Need::Inode(Ino(300))]]), vec![None], "one alone is not tried again");
     }
 
     #[test]
     fn hashes_end_between_two_and_go_on_where_they_ended() {
-        let (_disk, loader) = disk();
+        let (_disk, table) = disk();
         let dir = Ino(600);
-        let mut all: Vec<u64> = (0..2 * HASHES as u64).map(|n| 10 + 3 * n).collect();
+        let mut all: Vec<u64> = (0..2 * Pieces::default().hashes as u64).map(|n| 10 + 3 * n).collect();
         let mut batch = Batch::new();
         for (at, hash) in all.iter().enumerate() {
             // Several names have the hash at the end of what is read in one go.
-            for namesake in 0..if at == HASHES - 2 { 4 } else { 1 } {
+            for namesake in 0..if at == Pieces::default().hashes - 2 { 4 } else { 1 } {
                 let name = Name::new(format!("{at}.{namesake}").as_bytes()).expect("a name");
                 let target = Target { ino: Ino(301), kind: Kind::File, remote: false };
                 batch.put(key_entry(dir, *hash, &name), encode_entry(target));
             }
         }
-        loader.table.write(&batch, Durability::Sync).expect("memory has room");
+        table.write(&batch, Durability::Sync).expect("memory has room");
         let (mut from, mut found, mut ends) = (11, Vec::new(), Vec::new());
         while from != 0 {
-            loader.load_each(&[&[Need::Hashes { dir, from_hash: from }]], &|_, _, _| {}, &mut |_, rows| {
-                let rows = rows.unwrap_or_else(|error| panic!("{error}"));
-                let [Loaded::Hashes { from_hash, upto_hash, hashes, .. }] = &rows.items[..] else {
-                    panic!("{:?}", rows.items)
-                };
-                assert_eq!(*from_hash, from);
-                found.extend_from_slice(hashes);
-                ends.push(*upto_hash);
-                from = upto_hash.wrapping_add(1);
-            });
+            Loader::new(KEY, Pieces::default()).load_each(
+                &*table,
+                &[&[Need::Hashes { dir, from_hash: from }]],
+                &|_, _, _| {},
+                &mut |_, rows| {
+                    let rows = rows.unwrap_or_else(|error| panic!("{error}"));
+                    let [Loaded::Hashes { from_hash, upto_hash, hashes, .. }] = &rows.items[..] else {
+                        panic!("{:?}", rows.items)
+                    };
+                    assert_eq!(*from_hash, from);
+                    found.extend_from_slice(hashes);
+                    ends.push(*upto_hash);
+                    from = upto_hash.wrapping_add(1);
+                },
+            );
         }
         assert_eq!(found, all.split_off(1), "each once, ascending, from the one on that was asked for");
         assert!(ends.len() >= 3 && ends[..ends.len() - 1].iter().all(|end| found.contains(end)), "{ends:?}");
