@@ -97,7 +97,7 @@ impl Scene {
         Scene { world, root, a, job, old, sub, deep, both, b, secret, theirs, apart, orphan }
     }
 
-    /// Who is to have the subtree.
+    /// The client that gets the subtree.
     fn owner(&mut self, limited: bool) -> usize {
         if !limited {
             return self.world.client();
@@ -108,7 +108,7 @@ impl Scene {
         self.world.client_from_afar(peer)
     }
 
-    /// What there is outside of the subtree.
+    /// The tree outside of the subtree.
     fn outside(&mut self) -> Vec<String> {
         let mut told = Vec::new();
         for (dir, text) in [(self.b, "secret"), (self.theirs, "deep")] {
@@ -250,7 +250,7 @@ fuzz_target!(|bytes: &[u8]| {
     check::is_sound(scene, honest);
 });
 
-/// How an inode of the rank is that a change may name, as far as tests may make one.
+/// An inode of the rank that a change may name.
 fn inode(ino: Ino, kind: loligo_types::Kind, parent: Ino) -> Inode {
     Inode::new(ino, kind, 0o666, 0, 0, parent, loligo_types::Time(5))
 }

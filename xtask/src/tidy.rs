@@ -3,7 +3,9 @@
 
 mod docs;
 mod ladder;
+mod machine;
 mod mask;
+mod prose;
 mod ratchet;
 mod source;
 #[cfg(test)]
@@ -43,7 +45,7 @@ pub struct Finding {
     pub line: usize,
     /// Name of the rule.
     pub rule: &'static str,
-    /// What is wrong and what to do.
+    /// The fault and its remedy.
     pub message: String,
 }
 
@@ -114,6 +116,8 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     text::check(tree, &mut findings);
     source::check(tree, &mut findings);
     ladder::check(tree, &mut findings);
+    prose::check(tree, &mut findings);
+    machine::check(tree, &mut findings);
     docs::check(tree, &mut findings);
     let mut findings = ratchet::apply(tree, findings);
     findings.sort();

@@ -15,7 +15,7 @@ use crate::error::{Error, Result, bad_row};
 /// Xattrs read at a time.
 const XATTR_ROWS: usize = 256;
 
-/// How much of a directory is read at a time.
+/// Sizes of the pieces in which a directory is read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pieces {
     /// Entries, with their inodes.
@@ -41,7 +41,7 @@ pub struct Loader {
 
 /// The result of a load.
 pub struct Rows {
-    /// What each need asked for, and the inodes of the entries of a range.
+    /// The records that the needs asked for, and the inodes of the entries of a range.
     pub items: Vec<Loaded>,
     /// Rows that were looked up.
     pub rows: u64,
@@ -91,7 +91,7 @@ impl Loader {
         needs.iter().filter_map(|need| self.key(need)).collect()
     }
 
-    /// What the values of the needs' keys say, and the runs of rows that are needed beside them.
+    /// Decodes the values of the needs' keys, and reads the ranges of rows that the needs ask for.
     fn rows(
         &self,
         table: &dyn Table,
@@ -235,7 +235,7 @@ fn values(table: &dyn Table, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>> {
     })
 }
 
-/// Whether one row answers it.
+/// True if one row answers it.
 fn is_single(need: &Need) -> bool {
     matches!(need, Need::Inode(_) | Need::Entry { .. } | Need::Inline(_))
 }

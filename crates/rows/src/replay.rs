@@ -42,7 +42,7 @@ impl Source for LogSource {
 pub struct Read {
     /// Its number.
     pub lsn: Lsn,
-    /// What it says.
+    /// Its events.
     pub record: Record,
     /// Its bytes.
     pub bytes: u64,

@@ -1,5 +1,5 @@
-//! What must hold of the table after a merge, whatever it said: directories are a tree, and outside of the subtree names lead to inodes of their kind
-//! and everything is counted as it is. How much there is in the subtree, and which file a name in it leads to, is its owner's word
+//! Invariants of the table after a merge of any parts: directories form a tree, and outside of the subtree names lead to inodes of
+//! their kind and all counters are right. The sums of the subtree, and the file that a name in it leads to, are its owner's word
 //! (docs/subtree-policies.md).
 
 use std::collections::BTreeMap;

@@ -15,9 +15,8 @@ const LADDER: &[&[&str]] = &[
     &["e2e"],
 ];
 
-/// What a rung more allows between two crates of one rung: the simulator checks against the model, ranks send each
-/// other the very records that the journal has, what is merged is the body of a record, a client has subtrees of its own, and a
-/// policy names a placement.
+/// Pairs of crates of one rung of which the first may use the second. The simulator checks against the model. Ranks send each other
+/// records of the journal, and a merge is the body of one. A client owns decoupled subtrees. A policy names a placement.
 const SAME_RUNG: &[(&str, &str)] =
     &[("sim", "model"), ("wire", "journal"), ("namespace", "journal"), ("client", "subtree"), ("semantics", "types")];
 
@@ -25,7 +24,7 @@ const SAME_RUNG: &[(&str, &str)] =
 const IMPURE_CRATES: &[&str] =
     &["tokio", "rustix", "libc", "polling", "axum", "rocksdb", "rand", "getrandom", "tempfile", "nix", "mio"];
 
-/// What is allowed all the same: the model's level over system calls, which exists for tests.
+/// Exceptions: the model's level over system calls, which exists for tests.
 const ALLOWED: &[(&str, &str)] = &[("model", "libc")];
 
 /// Checks every `crates/*/Cargo.toml`.

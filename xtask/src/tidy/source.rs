@@ -7,10 +7,10 @@ use super::{Finding, PURE_CRATES, Tree};
 /// Longest file without an entry in the ratchet list, in lines.
 const LINES_MAX: usize = 700;
 
-/// What is never committed, tests included.
+/// Unfinished code, which is never committed, also not in tests.
 const UNFINISHED: &[&str] = &["todo!(", "unimplemented!(", "dbg!(", "#[ignore"];
 
-/// What a pure crate does not mention outside its tests, and why.
+/// Names that a pure crate does not use outside its tests, and the reason.
 const IMPURE: &[(&str, &str)] = &[
     ("Instant::now", "the clock is an argument"),
     ("SystemTime", "the clock is an argument"),

@@ -169,3 +169,41 @@ fn a_format_without_a_way_to_it_is_found() {
     let linked = [("docs/formats/frame.md", "Bytes.\n"), ("ARCHITECTURE.md", "[frames](docs/formats/frame.md)\n")];
     assert_eq!(rules(&linked), [""; 0]);
 }
+
+#[test]
+fn a_comment_that_holds_back_its_noun_is_found_and_the_list_counts_by_crate() {
+    let body = "//! A file.\n\n/// What it says.\n/// What goes on is no beginning.\nfn a() {}\n/// Whatever else.\nfn b() {}\n";
+    let files = [("crates/types/src/a.rs", body), ("crates/types/src/b.rs", body)];
+    assert_eq!(rules(&files), ["prose", "prose"]);
+    let listed = |count: &str| {
+        let list = format!("prose crates/types {count}\n");
+        rules(&[files[0], files[1], ("xtask/ratchet.txt", &list)])
+    };
+    assert_eq!(listed("2"), [""; 0]);
+    assert_eq!(listed("1"), ["prose", "prose"]);
+    assert_eq!(listed("3"), ["ratchet"]);
+}
+
+#[test]
+fn files_that_add_methods_to_a_machine_are_counted() {
+    let files = [
+        ("crates/mds/src/a.rs", "//! A.\nimpl Mds {}\n"),
+        ("crates/mds/src/tests/b.rs", "//! B.\nimpl Mds {}\n"),
+        ("crates/osd/src/a.rs", "//! A.\nimpl Mds {}\n"),
+    ];
+    assert_eq!(rules(&files), ["machine"]);
+}
+
+#[test]
+fn tests_and_paths_that_a_document_cites_exist() {
+    let source = ("crates/mds/src/a.rs", "//! A.\nfn a_name_of_a_test() {}\n");
+    let of = |text: &str| rules(&[source, ("docs/a.md", &format!("{text}\n"))]);
+    assert_eq!(
+        of("`a_name_of_a_test` `deep::a_name_of_a_test` `a_name_of_...` `..._of_a_test_` `crates/mds/src/a.rs`"),
+        [""; 0]
+    );
+    assert_eq!(of("`a_name_of_no_test`"), ["cites"]);
+    assert_eq!(of("`b_name_of_a_long_...`"), ["cites"]);
+    assert_eq!(of("`crates/mds/src/b.rs`"), ["cites"]);
+    assert_eq!(of("```\n`a_name_of_no_test`\n```\n`loligo_a_metric_of_it_all`"), [""; 0]);
+}
