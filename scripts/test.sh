@@ -108,7 +108,14 @@ step ranks 20 env STRESSOR_RUN=1 LOLIGO_RANKS=4 LOLIGO_THRASH_PAUSE=0.2 LOLIGO_T
 # (of the whole workspace: of one package alone all would be built anew, with other features). CONTRIBUTING.md has the command
 # for all programs on such a tree.
 programs="git_project rsync_tree copy_and_remove renames hard_links concurrent_appends stressors"
-for placement in giga replicated table; do
+# One placement a commit, by its hash; LOLIGO_ALL_PLACEMENTS=1 takes all of them.
+placements=(giga replicated table)
+commit=$(git rev-parse --verify --quiet HEAD 2>/dev/null || true)
+if [ -z "${LOLIGO_ALL_PLACEMENTS:-}" ] && [ -n "$commit" ]; then
+    placements=("${placements[$((16#${commit:0:7} % ${#placements[@]}))]}")
+    say "this commit's placement is ${placements[0]}; LOLIGO_ALL_PLACEMENTS=1 tests all of them"
+fi
+for placement in "${placements[@]}"; do
     step "$placement" 20 env LOLIGO_TOOLS="$programs" STRESSOR_RUN=1 LOLIGO_PLACEMENT=$placement LOLIGO_RANKS=4 LOLIGO_THRASH_PAUSE=0.2 LOLIGO_THRASH_MEMBERS=1 bash scripts/mount-suites.sh "$LOLIGO_BIN"
     step "$placement-e2e" 10 env LOLIGO_PLACEMENT=$placement LOLIGO_RANKS=4 cargo test --profile $profile --workspace --no-fail-fast --test crash --test model --test two_mounts --test shared_files
 done
