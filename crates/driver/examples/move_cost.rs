@@ -1,8 +1,7 @@
-//! What it costs to move a fragment of a directory to another rank, by its entries:
-//! `cargo run --release -p loligo-driver --example move_cost [-- FILES..]`. A directory of as many files is moved in its place: a process
-//! with two ranks, a store in a temporary directory, files made by 32 threads, all of them in the cache of the rank that
-//! gives them away, and as many again that stay. The time of the first move,
-//! and how long requests had to wait (median of five, to and fro).
+//! Cost of moving a directory fragment to another rank, by its number of entries: `cargo run --release -p loligo-driver --example move_cost
+//! [-- FILES..]`. The setup is a process with two ranks, a store in a temporary directory, and a directory of as many files made by 32
+//! threads; all of them are in the cache of the exporting rank, beside as many that stay. It prints the time of the first move and how long
+//! requests waited (median of five, to and fro).
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! What TLS costs: processor time of a handshake at the rank, and the same work over TCP with and without it, in turn. The
-//! store is in memory, so that nothing else is measured; no comparison of file systems.
+//! Cost of TLS: processor time of a handshake at the rank, and the same work over TCP with and without TLS, in turn. The store is in
+//! memory, so that nothing else is measured; no comparison of file systems.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

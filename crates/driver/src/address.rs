@@ -27,9 +27,8 @@ pub enum Address {
 pub struct AddressError(String);
 
 impl Address {
-    /// How a client gets there whose own address, by which it found the server, is `own`: by Unix sockets or over TCP, as it
-    /// came, with an identity over TCP. A server that listens on all addresses of its host is reached by the name that the
-    /// client knows it by.
+    /// The address for a client that found the server at `own`: Unix sockets or TCP, as the client came, with an identity over TCP. A
+    /// server that listens on all addresses of its host is reached by the name that the client knows it by.
     pub(crate) fn reached_as(self, own: &Address, has_identity: bool) -> Address {
         let tcp_of = |address: &Address| match address {
             Address::Tcp(at) => Some(at.clone()),

@@ -1,5 +1,5 @@
-//! How a server learns which of its clients are dead, without waiting for their time to run out: each client on its
-//! machine holds a lock on a file beside the socket, and the kernel takes the lock away with the process.
+//! Detection of dead clients before their session time runs out: each client on the server's machine holds a lock on a file beside the
+//! socket, and the kernel releases the lock with the process.
 //!
 //! A hint that saves time, not a promise: where there is no file (over TCP, or cut off in the first moment), the
 //! session's or the grace time decides. Nothing is read of other processes.
@@ -42,7 +42,7 @@ impl Drop for Alive {
     }
 }
 
-/// What the file of a client tells of it.
+/// State of a client by its lock file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Sign {
     /// There is none: it ended cleanly, or never left one.

@@ -15,15 +15,15 @@ use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType};
 use crate::Address;
 use crate::tls::{Identity, Tls};
 
-/// How long connecting over TCP may take.
+/// Time limit of connecting over TCP.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long a server may take for its part of a TLS handshake; it gives clients as long.
+/// Time limit for a server's part of a TLS handshake; servers give clients as long.
 const TLS_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a server that closes the connection meanwhile is tried again, and the first and the longest pause before that.
+/// Time for which a server that closes connections is tried again, and the first and the longest pause before that.
 const AGAIN_FOR: Duration = Duration::from_secs(2);
 const AGAIN_MIN: Duration = Duration::from_millis(10);
 const AGAIN_MAX: Duration = Duration::from_millis(200);
-/// What is said of a server that closes connections before they are secure.
+/// Message about a server that closes connections before they are secure.
 const CLOSED: &str = "the server closes the connection before it has seen the identity, which may be as good as ever: it has as many \
                       connections as it takes just now, or it stops; try again later";
 
@@ -65,7 +65,7 @@ pub(crate) fn send(fd: &OwnedFd, parts: &[IoSlice<'_>]) -> io::Result<usize> {
     }
 }
 
-/// Whether the other end has gone, or has no room for one more.
+/// True if the other end has gone, or has no room for one more.
 fn is_closed(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
     matches!(error.kind(), UnexpectedEof | ConnectionReset | ConnectionAborted | BrokenPipe)
@@ -197,12 +197,12 @@ impl Sock {
         }
     }
 
-    /// Whether there is something to read that the system does not tell of.
+    /// True if there is something to read of which the system does not tell.
     pub(crate) fn holds(&self) -> bool {
         self.tls().is_some_and(|tls| tls.holds())
     }
 
-    /// Whether something that was written waits here for room. Writing on, be it nothing, sends it.
+    /// True if written bytes wait here for room. Writing on, also nothing, sends them.
     pub(crate) fn is_writing(&self) -> bool {
         self.tls().is_some_and(|tls| tls.is_writing())
     }
@@ -312,12 +312,12 @@ impl Listener {
         }
     }
 
-    /// Whether the peers' users are known to the operating system.
+    /// True if the operating system knows the peers' users.
     pub fn knows_peers(&self) -> bool {
         matches!(self, Listener::Unix(_))
     }
 
-    /// Whether other hosts reach it.
+    /// True if other hosts reach it.
     pub fn is_open(&self) -> bool {
         match self {
             Listener::Unix(_) => false,

@@ -1,5 +1,5 @@
-//! What a server says when its store may be another one's by now: nothing, also as it ends. Over a store in memory with a lease that the
-//! tests hold. Not when a lease ends, which is the store's to know.
+//! Silence of a server whose store may be another one's by now, also as it ends. Over a store in memory with a lease that the tests hold.
+//! Not when a lease ends, which is the store's to know.
 
 mod common;
 
@@ -18,7 +18,7 @@ use loligo_types::{Ino, Op};
 const PATIENCE: Duration = Duration::from_secs(20);
 const TAKEN: &str = "another server has taken over";
 
-/// What the tests say of the store.
+/// State of the store, as the tests set it.
 #[derive(Default)]
 struct Said {
     /// The lease does not hold just now.

@@ -20,7 +20,7 @@ use loligo_types::{
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// What a rank heard: of which client, and what.
+/// A message that a rank received: rank, client, request.
 type Heard = (Rank, u64, Option<Op>);
 
 struct Script {
@@ -70,7 +70,7 @@ impl Script {
         ToClient::Reply { seq, result, granted: Vec::new(), ways: Vec::new(), volatile: None }
     }
 
-    /// Whether the answer to a request comes only when the client has asked whether this rank lives.
+    /// True if the answer to a request comes only when the client has asked whether this rank lives.
     fn is_slow(op: &Op) -> bool {
         matches!(op, Op::Lookup { name, .. } if name.as_bytes().starts_with(b"slow"))
     }
@@ -141,7 +141,7 @@ fn connect(dir: &Path) -> Client {
     Client::connect(&Address::Unix(socket(dir, 0)), options).expect("rank 0 is there")
 }
 
-/// Who was asked, and under which number of the client.
+/// The next request: the rank that was asked, and the client's number of it.
 fn next(heard: &Receiver<Heard>) -> (u16, u64, bool) {
     let (rank, client, op) = heard.recv_timeout(LIMIT).expect("somebody is asked");
     (rank.0, client, op.is_some())

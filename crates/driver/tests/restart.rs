@@ -1,4 +1,4 @@
-//! What survives: retries, restarts, lost power, full and failing disks.
+//! Durability over retries, restarts, lost power, full and failing disks.
 
 mod common;
 

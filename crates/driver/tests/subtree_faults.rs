@@ -27,7 +27,7 @@ const POINTS: [FaultPoint; 7] = [
 /// Longer than any step takes.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What the owner does, in order; what it was told is done is the first so many.
+/// Steps of the owner, in order; those up to one number were acknowledged.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Step {
     KeepFirst,
@@ -40,7 +40,8 @@ enum Step {
 const STEPS: [Step; 5] = [Step::KeepFirst, Step::MergeFirst, Step::KeepSecond, Step::MergeThird, Step::End];
 
 impl Step {
-    /// What is there once all that this step promises is merged: nothing, the first files, those of the second turn, those of the third.
+    /// State of the tree once all that this step promises is merged: nothing, the first files, those of the second turn, those of the
+    /// third.
     fn state(self) -> usize {
         match self {
             Step::KeepFirst | Step::MergeFirst => 1,
@@ -123,7 +124,7 @@ fn work(job: &mut Subtree, told: &Mutex<Vec<Step>>) -> FsResult<()> {
     Ok(())
 }
 
-/// Whoever comes later merges what is in the store, if there is something.
+/// Merges the journal that is in the store, if there is one, as a later client does.
 fn finish(fs: &Fs, into: MergeInto) {
     let begun = Instant::now();
     let mut job = loop {

@@ -58,7 +58,7 @@ fn stored(job: &mut Subtree) -> Kept {
     job.stored().expect("it is whole").expect("there is one")
 }
 
-/// What the rank says that counts.
+/// The journal that counts by the rank's record.
 fn counts(client: &Client, job: &Subtree) -> Option<StoredJournal> {
     let (dir, epoch) = (job.root(), job.record().epoch);
     let what = Box::new(SubtreeOp::Data { epoch, inos: vec![Ino(epoch)] });

@@ -32,12 +32,12 @@ impl<'a> Batch<'a> {
         future
     }
 
-    /// How many calls are in it.
+    /// Number of calls in the batch.
     pub fn len(&self) -> usize {
         self.calls.len()
     }
 
-    /// Whether there are none.
+    /// True if the batch has no calls.
     pub fn is_empty(&self) -> bool {
         self.calls.is_empty()
     }

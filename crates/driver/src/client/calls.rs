@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use super::CallResult;
 
-/// What runs when a call is answered.
+/// Function that runs when a call is answered.
 pub type Callback = Box<dyn FnOnce(CallResult) + Send>;
 
 thread_local! {
@@ -57,7 +57,7 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// What fills it.
+    /// The callback that fills this slot.
     pub fn callback(&self) -> Callback {
         let theirs = self.clone();
         Box::new(move |result| theirs.put(result))
@@ -69,7 +69,7 @@ impl Slot {
         self.inner.1.notify_one();
     }
 
-    /// Whether the result is there.
+    /// True if the result is there.
     pub fn is_done(&self) -> bool {
         self.inner.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }

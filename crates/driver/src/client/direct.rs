@@ -21,10 +21,10 @@ use super::core::Shared;
 const THREADS: usize = 16;
 /// Files of which it is remembered since when nobody else has removed objects.
 const FILES_MAX: usize = 1 << 16;
-/// How long it waits before it connects again, when it was refused.
+/// Pause before it connects again after a refusal.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// What is to be done, and what with.
+/// Effects on file data that this client carries out in the store, and their connection to it.
 pub struct Direct {
     state: Mutex<State>,
     /// There is something to do.

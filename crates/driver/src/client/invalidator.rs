@@ -12,7 +12,7 @@ use loligo_client::{Invalidation, Token};
 
 use super::Invalidate;
 
-/// What one thread is told.
+/// An invalidation for the invalidator's thread.
 type Job = (Token, Invalidation);
 
 /// The ways to the threads. The threads end when it is dropped.

@@ -80,7 +80,7 @@ impl Link {
         self.alive = socket.and_then(|at| Alive::hold(&at, session));
     }
 
-    /// Whether something could not be sent at once.
+    /// True if some bytes could not be sent at once.
     pub fn is_writing(&self) -> bool {
         !self.outbox.is_empty() || self.sock.as_ref().is_some_and(|sock| sock.is_writing())
     }

@@ -36,7 +36,7 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Whether there is nothing to send.
+    /// True if there is nothing to send.
     pub fn is_empty(&self) -> bool {
         self.parts.is_empty()
     }

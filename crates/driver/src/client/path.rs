@@ -24,7 +24,7 @@ pub(super) use self::walk::bytes as bytes_of;
 /// Entries asked for at a time.
 const READDIR_BATCH: u32 = 1024;
 
-/// How to open a path.
+/// Options of opening a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct OpenHow {
     /// Access, truncation, appending.
@@ -280,7 +280,7 @@ fn bytes(answer: Answer) -> FsResult<Arc<[u8]>> {
     }
 }
 
-/// What it is, for an operation, that a path ends with no name, which [`AsyncFs::place`] tells as `IsDir`; as on Linux.
+/// Error of an operation on a path that ends without a name, for which [`AsyncFs::place`] returns `IsDir`; as on Linux.
 fn no_name(error: FsError, then: FsError) -> FsError {
     if error == FsError::IsDir { then } else { error }
 }

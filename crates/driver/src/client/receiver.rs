@@ -27,21 +27,21 @@ use super::link::Link;
 use crate::Address;
 use crate::sock::Sock;
 
-/// How often the machine is told the time.
+/// Interval at which the machine is told the time.
 pub const TICK: Duration = Duration::from_millis(50);
 /// Longest pause between two attempts to connect.
 const PAUSE_MAX: Duration = Duration::from_millis(250);
 /// Messages taken in one go, so that their callbacks do not wait for the whole stream.
 const MESSAGES_MAX: usize = 256;
-/// How long the receiver stays aside after the last call of a thread that received itself.
+/// Time for which the receiver stays aside after the last call of a thread that received itself.
 const ASIDE: Duration = Duration::from_millis(2);
 
-/// How long a thread that waits for its own call looks for the answer before it sleeps: being woken takes as long as a
-/// server in memory takes to answer, a sync takes much longer.
+/// Time for which a thread that waits for its own call polls for the answer before it sleeps: being woken takes as long as a server in
+/// memory takes to answer; a sync takes much longer.
 pub const LOOK: Duration = Duration::from_micros(25);
 /// After so many looks in vain it is tried only now and then.
 const VAIN_MAX: u32 = 4;
-/// How often, then: every so many calls.
+/// Number of calls after which polling is tried again.
 const TRY_AGAIN: u32 = 64;
 
 /// Starts the thread.
@@ -63,7 +63,7 @@ impl Drop for Last {
     }
 }
 
-/// What the receiver and the threads that receive in its stead tell each other.
+/// State shared by the receiver and the threads that receive in its stead.
 #[derive(Default)]
 pub struct Aside {
     /// The receiver is aside.
@@ -188,13 +188,13 @@ impl Incoming {
         lives
     }
 
-    /// Whether the machine has given up one of the connections.
+    /// True if the machine has given up one of the connections.
     fn is_outdated(&self, core: &Core) -> bool {
         let gone = |rank| core.links.get(rank).is_none_or(|link| link.want_connect);
         self.connections.iter().any(|connection| gone(&connection.rank))
     }
 
-    /// Whether a thread that waits for its own call should look for the answer before it sleeps.
+    /// True if a thread that waits for its own call should poll for the answer before it sleeps.
     pub fn worth_a_look(&mut self) -> bool {
         self.vain < VAIN_MAX || {
             self.vain += 1;
@@ -202,7 +202,7 @@ impl Incoming {
         }
     }
 
-    /// How looking went.
+    /// Records whether polling helped.
     pub fn looked(&mut self, helped: bool) {
         self.vain = if helped { 0 } else { self.vain.saturating_add(1) };
     }

@@ -48,7 +48,7 @@ impl World {
         self.start();
     }
 
-    /// What was not synced is gone, with the server.
+    /// Ends the server with lost power: unsynced bytes are gone.
     fn power_loss(&mut self) {
         let server = self.server.take().unwrap();
         self.disk.crash(&CrashPlan::lose_all());

@@ -1,5 +1,5 @@
-//! What the journals of all ranks say of rows that the table does not say: each journal by itself, then the letters that
-//! did not arrive, then all together. Changes nothing on the disk.
+//! Rows that the journals of all ranks have and the table lacks: each journal by itself, then the letters that did not arrive, then all
+//! together. Changes nothing on the disk.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +21,7 @@ use crate::server::recover::{Progress, replay, replay_of};
 /// Rows as they are with all journals: the value, or that there is none.
 pub(super) type Overlay = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
-/// What the journals hold.
+/// Content of the journals.
 pub(super) struct Journals {
     pub(super) overlay: Overlay,
     /// Inodes whose xattr rows in the table do not count.
@@ -30,7 +30,7 @@ pub(super) struct Journals {
     pub(super) tails: Vec<(Rank, Tail)>,
     /// The first number of each rank's range that no inode ever had, also of ranks that there are not (yet).
     pub(super) next_inos: BTreeMap<Rank, Ino>,
-    /// What does not fit together.
+    /// Contradictions, in words.
     pub(super) damage: Vec<String>,
 }
 
@@ -39,7 +39,7 @@ struct Life {
     rank: Rank,
     tree: Tree,
     tail: Tail,
-    /// Whom to, number, and what.
+    /// Letters to other ranks: addressee, number, content.
     letters: Vec<(Rank, u64, Arc<Letter>)>,
 }
 
@@ -117,7 +117,7 @@ pub(super) fn read(
     Ok(merge(lives, next_inos, damage))
 }
 
-/// What the table says of inode numbers.
+/// Reads the inode counters of the table.
 fn next_inos(table: &dyn Table) -> Result<BTreeMap<Rank, Ino>> {
     let range = prefix_range(&key_meta(Meta::NextIno, Rank::ZERO)[..2]);
     let mut all = BTreeMap::new();

@@ -32,7 +32,7 @@ pub use pending::Pending;
 /// Rows read, or written, at a time.
 const ROWS: usize = 1024;
 
-/// What a visit of rows sees: the key, and the row if it can be understood.
+/// A visited row: its key, and the row if it can be understood.
 pub type Seen<'a> = (&'a [u8], std::result::Result<Row, DecodeError>);
 
 /// A rank's journal that lies elsewhere than in the store.
@@ -46,7 +46,7 @@ pub struct Offline {
     head: Head,
     /// The lowest rank there is: repairs are its.
     lowest: Rank,
-    /// What the journals say of rows.
+    /// Rows by the journals.
     overlay: Overlay,
     /// Inodes whose xattr rows in the table do not count.
     swept: BTreeSet<Ino>,
@@ -112,18 +112,17 @@ impl Offline {
         &self.backend
     }
 
-    /// Whether the last server stopped cleanly.
+    /// True if the last server stopped cleanly.
     pub fn was_clean(&self) -> bool {
         self.head.clean
     }
 
-    /// How each rank's journal ends, in the order of the ranks.
+    /// End of each rank's journal, in the order of the ranks.
     pub fn tails(&self) -> &[(Rank, Tail)] {
         &self.tails
     }
 
-    /// What does not fit together in the journals, in words: letters that are lost, rows that two ranks claim. Once the
-    /// journals are settled it is as if it had been right.
+    /// Contradictions in the journals, in words: letters that are lost, rows that two ranks claim. Settling the journals ends them.
     pub fn damage(&self) -> &[String] {
         &self.damage
     }

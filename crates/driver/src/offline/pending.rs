@@ -1,4 +1,4 @@
-//! What the journals would change in the table: rows counted by kind. Changes nothing.
+//! Changes that the journals would make to the table: rows counted by kind. Read-only.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ pub struct Pending {
 }
 
 impl Offline {
-    /// What the table has otherwise than the journals say, by kinds of rows. Nothing: it has all of it.
+    /// Number of rows, by kind, in which the table differs from the journals. Empty: the table has everything.
     pub fn pending(&self) -> Result<BTreeMap<&'static str, Pending>> {
         let mut all: BTreeMap<&'static str, Pending> = BTreeMap::new();
         for (key, value) in &self.overlay {

@@ -1,5 +1,5 @@
-//! Who may come in over TLS: the authority of the file system and the list of its identities, as rows of its table (drawn
-//! in docs/formats/identity.md), and as ranks look at them. What an identity may do once it is in, is the machines'.
+//! Admission over TLS: the authority of the file system and the list of its identities, as rows of its table (drawn in
+//! docs/formats/identity.md), and as ranks look at them. Not here: the rights of an identity once it is in, which the machines check.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -27,24 +27,24 @@ const IDENTITY_HEAD: &str = "loligo identity 2";
 const IDENTITY_HEAD_1: &str = "loligo identity 1";
 /// Most identities of a file system.
 const IDENTITIES_MAX: usize = 10_000;
-/// How often a process that runs ranks for another one looks whether the list has changed.
+/// Interval at which a process that runs ranks for another one looks whether the list has changed.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// A line of the list of identities.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Listed {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// Number of its certificate, hexadecimal digits.
     pub serial: String,
-    /// What it may do, and where.
+    /// Its rights, and the paths that they count for.
     pub rights: Rights,
     /// When it was made, milliseconds since 1970.
     pub at_ms: u64,
     key: IdentityKey,
 }
 
-/// Who may come in.
+/// The list of identities, and TLS.
 pub struct Auth {
     fs_id: [u8; 16],
     notes: Notes,
@@ -92,7 +92,7 @@ impl Auth {
         Ok(())
     }
 
-    /// How TLS is spoken here, if it is.
+    /// The TLS configuration; none if TLS is off.
     pub(crate) fn tls(&self) -> Option<&Arc<rustls::ServerConfig>> {
         self.tls.get()
     }
@@ -114,7 +114,7 @@ impl Auth {
         self.list.read().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
     }
 
-    /// What all are known by.
+    /// Fingerprints of all identities.
     pub(crate) fn keys(&self) -> BTreeSet<IdentityKey> {
         self.list.read().unwrap_or_else(PoisonError::into_inner).keys().copied().collect()
     }

@@ -1,5 +1,5 @@
-//! How a rank reaches the others, those of its process and those of other ones: where each listens, and that they end
-//! together. What they say to each other is the machines'.
+//! Connections between ranks, of the same process and of others: where each listens, and their common end. Not here: the content of their
+//! messages, which is the machines'.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ pub(crate) fn address_of(address: &Address, rank: Rank) -> Result<Address> {
     }
 }
 
-/// What clients are told of where a rank listens, if it listens there: all of it, as some of them may use one and some another.
+/// The address that clients are told for a rank: all of its addresses, as some clients may use one and some another.
 pub(crate) fn told(addresses: &[Address]) -> Option<Address> {
     let all = Address::Any(addresses.into());
     let text = all.to_string();
@@ -73,7 +73,7 @@ pub(crate) struct Others {
     /// Other processes may run ranks.
     has_others: bool,
     keeper: Sender<News>,
-    /// How many have not come to a clean stop.
+    /// Number of ranks that have not come to a clean stop.
     unstopped: Arc<AtomicUsize>,
     has_stopped: bool,
     /// This one is to end when it has stopped, without the others.
@@ -121,7 +121,7 @@ impl Others {
         self.is_apart
     }
 
-    /// Whether there is a way to a rank of another process; to that life of it, if one is named.
+    /// True if there is a connection to a rank of another process; to that life of it, if one is named.
     pub(crate) fn reaches(&self, rank: Rank, process: Option<u64>) -> bool {
         self.links.get(&rank).is_some_and(|(is, _)| process.is_none_or(|process| process == *is))
     }
@@ -145,7 +145,7 @@ impl Others {
         self.inboxes.len() == 1 && !self.has_others
     }
 
-    /// How many ranks there are, this one included.
+    /// Number of ranks, this one included.
     pub(crate) fn count(&self) -> usize {
         self.inboxes.len()
     }

@@ -26,9 +26,9 @@ const OUT_MAX: usize = 256 << 20;
 const DATA_MAX: usize = 64;
 /// Chunks of one write.
 const WRITE_PARTS: usize = 32;
-/// How long the handshake may take.
+/// Time limit of the handshake.
 const HELLO_TIME: Duration = Duration::from_secs(5);
-/// How long a peer may leave a frame half sent, or not read what was sent to it.
+/// Time limit for a peer that leaves a frame half sent, or does not read.
 const STALL_TIME: Duration = Duration::from_secs(30);
 
 /// Unsent bytes, in order.
@@ -52,7 +52,7 @@ const ASKED_MAX: usize = 2 * loligo_types::limits::IN_FLIGHT_MAX;
 /// A request that was not answered: its number, its kind, and when it came.
 pub(crate) type Asked = (u64, usize, Instant);
 
-/// How far a connection has come.
+/// Stage of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stage {
     /// Over TCP; its first byte tells whether it is TLS.
@@ -74,7 +74,7 @@ pub(crate) struct Conn {
     pub(crate) host: Option<IpAddr>,
     /// It may come in without an identity.
     pub(crate) trusted: bool,
-    /// Who it has shown to be.
+    /// The identity that the peer has shown.
     pub(crate) identity: Option<Arc<Identity>>,
     pub(crate) sock: Sock,
     pub(crate) decoder: Decoder<FromClient>,
@@ -89,7 +89,7 @@ pub(crate) struct Conn {
     pub(crate) greeted: bool,
     /// To be closed when everything was sent.
     pub(crate) closing: bool,
-    /// What epoll was told: read, write.
+    /// Interest registered with epoll: read, write.
     pub(crate) interest: (bool, bool),
     /// In the list of connections to flush.
     pub(crate) queued: bool,
@@ -210,27 +210,27 @@ impl Conn {
         }
     }
 
-    /// Whether its other end has still to show who it is.
+    /// True if the peer has not shown its identity yet.
     pub(crate) fn is_half_open(&self) -> bool {
         self.slot.as_ref().is_some_and(|slot| slot.kind() == Kind::HalfOpen)
     }
 
-    /// Whether it may change nothing.
+    /// True if the peer may change nothing.
     pub(crate) fn is_read_only(&self) -> bool {
         self.identity.as_ref().is_some_and(|identity| identity.rights.is_read_only())
     }
 
-    /// Whether bytes wait to be sent.
+    /// True if bytes wait to be sent.
     pub(crate) fn has_unsent(&self) -> bool {
         self.unsent > 0 || self.sock.is_writing()
     }
 
-    /// Whether the peer's further requests wait until it has taken answers.
+    /// True if further requests of the peer wait until it has taken answers.
     pub(crate) fn is_paused(&self) -> bool {
         self.closing || self.unsent > OUT_PAUSE || self.data_asked.len() >= DATA_MAX
     }
 
-    /// Whether the peer keeps the rules of time and space.
+    /// Checks the limits of time and space of the peer.
     pub(crate) fn verdict(&self, now: Instant) -> Verdict {
         let since = |then: Instant| now.saturating_duration_since(then);
         if self.unsent > OUT_MAX {

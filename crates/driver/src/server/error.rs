@@ -5,7 +5,7 @@ use loligo_types::Rank;
 
 use super::cluster::RANKS_MAX;
 
-/// What went wrong, and what to do.
+/// Error of a server: its cause, and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
     /// The store.
@@ -43,7 +43,7 @@ pub enum ServerError {
         /// Those that there are.
         there: String,
     },
-    /// What was asked for cannot be done; why, and what to do.
+    /// An order that cannot be carried out; why, and the remedy.
     #[error("{0}")]
     Refused(String),
     /// The address cannot be used.
@@ -57,7 +57,7 @@ pub enum ServerError {
     /// A call to the operating system failed.
     #[error("{what}: {cause}")]
     System {
-        /// What was tried.
+        /// The call.
         what: &'static str,
         /// The system's words.
         cause: std::io::Error,

@@ -8,7 +8,7 @@ use loligo_types::Time;
 
 use super::error::{Result, ServerError};
 
-/// What the root directory is like.
+/// Attributes of the root directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FormatOptions {
     /// Permission bits of the root directory.

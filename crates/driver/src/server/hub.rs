@@ -24,12 +24,12 @@ use super::listen;
 use super::rank::Done;
 use crate::Address;
 
-/// How long a process that joins may take to say which one it is.
+/// Time limit for a process that joins to name itself.
 const JOIN_TIME: Duration = Duration::from_secs(5);
-/// How long processes that joined may take to end when all have stopped.
+/// Time limit for processes that joined to end when all have stopped.
 const END_TIME: Duration = Duration::from_secs(20);
 
-/// What the processes that joined have to do with the owner's.
+/// The owner's side of the processes that joined.
 pub(crate) struct Hub {
     fs_id: [u8; 16],
     data_epoch: u64,
@@ -82,7 +82,7 @@ impl State {
     }
 }
 
-/// What a hub is made of.
+/// Parts of a hub.
 pub(crate) struct HubParts {
     pub(crate) fs_id: [u8; 16],
     pub(crate) data_epoch: u64,
@@ -168,7 +168,7 @@ impl Hub {
         up.map(|process| (process.first, process.ranks.iter().copied().collect())).collect()
     }
 
-    /// What a rank that others run is in the map; `None`: it is not there, or the owner's.
+    /// State in the map of a rank that another process runs; `None`: it does not exist, or is the owner's.
     pub(crate) fn state_elsewhere(&self, rank: Rank) -> Option<RankState> {
         let is_own = self.own_ranks().contains(&rank);
         let state = self.lock();

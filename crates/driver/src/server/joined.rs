@@ -28,7 +28,7 @@ use super::start::{self, Running};
 use super::{Ended, hub};
 use crate::Address;
 
-/// How long the owner may take to answer.
+/// Time limit for the owner's answer.
 pub(super) const JOIN_TIME: Duration = Duration::from_secs(30);
 
 /// A process that was let in by the owner of a data directory, and has its store.

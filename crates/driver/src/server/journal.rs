@@ -48,7 +48,7 @@ const LONE_RECORDS: u64 = 2;
 /// if writes take less than this: one that is on its way for longer is worth a sleep.
 const LANDS_SOON: Duration = Duration::from_micros(500);
 
-/// What the rank thread asks of the journal's.
+/// Work for the journal's thread.
 #[derive(Debug)]
 pub(crate) enum Work {
     /// Records with consecutive numbers.
@@ -57,7 +57,7 @@ pub(crate) enum Work {
     Trim(Lsn),
 }
 
-/// What is done on the journal's thread.
+/// Slow work that the journal's thread does beside writing.
 pub(crate) enum Chore {
     /// All of it: the journal itself.
     Keep(Box<Journal>),
@@ -67,12 +67,12 @@ pub(crate) enum Chore {
     Delete(Arc<dyn LogDir>, Vec<u64>),
 }
 
-/// What others may know of the journal's segments.
+/// The journal's segments, as other threads may see them.
 #[derive(Debug, Default)]
 pub(crate) struct Segments(Mutex<Vec<SegmentInfo>>);
 
 impl Segments {
-    /// Whether dropping the records below frees a segment.
+    /// True if dropping the records below `below` frees a segment.
     pub(crate) fn trim_helps(&self, below: Lsn) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(1).is_some_and(|second| second.first <= below)
     }
@@ -93,13 +93,13 @@ pub(crate) struct Journal {
     metrics: Arc<Metrics>,
     /// Records of the last commit.
     last_batch: u64,
-    /// What a sync takes, a moving average.
+    /// Moving average of the time of a sync.
     sync_time: Duration,
     /// Syncs so far, up to [`SYNCS_KNOWN`].
     syncs: u32,
     /// If nobody waits for writes: what is under way.
     flight: Option<Flight>,
-    /// What such a write takes, a moving average.
+    /// Moving average of the time of such a write.
     write_time: Duration,
 }
 
@@ -116,20 +116,20 @@ struct Flight {
     is_creating: bool,
 }
 
-/// Whether to begin another write with what waits, when so many are under way, the last one up to `upto`. If it is less than what is under
-/// way it waits for that to land: the many small writes that clients with many requests would else fall into cost each as much as a
-/// large one.
+/// True if another write should begin with the waiting records while so many are under way, the last one up to `upto`. If there is less
+/// than what is under way it waits for that to land: the many small writes that clients with many requests would else fall into cost each
+/// as much as a large one.
 fn is_due(writes: usize, upto: Lsn, writer: &Writer) -> bool {
     let flying = upto.0.saturating_sub(writer.durable().0);
     writes == 0 || writer.outstanding().records - flying >= flying || writer.pending_bytes() >= WRITE_BYTES
 }
 
-/// Whether the write under way is the only one, small, and soon over, if writes take so long.
+/// True if the write under way is the only one, small, and soon over by the average time of a write.
 fn is_lone(writes: usize, records: u64, write_time: Duration) -> bool {
     writes == 1 && records <= LONE_RECORDS && write_time < LANDS_SOON
 }
 
-/// How far a commit came.
+/// Result of a commit.
 struct Commit {
     durable: Option<Lsn>,
     full: bool,
@@ -181,12 +181,12 @@ impl Journal {
         commit.map(|commit| commit.durable)
     }
 
-    /// Whether the rank thread should go on committing itself.
+    /// True if the rank thread should go on committing by itself.
     pub(crate) fn may_stay(&self) -> bool {
         self.flight.is_some() || (self.waiting.is_none() && self.sync_time <= DEAR)
     }
 
-    /// Whether what is appended becomes durable without this thread.
+    /// True if appended records become durable without this thread.
     pub(crate) fn flies(&self) -> bool {
         self.flight.is_some()
     }

@@ -25,7 +25,7 @@ use super::start::{self, Known, Recovered, Running};
 use super::{Ended, Seat, ServerConfig};
 use crate::Address;
 
-/// What the keeper is told.
+/// Events for the membership thread.
 pub(crate) enum News {
     /// Add so many ranks; which they are.
     Add(u16, Sender<Result<Vec<Rank>>>),
@@ -96,7 +96,7 @@ pub(crate) struct Keeper {
     pub(crate) resident_at: Arc<Mutex<Option<Rank>>>,
     /// Lines that were added to the log of balancers.
     pub(crate) log_lines: u32,
-    /// What the processes that run other ranks have to do with this one, if there may be some.
+    /// The hub for processes that run other ranks, if there may be some.
     pub(crate) hub: Option<Arc<Hub>>,
     /// This server's part in who runs what, if several share the store.
     pub(crate) placing: Option<Placing>,
@@ -160,7 +160,7 @@ impl Keeper {
         result
     }
 
-    /// What comes next; meanwhile looks what the other servers do. `None`: nobody can say anything any more.
+    /// The next event; looks at the other servers while it waits. `None`: no sender is left.
     fn next_news(&mut self) -> Result<Option<News>> {
         loop {
             let Some(placing) = self.placing.as_ref().filter(|_| !self.is_stopping || !self.running.is_empty()) else {
@@ -429,7 +429,7 @@ impl Keeper {
         self.set_state(rank, RankState::Draining)
     }
 
-    /// Whether no other rank of this process takes more.
+    /// True if no other rank of this process takes requests.
     fn is_last_here(&self, rank: Rank) -> bool {
         let seats = self.seats.lock().unwrap_or_else(PoisonError::into_inner);
         let is_up = |other: &&Rank| self.members.states.get(other) == Some(&RankState::Up);

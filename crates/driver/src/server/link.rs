@@ -12,20 +12,20 @@ use loligo_wire::{HEADER_LEN, LinkHeader, encode_link};
 
 use super::queue::Queue;
 
-/// How long the other process may take nothing before the connection is given up.
+/// Time for which the other process may take nothing before the connection is given up.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Messages that are put into one write.
 const MESSAGES_AT_ONCE: usize = 256;
 /// Room of a buffer that is kept, bytes.
 const KEEP_MAX: usize = 1 << 20;
 
-/// What a link runs over.
+/// Byte stream of a link.
 pub(crate) trait Stream: Read + Write + Send + Sync + Sized + 'static {
     /// The same connection once more.
     fn twin(&self) -> io::Result<Self>;
     /// Ends it, for both sides.
     fn end(&self);
-    /// How long the other side may take nothing.
+    /// Sets the time for which the other side may take nothing.
     fn be_patient(&self, time: Duration) -> io::Result<()>;
 }
 

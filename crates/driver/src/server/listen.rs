@@ -76,8 +76,8 @@ impl Listeners {
     }
 }
 
-/// Whether so many ranks could listen at these addresses now. Nothing stays open, so that it is a look ahead and no promise. Unix
-/// sockets count where their directory is there.
+/// Checks that so many ranks could listen at these addresses now. Nothing stays open, so another program may still take them. Unix sockets
+/// count where their directory exists.
 pub fn check_listen(addresses: &[Address], ranks: u16) -> Result<()> {
     let mut all = Vec::new();
     for address in addresses {

@@ -20,7 +20,7 @@ const REMOVED: u64 = 4;
 pub(crate) struct Members {
     /// Of the cluster map; 0: there never was more than one rank.
     pub(crate) epoch: u64,
-    /// How many numbers have been used.
+    /// Number of rank numbers ever used.
     pub(crate) numbers: u32,
     /// Those that are there.
     pub(crate) states: BTreeMap<Rank, RankState>,
@@ -79,7 +79,7 @@ impl Members {
         Ok(())
     }
 
-    /// Whether there never was another rank than the first.
+    /// True if there never was another rank than the first.
     pub(crate) fn is_single(&self) -> bool {
         self.numbers <= 1
     }

@@ -1,4 +1,4 @@
-//! What a server counts: plain counters and histograms with fixed buckets. No names of a monitoring system here.
+//! Metrics of a server: plain counters and histograms with fixed buckets. No names of a monitoring system here.
 //!
 //! Each value has one writing thread, so an addition is a load and a store without a locked instruction; any thread
 //! may read.
@@ -50,7 +50,7 @@ impl Histogram {
         self.sum.add(value);
     }
 
-    /// What it holds now.
+    /// Its present values.
     pub fn snapshot(&self) -> Distribution {
         let buckets: Vec<u64> = self.buckets.iter().map(|b| b.load(Relaxed)).collect();
         Distribution { count: buckets.iter().sum(), sum: self.sum.get(), buckets }

@@ -1,5 +1,5 @@
-//! What a server asks of others that share its store, on behalf of an administrator. What is asked is the admin plane's; how it is brought,
-//! `peers/questions.rs`'s.
+//! Questions to other servers that share the store, on behalf of an administrator. Not here: the questions themselves, which are the admin
+//! plane's, and their transport (`peers/questions.rs`).
 
 use std::sync::{Arc, PoisonError};
 
@@ -23,14 +23,15 @@ impl Server {
         }
     }
 
-    /// Who hears what other servers ask the admin plane of this one, from now on. It is called on a connection's thread, and must not wait.
+    /// Registers the function that takes questions of other servers to the admin plane. It is called on a connection's thread, and must not
+    /// wait.
     pub fn on_question(&self, hear: impl Fn(Question, Replier) + Send + Sync + 'static) {
         if let Some(peers) = &self.peers {
             peers.on_question(Arc::new(hear));
         }
     }
 
-    /// How often this server has looked what is put down for all of them. What was put down before a look began is known after it; when a
+    /// Number of looks of this server at the shared records. Everything that was written before a look began is known after it: when the
     /// number has grown by two, the second look began after the first number was read.
     pub fn looks(&self) -> u64 {
         self.view.as_ref().map_or(0, |view| view.lock().unwrap_or_else(PoisonError::into_inner).looks)

@@ -30,7 +30,7 @@ use super::shares::{able, count, decide, settled};
 use super::start::{self, Known, Recovered, Running};
 use crate::Address;
 
-/// How often a server looks what has changed.
+/// Interval at which a server looks for changes.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// When a rank that could not be begun is tried again.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -40,7 +40,7 @@ pub(crate) struct Placing {
     pub(crate) servers: Arc<dyn Servers>,
     pub(crate) peers: Arc<Peers>,
     pub(crate) flags: ServerFlags,
-    /// What was seen last, for whoever asks.
+    /// The last look, for other threads.
     pub(crate) view: Arc<Mutex<View>>,
     leads: bool,
     /// The cluster map as it was put down last.
@@ -49,7 +49,7 @@ pub(crate) struct Placing {
     settled: BTreeSet<u64>,
     /// Ranks of this server that were told to stop here.
     handing: BTreeSet<Rank>,
-    /// What ranks of this server have to say to the leader.
+    /// Messages of this server's ranks to the leader.
     unsaid: Vec<(Rank, Member)>,
     /// Ranks that could not be begun, and when to try again.
     again: BTreeMap<Rank, Instant>,
@@ -60,13 +60,13 @@ pub(crate) struct Placing {
     pub(crate) next_look: Instant,
 }
 
-/// What was seen last.
+/// Result of the last look.
 #[derive(Default)]
 pub(crate) struct View {
     pub(crate) sight: Sight,
     /// The cluster map.
     pub(crate) map: ClusterMap,
-    /// How often it was looked around.
+    /// Number of looks.
     pub(crate) looks: u64,
 }
 
@@ -149,7 +149,7 @@ impl Placing {
         }
     }
 
-    /// What others call the server that leads.
+    /// Name of the leading server.
     pub(crate) fn leader(&self) -> String {
         let sight = &self.view().sight;
         let name = sight.leader.and_then(|leader| Some(sight.servers.get(&leader)?.name.clone()));
@@ -224,7 +224,7 @@ impl Keeper {
         self.placing.as_ref().is_none_or(Placing::leads)
     }
 
-    /// What was seen is known to all.
+    /// Publishes the last look.
     fn note(&mut self, sight: &Sight) {
         let Some(placing) = &mut self.placing else { return };
         let me = placing.servers.me();

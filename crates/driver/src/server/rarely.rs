@@ -16,7 +16,7 @@ pub(crate) struct Rarely {
 }
 
 impl Rarely {
-    /// Whether a line may be written now; then what is to stand at its end.
+    /// The end of a line, if it may be written now.
     pub(crate) fn may_say(&mut self, now: Instant) -> Option<String> {
         if self.begun.is_none_or(|begun| now.saturating_duration_since(begun) >= SPAN) {
             (self.begun, self.said) = (Some(now), 0);

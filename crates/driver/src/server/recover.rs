@@ -10,10 +10,10 @@ use loligo_types::Lsn;
 
 use super::error::Result;
 
-/// How often progress is told.
+/// Interval at which progress is told.
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 
-/// How far recovery has come.
+/// Progress of recovery.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Progress {
     /// Records replayed.

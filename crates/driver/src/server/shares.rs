@@ -20,8 +20,8 @@ pub(super) fn settled(sight: &Sight) -> BTreeSet<u64> {
     sight.wants.values().copied().chain(has).collect()
 }
 
-/// Who is to have what, where that has to change: every rank is wanted of a server that is there, if possible of that which has it; a server
-/// that comes to share is given its part. `ranks`: those there are, but for those that are to go.
+/// Changes of who runs which rank: every rank gets a server that is there, if possible the one that has it; a server that comes to share
+/// gets its part. `ranks`: all ranks but those that are to go.
 pub(super) fn decide(sight: &Sight, ranks: &[u32], settled: &mut BTreeSet<u64>) -> BTreeMap<u32, u64> {
     let mut wants: BTreeMap<u32, u64> = BTreeMap::new();
     let able: BTreeMap<u64, ServerFlags> = able(sight).collect();

@@ -13,7 +13,7 @@ use super::rank::Done;
 /// A session that ends, and the addresses of its client.
 pub(crate) type Job = (SessionId, Vec<Box<[u8]>>);
 
-/// How long it waits before it tries again.
+/// Pause before it tries again.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// Runs until the queue is closed, also with what could not be done.

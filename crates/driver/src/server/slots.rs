@@ -1,5 +1,5 @@
-//! How many connections a rank takes, and a process with all its ranks: by what is known of the other end, so that peers of one kind take
-//! nothing from those of another. Descriptors that journals, the table, objects and commands need are not given to connections.
+//! Limits of connections of a rank, and of a process with all its ranks, by kind of peer, so that peers of one kind take nothing from those
+//! of another. Connections get no descriptors that journals, the table, objects and commands need.
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ const HALF_OPEN_MAX: usize = 128;
 /// The last descriptors that a process may have: connections do not take these, whatever else is open.
 const LAST: u64 = 32;
 
-/// What is known of the other end of a connection.
+/// Kind of a connection's peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     /// The kernel says whose process it is.
@@ -103,7 +103,7 @@ impl Drop for Slot {
     }
 }
 
-/// Whether hardly any descriptors are left once this one is taken: the kernel gives the lowest that is free, so all below are in use.
+/// True if hardly any descriptors are left once this one is taken: the kernel gives the lowest that is free, so all below are in use.
 pub fn is_last(fd: &impl AsFd) -> bool {
     let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     fd.as_fd().as_raw_fd() as u64 >= most.saturating_sub(LAST)

@@ -181,7 +181,7 @@ pub(crate) fn join(mut config: ServerConfig, joint: Joint, progress: &mut dyn Fn
     Ok(server)
 }
 
-/// Who may come in.
+/// The list of identities.
 fn auth(config: &ServerConfig) -> Result<Arc<Auth>> {
     let auth = Auth::open(&*config.backend)?;
     if config.listen.iter().any(|address| matches!(address, Address::Tcp(_))) {
@@ -321,7 +321,7 @@ fn run(
     })
 }
 
-/// What [`auth`] has made.
+/// The list that [`auth`] has made.
 fn made(config: &ServerConfig) -> Result<Arc<Auth>> {
     config.auth.clone().ok_or_else(|| ServerError::Fatal("nobody can come in; this is a bug".into()))
 }
@@ -439,7 +439,7 @@ pub(super) fn prepare(
     Ok((rank, helpers))
 }
 
-/// How long the journal may become: on a small disk it leaves room for the rest.
+/// Size limit of the journal: on a small disk it leaves room for the rest.
 fn journal_bytes(config: &ServerConfig) -> u64 {
     let disk = config.backend.statfs().map_or(u64::MAX, |space| space.total_bytes);
     config.journal_bytes.min(disk / DISK_TO_JOURNAL)
@@ -449,7 +449,7 @@ fn mono(begun: Instant) -> Now {
     Now { mono_ms: begun.elapsed().as_millis() as u64, wall: wall() }
 }
 
-/// How far the journals of all ranks were read.
+/// Progress of reading the journals of all ranks.
 pub(super) struct Known<'a> {
     before: Progress,
     total_bytes: u64,

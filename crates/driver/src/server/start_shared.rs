@@ -138,7 +138,7 @@ fn peer_address(config: &ServerConfig) -> Result<String> {
     Ok(tcp.unwrap_or_else(|| "127.0.0.1:0".into()))
 }
 
-/// Whether that is all addresses of a machine.
+/// True if that is the address of all interfaces.
 fn is_all(at: &str) -> bool {
     at.parse::<SocketAddr>().is_ok_and(|at| at.ip().is_unspecified())
 }

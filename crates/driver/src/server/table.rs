@@ -19,7 +19,7 @@ use super::rank::Done;
 /// Loads that one thread takes at a time.
 const LOADS_AT_ONCE: usize = 32;
 
-/// What is asked of the checkpoint thread.
+/// Work for the checkpoint thread.
 #[derive(Debug)]
 pub(crate) enum Work {
     /// Write these records, atomically.

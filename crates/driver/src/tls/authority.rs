@@ -84,7 +84,7 @@ impl Authority {
         head + &self.certificate_pem() + &certificate + &pem("PRIVATE KEY", issued.key.serialized_der())
     }
 
-    /// How a server speaks TLS, with a key and a certificate of its own.
+    /// TLS configuration of a server, with a key and a certificate of its own.
     pub(crate) fn server(&self) -> Result<Arc<ServerConfig>, String> {
         let name = server_name(&self.fs_id);
         let mut params = CertificateParams::new(vec![name.clone()]).map_err(|e| e.to_string())?;

@@ -88,7 +88,7 @@ impl Identity {
         Ok(Identity { name: name.into(), fs_id: fs_id.into(), server_name, config: Arc::new(config) })
     }
 
-    /// What it is called.
+    /// Its name.
     pub fn name(&self) -> &str {
         &self.name
     }

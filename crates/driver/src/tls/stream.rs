@@ -21,7 +21,7 @@ const ROUNDS: usize = 16;
 #[derive(Debug)]
 pub(crate) struct Tls {
     conn: Connection,
-    /// What came and was not looked at: `raw[from..to]`.
+    /// Received bytes that were not decrypted yet: `raw[from..to]`.
     raw: Vec<u8>,
     from: usize,
     to: usize,
@@ -29,7 +29,7 @@ pub(crate) struct Tls {
     plain: usize,
 }
 
-/// What was done with the socket.
+/// Result of work on the socket.
 #[derive(PartialEq, Eq)]
 enum Took {
     Some,
@@ -99,12 +99,12 @@ impl Tls {
         Some(fingerprint(self.conn.peer_certificates()?.first()?))
     }
 
-    /// Whether there is something to read that the socket does not tell of.
+    /// True if there is something to read of which the socket does not tell.
     pub(crate) fn holds(&self) -> bool {
         self.plain > 0 || self.from < self.to
     }
 
-    /// Whether something waits for room in the socket.
+    /// True if bytes wait for room in the socket.
     pub(crate) fn is_writing(&self) -> bool {
         self.conn.wants_write()
     }

@@ -22,7 +22,7 @@ type Place = (Ino, Kind);
 /// Where every path begins.
 const ROOT: Place = (Ino::ROOT, Kind::Dir);
 
-/// What a part of a path leads to.
+/// Target of one component of a path.
 enum Found {
     /// With its attributes.
     Attr(Attr),
@@ -39,7 +39,7 @@ impl Found {
     }
 }
 
-/// How far lookup leases lead.
+/// Part of a path that lookup leases resolve.
 struct Leased {
     /// To there, of which this is known to be so deep below the root.
     at: Place,
@@ -48,7 +48,7 @@ struct Leased {
     sent_ms: u64,
 }
 
-/// What a path has come to with something that was to be done at its end.
+/// Result of a path walk that carries an operation at its end.
 enum Ended {
     /// It was done.
     Done(Done),
@@ -309,7 +309,7 @@ impl AsyncFs {
         }
     }
 
-    /// What a request has come to that was to go over these names.
+    /// Takes the answer of a request that resolved several names.
     fn went(
         &self,
         at: Place,
@@ -346,7 +346,7 @@ impl AsyncFs {
     }
 }
 
-/// Whether nothing was done but to go the way.
+/// True if the request resolved names and did nothing else.
 fn is_way_alone(answer: &Answer) -> bool {
     matches!(answer, Answer::Walked { last, .. } if !matches!(**last, Answer::Entries { .. }))
 }
@@ -363,7 +363,7 @@ fn as_call(op: Op) -> Call {
     }
 }
 
-/// What was found a moment ago: that it is not there is nothing that anybody said of its name.
+/// Error of an entry that was found a moment ago and is gone. An absence is never cached from it.
 fn gone(error: FsError) -> FsError {
     if error == FsError::NotFound { FsError::Stale } else { error }
 }

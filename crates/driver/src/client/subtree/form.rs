@@ -70,7 +70,7 @@ pub enum KeptError {
     Cut {
         /// Where it lies.
         place: Place,
-        /// How many.
+        /// Its length in bytes.
         bytes: u64,
     },
 }

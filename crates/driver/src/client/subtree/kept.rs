@@ -156,18 +156,18 @@ impl Kept {
         self.fs
     }
 
-    /// What was made, in the groups that are merged at once.
+    /// The changes, in the groups that are merged at once.
     pub fn groups(&self) -> &[Group] {
         &self.groups
     }
 
-    /// What was cut off at its end.
+    /// The torn tail that was cut off.
     pub fn torn(&self) -> Option<Torn> {
         self.torn
     }
 
-    /// How far it goes, of all that its owner has made: so many merges, and so many records of the next one. One goes further than another
-    /// if this is more.
+    /// Its end, counted over all that its owner has made: number of merges, and number of records of the next one. A journal goes further
+    /// than another if this is greater.
     pub fn reach(&self) -> (u64, usize) {
         let merges = self.record.merges + (self.groups.len() as u64).saturating_sub(1);
         (merges, self.groups.last().map_or(0, |group| group.parts.len()))

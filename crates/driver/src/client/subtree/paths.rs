@@ -12,7 +12,7 @@ use crate::client::path::bytes_of;
 
 /// Entries asked for at a time.
 const READDIR_BATCH: u32 = 1024;
-/// What is open here is known to nobody else.
+/// Handle of files that are open here; the rank does not know them.
 const HANDLE: u64 = 0;
 
 impl Subtree {

@@ -1,5 +1,5 @@
-//! What of a decoupled subtree is kept in the store ("global persist", Cudele §6.2), and how somebody else goes on from there when its owner is
-//! gone. Not here: the form of the journal (`form.rs`), and who may have the subtree, which the rank decides.
+//! The part of a decoupled subtree's journal that is kept in the store ("global persist", Cudele §6.2), and its recovery by another client
+//! when the owner is gone. Not here: the form of the journal (`form.rs`), and the owner of the subtree, which the rank decides.
 //!
 //! The journal is an object, under one of two numbers that are reserved for it. It is written with ordinary data requests, several at once, and
 //! synced; then the rank puts down which of the two counts, and how many bytes of it. So what is written beyond that, or beside it, is nothing
@@ -200,7 +200,7 @@ impl Subtree {
         }
     }
 
-    /// Whether a journal of before must be merged first: what is made now would be taken for what is in it.
+    /// Refuses if an earlier journal must be merged first, because the new one would be taken for it.
     pub(super) fn nothing_left_behind(&self) -> FsResult<()> {
         if self.left.is_some() { Err(FsError::NotEmpty) } else { Ok(()) }
     }
@@ -268,7 +268,7 @@ impl Subtree {
         Err(unreadable(&place, last))
     }
 
-    /// Whether it is all there, and of this subtree.
+    /// Checks that a journal is complete, and of this subtree.
     fn checked(&self, kept: Kept) -> Result<Kept, KeptError> {
         let place = kept.place().clone();
         let (is, here) = (kept.record(), self.record());
@@ -281,7 +281,7 @@ impl Subtree {
         }
     }
 
-    /// Whether a journal in the store goes further than this one: what is only there would be lost.
+    /// True if a journal in the store goes further than this one, so that the rest of it would be lost.
     pub(super) fn is_behind_stored(&mut self, kept: &Kept) -> FsResult<bool> {
         if self.left.is_none() || matches!(kept.place(), Place::Store { .. }) {
             return Ok(false);
@@ -305,7 +305,7 @@ struct Object<'a> {
     cred: &'a Arc<Cred>,
     ino: Ino,
     len: u64,
-    /// What was read ahead, and from where on.
+    /// Bytes that were read ahead, and their offset.
     at: u64,
     ahead: Vec<u8>,
     failed: Option<FsError>,

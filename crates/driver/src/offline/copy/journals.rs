@@ -9,7 +9,7 @@ use super::{CopyError, CopyProgress, CopyResult, CopyStage, Sizes, Sum, Told, of
 /// Bytes read and written at a time.
 const CHUNK: usize = 4 << 20;
 
-/// What each segment is, by rank and number.
+/// Checksum of each segment, by rank and number.
 pub(super) type Segments = BTreeMap<(u32, u64), Sum>;
 
 fn name(rank: u32, id: u64) -> String {

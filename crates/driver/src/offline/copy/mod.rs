@@ -20,7 +20,7 @@ use loligo_types::Rank;
 
 use crate::server::ServerError;
 
-/// How long it may take to see whether the source is still owned.
+/// Time limit for the check that the source is still owned.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Why a file system was not copied.
@@ -38,7 +38,7 @@ pub enum CopyError {
          was, and nobody takes the unfinished copy for a file system"
     )]
     Full {
-        /// What could not grow.
+        /// The part of the target that could not grow.
         what: String,
     },
     /// An object of the source is larger than the target takes.
@@ -57,9 +57,9 @@ pub enum CopyError {
     /// The target was made for another file system.
     #[error("the target is the file system {there}, or was to be, and not a copy of {here}; name an empty one")]
     Another {
-        /// Who the target is.
+        /// Identity of the target.
         there: String,
-        /// Who the source is.
+        /// Identity of the source.
         here: String,
     },
     /// There are rows that no copy has put there.
@@ -71,10 +71,10 @@ pub enum CopyError {
          copy again"
     )]
     Taken {
-        /// How that was seen.
+        /// The sign of it.
         cause: String,
     },
-    /// What was read back is not what was written.
+    /// Bytes that were read back differ from those written.
     #[error(
         "{what} of the target is not that of the source ({detail}); copy again: if that ends like this, too, the target does not keep \
          what it is given"
@@ -82,7 +82,7 @@ pub enum CopyError {
     Differs {
         /// The row, segment or object.
         what: String,
-        /// What was found.
+        /// The difference.
         detail: String,
     },
 }
@@ -99,7 +99,7 @@ fn of_target(error: impl Into<ServerError>) -> CopyError {
 }
 
 impl CopyError {
-    /// What went wrong with the target.
+    /// An error of the target.
     pub fn in_target(error: impl Into<ServerError>) -> CopyError {
         match error.into() {
             ServerError::Store(StoreError::Full { what }) => CopyError::Full { what },
@@ -108,7 +108,7 @@ impl CopyError {
     }
 }
 
-/// What a copy is doing.
+/// Stages of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CopyStage {
     /// Counting what there is to copy; counts objects.
@@ -129,7 +129,7 @@ pub enum CopyStage {
     ObjectsBack,
 }
 
-/// How far it has come.
+/// Progress of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CopyProgress {
     /// With what.
@@ -143,7 +143,7 @@ pub struct CopyProgress {
 /// Is told how far it has come.
 pub type Told<'a> = &'a mut dyn FnMut(CopyProgress);
 
-/// How much there is to copy.
+/// Amount of data to copy.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sizes {
     /// Rows, about.
@@ -160,7 +160,7 @@ pub struct Sizes {
     pub longest: Option<(ObjectId, u64)>,
 }
 
-/// What was copied, and compared.
+/// Amount of data that was copied, and compared.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Copied {
     /// Rows of the table.
@@ -225,7 +225,7 @@ impl Copier {
         Ok(Copier { source, sizes })
     }
 
-    /// How much there is.
+    /// Amount of data in the source.
     pub fn sizes(&self) -> Sizes {
         self.sizes
     }
@@ -272,7 +272,7 @@ impl Copier {
     }
 }
 
-/// Whether a copy of this file system was begun there and cut off; else there is nothing yet. Whatever else is there is an error.
+/// True if a copy of this file system was begun there and cut off; false if the target is empty. Anything else in the target is an error.
 pub fn is_begun(target: &dyn Backend, identity: &Identity) -> CopyResult<bool> {
     let table = target.table();
     let begun = match check_layout(&*table) {

@@ -29,7 +29,7 @@ pub(super) struct Objects {
     pub(super) bytes: u64,
     /// Those that were there already.
     pub(super) kept: u64,
-    /// What the first ones of them are.
+    /// Checksums of the first of them.
     sums: HashMap<ObjectId, Sum>,
 }
 

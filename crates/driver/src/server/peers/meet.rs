@@ -11,7 +11,7 @@ use super::Peers;
 use super::proof::{Meeting, Side, is_proven, nonce, prove};
 use crate::server::link;
 
-/// How long each message may take.
+/// Time limit of each message.
 const MEET_TIME: Duration = Duration::from_secs(5);
 
 fn bad(text: impl Into<String>) -> io::Error {

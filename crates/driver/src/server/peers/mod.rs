@@ -36,9 +36,9 @@ use self::waiting::Waiting;
 
 /// A connection on which nothing comes for so long is given up.
 const SILENCE: Duration = Duration::from_secs(3);
-/// How often something is said on each, at least.
+/// Longest silence on each connection.
 const BEAT: Duration = Duration::from_millis(750);
-/// How long connecting may take.
+/// Time limit of connecting.
 const CONNECT_TIME: Duration = Duration::from_secs(2);
 
 /// The connections to the other servers.
@@ -382,7 +382,7 @@ mod tests {
         Arc::new(Seat { inbox, metrics: Arc::default(), advice: Arc::default(), addresses: Vec::new() })
     }
 
-    /// What a rank was told of others.
+    /// Messages that a rank received from others.
     fn heard(seat: &Seat) -> Vec<String> {
         let mut all = Vec::new();
         seat.inbox.take(&mut all);

@@ -1,9 +1,9 @@
-//! How two servers show each other that they are servers of one file system: both can read its key in the pool. The bytes stand in
-//! docs/formats/link.md. Not here: the messages that carry it.
+//! Mutual proof of two servers that they serve one file system: both can read its key in the pool. The bytes stand in docs/formats/link.md.
+//! Not here: the messages that carry it.
 
 use ring::hmac;
 
-/// What both sides know of a connection.
+/// Facts of a connection that both sides know.
 #[derive(Clone, Copy)]
 pub(super) struct Meeting {
     pub(super) fs_id: [u8; 16],
@@ -41,7 +41,7 @@ pub(super) fn prove(key: &[u8; 32], side: Side, meeting: &Meeting) -> [u8; 32] {
     tag.as_ref().try_into().expect("SHA-256 has 32 bytes")
 }
 
-/// Whether that side knows it. Takes as long for every answer.
+/// True if that side knows the key. Takes as long for every answer.
 pub(super) fn is_proven(key: &[u8; 32], side: Side, meeting: &Meeting, proof: &[u8; 32]) -> bool {
     hmac::verify(&hmac::Key::new(hmac::HMAC_SHA256, key), &message(side, meeting), proof).is_ok()
 }

@@ -31,7 +31,7 @@ pub enum Unanswered {
 /// Told when there is a reply, or will be none. Must not wait.
 pub(crate) type Then = Box<dyn FnOnce(Result<Reply, Unanswered>) + Send>;
 
-/// Who hears what other servers ask. Must not wait.
+/// Function that takes questions of other servers. Must not wait.
 pub(crate) type Hearer = dyn Fn(Question, Replier) + Send + Sync;
 
 /// Questions of this server that have no reply yet, and who hears those of others.
@@ -111,14 +111,14 @@ impl Questions {
 /// Gives the reply to a question of another server. Dropped without one it says that there is none.
 pub struct Replier {
     link: Arc<Link>,
-    /// How many of that server have none yet.
+    /// Number of that server's questions without an answer.
     open: Arc<AtomicUsize>,
     number: u64,
     is_done: bool,
 }
 
 impl Replier {
-    /// What it is.
+    /// Sends the answer.
     pub fn reply(mut self, reply: Reply) {
         self.send(reply);
     }
@@ -164,7 +164,7 @@ impl Peers {
         }
     }
 
-    /// Who hears what others ask, from now on.
+    /// Registers the function that takes questions of other servers.
     pub(crate) fn on_question(&self, hearer: Arc<Hearer>) {
         *self.questions.hearer.lock().unwrap_or_else(PoisonError::into_inner) = Some(hearer);
     }

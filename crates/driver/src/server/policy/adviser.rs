@@ -21,10 +21,10 @@ const TICKS_MAX: u64 = 64;
 /// Policies that directories name and that are asked in one tick.
 const NAMES_MAX: u32 = 32;
 
-/// What is asked of the thread.
+/// Work for the policy thread.
 #[derive(Debug)]
 pub(crate) enum Work {
-    /// What is to move?
+    /// Decide on moves.
     Decide(Box<Snapshot>),
 }
 
@@ -39,17 +39,17 @@ pub struct Tick {
     pub policy: PolicyId,
     /// As directories name it; none: it is that of the file system.
     pub name: Option<String>,
-    /// What each hook saw and answered, as lines.
+    /// Input and answer of each hook, as lines.
     pub lines: Vec<String>,
-    /// How many moves were wanted.
+    /// Number of moves that the policy wanted.
     pub moves: usize,
-    /// What went wrong; nothing moved then.
+    /// Error of the policy; nothing moved then.
     pub fault: Option<String>,
-    /// How long the decision took, microseconds.
+    /// Time of the decision, microseconds.
     pub took_us: u64,
 }
 
-/// How a policy does at a rank.
+/// Statistics of a policy at a rank.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Advised {
     /// As directories name it; none: it is that of the file system.
@@ -58,13 +58,13 @@ pub struct Advised {
     pub policy: PolicyId,
     /// Faults in a row up to now.
     pub streak: u32,
-    /// What went wrong at the last tick.
+    /// Error of the last tick.
     pub fault: Option<String>,
     /// Moves that it wanted then.
     pub moves: usize,
 }
 
-/// How the policies do at a rank.
+/// Statistics of all policies at a rank.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct AdviceStatus {
     /// Decisions so far.
@@ -73,11 +73,11 @@ pub struct AdviceStatus {
     pub faults: u64,
     /// Those that were asked at the last tick.
     pub policies: Vec<Advised>,
-    /// How long they took together, microseconds.
+    /// Time of all policies together, microseconds.
     pub took_us: u64,
 }
 
-/// What the thread lets others see.
+/// State of the policy thread, for other threads.
 #[derive(Default)]
 pub(crate) struct Advice {
     seen: Mutex<(AdviceStatus, VecDeque<Tick>)>,
@@ -139,7 +139,7 @@ pub(crate) fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
-/// What the thread knows from tick to tick.
+/// State of the policy thread from tick to tick.
 #[derive(Default)]
 struct Known {
     loaded: BTreeMap<PolicyId, Loaded>,
@@ -359,7 +359,7 @@ mod tests {
         Snapshot { tick, policy, tick_ms: 1000, ranks, ..Snapshot::default() }
     }
 
-    /// What a rank hears to these ticks.
+    /// The rank's messages of these ticks.
     fn heard(notes: &Notes, ticks: &[(u64, PolicyId)]) -> (Vec<Done>, Arc<Advice>) {
         let ticks: Vec<Snapshot> = ticks.iter().map(|(tick, policy)| snapshot(*tick, *policy)).collect();
         heard_of(notes, &ticks)

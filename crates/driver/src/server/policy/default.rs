@@ -29,15 +29,15 @@ pub(crate) fn settle(notes: &Notes, default: &DefaultPolicy, members: &mut Membe
     Ok(Some(one))
 }
 
-/// What the history says of the default, and that it is one.
+/// Puts down the default in the history, marked as such.
 pub(crate) fn put_default(notes: &Notes, batch: &mut Batch, one: &InForce) -> Result<()> {
     notes.put_history(batch, one)?;
     Notes::put_choice(batch, false);
     Ok(())
 }
 
-/// Whether somebody has chosen what is in force, be it none. Before there was a default nothing was put down of that: then
-/// whatever was ever put in force was chosen.
+/// True if somebody has chosen the policy in force, also if it is none. Tables from before defaults have no mark: any policy that was ever
+/// put in force counts as chosen there.
 pub(crate) fn is_chosen(notes: &Notes, now: PolicyId) -> Result<bool> {
     Ok(match notes.choice()? {
         Some(chosen) => chosen,
@@ -85,7 +85,7 @@ mod tests {
         Some(("loligo".into(), text.into()))
     }
 
-    /// What is in force after a start of a program with this default.
+    /// The policy in force after a start of a program with this default.
     fn start(notes: &Notes, default: &DefaultPolicy, members: &mut Members) -> u32 {
         if let Some(one) = settle(notes, default, members).expect("good notes") {
             let mut batch = Batch::new();

@@ -32,7 +32,7 @@ const HEAD: &str = "loligo policy 1";
 pub struct Version {
     /// Its number among all versions of all policies.
     pub id: PolicyId,
-    /// What the policy is called.
+    /// The policy's name.
     pub name: String,
     /// Its number among those of this policy, from 1.
     pub number: u32,
@@ -42,7 +42,7 @@ pub struct Version {
     pub text: String,
 }
 
-/// What was put in force, and when.
+/// A policy that was put in force, and when.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct InForce {
     /// Milliseconds since 1970.
@@ -71,9 +71,9 @@ pub struct Named {
 pub struct LogLine {
     /// Milliseconds since 1970.
     pub at_ms: u64,
-    /// Who says it; none: the keeper of the cluster map.
+    /// The rank that wrote it; none: the membership thread.
     pub rank: Option<Rank>,
-    /// What.
+    /// The text.
     pub text: String,
 }
 
@@ -195,7 +195,7 @@ impl Notes {
 
     // Who said what is in force.
 
-    /// Whether what is in force for the file system was chosen, or is the default; none: nothing was put down of that.
+    /// True if the file system's policy was chosen, false if it is the default; none: nothing was put down.
     pub(crate) fn choice(&self) -> Result<Option<bool>> {
         match self.get(CHOICE)?.as_deref() {
             None => Ok(None),
@@ -214,7 +214,7 @@ impl Notes {
 
     // What was in force.
 
-    /// What was put in force, the last of it last.
+    /// Policies that were put in force, the last one last.
     pub(crate) fn history(&self) -> Result<Vec<InForce>> {
         let parse = |(at, note): &(String, String)| {
             let (policy, rest) = note.split_once(' ')?;
@@ -249,7 +249,7 @@ impl Notes {
 
     // What policies remember.
 
-    /// What a policy put down last at a rank.
+    /// State that a policy put down last at a rank.
     pub(crate) fn state(&self, policy: PolicyId, rank: Rank) -> Result<Option<Value>> {
         let name = state_name(policy, rank);
         let parse = |text: &str| match text.split_once(' ')? {

@@ -17,7 +17,7 @@ pub(super) struct Part {
     pub(super) name: Option<Arc<str>>,
     /// Which version; or why there is none.
     pub(super) policy: Result<PolicyId, String>,
-    /// What pieces under it have as [`loligo_types::PieceHeat::under`].
+    /// Value of [`loligo_types::PieceHeat::under`] for pieces below it.
     pub(super) under: Vec<Option<u32>>,
 }
 
@@ -38,7 +38,7 @@ pub(super) fn parts(snapshot: &Snapshot, mut version: impl FnMut(&str, u32) -> R
     parts
 }
 
-/// What a policy is shown.
+/// The snapshot as a policy is shown it.
 pub(super) fn view(snapshot: &Snapshot, part: &Part, policy: &mut Policy) -> Result<Snapshot, Fault> {
     let mut view = snapshot.clone();
     for piece in &mut view.pieces {
@@ -66,7 +66,7 @@ pub(super) fn view(snapshot: &Snapshot, part: &Part, policy: &mut Policy) -> Res
     Ok(view)
 }
 
-/// What all of them want: of each one the first, then of each one the second, and so on, so that none has all the moves.
+/// Moves of all policies, in turn: the first of each, then the second of each, and so on, so that none has all the moves.
 pub(super) fn together(mut all: Vec<Vec<Move>>) -> Vec<Move> {
     let mut moves = Vec::new();
     all.iter_mut().for_each(|wanted| wanted.reverse());

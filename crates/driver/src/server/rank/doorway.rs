@@ -1,5 +1,5 @@
-//! Who is let in to the rank's connections: what kinds of them there are room for, who makes room, and what the log says of it. What
-//! comes over a connection is `sockets.rs`'s.
+//! Admission of the rank's connections: room by kind of peer, the peer that makes room, and the log lines. Not here: messages over a
+//! connection (`sockets.rs`).
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;

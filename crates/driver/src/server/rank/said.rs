@@ -1,4 +1,4 @@
-//! What a rank's thread is told: what other threads bring it, and what the server's owner asks. What follows from it is `rank.rs`'s.
+//! Messages to a rank's thread, from other threads and from the server's owner. Not here: their handling (`rank.rs`).
 
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
@@ -20,7 +20,7 @@ use super::super::queue::Inbox;
 use super::super::resident::Ask;
 use super::super::{RankStatus, journal};
 
-/// What other threads bring.
+/// Results from other threads.
 pub(crate) enum Done {
     Durable(Lsn),
     JournalFailed(String),
@@ -57,12 +57,12 @@ pub(crate) enum Done {
         id: u64,
         full: Option<bool>,
     },
-    /// What [`loligo_mds::Output::MergeRows`] asked for is so; `None`: not all of it.
+    /// [`loligo_mds::Output::MergeRows`] is done; `None`: not all of it.
     MergeRows {
         id: u64,
         merged: Option<Box<MergedRows>>,
     },
-    /// What [`loligo_mds::Output::Settle`] asked for is so.
+    /// [`loligo_mds::Output::Settle`] is done.
     Settled {
         table_upto: Lsn,
     },
@@ -73,7 +73,7 @@ pub(crate) enum Done {
         from: loligo_types::Rank,
         msg: Box<PeerMsg>,
     },
-    /// What [`loligo_mds::Output::Scan`] asked for.
+    /// Result of [`loligo_mds::Output::Scan`].
     Scanned {
         ticket: u64,
         page: Option<loligo_mds::Page>,
@@ -112,7 +112,7 @@ pub(crate) enum Done {
     Away {
         rank: loligo_types::Rank,
     },
-    /// What the balancer's policy wants.
+    /// Decision of the balancer's policy.
     Decided(loligo_types::Decision),
     /// Something for the keeper of the cluster map.
     Say(loligo_mds::Member),
@@ -128,7 +128,7 @@ pub(crate) enum Done {
     Resident(Ask),
 }
 
-/// What the server's owner asks.
+/// Orders of the server's owner.
 pub(crate) enum Command {
     Stop,
     /// Stop this rank alone.
