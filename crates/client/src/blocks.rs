@@ -14,7 +14,7 @@ pub(crate) struct Fetch {
     pub request: u64,
     /// End of what it asks for.
     pub end: u64,
-    /// What it brings may be older than what was written meanwhile.
+    /// True if bytes were written meanwhile, so that the answer may be older than those.
     pub tainted: bool,
     /// Reads that wait for it.
     pub readers: Vec<u64>,
@@ -30,7 +30,7 @@ pub(crate) struct Blocks {
 }
 
 impl Blocks {
-    /// How many bytes are kept.
+    /// Number of cached bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -42,7 +42,7 @@ impl Blocks {
         Some(bytes)
     }
 
-    /// Whether the block has the bytes up to `end`.
+    /// True if the block has the bytes up to `end`.
     pub(crate) fn reaches(&self, start: u64, end: u64) -> bool {
         self.map.get(&start).is_some_and(|(bytes, _)| start + bytes.len() as u64 >= end)
     }

@@ -1,4 +1,4 @@
-//! What a program can ask of a client: file-level calls, over which reads are cached and writes held back.
+//! Calls of a program to a client: at the level of files, with reads cached and writes held back.
 //!
 //! A call with no state of its own is an [`Op`] passed through; those that touch an open file's data go by its handle.
 
@@ -12,7 +12,7 @@ use loligo_types::{
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Fh(pub u64);
 
-/// How `fallocate` is meant.
+/// Modes of `fallocate`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fallocate {
     /// Make sure the range reads (as zeros where nothing was) and, unless `keep_size`, the file reaches over it.
@@ -88,7 +88,7 @@ pub enum Call {
     GetLock { fh: Fh, lock: FileLock },
     /// A signal came while waiting for a lock.
     CancelLock { ino: Ino, owner: LockOwner },
-    /// Whether the caller may.
+    /// Checks the caller's permission.
     Access { ino: Ino, want: Access },
     /// The kernel (or program) caches nothing of these inodes any more; leases may be given back when convenient.
     Forget { inos: Vec<Ino> },
@@ -103,7 +103,7 @@ pub enum Call {
 /// A call that went well.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Done {
-    /// What it answers.
+    /// The answer.
     pub answer: Answer,
     /// The handle that was opened.
     pub fh: Option<Fh>,
@@ -118,7 +118,7 @@ pub struct Done {
     pub ways: Vec<(Ino, u16)>,
 }
 
-/// What caches above the client must drop before the client goes on.
+/// An invalidation that caches above the client must carry out before the client goes on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Invalidation {
     /// All entries of a directory.
@@ -152,7 +152,7 @@ impl Done {
 /// For a failed lookup: absence may be cached, too, so errors carry the same flag.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Failed {
-    /// What went wrong.
+    /// The error.
     pub error: loligo_types::FsError,
     /// With `NotFound` of a lookup: the absence may be cached until [`Invalidation::Names`].
     pub names_cached: bool,

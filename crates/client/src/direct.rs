@@ -42,7 +42,7 @@ pub(crate) struct Direct {
     closes_at: BTreeSet<Rank>,
 }
 
-/// How far a rank knows of the connection to the store: its life by number, 0 for none.
+/// A rank's knowledge of the connection to the store: the number of its life, 0 for none.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Told {
     asked: u64,
@@ -50,17 +50,17 @@ pub(crate) struct Told {
 }
 
 impl Direct {
-    /// Whether something of the file is being written there that nobody waits for.
+    /// True if something of the file is being written there that no call waits for.
     pub(crate) fn is_left(&self, ino: Ino) -> bool {
         !self.left.is_empty() && self.left.values().any(|left| *left == ino)
     }
 
-    /// Whether something is being written.
+    /// True if something is being written.
     pub(crate) fn is_writing(&self) -> bool {
         !self.left.is_empty() || self.data.values().any(|pending| pending.request.op.is_change())
     }
 
-    /// Whether anything is under way.
+    /// True if anything is under way.
     pub(crate) fn is_busy(&self) -> bool {
         !self.left.is_empty() || !self.data.is_empty()
     }
@@ -76,7 +76,7 @@ impl Direct {
         }
     }
 
-    /// Whether handles of a lost session have to wait; then they are remembered.
+    /// True if handles of a lost session have to wait; then they are remembered.
     pub(crate) fn delays_closes(&mut self, lost: Rank, cred: &Cred, handles: &[u64]) -> bool {
         let delays = !self.left.is_empty();
         if delays {
@@ -102,7 +102,7 @@ impl Client {
         self.direct.address = address;
     }
 
-    /// Whether a data operation is done without the rank. If only the rank does not know yet, it is told.
+    /// True if a data operation bypasses the rank. If the rank does not know the connection yet, it is told.
     pub(crate) fn goes_direct(&mut self, ino: Ino, op: &DataOp) -> bool {
         let life = self.direct.life;
         if self.direct.address.is_none() {

@@ -22,7 +22,7 @@ pub(crate) struct Pass {
     pub renamed: Option<(Ino, Option<Ino>)>,
     /// Handle whose locks it changes, for the record; 0: none.
     pub lock: Option<(u64, loligo_types::FileLock, bool)>,
-    /// Whether it changes attributes of what it leads to: handles that were opened before may not serve others then.
+    /// True if it changes attributes of its target: handles that were opened before may not serve others then.
     pub sets: bool,
     /// Entries that other ranks have listed before.
     pub listed: Vec<loligo_types::DirEntry>,
@@ -230,8 +230,8 @@ impl Client {
         self.pass_at(rank, Pass { sets, ..pass }, op);
     }
 
-    /// Whether what is done at the end of a way may have to come before or behind what is held back of the file here. Which file it is shows
-    /// only there.
+    /// True if the operation at the end of a path may have to be ordered with writes that are held back here. The file shows only at the
+    /// end of the path.
     fn is_ordered(&self, what: &Op) -> bool {
         match what {
             Op::SetAttr { set, .. } => set.size.is_some() || !self.dirty.is_empty(),
@@ -311,7 +311,7 @@ impl Client {
         self.complete(pass.waiter, done.map(|done| Done { ways, ..done }));
     }
 
-    /// What a way came to, as it is with what is held back.
+    /// The answer of a path walk, with attributes as they are with the writes that are held back.
     pub(crate) fn done_walked(&mut self, mut walked: Answer) -> Done {
         if let Answer::Walked { last, .. } = &mut walked {
             match &mut **last {
@@ -340,7 +340,7 @@ impl Client {
         }
     }
 
-    /// Whether the attributes are of something whose data this machine handles.
+    /// True if the attributes are those of a file whose data this machine handles.
     pub(crate) fn is_file(attr: &Attr) -> bool {
         attr.kind == Kind::File
     }

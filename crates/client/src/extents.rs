@@ -43,7 +43,7 @@ pub(crate) struct Extents {
 }
 
 impl Extents {
-    /// How many bytes are in it.
+    /// Number of bytes in the set.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }

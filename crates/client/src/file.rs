@@ -1,5 +1,5 @@
-//! What the client knows of an open file and of its handles. Data and small rules only; what happens with them is in
-//! `open`, `read`, `write`, `flush` and `recall`.
+//! State of an open file and of its handles at the client. Data and small rules only; the work is in `open`, `read`, `write`, `flush` and
+//! `recall`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -39,14 +39,14 @@ pub(crate) struct Opened {
     pub cached: bool,
     /// Where a sequential reader goes on.
     pub next_read: u64,
-    /// How far to read ahead of it, bytes.
+    /// Read-ahead window, bytes.
     pub window: u64,
     /// The session that it belonged to is gone; `lost`: with data that was not written, not reported yet.
     pub dead: bool,
     pub lost: bool,
 }
 
-/// What all handles of one inode share.
+/// State that all handles of one inode share.
 #[derive(Debug)]
 pub(crate) struct File {
     /// The rank that has it.
@@ -102,14 +102,14 @@ pub(crate) struct File {
     pub failed: (u64, u64),
     /// Objects may hold bytes that are not durable.
     pub unsynced: bool,
-    /// What of them this client wrote, as far as it is kept.
+    /// Unsynced bytes that this client wrote, as far as they are kept.
     pub unstable: Extents,
     /// There is more of it, which is not kept.
     pub at_risk: bool,
     /// It is believed to have moved, and something is held back of it by rights of before; its rank has not said yet that it
     /// knows what is open of it.
     pub doubted: bool,
-    /// What lies beyond the end is being dropped, as nobody else may do while this is under way.
+    /// True while bytes beyond the end are being dropped. Nobody else may drop them meanwhile.
     pub discarding: bool,
     /// The task that has the file to itself, and those that wait for it.
     pub exclusive: Option<u64>,
@@ -203,7 +203,7 @@ impl File {
         self.dirty.is_empty() && self.flying.is_empty() && self.mtime.is_none() && self.flying_mtime.is_none()
     }
 
-    /// Whether bytes of a range wait.
+    /// True if bytes of a range wait to be written.
     pub(crate) fn has_waiting(&self, start: u64, end: u64) -> bool {
         self.dirty.gaps(start, end) != [(start, end)] || self.flying.gaps(start, end) != [(start, end)]
     }
@@ -213,7 +213,7 @@ impl File {
         self.dirty.bytes() + self.flying.bytes()
     }
 
-    /// What was read may be kept, and read again from here.
+    /// True if bytes that were read may be cached.
     pub(crate) fn may_cache(&self) -> bool {
         self.rights.any(Lease::CACHE | Lease::BUFFER) && !self.recalls.iter().any(DataRecall::is_own)
     }
@@ -299,7 +299,7 @@ impl Files {
         ranks
     }
 
-    /// Whether it is only believed where a file is: nobody has said so who knows it.
+    /// True if the rank of the file is a guess.
     pub(crate) fn is_guessed(&self, file: &File) -> bool {
         let is_it =
             |handle: &u64| self.guessed.range((*handle, Rank::ZERO)..=(*handle, Rank(u16::MAX))).next().is_some();

@@ -15,11 +15,11 @@ const MOST: usize = 65_536;
 /// Most directories below which ranks are given by paths.
 const TOPS_MOST: usize = 4096;
 
-/// What is known. `S` makes numbers of paths: two that get the same are taken for one, which costs a request.
+/// Hints about the rank of a path. `S` hashes paths: two with the same hash are taken for one, which costs a request.
 #[derive(Default)]
 pub struct Hints<S> {
     hasher: S,
-    /// What is no guess.
+    /// Path components that are known.
     pub ways: Ways<S>,
     /// By directory, who has its names, and its number.
     by_dir: HashMap<u64, (Rank, Ino)>,
@@ -27,7 +27,7 @@ pub struct Hints<S> {
     tops: HashSet<u64>,
 }
 
-/// Whom to ask for a path.
+/// The rank to ask for a path.
 #[derive(Debug)]
 pub struct Asked {
     /// As the machine is to be told.
@@ -37,7 +37,8 @@ pub struct Asked {
 }
 
 impl<S: BuildHasher> Hints<S> {
-    /// Whom to ask for these names, the first of them in `dir`. `to_dir`: what they lead to is a directory, and its own rank is to be asked.
+    /// Finds the rank to ask for these names, the first of them in `dir`. `to_dir`: the target is a directory, and its own rank is to be
+    /// asked.
     pub fn find(&self, dir: Ino, names: &[Name], to_dir: bool) -> Asked {
         let dirs = if to_dir { names } else { names.split_last().map_or(names, |(_, above)| above) };
         if dirs.is_empty() {

@@ -31,7 +31,7 @@ impl Hasher for InoHasher {
     }
 }
 
-/// What is held on one inode.
+/// Lease on one inode.
 #[derive(Clone, Copy, Debug, Default)]
 struct Held {
     bits: Lease,
@@ -57,16 +57,16 @@ impl Held {
 /// The answer that is being dealt with.
 #[derive(Debug, Default)]
 pub(crate) struct AtHand {
-    /// Who gave it; none: it is nobody's.
+    /// The rank that granted it; none: no rank did.
     rank: Option<Rank>,
     seq: u64,
-    /// What came with it.
+    /// Leases that came with it.
     granted: Vec<(Ino, Lease)>,
     /// The same, of lookup leases.
     pub(crate) ways: Vec<(Ino, u16)>,
 }
 
-/// What is held of one rank.
+/// Leases of one rank.
 #[derive(Debug, Default)]
 pub(crate) struct Leases {
     held: HashMap<Ino, Held, BuildHasherDefault<InoHasher>>,
@@ -76,7 +76,7 @@ pub(crate) struct Leases {
     forgotten: BTreeSet<Ino>,
 }
 
-/// How often the names of directories were given up, counted for many directories together. Never too few.
+/// Number of losses of directories' names, counted for many directories together. Never too small.
 #[derive(Debug, Default)]
 pub(crate) struct NamesLost {
     of: [u64; 32],
@@ -132,7 +132,7 @@ impl Leases {
         *known = below.max(*known);
     }
 
-    /// Whether what the answer to a request lends of an inode does not count.
+    /// True if a lease in the answer to a request does not count.
     pub(crate) fn is_void(&self, ino: Ino, seq: u64) -> bool {
         self.void_below.get(&ino).is_some_and(|below| seq < *below)
     }
@@ -162,7 +162,7 @@ impl Leases {
         self.held.entry(ino).or_default().add(bits, next_seq);
     }
 
-    /// What is held on an inode.
+    /// The lease on an inode.
     pub(crate) fn of(&self, ino: Ino) -> Lease {
         self.held.get(&ino).map_or(Lease::NONE, |held| held.bits)
     }
@@ -176,7 +176,7 @@ impl Leases {
 }
 
 impl Client {
-    /// Whether the attributes of an inode are known to stay as they are.
+    /// True if a lease covers the attributes of an inode.
     pub(crate) fn has_attr(&self, ino: Ino) -> bool {
         if self.own.is_any() && self.own.may_cache(ino, Lease::ATTR) {
             return true;
@@ -193,7 +193,7 @@ impl Client {
         self.names_from = Some(rank);
     }
 
-    /// What is dealt with now was not said by a rank with an answer.
+    /// Ends the handling of a rank's answer.
     pub(crate) fn put_down(&mut self) {
         (self.at_hand.rank, self.names_from) = (None, None);
     }
@@ -218,13 +218,13 @@ impl Client {
         })
     }
 
-    /// Whether attributes that are given out now may be cached; then they are not forgotten any more.
+    /// True if attributes that are given out now may be cached; then they are not forgotten any more.
     pub(crate) fn use_attr(&mut self, ino: Ino) -> bool {
         self.remember(ino);
         self.noted(ino, Lease::ATTR)
     }
 
-    /// Whether it counts; what is answered here is noted as cached then.
+    /// True if the lease counts; the answer is noted as cached then.
     fn noted(&mut self, ino: Ino, bits: Lease) -> bool {
         let counts = self.counts(ino, bits);
         if counts && self.at_hand.rank == Some(OWN) {
@@ -275,7 +275,7 @@ impl Client {
             && other.is_none_or(|other| self.use_names(other))
     }
 
-    /// What a rank has lent of a directory's names, if what it has just said of them stays as it is.
+    /// The lease on a directory's names by a rank, if the names in the answer at hand are covered by it.
     pub(crate) fn held_names(&self, rank: Rank, dir: Ino) -> Option<HeldNames> {
         let held = self.at_hand.rank == Some(rank) && self.counts(dir, Lease::NAMES);
         held.then(|| HeldNames { dir, of: rank, lost: self.names_lost.count(dir) })

@@ -17,7 +17,7 @@ use crate::machine::{Client, Waiter};
 use crate::recover::waiter_of;
 use crate::session::{Pending, Then};
 
-/// Whose locks, of which file and family.
+/// Key of locks: file, family, owner.
 type Key = (Ino, LockKind, LockOwner);
 
 /// Locks held: by inode, family and owner, with the handle each was taken through.
@@ -79,8 +79,8 @@ impl Client {
         self.sessions.values().flat_map(|session| session.pending.values()).chain(paused)
     }
 
-    /// Whose locks a request asks for that must wait, because others of that owner are being given back: done first, it
-    /// would get what is then given back with them.
+    /// The locks that a request asks for and must wait for, because others of that owner are being given back: done first, it would get
+    /// locks that are then given back with them.
     pub(crate) fn given_back_first(&self, op: &Op) -> Option<Key> {
         let key = taken(op)?;
         self.unanswered().any(|pending| given_back(&pending.request.op) == Some(key)).then_some(key)
@@ -107,12 +107,12 @@ impl Client {
         }
     }
 
-    /// Whether a request gives back locks of a handle that was not lost.
+    /// True if a request gives back locks of a handle that was not lost.
     pub(crate) fn gives_back(&self, op: &Op) -> bool {
         matches!(op, Op::Unlock { handle, .. } if self.files.at.contains_key(handle))
     }
 
-    /// Who waits for locks that this rank is to give, or before that to take back.
+    /// Waiters for locks that this rank is to give, or before that to take back.
     pub(crate) fn waiters_behind(&self, rank: Rank) -> impl Iterator<Item = Waiter> {
         let gives = move |key: Key| {
             let session = self.session(rank);
@@ -136,7 +136,7 @@ impl Client {
         }
     }
 
-    /// What is asked for of these locks is to be had by nobody; whether there is any.
+    /// Drops the requests for these locks; true if there were any.
     fn end_taking(&mut self, key: Key) -> bool {
         let sent = self.sessions.values_mut().flat_map(|session| session.pending.values_mut());
         let all = sent.chain(self.paused.iter_mut().map(|paused| &mut paused.pending));
@@ -221,7 +221,7 @@ impl Client {
     }
 }
 
-/// Whose locks a request asks for.
+/// The locks that a request asks for.
 fn taken(op: &Op) -> Option<Key> {
     match op {
         Op::SetLock { ino, lock, .. } => Some((*ino, lock.kind, lock.owner)),
@@ -229,7 +229,7 @@ fn taken(op: &Op) -> Option<Key> {
     }
 }
 
-/// Whose locks a request gives back.
+/// The locks that a request gives back.
 fn given_back(op: &Op) -> Option<Key> {
     match op {
         Op::Unlock { ino, lock, .. } => Some((*ino, lock.kind, lock.owner)),
@@ -237,7 +237,7 @@ fn given_back(op: &Op) -> Option<Key> {
     }
 }
 
-/// What is left of a lock without a range.
+/// The rest of a lock without a range.
 fn subtract(old: &FileLock, cut: &FileLock, mut part: impl FnMut(FileLock)) {
     if old.end < cut.start || old.start > cut.end {
         return part(*old);

@@ -22,7 +22,7 @@ use crate::task::{Event, Task};
 use crate::unstable::Unsynced;
 use crate::{Call, CallId, CallResult, Config, Done, Input, Invalidation, Now, Output, Token};
 
-/// Who waits for a result.
+/// Receiver of a result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Waiter {
     Call(CallId),
@@ -51,11 +51,11 @@ pub struct Client {
     /// Where the driver's first connection was made to there is another rank by now, or may be.
     pub(crate) home_moved: bool,
     pub(crate) router: Router,
-    /// Who said what is being handled, and who answered for the names in it.
+    /// Ranks of the message that is being handled: its sender, and the one that answered for the names in it.
     pub(crate) speaker: Rank,
     pub(crate) names_from: Option<Rank>,
     pub(crate) at_hand: AtHand,
-    /// How often names of directories were lost.
+    /// Losses of directories' names.
     pub(crate) names_lost: NamesLost,
     /// Requests that are sent on later.
     pub(crate) paused: Vec<Paused>,
@@ -68,7 +68,7 @@ pub struct Client {
     pub(crate) refused: bool,
     pub(crate) next_data: u64,
     pub(crate) direct: Direct,
-    /// What is decoupled for this client.
+    /// Subtrees that are decoupled for this client.
     pub(crate) own: Own,
     pub(crate) files: Files,
     pub(crate) recalls: Recalls,
@@ -161,7 +161,7 @@ impl Client {
         self.settle();
     }
 
-    /// Whether requests are unanswered, or wait to be sent: also of calls that were given up.
+    /// True if requests are unanswered, or wait to be sent: also of calls that were given up.
     pub fn has_requests(&self) -> bool {
         !self.paused.is_empty()
             || !self.behind.is_empty()
@@ -169,13 +169,13 @@ impl Client {
             || self.sessions.values().any(|session| !session.pending.is_empty())
     }
 
-    /// Whether a handle of a rank is open here: also one that was closed, and is kept for who opens the same again. `client`: the number that
-    /// this client calls itself.
+    /// True if a handle of a rank is open here, or was closed and is kept for the next open of the same file. `client`: the number that
+    /// this client gives itself.
     pub fn has_handle(&self, client: u64, number: u64) -> bool {
         self.config.client == client && self.files.handles.contains_key(&number)
     }
 
-    /// What it does next; `None`: nothing until something happens.
+    /// The next output; `None`: none until the next input.
     pub fn poll(&mut self) -> Option<Output> {
         self.out.pop_front()
     }
@@ -223,7 +223,7 @@ impl Client {
         }
     }
 
-    /// Whether somebody still waits: a call may have been given up.
+    /// True if somebody still waits: a call may have been given up.
     pub(crate) fn is_awaited(&self, waiter: Waiter) -> bool {
         match waiter {
             Waiter::Call(id) => self.calls.contains(&id),

@@ -11,8 +11,8 @@ use crate::machine::Client;
 use crate::session::{Link, Then};
 
 impl Client {
-    /// Who is there has changed.
-    /// `welcoming`: the rank that says so as it welcomes this client, which so is where it is.
+    /// Takes a new cluster map. `welcoming`: the rank that sends it as it welcomes this client, and which therefore is at the address that
+    /// was reached.
     pub(crate) fn learn_map(&mut self, map: &ClusterMap, welcoming: Option<Rank>) {
         let before: BTreeMap<Rank, Option<String>> =
             self.sessions.keys().map(|rank| (*rank, self.router.address(*rank))).collect();
@@ -98,7 +98,7 @@ impl Client {
         self.stay_somewhere();
     }
 
-    /// Who has no session hears nothing of ranks that come and go, until nobody is left whom it knows.
+    /// Keeps a session with some rank: without any, a client hears nothing of ranks that come and go.
     pub(crate) fn stay_somewhere(&mut self) {
         let stays = |(rank, session): (&Rank, &crate::session::Session)| !session.left && self.router.has_rank(*rank);
         if self.stopping || self.sessions.iter().any(stays) {

@@ -1,5 +1,5 @@
-//! What is said and held between ranks: requests that another rank is to answer, what is remote, and files, leases and
-//! locks that move from one rank to another. Who is asked first is in `route`.
+//! Migration between ranks, as a client sees it: requests that another rank is to answer, remote inodes, and files, leases and locks that
+//! move. Not here: the rank to ask first (`route`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ const HOPS_AT_ONCE: u32 = 3;
 const PAUSE_MS: u64 = 50;
 const PAUSE_MAX_MS: u64 = 1600;
 
-/// How long to wait before a time that is not at once any more, milliseconds.
+/// Pause before a retry, milliseconds.
 fn pause_ms(times: u32) -> u64 {
     (PAUSE_MS << times.saturating_sub(HOPS_AT_ONCE + 1).min(16)).min(PAUSE_MAX_MS)
 }
@@ -34,7 +34,7 @@ pub(crate) struct Paused {
 }
 
 impl Client {
-    /// Whether there is only one rank to ask, and no session but with that one.
+    /// True if there is only one rank, and no session with another one.
     pub(crate) fn is_single(&self) -> bool {
         self.router.is_single()
             && self.sessions.len() <= 1
@@ -311,8 +311,8 @@ impl Client {
         }
     }
 
-    /// Who has what has changed. A rank from which something moves says what of that is held here ([`Client::moved`]); if
-    /// that may have been lost, it is guessed, and asked.
+    /// Takes changes of the subtree map. A rank from which something moves lists the part of it that is held here ([`Client::moved`]); if
+    /// that message may have been lost, the place is guessed, and asked for.
     pub(crate) fn learn_routes(&mut self, routes: &[Route]) {
         if routes.is_empty() || !self.router.learn(routes) || self.router.is_single() {
             return;
@@ -353,8 +353,8 @@ impl Client {
         }
     }
 
-    /// Whether a rank may have restarted since something came there of which it is heard only now: then it was told what is held
-    /// of it without leases on that, and does not know of them.
+    /// True if a rank may have restarted since an inode moved to it, of which this client hears only now: the rank was told of the state
+    /// here without leases, and does not know of them.
     fn may_have_forgotten(&self, rank: Rank, frozen_ms: u32) -> bool {
         let Some(session) = self.session(rank) else { return false };
         // What is heard was said in a time in which the session lives.
@@ -362,7 +362,7 @@ impl Client {
         session.reclaimed_ms.is_some_and(|at| at >= since)
     }
 
-    /// Whether it may have been missed what has moved from a rank.
+    /// True if a migration from a rank may have been missed.
     fn may_have_missed(&self, rank: Rank) -> bool {
         self.session(rank).is_none_or(|session| session.link != Link::Up || session.missed)
     }
@@ -448,8 +448,8 @@ impl Client {
         session.leases.adopt(ino, taken, session.next_seq);
     }
 
-    /// What is open here of an inode is believed to be at a rank. Where it was believed to be before it may be still, unless just
-    /// that rank says that it is not there.
+    /// Notes the believed rank of an open inode. It may still be where it was believed to be before, unless just that rank says that it is
+    /// not.
     fn believe(&mut self, ino: Ino, to: Rank, not_at: Option<Rank>) {
         let parted = self.router.is_parted(ino);
         let files = &mut self.files;
@@ -463,7 +463,7 @@ impl Client {
         self.move_dir(ino, None, to);
     }
 
-    /// What may have been at a rank still was there, and has moved on.
+    /// Notes that an inode which may have been at a rank has moved on.
     fn moved_guess(&mut self, from: Rank, ino: Ino, to: Rank) {
         let files = &mut self.files;
         for (number, _) in files.handles.iter().filter(|(_, handle)| handle.ino == ino) {
@@ -486,7 +486,7 @@ impl Client {
         }
     }
 
-    /// What was held of an open file may have been lost.
+    /// Notes that the rank may have lost the state of an open file.
     pub(crate) fn doubt(&mut self, ino: Ino) {
         self.forbid_reuse(ino);
         self.doubt_rights(ino);

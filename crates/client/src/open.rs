@@ -23,7 +23,7 @@ pub(crate) struct Opening {
     dir: Ino,
     flags: OpenFlags,
     handle: u64,
-    /// What to ask, until it was asked.
+    /// The request, until it was sent.
     op: Option<Op>,
     /// Cut the file once it is open, if it is not new.
     truncate: bool,
@@ -321,7 +321,7 @@ impl Client {
         }
     }
 
-    /// Whether another handle that is not in use serves whoever this one would serve.
+    /// True if another unused handle serves every open that this one would serve.
     fn has_like(&self, number: u64) -> bool {
         let Some(handle) = self.files.handles.get(&number) else { return false };
         let Some(file) = self.files.map.get(&handle.ino) else { return false };
@@ -369,7 +369,7 @@ impl Client {
         }
     }
 
-    /// Whether something that waits to be written, or a task, may need the handle.
+    /// True if data that waits to be written, or a task, may need the handle.
     pub(crate) fn is_needed(&self, number: u64) -> bool {
         let Some(handle) = self.files.handles.get(&number) else { return false };
         let Some(file) = self.files.map.get(&handle.ino) else { return false };

@@ -18,7 +18,7 @@ struct Sample {
     at_ms: u64,
 }
 
-/// How the rank's clock runs.
+/// State of the rank's clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Runs {
     /// More than a tenth faster: what it has promised it may take for ended too early.
@@ -27,11 +27,11 @@ pub enum Runs {
     Slower,
 }
 
-/// What is known over one connection.
+/// Measurements over one connection.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
     from: Option<Sample>,
-    /// What was found last; a whole window in which nothing is found ends it.
+    /// The last finding; a whole window without any ends it.
     runs: Option<Runs>,
     distrusted_until: u64,
 }
@@ -64,7 +64,7 @@ impl Pace {
         runs.filter(|_| before != runs)
     }
 
-    /// Whether what is promised for a time counts.
+    /// True if promises for a time count.
     pub fn trusts(&self, now_ms: u64) -> bool {
         now_ms >= self.distrusted_until
     }

@@ -30,7 +30,7 @@ enum Phase {
 /// The part of a recall that concerns data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct DataRecall {
-    /// Who wants it.
+    /// The rank that recalls it.
     pub rank: Rank,
     id: u64,
     bits: Lease,
@@ -60,11 +60,11 @@ impl DataRecall {
 /// Recalls under way.
 #[derive(Debug, Default)]
 pub(crate) struct Recalls {
-    /// How many parts of each are not done.
+    /// Number of open parts of each recall.
     open: BTreeMap<(Rank, Ino, u64), usize>,
     /// Invalidations that are waited for, and of what: NAMES, ATTR, or CACHE for data.
     tokens: BTreeMap<Token, (Rank, Ino, u64, Lease)>,
-    /// How many of them are of an inode's names and attributes.
+    /// Number of those that drop an inode's names and attributes.
     dropped: BTreeMap<Ino, usize>,
 }
 
@@ -85,7 +85,7 @@ impl Recalls {
         shared.map(|(rank, ino, _, bits)| (*rank, *ino, *bits))
     }
 
-    /// Whether they are dropping something of an inode.
+    /// True if they are dropping something of an inode.
     fn drops(&self, ino: Ino) -> bool {
         self.dropped.contains_key(&ino)
     }
@@ -228,8 +228,7 @@ impl Client {
         }
     }
 
-    /// What a rank has lent of an inode is given up. The rank does not know it: if somebody wants it back he is answered when
-    /// caches above have dropped it.
+    /// Gives up a lease by itself. The rank does not know it: its recall is answered when caches above have dropped the inode.
     pub(crate) fn give_up_lease(&mut self, rank: Rank, ino: Ino, bits: Lease) {
         if bits.has(Lease::NAMES) {
             self.names_lost.add(ino);
@@ -399,7 +398,7 @@ impl Client {
         self.start_waiting(ino);
     }
 
-    /// Whether caches above may hold data of the file.
+    /// True if caches above may hold data of the file.
     pub(crate) fn is_cached_above(&self, ino: Ino) -> bool {
         self.files.map.get(&ino).is_some_and(|file| {
             file.handles.iter().any(|handle| {

@@ -324,7 +324,7 @@ impl Client {
         }
     }
 
-    /// What a handle of a lost session says: first that data was lost, if it was, then that it is stale.
+    /// Errors of a handle of a lost session: first that data was lost, if it was, then that it is stale.
     pub(crate) fn dead_error(&mut self, fh: Fh) -> FsError {
         let lost = self.files.opened.get_mut(&fh).is_some_and(|opened| std::mem::take(&mut opened.lost));
         if lost { FsError::Io } else { FsError::Stale }
@@ -391,8 +391,8 @@ impl Client {
         }
     }
 
-    /// What is to be closed at a rank that was restarted may have moved away before, and it may have forgotten that: it is not claimed, so
-    /// nobody says where it is.
+    /// Closes handles at a restarted rank that may have moved away before: the rank may have forgotten that, and they are not reclaimed, so
+    /// nobody says where they are.
     fn close_what_may_have_moved(&mut self, rank: Rank) {
         if self.router.is_single() {
             return;
@@ -503,7 +503,7 @@ pub(crate) fn task_of(then: &Then) -> Option<u64> {
     }
 }
 
-/// Who waits for an answer.
+/// The receiver of an answer.
 pub(crate) fn waiter_of(then: &Then) -> Option<Waiter> {
     match then {
         Then::Task(id) => Some(Waiter::Task(*id)),

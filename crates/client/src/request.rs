@@ -98,7 +98,7 @@ impl Client {
         self.request_at(rank, Cred::clone(cred), op, then, 0);
     }
 
-    /// How deep below the root a walk begins, if lookup leases are welcome with its answer.
+    /// Depth below the root at which a walk begins, if lookup leases are welcome with its answer.
     fn ways_of(&self, then: &Then) -> Option<u16> {
         match then {
             Then::Pass(pass) => pass.ways,
@@ -273,7 +273,7 @@ impl Client {
         self.send_requests(rank);
     }
 
-    /// Whoever asked for an open was given up meanwhile, with what a rank has lost: nobody would ever close it.
+    /// Closes a handle whose open was given up meanwhile, with the loss of a rank: nobody else would.
     fn close_unwanted(&mut self, pending: &Pending, answer: &Answer) {
         let given_up = task_of(&pending.then).is_some_and(|task| !self.tasks.contains_key(&task));
         if let (true, Answer::Opened { .. }, Some((handle, _))) = (given_up, answer, pending.request.op.opens()) {
@@ -476,12 +476,12 @@ impl Client {
     }
 }
 
-/// Whether nobody wants it any more, and what would come of it nobody would give back.
+/// True if nobody wants the answer any more, and it leaves nothing to give back.
 fn is_over(then: &Then) -> bool {
     matches!(then, Then::Pass(pass) if pass.over)
 }
 
-/// Whether what a rank says is busy may be so because it is in a subtree that this client has.
+/// True if EBUSY of a rank may mean a subtree that this client has decoupled.
 fn may_claim(pending: &Pending) -> bool {
     let otherwise = matches!(
         pending.request.op,

@@ -20,13 +20,13 @@ struct Seen {
     dir: Ino,
     /// Hash of that name.
     hash: Option<u64>,
-    /// Who answered for it last.
+    /// The rank that answered for it last.
     rank: Rank,
     /// Used since the hand passed.
     used: bool,
 }
 
-/// How well a rank is known.
+/// Reliability of the answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Found {
     /// By the map.
@@ -36,7 +36,7 @@ pub(crate) enum Found {
     Unknown,
 }
 
-/// What an operation is asked of.
+/// Inode or name by which an operation is routed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Subject {
     /// A directory's names, or the one with a hash.
@@ -58,7 +58,7 @@ impl Subject {
     }
 }
 
-/// What of it is known.
+/// Routing state: the subtree map, as far as it is known.
 #[derive(Debug, Default)]
 pub(crate) struct Router {
     map: ClusterMap,
@@ -78,7 +78,7 @@ impl Router {
         Router { seen_max, ..Router::default() }
     }
 
-    /// Whether there is only one rank, so that nothing needs to be found.
+    /// True if there is only one rank, so that nothing needs to be found.
     pub(crate) fn is_single(&self) -> bool {
         self.map.ranks.len() <= 1
     }
@@ -98,17 +98,17 @@ impl Router {
         info.map(|info| info.address.clone()).filter(|address| !address.is_empty())
     }
 
-    /// Whether there may be such a rank: as long as there is no map, any.
+    /// True if there may be such a rank: without a map, any.
     pub(crate) fn may_be(&self, rank: Rank) -> bool {
         self.map.ranks.is_empty() || self.map.ranks.iter().any(|info| info.rank == rank)
     }
 
-    /// Whether a rank can be asked something new.
+    /// True if a rank takes new requests.
     pub(crate) fn has_rank(&self, rank: Rank) -> bool {
         self.map.ranks.iter().any(|info| info.rank == rank && info.state != RankState::Leaving)
     }
 
-    /// Whether a rank has nothing any more and waits for its clients to go.
+    /// True if a rank has nothing any more and waits for its clients to go.
     pub(crate) fn is_leaving(&self, rank: Rank) -> bool {
         self.map.ranks.iter().any(|info| info.rank == rank && info.state == RankState::Leaving)
     }
@@ -157,7 +157,7 @@ impl Router {
         }
     }
 
-    /// What an operation is asked of.
+    /// Inode or name by which an operation is routed.
     pub(crate) fn subject(&self, op: &Op) -> Subject {
         if let Op::Readdir { dir, cookie, .. } = op {
             return Subject::Names(*dir, Some(cookie.saturating_add(1)));
@@ -177,7 +177,7 @@ impl Router {
         names.iter().fold(None, |above, name| loligo_types::hash::rank_by_path(above, hash(name), &ranks))
     }
 
-    /// Whether fragments of a directory are at several ranks, as far as is known.
+    /// True if fragments of a directory are known to be at several ranks.
     pub(crate) fn is_parted(&self, dir: Ino) -> bool {
         self.routes.get(&dir).is_some_and(|lines| lines.iter().any(|line| line.frag.bits > 0))
     }
@@ -190,7 +190,7 @@ impl Router {
         }
     }
 
-    /// Who has authority over an inode, or the name with a hash in a directory.
+    /// The authority over an inode, or over the name with a hash in a directory.
     pub(crate) fn find(&self, ino: Ino, hash: Option<u64>) -> Found {
         let answered = self.seen.get(&ino).map(|seen| seen.rank);
         // An inode lives with the first fragment of its directory.
@@ -209,17 +209,17 @@ impl Router {
         answered.map_or(Found::Unknown, Found::Guess)
     }
 
-    /// Whether the map says that an inode is a rank's.
+    /// True if the map says that an inode is a rank's.
     pub(crate) fn says(&self, rank: Rank, ino: Ino) -> bool {
         self.find(ino, None) == Found::Known(rank)
     }
 
-    /// Whether an inode may be a rank's: the map says so, or does not say where it is.
+    /// True if an inode may be a rank's: the map says so, or does not name its rank.
     pub(crate) fn may_have(&self, rank: Rank, ino: Ino) -> bool {
         !matches!(self.find(ino, None), Found::Known(other) if other != rank)
     }
 
-    /// Who is to be asked. `first`: the rank of the first connection, for want of anything better.
+    /// The rank to ask. `first`: the rank of the first connection, as the last resort.
     pub(crate) fn target(&self, subject: Subject, first: Rank) -> Rank {
         let (ino, hash) = match subject {
             Subject::Names(dir, hash) => (dir, hash),

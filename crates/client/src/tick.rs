@@ -1,4 +1,4 @@
-//! What happens because time went on, and stopping.
+//! Timers, and stopping.
 
 use loligo_types::msg::ToServer;
 use loligo_types::{Op, Rank};
@@ -96,7 +96,7 @@ impl Client {
         }
     }
 
-    /// Whether a rank may have ended a session, not having heard of this client; a little before it may think so.
+    /// True if a rank may have ended a session, not having heard of this client; a little before it may think so.
     pub(crate) fn may_have_ended(&self, session: &Session) -> bool {
         let unproven = self.now.ms.saturating_sub(session.proven);
         self.lives(session).is_some_and(|lives| unproven > lives * 3 / 4)

@@ -42,7 +42,7 @@ impl Client {
         self.unsettled = self.unsettled && (self.unheard().next().is_some() || self.unheard_tasks().next().is_some());
     }
 
-    /// Whether attributes of an inode, or names of a directory, may be changed by one.
+    /// True if a change without an answer may change attributes of an inode, or names of a directory.
     pub(crate) fn is_unsettled(&self, ino: Ino, bits: Lease) -> bool {
         let may = |op: &Op| {
             bits.has(Lease::NAMES) && dirs(op).any(|dir| dir == ino) || bits.has(Lease::ATTR) && touches(op, ino)
@@ -51,7 +51,7 @@ impl Client {
         self.unsettled && (self.unheard().any(|pending| may(&pending.request.op)) || files())
     }
 
-    /// What is still done on files for callers that wait no longer: it may ask for a change later.
+    /// Tasks on files whose callers wait no longer: they may send a change later.
     fn unheard_tasks(&self) -> impl Iterator<Item = &Task> {
         self.tasks.values().filter(|task| matches!(task.waiter, Waiter::Call(_)) && !self.is_awaited(task.waiter))
     }
@@ -82,7 +82,7 @@ fn dirs(op: &Op) -> impl Iterator<Item = Ino> {
     first.into_iter().chain(second)
 }
 
-/// Whether a change may change attributes of an inode. Which ones a name leads to is not known here.
+/// True if a change may change attributes of an inode. The target of a name is not known here.
 fn touches(op: &Op, ino: Ino) -> bool {
     match op.about() {
         About::Names(_) => true,

@@ -11,14 +11,14 @@ use crate::extents::Extents;
 use crate::file::File;
 use crate::machine::Client;
 
-/// What a sync of everything must know beside the open files.
+/// Unsynced data beside that of open files.
 #[derive(Debug, Default)]
 pub(crate) struct Unsynced {
-    /// How many files were closed with data that the server's disk may not have, and how many of the first of them
-    /// are no matter any more.
+    /// Number of files that were closed with data that the server's disk may not have, and of those of them, from the first on, that no
+    /// longer matter.
     pub closed: u64,
     pub settled: u64,
-    /// How often written data was lost, how many of the first of these were told, and the last.
+    /// Number of losses of written data, of those of them that were told, and the last error.
     failures: u64,
     told: u64,
     error: Option<FsError>,

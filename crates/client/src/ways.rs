@@ -19,7 +19,7 @@ pub const DEPTHS: usize = 16;
 struct Led {
     /// It counts until then, milliseconds.
     until_ms: u64,
-    /// How deep below the root it is.
+    /// Depth below the root.
     depth: u16,
     /// By which name it was found; 0: by none.
     by: u64,
@@ -38,7 +38,7 @@ pub struct Ways<S> {
     pub leased: [u64; DEPTHS],
 }
 
-/// How far a path leads without asking.
+/// Part of a path that the cache resolves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Lead {
     /// To this directory.
@@ -67,8 +67,8 @@ impl<S: BuildHasher> Ways<S> {
         lead
     }
 
-    /// What came with an answer: of the directory in which a walk over `names` began, `depth` below the root, and of those that they led to. `sent_ms`: when
-    /// it was asked for; `now_ms`: when the answer came.
+    /// Takes the leases of an answer: of the directory in which a walk over `names` began, `depth` below the root, and of the targets of
+    /// the names. `sent_ms`: time of the request; `now_ms`: time of the answer.
     pub fn learn(&mut self, names: &[Name], ways: &[(Ino, u16)], depth: u16, sent_ms: u64, now_ms: u64) {
         if self.dirs.len() + ways.len() > MOST || self.names.len() + ways.len() > 2 * MOST {
             self.dirs.clear();

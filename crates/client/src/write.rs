@@ -59,7 +59,7 @@ pub(crate) struct Writing {
     number: u64,
 }
 
-/// What the next answer is.
+/// The meaning of the next answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Asked {
     Nothing,
@@ -202,7 +202,7 @@ impl Client {
         result
     }
 
-    /// Whether a task appends where it was given room, and has not told of it: its data is no good anywhere else.
+    /// True if a task appends into room that it was given, and has not told of it: its data belongs nowhere else.
     pub(crate) fn rests_on_room(&self, then: &DataThen) -> bool {
         let DataThen::Task(task) = then else { return false };
         let step = self.tasks.get(task).map(|task| &task.step);

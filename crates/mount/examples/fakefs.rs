@@ -35,7 +35,7 @@ struct State {
     /// The name of which lookups wait, and those that do.
     hold: Option<Vec<u8>>,
     held: Vec<Held>,
-    /// Whether writes wait.
+    /// True if writes wait.
     hold_writes: bool,
     /// `statfs` and closing wait, too.
     away: bool,
@@ -129,7 +129,7 @@ impl State {
         Ok(cached(answer))
     }
 
-    /// Whether the kernel may believe what the answer to a call says of a name.
+    /// True if the kernel may cache the names in the answer to a call.
     fn lends(&self, call: &Call) -> bool {
         let dir = match call {
             Call::Create { dir, .. } | Call::Op(Op::Lookup { dir, .. } | Op::Mkdir { dir, .. }) => dir,
@@ -300,7 +300,7 @@ impl Submit for Fake {
     }
 }
 
-/// What the client would say of it: whether the names in it are lent.
+/// The client's answer, with a lease on names or without.
 fn named(result: Result<Done, FsError>, lent: bool) -> CallResult {
     match result {
         Ok(done) => Ok(Done { names_cached: lent, ..done }),

@@ -27,7 +27,7 @@ const UNSEEN: u64 = 1 << 63;
 /// A number of a moment.
 pub type Moment = u64;
 
-/// What the kernel may believe of a directory, and does not have to any more.
+/// Names of a directory that the kernel may have cached and that no lease covers any more.
 #[derive(PartialEq, Eq, Debug)]
 pub enum Doubted {
     /// These names at most.
@@ -69,7 +69,7 @@ impl Known {
         self.names.insert(name.into(), 0);
     }
 
-    /// Whether a name that the kernel has may be believed. One that it had dropped before is another one.
+    /// True if a cached name of the kernel is covered. A name that it had dropped before is another one.
     fn has(&self, name: &[u8]) -> bool {
         self.many || self.names.get(name) == Some(&0)
     }
@@ -90,7 +90,7 @@ struct InHand {
 /// All directories, and all threads that were told of a name lately.
 pub struct Believed {
     dirs: Vec<Mutex<HashMap<u64, Known>>>,
-    /// How many calls are under way for which the kernel has a directory locked, as far as that can be seen from what they ask.
+    /// Number of calls under way for which the kernel has a directory locked, as far as the requests show it.
     calls: Vec<Mutex<HashMap<u64, u32>>>,
     /// By thread; of those that are not seen one for each directory is kept.
     in_hand: Vec<Mutex<HashMap<u64, InHand>>>,
@@ -228,7 +228,7 @@ impl Believed {
         }
     }
 
-    /// Whether no such call is under way.
+    /// True if no such call is under way.
     pub fn is_free(&self, dir: Ino) -> bool {
         !self.calls(dir).contains_key(&dir.0)
     }

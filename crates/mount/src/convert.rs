@@ -5,7 +5,7 @@ use std::time::Duration;
 use loligo_fuse as fuse;
 use loligo_types::{Attr, FileLock, FsError, Kind, LockKind, LockOwner, OpenFlags, RenameMode, SetTime, Time};
 
-/// How long the kernel may keep what is covered by a lease: until it is told otherwise.
+/// Cache time of entries and attributes under a lease: until an invalidation.
 pub const FOREVER: Duration = Duration::from_secs(1_000_000_000);
 /// `f_flags` of an open for execution (`__FMODE_EXEC` of the kernel).
 const FMODE_EXEC: i32 = 0x20;
@@ -55,7 +55,7 @@ pub fn set_time(time: fuse::SetTime) -> SetTime {
     }
 }
 
-/// What `stat` shows.
+/// Attributes as `stat` shows them.
 pub fn file_attr(attr: &Attr) -> fuse::Attr {
     fuse::Attr {
         ino: attr.ino.0,
@@ -89,12 +89,12 @@ pub const ABSENT: fuse::Attr = fuse::Attr {
     blksize: 4096,
 };
 
-/// Whether it is a file with a setuid or setgid bit.
+/// True for a file with a setuid or setgid bit.
 pub fn has_setid(attr: &Attr) -> bool {
     attr.kind == Kind::File && attr.mode & 0o6000 != 0
 }
 
-/// How to open, from the flags of `open(2)`.
+/// Open flags, from those of `open(2)`.
 pub fn open_flags(flags: i32) -> OpenFlags {
     let access = flags & libc::O_ACCMODE;
     OpenFlags {
@@ -106,7 +106,7 @@ pub fn open_flags(flags: i32) -> OpenFlags {
     }
 }
 
-/// How to rename, from the flags of `renameat2(2)`.
+/// Mode of a rename, from the flags of `renameat2(2)`.
 pub fn rename_mode(flags: u32) -> Result<RenameMode, FsError> {
     const NEW_WHITEOUT: u32 = libc::RENAME_WHITEOUT | libc::RENAME_NOREPLACE;
     match flags {

@@ -28,13 +28,13 @@ pub(crate) struct Pages {
     pub len: u64,
     /// The file is so long, as the kernel is told besides.
     pub grown: Option<u64>,
-    /// What follows.
+    /// Work that follows the answer.
     pub then: Option<Then>,
     /// A mapping may use them for a moment; then all of the file are dropped.
     pub later: bool,
 }
 
-/// What waits for pages to be dropped. It must not wait for anything itself.
+/// Work that waits for pages to be dropped. It must not wait for anything itself.
 pub(crate) type Then = Box<dyn FnOnce() + Send>;
 
 /// The state of one mount.
@@ -280,7 +280,8 @@ impl Drop for Held {
     }
 }
 
-/// What the kernel has locked while it waits for the answer to a call (and more that cannot be seen here: a directory that is removed or moved).
+/// Directories that the kernel has locked while it waits for the answer to a call (and more that cannot be seen here: a directory that is
+/// removed or moved).
 fn locked_for(call: &Call) -> [Option<Ino>; 2] {
     match call {
         Call::Op(
@@ -301,7 +302,7 @@ fn locked_for(call: &Call) -> [Option<Ino>; 2] {
     }
 }
 
-/// What is in a handle number that the kernel holds: the client's handle, and how the file is open.
+/// A handle number that the kernel holds: the client's handle, and the open mode of the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Handle {
     pub fh: Fh,

@@ -68,7 +68,7 @@ pub const FSETID: u32 = 4;
 /// CAP_SETFCAP: file capabilities may be set and removed.
 pub const SETFCAP: u32 = 31;
 
-/// Whether a caller has a capability in the user namespace of this process. Not, if it cannot be learnt.
+/// True if a caller has a capability in the user namespace of this process; false if that cannot be learnt.
 pub fn may(who: Who, capability: u32) -> bool {
     if who.pid == 0 {
         return false;
@@ -97,8 +97,7 @@ fn groups(status: &str) -> Vec<u32> {
     groups
 }
 
-/// Whether the answer depends on membership of groups in a way that shows no error: setgid bits are dropped silently
-/// for those outside the group.
+/// True if the answer depends on membership of groups without an error: setgid bits are dropped silently for those outside the group.
 pub fn groups_matter(call: &Call) -> bool {
     match call {
         Call::SetAttr { set, .. } => set.mode.is_some_and(|m| m & S_ISGID != 0),
@@ -109,12 +108,12 @@ pub fn groups_matter(call: &Call) -> bool {
     }
 }
 
-/// Whether a call is worth a second try with supplementary groups: it is checked against permissions when it is made.
+/// True if a call is worth a second try with supplementary groups: its permissions are checked when it is made.
 pub fn may_be_refused(call: &Call) -> bool {
     matches!(call, Call::Op(_) | Call::SetAttr { .. } | Call::Open { .. } | Call::Create { .. } | Call::Access { .. })
 }
 
-/// Whether it was refused for lack of permission.
+/// True if it was refused for lack of permission.
 pub fn refused(failed: &Failed) -> bool {
     matches!(failed.error, FsError::Access | FsError::Perm)
 }

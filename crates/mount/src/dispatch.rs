@@ -12,7 +12,7 @@ use crate::metrics::FuseOp;
 use crate::places::is_other;
 use crate::submit::Submit;
 
-/// What is asked of the kernel, as far as it has it.
+/// Features that the mount asks of the kernel, if it has them.
 ///
 /// Not asked for, on purpose: the write-back cache (written data would be held where leases do not reach), splicing,
 /// readdirplus (see [`crate::fs::dirs`]) and export by NFS.
@@ -34,7 +34,7 @@ const WANTED: Capabilities = Capabilities::ASYNC_READ
 /// Requests that the kernel may have under way in the background (read-ahead, closes).
 const BACKGROUND: u16 = 128;
 
-/// What is wished of the kernel.
+/// The features to ask for.
 pub(crate) fn wish(max_write: u32) -> Wish {
     Wish { capabilities: WANTED, max_write, max_background: BACKGROUND }
 }
@@ -143,7 +143,7 @@ impl<S: Submit> Core<S> {
         }
     }
 
-    /// What concerns open files.
+    /// Requests on open files.
     fn dispatch_file(
         self: &Arc<Self>,
         asked: impl Fn(FuseOp) -> Asked,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use loligo_fuse::Errno;
 use loligo_types::FsError;
 
-/// How loudly an error is logged.
+/// Log level of an error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Level {
     /// A normal answer to a program (no such file, permission denied).
@@ -16,12 +16,12 @@ pub enum Level {
     Warn,
 }
 
-/// What the kernel is told, and how the log and the metrics call it.
+/// The errno of an error, and its name in the log and the metrics.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Row {
     /// The number for the program.
     pub errno: i32,
-    /// How loudly.
+    /// Its log level.
     pub level: Level,
     /// Label of the metric.
     pub label: &'static str,

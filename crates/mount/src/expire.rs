@@ -14,7 +14,7 @@ use loligo_fuse::{Device, Notify};
 use crate::table::guard;
 use crate::threads::{self, Doing, doing};
 
-/// How often it is looked whether the thread gets on.
+/// Interval at which the progress of the thread is checked.
 const LOOK: Duration = Duration::from_millis(1);
 /// It is stuck if it was found blocked at the same name so often in a row.
 const LOOKS: u32 = 3;
@@ -27,7 +27,7 @@ struct Job {
     names: Vec<Box<[u8]>>,
 }
 
-/// What a thread and those who wait for it share.
+/// State shared by a thread and those that wait for it.
 #[derive(Default)]
 struct Progress {
     /// Names that it has told of.

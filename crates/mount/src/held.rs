@@ -50,7 +50,7 @@ impl Held {
         self.told_count.store(told.len(), Ordering::Release);
     }
 
-    /// Whether a thread that looks up a name may do so because of that.
+    /// True if a thread that looks up a name may do so because of that.
     pub fn looks_again(&self, tid: u32) -> bool {
         self.told_count.load(Ordering::Acquire) != 0 && guard(&self.told).contains_key(&tid)
     }
@@ -68,7 +68,7 @@ impl Held {
         guard(&self.open).push((now, fh));
     }
 
-    /// What need not be held any more.
+    /// Handles that need not be held any more.
     pub fn tick(&self, now: Tick) -> Vec<Fh> {
         if self.told_count.load(Ordering::Acquire) != 0 {
             let mut told = guard(&self.told);

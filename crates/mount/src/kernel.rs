@@ -20,10 +20,10 @@ use crate::table::Table;
 use crate::threads::{Doing, doing};
 use crate::twins::Twins;
 
-/// How often, and how long apart, an inode is notified that the kernel was told of but does not have yet.
+/// Number of tries, and pause between them, of notifying an inode that the kernel was told of but does not have yet.
 const ARRIVAL_TRIES: u32 = 2000;
 const ARRIVAL_PAUSE: Duration = Duration::from_micros(50);
-/// How often, and how long apart, it is looked whether nothing is under way in a directory any more.
+/// Number of tries, and pause between them, of checking that nothing is under way in a directory.
 const QUIET_TRIES: u32 = 25;
 const QUIET_PAUSE: Duration = Duration::from_micros(200);
 
@@ -67,7 +67,7 @@ impl Kernel {
         self.root.set(dir).expect("a mount has one root");
     }
 
-    /// What the kernel calls by this number: all by their inode number, but the directory that is mounted by [`Ino::ROOT`]'s.
+    /// The inode behind a number of the kernel: all have their inode number but the mounted directory, which has [`Ino::ROOT`]'s.
     pub(crate) fn ino(&self, node: u64) -> Ino {
         match self.root.get() {
             Some(root) if node == Ino::ROOT.0 => *root,
@@ -89,7 +89,7 @@ impl Kernel {
         self.epochs.store(known, Ordering::Release);
     }
 
-    /// Whether the kernel may cache names.
+    /// True if the kernel may cache names.
     pub fn caches_names(&self) -> bool {
         self.epochs.load(Ordering::Acquire)
     }

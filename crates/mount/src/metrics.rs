@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 macro_rules! ops {
     ($($variant:ident $name:literal,)*) => {
-        /// What the kernel can ask.
+        /// Kinds of FUSE requests.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         #[allow(missing_docs)]
         pub enum FuseOp { $($variant,)* }
@@ -38,8 +38,8 @@ impl FuseOp {
         matches!(self, Write | SetAttr | Open | Fallocate)
     }
 
-    /// Whether the thread that asks waits for the answer, and has waited for the one before. Others may be asked for it in the background
-    /// at any later time.
+    /// True if the thread that sends it waits for the answer, and has waited for the one before. Others may be sent for it in the
+    /// background at any later time.
     pub(crate) fn is_waited_for(self) -> bool {
         use FuseOp::*;
         !matches!(self, Forget | Read | Write | Flush | Release | ReleaseDir | Fsync | FsyncDir | SyncFs | Interrupt)

@@ -26,21 +26,21 @@ use crate::table::guard;
 const TICK: Duration = Duration::from_millis(50);
 /// So often what is known of the names that the kernel has is tidied up: once a minute.
 const TIDY_TICKS: u32 = 1200;
-/// How long an unmount waits for the last users, and then for the connection to end.
+/// Time for which an unmount waits for the last users, and then for the connection to end.
 const BUSY_FOR: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(100);
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
-/// How long pages of a mapping are kept that others may write.
+/// Time for which pages of a mapping are kept that others may write.
 const MAPPED: Duration = Duration::from_millis(100);
-/// How far the kernel reads ahead.
+/// Read-ahead of the kernel.
 const READ_AHEAD: u32 = 1 << 20;
 
-/// How to mount.
+/// Options of a mount.
 #[derive(Clone, Debug)]
 pub struct MountOptions {
     /// Where. Made if it is not there.
     pub path: PathBuf,
-    /// What `df` and `/proc/mounts` show as the device.
+    /// Device name in `df` and `/proc/mounts`.
     pub fs_name: String,
     /// Refuse all changes.
     pub read_only: bool,
@@ -138,7 +138,7 @@ pub enum MountError {
     Client(Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// How an unmount went.
+/// Result of an unmount.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unmounted {
     /// Nobody used it any more.
@@ -229,7 +229,7 @@ impl Mount {
         &self.path
     }
 
-    /// What the user should know of how it was mounted.
+    /// Notes for the user on how it was mounted.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }

@@ -10,7 +10,7 @@ use crate::MountError;
 
 /// Type of our mounts in `/proc/self/mountinfo`.
 pub const FS_TYPE: &str = "fuse.loligo";
-/// How long a mount that is there may take to say that it lives.
+/// Time limit for an existing mount to answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
 
 /// One line of `/proc/self/mountinfo`.
@@ -24,7 +24,7 @@ pub(crate) struct MountLine {
     pub source: String,
 }
 
-/// What is mounted at a path, the top one if there are several. Does not touch the path.
+/// The mount at a path, the top one if there are several. Does not touch the path.
 pub(crate) fn mounted_at(path: &Path) -> io::Result<Option<MountLine>> {
     let text = std::fs::read("/proc/self/mountinfo")?;
     Ok(text.split(|b| *b == b'\n').filter_map(parse).rfind(|line| line.path == path))
@@ -137,7 +137,7 @@ pub fn check(path: &Path, nonempty: bool) -> Result<PathBuf, MountError> {
     }
 }
 
-/// Whether a mount answers. One that hangs counts as alive: somebody may be waiting for it to come back.
+/// True if a mount answers. One that hangs counts as alive: somebody may be waiting for it to come back.
 fn alive(path: &Path) -> bool {
     let (sender, receiver) = mpsc::channel();
     let path = path.to_owned();

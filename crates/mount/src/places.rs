@@ -30,7 +30,7 @@ const RETRY_TICKS: Tick = 200;
 /// A directory and the hash of a name in it.
 type Place = (u64, u64);
 
-/// Whether this is another number of a directory.
+/// True if this is another number of a directory.
 pub(crate) fn is_other(node: u64) -> bool {
     node & OTHER != 0
 }
@@ -68,7 +68,7 @@ struct State {
 #[derive(Default)]
 pub(crate) struct Places {
     state: Mutex<State>,
-    /// Whether any thread was told of one.
+    /// True if any thread was told of one.
     any_told: AtomicBool,
     hash: RandomState,
 }

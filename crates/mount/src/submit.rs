@@ -1,4 +1,4 @@
-//! What the adapter needs of a client, so that it can be tested against one that is not there.
+//! The client as the adapter needs it, a trait, so that tests can play the client.
 
 use std::sync::Arc;
 

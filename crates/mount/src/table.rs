@@ -122,7 +122,7 @@ impl Table {
         }
     }
 
-    /// Whether the kernel has been told of an inode and has not forgotten it.
+    /// True if the kernel has been told of an inode and has not forgotten it.
     pub fn referenced(&self, ino: Ino) -> bool {
         self.shard(ino).known.get(&ino.0).is_some_and(|k| k.lookups > 0)
     }
@@ -190,17 +190,17 @@ impl Table {
         self.shard(ino).known.entry(ino.0).or_default().others = true;
     }
 
-    /// Whether the kernel was ever given such pages of the file.
+    /// True if the kernel was ever given such pages of the file.
     pub fn has_pages_of_others(&self, ino: Ino) -> bool {
         self.shard(ino).known.get(&ino.0).is_some_and(|k| k.others)
     }
 
-    /// Whether the kernel may have pages of the file.
+    /// True if the kernel may have pages of the file.
     pub fn may_have_pages(&self, ino: Ino) -> bool {
         self.shard(ino).known.get(&ino.0).is_some_and(|k| k.paged)
     }
 
-    /// Whether the kernel may have pages of the file that were written through a mapping and not written back.
+    /// True if the kernel may have pages of the file that were written through a mapping and not written back.
     pub fn may_have_dirty_pages(&self, ino: Ino) -> bool {
         self.shard(ino).known.get(&ino.0).is_some_and(|k| k.paged && k.mappable > 0)
     }
@@ -219,7 +219,7 @@ impl Table {
         }
     }
 
-    /// Whether pages of the inode must not stay in the kernel although it has handles in cached mode.
+    /// True if pages of the inode must not stay in the kernel although it has handles in cached mode.
     pub fn is_uncached(&self, ino: Ino) -> bool {
         self.uncached.load(Ordering::Relaxed) != 0 && self.shard(ino).known.get(&ino.0).is_some_and(|k| k.uncached)
     }
@@ -238,7 +238,7 @@ impl Table {
         }
     }
 
-    /// Whether it is sure that the kernel knows a file to be so long, if it was not cut.
+    /// True if the kernel surely knows this size of a file, if it was not cut.
     pub fn knows_size(&self, ino: Ino, size: u64) -> bool {
         self.shard(ino).known.get(&ino.0).is_some_and(|k| k.size >= size)
     }
@@ -248,17 +248,17 @@ impl Table {
         self.shard(ino).known.entry(ino.0).or_default().locked = true;
     }
 
-    /// Whether a record lock was ever taken on the file.
+    /// True if a record lock was ever taken on the file.
     pub fn ever_locked(&self, ino: Ino) -> bool {
         self.shard(ino).known.get(&ino.0).is_some_and(|k| k.locked)
     }
 
-    /// Whether the file had a setuid or setgid bit when last seen.
+    /// True if the file had a setuid or setgid bit when last seen.
     pub fn setid(&self, ino: Ino) -> bool {
         self.shard(ino).known.get(&ino.0).is_some_and(|k| k.setid)
     }
 
-    /// Whether it is known, under a lease, that the inode has no xattrs and no ACLs.
+    /// True if a lease says that the inode has no xattrs and no ACLs.
     pub fn has_no_xattrs(&self, ino: Ino) -> bool {
         self.shard(ino).known.get(&ino.0).is_some_and(|k| k.plain)
     }

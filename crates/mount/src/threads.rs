@@ -1,9 +1,9 @@
-//! What threads of this machine are doing, as far as the kernel shows it in /proc.
+//! State of threads of this machine, as far as the kernel shows it in /proc.
 
 use rustix::io::Errno;
 use rustix::process::Pid;
 
-/// What a thread does.
+/// Activity of a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Doing {
     /// It runs, or wants to.
@@ -18,7 +18,7 @@ pub(crate) enum Doing {
     Unknown,
 }
 
-/// What becomes of a thread.
+/// Fate of a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fate {
     /// It goes on when it has what it waits for.
@@ -47,7 +47,7 @@ const fn bit(signal: i32) -> u64 {
     1 << (signal - 1)
 }
 
-/// What becomes of a thread of any process.
+/// Fate of a thread of any process.
 pub(crate) fn fate(tid: u32) -> Fate {
     if tid == 0 {
         return Fate::Unknown;
@@ -89,7 +89,7 @@ pub(crate) fn own() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned()
 }
 
-/// What a thread of any process does.
+/// Activity of a thread of any process.
 pub(crate) fn doing(tid: u32) -> Doing {
     let Some(pid) = tid.try_into().ok().and_then(Pid::from_raw) else { return Doing::Unknown };
     match std::fs::read(format!("/proc/{tid}/stat")) {

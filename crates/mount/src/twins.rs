@@ -58,7 +58,7 @@ impl Copies {
 #[derive(Default)]
 pub(crate) struct Twins {
     copies: Mutex<Copies>,
-    /// How many there are, to skip the look.
+    /// Their number, to skip the search.
     count: AtomicUsize,
 }
 

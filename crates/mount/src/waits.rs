@@ -37,7 +37,7 @@ struct Wait {
     interrupted: bool,
 }
 
-/// How a call is to be ended.
+/// A call to be ended, and its error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct End {
     pub call: CallId,
@@ -53,7 +53,7 @@ pub(crate) struct Waits {
     shards: [Mutex<HashMap<u64, Wait>>; SHARDS],
     /// Interrupted before they were seen here, when several threads take requests; or answered already.
     early: Mutex<VecDeque<(u64, Tick)>>,
-    /// How many there are of those.
+    /// Their number.
     early_count: AtomicUsize,
 }
 
@@ -130,7 +130,7 @@ impl Waits {
         end.or(wait.lock.map(|lock| End { call: wait.call, lock: Some(lock), unserved: true }))
     }
 
-    /// What is to be ended of all that waits for longer than a moment.
+    /// Calls to be ended, of all that wait for longer than a moment.
     pub fn look(&self, now: Tick) -> Vec<End> {
         self.look_by(now, fate)
     }

@@ -10,7 +10,7 @@ const RANGES_MAX: usize = 64;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Dirty {
     ranges: BTreeMap<u64, u64>,
-    /// Whether objects were removed.
+    /// True if objects were removed.
     pub(crate) removed: bool,
     /// The count of changes when this was last added to.
     pub(crate) stamp: u64,

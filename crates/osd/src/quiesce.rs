@@ -98,7 +98,7 @@ impl Osd {
         self.is_busy(ino) || self.dirty.contains_key(&ino)
     }
 
-    /// Whether anything is under way on the file, or a discard of it waits to be made durable.
+    /// True if anything is under way on the file, or a discard of it waits to be made durable.
     fn is_busy(&self, ino: Ino) -> bool {
         let carried = self.discard_sync.iter().flat_map(|(_, batch)| batch).chain(&self.discarded);
         self.files.contains_key(&ino) || carried.into_iter().any(|(_, of, _)| *of == ino)

@@ -17,7 +17,7 @@ use crate::layout::Layout;
 use crate::store::OpenOptions;
 use crate::{journal, marks, objects, table};
 
-/// What is said of what no program mends.
+/// Remedy of damage that no program can repair.
 const FROM_A_COPY: &str =
     "nothing mends this: copy the directory as it is, and go back to a copy (loligo copy) or a dump (loligo load)";
 /// The same of rows.
@@ -90,13 +90,13 @@ impl LocalCheck {
         Box::new(Files { dir: self.layout.journal().join(rank.to_string()), open: BTreeMap::new() })
     }
 
-    /// How far a rank's journal is known to be durable.
+    /// The durable end of a rank's journal, as far as it is known.
     pub fn synced(&self, rank: u32) -> Result<Option<Segment>> {
         // Without an identity there is nothing to compare with, which is said already.
         self.fs_id().map_or(Ok(None), |fs| marks::look(&self.layout.marks(), &fs, rank))
     }
 
-    /// Who the file system is, if that can be read.
+    /// Identity of the file system, if it can be read.
     pub fn fs_id(&self) -> Option<[u8; 16]> {
         self.layout.identify().ok().map(|identity| identity.fs_id)
     }

@@ -107,8 +107,8 @@ pub(crate) fn end_reservations(dir: &Path, end: &str) {
     }
 }
 
-/// What there is and what is free, without what a device keeps back for root: that is not there for files, and nothing uses it. So what is
-/// neither free nor kept back is what is used.
+/// Total and free bytes without those that a device reserves for root: they are not available to files, and nothing uses them. So used
+/// bytes are those that are neither free nor reserved.
 fn usable(total: u64, free: u64, available: u64) -> (u64, u64) {
     let kept_back = free.saturating_sub(available);
     (total.saturating_sub(kept_back).max(available), available)

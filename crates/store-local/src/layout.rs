@@ -14,7 +14,7 @@ use crate::objects;
 const IDENTITY: &str = "loligo.id";
 const LOCK: &str = "lock";
 
-/// How a data directory is made.
+/// Options of making a data directory.
 #[derive(Debug, Clone, Default)]
 pub struct FormatOptions {
     /// The identity to give; by default a random one.

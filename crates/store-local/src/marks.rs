@@ -16,13 +16,13 @@ use crate::files::{self, named};
 
 const MAGIC: [u8; 4] = *b"LOMK";
 const VERSION: u32 = 1;
-/// What a disk writes as a whole.
+/// Unit of an atomic disk write.
 const SECTOR: u64 = 512;
 /// Bytes of the file at first: the marks of three ranks.
 const LEN_MIN: u64 = 4096;
 /// Bytes of a slot.
 const SLOT: usize = 32;
-/// How long a mark may wait before the kernel is asked to write it. Each such write is one more for the disk.
+/// Time for which a mark may wait before the kernel is asked to write it. Each such write is one more for the disk.
 const WRITE_EVERY: Duration = Duration::from_millis(20);
 
 /// The marks of an open data directory.
@@ -207,7 +207,7 @@ impl Marks {
         Marks { path: path.to_path_buf(), file, ranks: Mutex::default() }
     }
 
-    /// What is known of a rank's journal.
+    /// The mark of a rank's journal.
     pub(crate) fn of(&self, rank: u32) -> Option<Segment> {
         self.with(rank, |_, known| known.last.told()).flatten()
     }

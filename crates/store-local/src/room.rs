@@ -35,7 +35,7 @@ const INODES_TO_OPEN: u64 = 16;
 /// Free bytes that an opening needs beside what the table has to write.
 const BYTES_TO_OPEN: u64 = 2 << 20;
 
-/// Who takes of the reserve.
+/// Purpose of an allocation from the reserve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum For {
     /// The journal, the file `epochs`, and what makes acknowledged file data durable.
@@ -85,7 +85,7 @@ impl Room {
         Ok(Room { layout: layout.clone(), size, full: Arc::default(), state: Mutex::new(state) })
     }
 
-    /// Whether what makes the file system larger is to be refused.
+    /// True if operations that make the file system larger are to be refused.
     pub(crate) fn is_full(&self) -> bool {
         self.full.load(Ordering::Acquire)
     }

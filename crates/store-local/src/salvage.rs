@@ -20,7 +20,7 @@ const CHUNK: usize = 1 << 20;
 /// Bytes that are read ahead.
 const READ_AHEAD: usize = 2 << 20;
 
-/// What became of a damaged table.
+/// Result of salvaging a damaged table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Salvaged {
     /// Rows that were read and are in the table now.
@@ -34,7 +34,7 @@ pub struct Salvaged {
 }
 
 impl LocalStore {
-    /// Whether all rows of a data directory that nobody has open can be read. [`StoreError::InUse`] if it is open.
+    /// True if all rows of a data directory that nobody has open can be read. [`StoreError::InUse`] if it is open.
     pub fn is_readable(dir: impl AsRef<Path>, options: &OpenOptions) -> Result<bool> {
         let layout = Layout::new(dir.as_ref());
         layout.identify()?;
@@ -222,7 +222,7 @@ fn read(db: &DB, path: &Path, mut each: impl FnMut(&[u8], &[u8]) -> Result<()>) 
     }
 }
 
-/// Whether a row can be read from a key on, or there is none.
+/// True if a row can be read from a key on, or there is none.
 fn is_readable(db: &DB, key: &[u8]) -> bool {
     let mut rows = db.iterator_opt(IteratorMode::From(key, Direction::Forward), reading());
     rows.next().is_none_or(|pair| pair.is_ok())

@@ -13,14 +13,14 @@ use rustix::io::Errno;
 
 /// Descriptors that are kept. Threads of the store that are in an open at one time are fewer.
 const SPARES: usize = 16;
-/// How long an open waits for a descriptor when the spares are in use, too.
+/// Time for which an open waits for a descriptor when the spares are in use, too.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 /// Between two attempts.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// Of the whole process, as descriptors are.
 static KEPT: Mutex<Vec<OwnedFd>> = Mutex::new(Vec::new());
-/// How many those are, to look at without the lock.
+/// Number of spares, to look at without the lock.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// Something that keeps descriptors open which it could do without.
@@ -46,7 +46,7 @@ fn ask_all() {
     fill();
 }
 
-/// Whether a call failed because there is no descriptor for its result.
+/// True if a call failed because there is no descriptor for its result.
 pub(crate) fn is_short(error: &io::Error) -> bool {
     let errno = Errno::from_io_error(error);
     matches!(errno, Some(Errno::MFILE | Errno::NFILE))

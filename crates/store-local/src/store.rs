@@ -21,7 +21,7 @@ use crate::table::LocalTable;
 /// An object of which all was on the disk for so long is verified after a failure of the machine, though it is still open.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// How a data directory is opened.
+/// Options of opening a data directory.
 #[derive(Debug, Clone)]
 pub struct OpenOptions {
     /// Bytes of the table's cache for data, index and filter blocks.
@@ -97,7 +97,7 @@ impl Owner {
         }
     }
 
-    /// Whether nothing may be written.
+    /// True if nothing may be written.
     pub(crate) fn only_reads(&self) -> bool {
         matches!(self, Owner::Reader(_) | Owner::Looking(_))
     }

@@ -22,7 +22,7 @@ pub struct StatFs {
 /// Until when what a server owns of a shared store is its own for certain. Its writes the store refuses by itself once another one owns it;
 /// what it answers from memory it must not answer then.
 pub trait Lease: Send + Sync {
-    /// Whether nobody can have taken over by now. If not, that may still turn out.
+    /// True if nobody can have taken over by now. If not, that may still turn out.
     fn holds(&self) -> bool;
 
     /// Why it is known that another one has.
@@ -34,7 +34,7 @@ pub trait Lease: Send + Sync {
 ///
 /// Dropping it without [`Backend::close`] is like being killed: nothing that was durable is lost.
 pub trait Backend: Send + Sync {
-    /// Who this file system is.
+    /// Identity of the file system.
     fn identity(&self) -> Identity;
 
     /// The table.

@@ -16,7 +16,7 @@ pub struct Finding {
     pub is_wrong: bool,
     /// The thing, and what it is.
     pub text: String,
-    /// What to do about it; empty: nothing.
+    /// The remedy; empty: none.
     pub remedy: String,
 }
 
@@ -32,12 +32,12 @@ impl Finding {
     }
 }
 
-/// What a check brought.
+/// Result of a check.
 #[derive(Debug, Clone, Default)]
 pub struct Checked {
     /// All that was found, in the order in which it was looked at.
     pub findings: Vec<Finding>,
-    /// How much of what was looked at.
+    /// Number of things that were checked, by kind.
     pub counts: BTreeMap<&'static str, u64>,
     /// The server that has the store and is there, for people.
     pub server: Option<String>,
@@ -50,12 +50,12 @@ impl Checked {
     }
 }
 
-/// How far a check has come.
+/// Progress of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CheckProgress {
-    /// What is looked at now.
+    /// The things that are being checked.
     pub stage: &'static str,
-    /// Whether bytes are counted, and not things.
+    /// True if bytes are counted, and not things.
     pub bytes: bool,
     /// Done of it.
     pub done: u64,

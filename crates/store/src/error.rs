@@ -1,5 +1,5 @@
-//! What can go wrong in an engine, in kinds that a caller acts on. Not a wrapper of every errno:
-//! what no caller tells apart is [`StoreError::Io`].
+//! Errors of an engine, in kinds that a caller acts on. Not a wrapper of every errno: those that no caller tells apart are
+//! [`StoreError::Io`].
 
 use std::io;
 
@@ -43,7 +43,7 @@ pub enum StoreError {
     Foreign {
         /// The directory.
         dir: String,
-        /// What was found there instead.
+        /// The version found.
         found: String,
     },
     /// The directory holds a file system already, so it is not formatted again.
@@ -69,7 +69,7 @@ pub enum StoreError {
     InUse {
         /// The directory.
         dir: String,
-        /// What is known about the owner, such as its process id.
+        /// Known facts about the owner, such as its process id.
         owner: String,
     },
     /// Stored bytes are not what was written.
@@ -77,7 +77,7 @@ pub enum StoreError {
     Corrupt {
         /// File, object and offset.
         place: String,
-        /// What was expected and found.
+        /// Expected and found.
         detail: String,
     },
     /// The named thing (a segment to open, say) does not exist.
@@ -95,7 +95,7 @@ pub enum StoreError {
     Lost {
         /// The store.
         what: String,
-        /// What was seen of it.
+        /// The sign of it.
         cause: String,
     },
     /// Another server owns what this one owned: nothing that was begun after that took effect. The caller stops.
@@ -104,9 +104,9 @@ pub enum StoreError {
          to stand by"
     )]
     Fenced {
-        /// What was owned.
+        /// The thing that was owned.
         what: String,
-        /// How that was seen.
+        /// The sign of it.
         cause: String,
     },
     /// The cluster does not let this user do that.

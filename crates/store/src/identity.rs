@@ -1,4 +1,4 @@
-//! Who a file system is: the 64 bytes at the head of a data directory. Not its configuration.
+//! Identity of a file system: the 64 bytes at the head of a data directory. Not its configuration.
 
 use std::fmt;
 

@@ -56,7 +56,7 @@ pub trait LogDir: Send + Sync {
         Ok(())
     }
 
-    /// Whether [`LogFile::append_then`] returns before the bytes are durable: then several may be under way.
+    /// True if [`LogFile::append_then`] returns before the bytes are durable: then several may be under way.
     fn is_async(&self) -> bool {
         false
     }

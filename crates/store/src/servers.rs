@@ -1,12 +1,12 @@
-//! What several servers of one file system say of themselves in the store that they share: who is there, who leads, who has which rank, and
-//! who is to have it. The store keeps it and says who is gone; what follows from that is decided elsewhere.
+//! Records of several servers of one file system in the store that they share: which servers exist, the leader, the owner of each rank, and
+//! its intended owner. The store keeps them and says which servers are gone; the consequences are decided elsewhere.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::Result;
 
-/// What a server says of how it takes part.
+/// Roles of a server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ServerFlags {
     /// It takes its share of the ranks when it comes; otherwise it stands by for those that fail.
@@ -22,13 +22,13 @@ pub struct ServerSeen {
     pub name: String,
     /// Where other servers reach it; empty: it has not said so yet.
     pub at: String,
-    /// How it takes part.
+    /// Its roles.
     pub flags: ServerFlags,
     /// It said nothing for so long that it can be replaced, or is known to be dead.
     pub is_gone: bool,
 }
 
-/// Who has a rank.
+/// The owner of a rank.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RankSeen {
     /// The server that has it, or had it last.
@@ -64,13 +64,13 @@ pub trait Servers: Send + Sync {
     /// After so long a silent server can be replaced.
     fn lease_time(&self) -> Duration;
 
-    /// What there is. Who is gone is known only to those who look several times in the time of a lease.
+    /// Reads all records. A server that is gone shows only after several looks in the time of a lease.
     fn look(&self) -> Result<Sight>;
 
-    /// What the servers of this file system know, and nobody else: a proof of being one of them.
+    /// A secret that only servers of this file system know: the proof of being one of them.
     fn key(&self) -> Result<[u8; 32]>;
 
-    /// What others are told of this server from now on.
+    /// Publishes this server's address and roles.
     fn announce(&self, at: &str, flags: ServerFlags) -> Result<()>;
 
     /// Takes the lead, if nobody has it. Whether this server has it now. `wait`: of one that has it and is silent, for as long as it takes to

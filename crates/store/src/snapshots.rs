@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::Result;
 
-/// How far a snapshot is.
+/// State of a snapshot.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum SnapshotState {
     /// There is none.
@@ -23,7 +23,7 @@ pub enum SnapshotState {
     },
     /// It cannot be read any more: something of it could not be kept as it was.
     Broken {
-        /// What could not be kept, and why.
+        /// The part that could not be kept, and why.
         cause: String,
     },
 }
@@ -40,10 +40,10 @@ pub trait Snapshots: Send + Sync {
     /// Puts all that belongs to it there; the store goes on meanwhile. Where the snapshot is.
     fn complete(&self) -> Result<PathBuf>;
 
-    /// How far it is.
+    /// Its state.
     fn state(&self) -> SnapshotState;
 
-    /// Whether somebody reads it.
+    /// True if a command reads it.
     fn is_used(&self) -> bool;
 
     /// Removes it. [`crate::StoreError::InUse`] if somebody reads it; without one it is no error.

@@ -59,7 +59,7 @@ impl Batch {
     }
 }
 
-/// How large a table is, roughly.
+/// Estimated size of a table.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TableSize {
     /// Estimated number of keys.

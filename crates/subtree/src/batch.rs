@@ -10,7 +10,7 @@ use loligo_types::{Event, Ino, Inode, Name};
 
 /// A record is ended when it has about so many bytes: a rank looks through one, or applies it, in some 100 us, and others wait so long.
 const RECORD_BYTES: usize = 6 << 10;
-/// What an inode, an entry and anything else take about, beside names and data.
+/// Approximate bytes of an inode, an entry and any other event, beside names and data.
 const EVENT_BYTES: (usize, usize, usize) = (64, 16, 12);
 
 /// Inode numbers ascend, so a multiplication is enough.
@@ -40,14 +40,14 @@ pub struct Group {
     pub used: Ino,
 }
 
-/// What is not merged.
+/// Changes that are not merged.
 #[derive(Default)]
 pub(crate) struct Batch {
     /// Groups that are full.
     full: Vec<Group>,
     /// The one that is being filled; its `used` is not known yet.
     now: Group,
-    /// What is not in a part yet.
+    /// Events that are not in a part yet.
     open: Vec<Event>,
     open_bytes: usize,
     /// Where in it the last state of an inode stands.
@@ -58,12 +58,12 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// Whether an inode of before was not told of yet; it is from now on.
+    /// True if an inode of before was not named yet; it is from now on.
     pub(crate) fn begins(&mut self, ino: Ino) -> bool {
         self.told.insert(ino)
     }
 
-    /// How an inode of before was, and how it was called, if that is to be said.
+    /// Adds the earlier state of an inode of before, and its name, if it is to be said.
     pub(crate) fn add_base(&mut self, inode: Inode, name: Option<Name>) {
         self.open_bytes += EVENT_BYTES.0;
         let (dir, ino, kind) = (inode.parent, inode.ino, inode.kind);
@@ -106,7 +106,7 @@ impl Batch {
         }
     }
 
-    /// Whether the record is to end with this change.
+    /// True if the record is to end with this change.
     pub(crate) fn is_full(&self) -> bool {
         self.open_bytes >= RECORD_BYTES
     }
@@ -125,7 +125,7 @@ impl Batch {
         self.open_bytes = 0;
     }
 
-    /// Whether the group that is being filled has so many bytes.
+    /// True if the group that is being filled has so many bytes.
     pub(crate) fn has_bytes(&self, bytes: u64) -> bool {
         self.now.bytes + self.open_bytes as u64 >= bytes
     }

@@ -34,7 +34,7 @@ pub const PARTS_IN_FLIGHT: usize = 4;
 /// The pause before a group is sent again for which the rank had no room, milliseconds. It doubles each time: half a minute in all.
 pub const FULL_PAUSE_MS: u64 = 250;
 
-/// What became of an operation.
+/// Result of an operation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
     /// It is done, or cannot be.
@@ -45,7 +45,7 @@ pub enum Outcome {
     Numbers,
 }
 
-/// How much is here that the rank does not have.
+/// Amount of changes that the rank does not have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Outstanding {
     /// Operations that changed something.
@@ -69,7 +69,7 @@ pub struct Drop {
     pub object_size: u32,
 }
 
-/// What is needed to decide as the rank does.
+/// Settings of the rank that decide operations.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The file system's, under which names are hashed.
@@ -100,7 +100,7 @@ pub struct Subtree {
     objects: bool,
     /// Bytes of objects to be dropped before the last operation is answered.
     drops: Vec<Drop>,
-    /// What lives on without a name because it is open here. The journal says that it is gone.
+    /// Open inodes without a name. The journal says that they are gone.
     orphans: BTreeSet<Ino>,
 }
 
@@ -128,7 +128,7 @@ impl Subtree {
         subtree
     }
 
-    /// What is above the root is not decoupled, and nothing here depends on it.
+    /// Loads the root. Directories above it are not decoupled, and nothing here depends on them.
     fn load_root(&mut self, mut root: Inode) {
         root.parent = Ino(0);
         self.tree.load(Loaded::Inode(root.ino, Some(Box::new(root))));
@@ -163,7 +163,7 @@ impl Subtree {
         self.record.dir
     }
 
-    /// Whether something is in it, as far as is known here.
+    /// True if something is known to be in it.
     pub fn knows(&self, ino: Ino) -> bool {
         ino == self.record.dir || self.record.is_granted(ino) || !matches!(self.tree.find(ino), Found::Unknown)
     }
@@ -178,7 +178,7 @@ impl Subtree {
         &self.settings
     }
 
-    /// How much is here that the rank does not have.
+    /// Amount of changes that the rank does not have.
     pub fn outstanding(&self) -> Outstanding {
         let mut all = Outstanding { bytes: self.batch.bytes(), ..self.outstanding };
         for group in &self.full {
@@ -339,7 +339,7 @@ impl Subtree {
         self.full.push_back(std::mem::take(&mut self.outstanding));
     }
 
-    /// Whether an event makes the inode of the change.
+    /// True if an event makes the inode of the change.
     fn begin_event(&mut self, event: &Event, made: Ino) -> bool {
         if let Event::Inode(inode) = event {
             self.unsettled.note(inode);
@@ -417,7 +417,7 @@ impl Subtree {
         self.batch.add_base(inode, name);
     }
 
-    /// Whether others may work in it, so that what was fetched is only how it was then. After a merge it is to be fetched anew
+    /// True if others may work in it, so that fetched records are a snapshot of then. After a merge they are to be fetched anew
     /// ([`Subtree::forget`]).
     pub fn may_change_meanwhile(&self) -> bool {
         self.record.interfere == Interfere::Allow

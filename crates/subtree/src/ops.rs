@@ -1,5 +1,5 @@
-//! What can be done in a decoupled subtree by its owner, and what not: locks, policies, and whatever concerns the root's own place, which is
-//! not decoupled. File data beyond an inode only where somebody has objects.
+//! Operations of a decoupled subtree's owner, and those it cannot do: locks, policies, and changes of the root's own place, which is not
+//! decoupled. File data beyond an inode only where somebody has objects.
 
 use loligo_namespace::{Found, Tree};
 use loligo_types::{Event, FsError, FsResult, Ino, Op, SetAttr};
@@ -36,7 +36,7 @@ pub(crate) fn may_run(tree: &Tree, root: Ino, op: &Op, objects: bool) -> FsResul
     }
 }
 
-/// Whether an event may stand in the journal of a subtree's owner.
+/// True if an event may stand in the journal of a subtree's owner.
 pub(crate) fn is_for_here(event: &Event) -> bool {
     matches!(
         event,

@@ -1,4 +1,4 @@
-//! What the owner of a decoupled subtree does, without a rank: the root is empty, so nothing needs to be fetched.
+//! The owner of a decoupled subtree, without a rank: the root is empty, so nothing needs to be fetched.
 
 use loligo_types::{Kind, Name, OpenFlags, SetTime};
 

@@ -6,7 +6,7 @@ use loligo_types::{Answer, FileLock, FsError, Ino, LockKind, Op};
 use super::Job;
 use crate::machine::Client;
 
-/// Whether one lock is in the way of another owner's.
+/// True if one lock conflicts with another owner's.
 fn excludes(held: &FileLock, asked: &FileLock) -> bool {
     let overlap = held.kind == LockKind::Flock || (held.start <= asked.end && asked.start <= held.end);
     overlap && (held.exclusive || asked.exclusive)

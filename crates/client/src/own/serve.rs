@@ -1,4 +1,5 @@
-//! What is asked of a subtree that is decoupled for this client, carried out. Not what it lacks (`ask.rs`), nor bytes of objects (`data.rs`).
+//! Requests to a subtree that is decoupled for this client, carried out here. Not here: fetching missing records (`ask.rs`), and bytes of
+//! objects (`data.rs`).
 
 use loligo_subtree::Outcome;
 use loligo_types::{Answer, Attr, Cred, FsError, FsResult, Ino, Kind, Lease, Op};
@@ -130,7 +131,7 @@ impl Client {
         }
     }
 
-    /// What a rank said of the root of a subtree that is decoupled here is not what it has become here.
+    /// Overlays a rank's attributes of the root of a decoupled subtree with those here.
     pub(crate) fn own_overlay(&self, attr: &mut Attr) {
         if let Some(root) = self.own.trees.get(&attr.ino).and_then(|owned| owned.machine.inode(attr.ino)) {
             let here = root.attr();
@@ -147,7 +148,7 @@ impl Client {
         }
     }
 
-    /// What waits in a subtree cannot be done.
+    /// Fails the requests that wait in a subtree.
     pub(super) fn own_fail_waiting(&mut self, root: Ino, error: FsError) {
         let waiting = self.own.trees.get_mut(&root).map(|owned| {
             owned.needs.clear();

@@ -15,7 +15,7 @@ use crate::{Call, CallResult};
 pub(crate) struct SyncFirst {
     /// Subtrees that are not done.
     left: usize,
-    /// What is asked then.
+    /// The next call.
     then: Option<Call>,
     failed: Option<FsError>,
 }
@@ -26,7 +26,7 @@ impl Client {
         goals.filter(|(_, goal)| goal.durable).collect()
     }
 
-    /// Whether some policy makes something durable besides the ranks.
+    /// True if some policy persists a journal somewhere besides the ranks.
     pub(crate) fn own_persists(&self) -> bool {
         self.own.is_any() && !self.own_to_persist().is_empty()
     }

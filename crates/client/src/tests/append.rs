@@ -21,7 +21,7 @@ fn append(fh: Fh, data: &[u8]) -> Call {
     Call::Write { fh, offset: 0, data: Arc::from(data), append: true, kill_priv: false }
 }
 
-/// What a reader sees: whole records behind the first 100 bytes, and nothing that nobody wrote.
+/// Records as a reader sees them: whole ones behind the first 100 bytes, and no bytes that nobody wrote.
 fn records(content: &[u8]) -> Vec<u8> {
     assert!(content.len() >= 100 && content[..100] == [1; 100]);
     let records = content[100..].chunks(10);

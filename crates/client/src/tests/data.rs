@@ -1,4 +1,4 @@
-//! What goes to the server, when, and in which order, for reads and writes of files.
+//! Requests to the server for reads and writes of files: which, when, and in which order.
 
 use std::sync::Arc;
 

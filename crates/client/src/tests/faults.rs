@@ -36,7 +36,7 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// What each cell may hold.
+/// Values that each cell may hold.
 struct Cells(Vec<BTreeSet<u8>>);
 
 impl Cells {

@@ -51,7 +51,7 @@ impl Node {
     }
 }
 
-/// What is injected.
+/// Injected faults.
 #[derive(Debug, Default)]
 pub struct Faults {
     /// Data writes that fail.
@@ -90,7 +90,7 @@ pub struct Server {
     epoch: u64,
     /// Sessions are not kept over a reconnect: the client must reclaim.
     pub forgets: bool,
-    /// What it says of data that was not synced.
+    /// Data epoch that the server tells.
     pub data_epoch: u64,
     /// Locks of the last reclaim.
     pub claimed: Vec<(Ino, u64, FileLock)>,
@@ -350,7 +350,7 @@ impl Server {
         self.retry_later(ino);
     }
 
-    /// What waited behind this request may go on.
+    /// Resumes requests that waited behind this one.
     fn retry_later(&mut self, ino: Ino) {
         if let Some(at) = self.waiting.iter().position(|(_, request)| self.subject(&request.op) == ino) {
             let (client, request) = self.waiting.remove(at).unwrap();
@@ -358,7 +358,7 @@ impl Server {
         }
     }
 
-    /// Whether nothing must be recalled first; else recalls it.
+    /// True if nothing must be recalled first; else recalls it.
     fn ready(&mut self, client: usize, ino: Ino, op: &Op) -> bool {
         if ino == Ino(0) {
             return true;

@@ -20,7 +20,7 @@ use crate::table::guard;
 const BATCH: u32 = 1024;
 /// Entries of one batch with attributes.
 const BATCH_PLUS: u32 = 512;
-/// What libfuse shows as the inode of `..`: its real number would cost a call that nobody needs.
+/// Inode number of `..`, as libfuse shows it: the real one would cost a call that nobody needs.
 const UNKNOWN_INO: u64 = 0xffff_ffff;
 /// Directories that are remembered as being looked into.
 const LOOKED_MAX: usize = 1024;

@@ -28,7 +28,7 @@ use crate::table::guard;
 /// Most bytes of one copy_file_range, so that a signal does not wait long. Callers go on after a short copy.
 const COPY_MAX: u64 = 64 << 20;
 
-/// How a file is made, or opened if it is there.
+/// Options of creating a file, or opening it if it exists.
 pub(crate) struct Create {
     pub mode: u32,
     pub umask: u32,
@@ -38,7 +38,7 @@ pub(crate) struct Create {
     pub kill_priv: bool,
 }
 
-/// What the kernel is told of an opened file.
+/// Answer to the kernel about an opened file.
 struct Opened {
     handle: u64,
     flags: fuse::OpenFlags,

@@ -1,4 +1,4 @@
-//! What a name leads to, for the kernel: found, or just made. And found again, when what was found before is gone.
+//! Targets of names, for the kernel: looked up, or just made, and looked up again when a target found before is gone.
 
 use std::sync::Arc;
 

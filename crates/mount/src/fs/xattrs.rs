@@ -85,7 +85,7 @@ impl<S: Submit> Core<S> {
     }
 }
 
-/// Whether a name is of the kinds that are kept with an inode; others may be computed, or not supported.
+/// True for names of xattrs that are kept with an inode; others may be computed, or are not supported.
 fn is_stored(name: &[u8]) -> bool {
     [b"security.".as_slice(), b"user.", b"trusted.", b"system.posix_acl_"].iter().any(|kind| name.starts_with(kind))
 }

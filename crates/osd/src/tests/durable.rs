@@ -1,5 +1,5 @@
-//! What a client was told to be dropped, and a crash: a file that begins to live in objects must not show what an earlier
-//! attempt left there.
+//! Discards that a client was told of, and a crash: a file that begins to live in objects must not show bytes that an earlier attempt left
+//! there.
 
 use loligo_store::mem::{CrashPlan, MemDisk};
 use loligo_store::{Backend, Identity};
@@ -7,7 +7,7 @@ use loligo_store::{Backend, Identity};
 use super::*;
 use crate::execute;
 
-/// What is to be carried out for a request.
+/// The effect of a request.
 fn begin(osd: &mut Osd, tag: Tag, op: DataOp) -> (EffectId, Effect) {
     ask(osd, ALICE, tag, op);
     match outputs(osd).as_slice() {
@@ -16,7 +16,7 @@ fn begin(osd: &mut Osd, tag: Tag, op: DataOp) -> (EffectId, Effect) {
     }
 }
 
-/// What a crash leaves of bytes that were durable, after operations on them.
+/// Bytes that a crash leaves of durable ones, after operations on them.
 fn left(ops: &[DataOp]) -> Vec<u8> {
     let disk = MemDisk::new(Identity::new([1; 16], [2; 16]));
     let store = disk.open().expect("a new disk");

@@ -198,7 +198,7 @@ fn seeks_find_data_and_holes_over_objects() {
     assert_eq!((seek(SPAN, true), seek(SPAN, false)), (DataAnswer::Offset(None), DataAnswer::Offset(None)));
 }
 
-/// What both searches say of a place.
+/// Results of both searches at a place.
 fn search(world: &World, offset: u64, size: u64) -> [Option<u64>; 2] {
     [true, false].map(|data| {
         let effect = Effect::Seek { ino: FILE, object_size: u64::from(OBJECT), offset, size, data };

@@ -28,7 +28,7 @@ pub(super) fn sum(block: &[u8]) -> u32 {
     }
 }
 
-/// Whether a block is what its checksum says; a hole is zeros.
+/// True if a block matches its checksum; a hole is zeros.
 pub(super) fn matches(block: &[u8], stored: u32) -> bool {
     if stored == HOLE { block.iter().all(|b| *b == 0) } else { sum(block) == stored }
 }

@@ -25,7 +25,7 @@ const AT_ONCE: usize = 256;
 /// Where no program helps.
 const RESTORE: &str = "overwrite or remove it, and restore it from a copy: loligo fsck --data-checksums, when it is not served, says more";
 
-/// What became of a look at an object.
+/// Result of a look at an object.
 enum Seen {
     /// All of it is as it was written.
     Sound,
@@ -95,7 +95,7 @@ pub(crate) fn check(layout: &Layout, checked: &mut Checked, tell: &mut dyn FnMut
     Ok(())
 }
 
-/// What is said of it, if it still is lost.
+/// The finding about a lost object, if it still is lost.
 fn loss(paths: &Paths, lost: &Lost, is_clean: bool) -> Option<Finding> {
     match lost {
         Lost::Object(id) => {

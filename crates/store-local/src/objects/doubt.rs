@@ -13,7 +13,7 @@ use super::object::{Head, Object, State};
 /// Blocks read at a time when checksums are computed anew.
 const REBUILD_BLOCKS: usize = 64;
 
-/// What of an object's file is believed.
+/// Trust in an object's file.
 pub(super) enum Belief {
     /// All.
     Sound,
@@ -24,7 +24,7 @@ pub(super) enum Belief {
 }
 
 impl Object {
-    /// What is believed of a file with this header.
+    /// Trust in a file with this header.
     pub(super) fn belief(&self, header: Option<Header>) -> Result<Belief> {
         let epochs = &self.shared.epochs;
         let Some(header) = header else {

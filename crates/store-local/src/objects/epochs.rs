@@ -29,7 +29,7 @@ pub(crate) struct Place {
     pub(super) dir: (u64, u64),
 }
 
-/// How an opening ended that did not end cleanly.
+/// End of an opening that did not end cleanly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ended {
     /// With the machine, or nobody knows: of what was written and not synced any part may be on the disk.
@@ -45,7 +45,7 @@ pub(super) enum Ended {
 pub(crate) struct Epochs {
     /// The number of this opening, or of the last one.
     pub(super) current: u64,
-    /// Whether it is still going on (or was killed).
+    /// True if it is still going on (or was killed).
     pub(super) open: bool,
     /// Where it is, or was.
     pub(super) place: Place,
@@ -63,7 +63,7 @@ impl Place {
         Ok(Place { boot, dir: (meta.dev(), meta.ino()) })
     }
 
-    /// Whether the kernel has run on, with the same directory.
+    /// True if the kernel has run on, with the same directory.
     fn is_same(&self, other: &Place) -> bool {
         self.boot != [0; 16] && self == other
     }
@@ -90,7 +90,7 @@ impl Epochs {
         files::replace(path, &fresh.encode())
     }
 
-    /// What the file says.
+    /// Reads the file.
     pub(super) fn look(path: &Path) -> Result<Self> {
         let bytes = fs::read(path).map_err(|e| named(path, &e))?;
         Self::decode(&path.display().to_string(), &bytes)
@@ -133,7 +133,7 @@ impl Epochs {
         Self { unclean: self.unclean.iter().map(|(epoch, ended)| (*epoch, settle(*ended))).collect(), ..self.clone() }
     }
 
-    /// Whether some opening may have left objects of which any part is on the disk.
+    /// True if some opening may have left objects of which any part is on the disk.
     pub(super) fn any_crashed(&self) -> bool {
         self.unclean.values().any(|ended| *ended == Ended::Crashed)
     }

@@ -14,7 +14,7 @@ const MAGIC: [u8; 4] = *b"LOBJ";
 /// Of version 1 are objects of which it is not known which blocks were being changed.
 const VERSION: u32 = 2;
 
-/// What the header says.
+/// Content of the header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) id: ObjectId,

@@ -55,7 +55,7 @@ use witness::{LOST_OBJECT, Lost, emptied_bucket, lost_bucket};
 /// Objects that one sync holds open at a time.
 const SYNC_AT_ONCE: usize = 64;
 
-/// What all objects of an opening share.
+/// State that all objects of an opening share.
 pub(crate) struct Shared {
     paths: Paths,
     epochs: Epochs,
@@ -74,7 +74,7 @@ pub(crate) struct LocalBlobs {
     epochs_path: PathBuf,
     /// The sync of what an earlier opening left in the page cache, if it was killed.
     leftover: Mutex<Leftover>,
-    /// Whether no bucket can be empty: the opening before this one ended cleanly, and this one has removed nothing.
+    /// True if no bucket can be empty: the opening before this one ended cleanly, and this one has removed nothing.
     has_no_empty: AtomicBool,
     owner: Arc<Owner>,
 }
@@ -223,7 +223,7 @@ impl LocalBlobs {
 }
 
 impl LocalBlobs {
-    /// Whether writing there needs blocks or files that there are not yet.
+    /// True if the write needs new blocks or files.
     fn grows(&self, id: ObjectId, offset: u64, len: u64) -> Result<bool> {
         let there = self.with(id, false, |object| Ok(object.extents(offset, len)))?;
         Ok(there.is_none_or(|extents| extents.iter().map(|extent| extent.len).sum::<u64>() < len))

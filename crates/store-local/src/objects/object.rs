@@ -40,25 +40,25 @@ pub(super) struct State {
     stale_sums: Range<usize>,
     /// Blocks for which the file has [`DOUBT`]: bit by bit.
     doubted: Vec<u64>,
-    /// What the file's header says; `None`: it has none.
+    /// The file's header; `None`: it has none.
     pub(super) head: Option<Head>,
-    /// Whether the file's header is not what it should be.
+    /// True if the file's header is out of date.
     pub(super) stale_header: bool,
-    /// Whether the mark of this opening is on the disk (or the object has none that is older).
+    /// True if the mark of this opening is on the disk (or the object has none that is older).
     marked: bool,
-    /// Whether anything changed since the last sync.
+    /// True if anything changed since the last sync.
     unsynced: bool,
     /// Since when nothing has.
     settled: Option<Instant>,
-    /// Whether the object's name may not be on the disk yet.
+    /// True if the object's name may not be on the disk yet.
     created: bool,
-    /// Whether the file was removed while it was open.
+    /// True if the file was removed while it was open.
     pub(super) deleted: bool,
     /// Counts changes.
     version: u64,
 }
 
-/// What an object's header says, beside the name.
+/// Content of an object's header, beside the name.
 #[derive(Clone, Copy)]
 pub(super) struct Head {
     pub(super) epoch: u64,
@@ -347,7 +347,7 @@ impl Object {
         if is_idle { self.retire() } else { Ok(()) }
     }
 
-    /// Whether there is another file in its place.
+    /// True if there is another file in its place.
     pub(super) fn is_replaced(&self) -> bool {
         match (self.file.metadata(), std::fs::metadata(&self.path)) {
             (Ok(open), Ok(there)) => (open.dev(), open.ino()) != (there.dev(), there.ino()),
@@ -465,7 +465,7 @@ impl State {
         (0..self.sums.len()).filter(|index| self.sums[*index] == DOUBT).collect()
     }
 
-    /// Whether the file has no checksum for a block.
+    /// True if the file has no checksum for a block.
     pub(super) fn is_doubted(&self, index: usize) -> bool {
         self.doubted.get(index / 64).is_some_and(|word| word & 1 << (index % 64) != 0)
     }

@@ -172,7 +172,7 @@ impl Paths {
     }
 }
 
-/// Whether it is a directory with nothing in it.
+/// True for an empty directory.
 pub(super) fn is_empty(dir: &Path) -> Result<bool> {
     Ok(read_dir(dir)?.is_some_and(|mut entries| entries.next().is_none()))
 }

@@ -1,4 +1,4 @@
-//! What objects look like on disk, and what of them is believed after a clean stop and after a crash.
+//! Objects on disk, and the trust in them after a clean stop and after a crash.
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;

@@ -27,7 +27,7 @@ pub(super) enum Lost {
     Emptied(PathBuf),
 }
 
-/// What is said of a lost object.
+/// Message about a lost object.
 pub(super) const LOST_OBJECT: &str = "its file is missing, though it was written and synced";
 
 fn witness_of(path: &Path) -> PathBuf {
@@ -54,12 +54,12 @@ pub(super) fn fall_silent(path: &Path) -> Result<()> {
     }
 }
 
-/// Whether there is a witness of it.
+/// True if there is a witness of it.
 pub(super) fn speaks(path: &Path) -> bool {
     fs::symlink_metadata(witness_of(path)).is_ok()
 }
 
-/// What is said of a lost directory.
+/// Message about a lost directory.
 pub(super) fn lost_bucket(dir: &Path) -> String {
     format!("{} is missing, with all objects of file data in it", dir.display())
 }
@@ -93,13 +93,13 @@ impl Paths {
         lost.map(|dir| lost_bucket(&dir))
     }
 
-    /// Whether a directory of buckets is missing.
+    /// True if a directory of buckets is missing.
     pub(super) fn is_lost(&self, dir: &Path) -> bool {
         let noted = |bucket| buckets::look(self.buckets()).is_ok_and(|known| known.has(bucket));
         lost_dir(dir) || (!dir.is_dir() && self.bucket_at(dir).is_some_and(noted))
     }
 
-    /// Whether objects were made durable, and neither a directory nor a witness of a bucket is left.
+    /// True if objects were made durable, and neither a directory nor a witness of a bucket is left.
     pub(crate) fn is_emptied(&self) -> Result<bool> {
         let is_bucket = |name: &str| name.len() == 2 && u8::from_str_radix(name, 16).is_ok();
         for entry in read_dir(self.root())?.into_iter().flatten() {
@@ -209,7 +209,7 @@ impl Paths {
     }
 }
 
-/// What the witnesses in a directory speak of.
+/// Objects that the witnesses in a directory name.
 fn spoken_of(dir: &Path) -> Result<Vec<PathBuf>> {
     let mut all = Vec::new();
     for entry in read_dir(dir)?.into_iter().flatten() {

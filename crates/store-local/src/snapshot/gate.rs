@@ -23,7 +23,8 @@ impl Gate {
         self.changes.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is to be kept, if there is a snapshot. To be held during a change of an object: a cut waits for those that saw none.
+    /// The snapshot that objects must be kept for, if there is one. To be held during a change of an object: a cut waits for those that saw
+    /// none.
     pub(crate) fn kept(&self) -> RwLockReadGuard<'_, Option<Arc<Keep>>> {
         self.kept.read().unwrap_or_else(PoisonError::into_inner)
     }

@@ -22,7 +22,7 @@ use crate::spare::opened;
 /// Behind the name of a file that is being copied.
 const COPY: &str = ".copy";
 
-/// What is kept for one snapshot.
+/// Objects kept for one snapshot.
 pub(crate) struct Keep {
     data: Layout,
     place: Place,

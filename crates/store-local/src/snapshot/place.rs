@@ -72,7 +72,7 @@ impl Place {
         }
     }
 
-    /// Whether somebody reads it.
+    /// True if a command reads it.
     pub(super) fn is_used(&self) -> bool {
         matches!(self.lock_alone(), Err(StoreError::InUse { .. }))
     }

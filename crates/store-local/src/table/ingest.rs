@@ -10,7 +10,7 @@ use super::{LocalTable, family, kind_of};
 
 /// Fewer rows than these are written as others are.
 const ROWS_MIN: usize = 10_000;
-/// What files that are being made are called. RocksDB knows no such names.
+/// Prefix of files that are being made. RocksDB knows no such names.
 const NAME: &str = "ingest-";
 
 /// Files are made by one at a time: the ranks of a server share a table. How often that was done, so that no file is called as one before.
@@ -41,7 +41,7 @@ pub(super) fn sweep(table: &Path) {
 }
 
 impl LocalTable {
-    /// Whether the batch was taken; if not it is given back, to be written otherwise.
+    /// Ingests the batch, or gives it back, to be written otherwise.
     pub(super) fn ingest_files(&self, batch: Batch) -> Result<Option<Batch>> {
         if batch.puts.len() + batch.deletes.len() < ROWS_MIN {
             return Ok(Some(batch));

@@ -38,7 +38,7 @@ pub(crate) struct LocalTable {
     db: RwLock<Option<DB>>,
     /// Set when a write met a full disk or found no descriptor: RocksDB then refuses writes until it is opened again.
     stuck: AtomicBool,
-    /// Whether RocksDB compacts by itself. Not where there is no room for that: it would take, for a while, what other writes need.
+    /// True if RocksDB compacts by itself. Not where there is no room for that: it would take, for a while, space that other writes need.
     compacts: AtomicBool,
     ingesting: ingest::Ingesting,
     reclaim: reclaim::Reclaim,
@@ -86,7 +86,7 @@ impl LocalTable {
         })
     }
 
-    /// Whether there is one.
+    /// True if there is a table.
     pub(crate) fn is_at(path: &Path) -> bool {
         path.join("CURRENT").exists()
     }
@@ -363,7 +363,7 @@ mod tests {
     use super::*;
     use crate::{FormatOptions, LocalStore};
 
-    /// What RocksDB itself says it was opened with.
+    /// Options of the open RocksDB, as it reports them itself.
     fn options_in_use(table: &Path) -> String {
         let files =
             std::fs::read_dir(table).expect("the table is a directory").map(|file| file.expect("it can be read"));

@@ -1,5 +1,5 @@
-//! How RocksDB is set up: two cores, bounded memory and logs, a quick opening. Not tuned for any one
-//! benchmark; `docs/decisions/engine.md` has the numbers.
+//! Options of RocksDB: two cores, bounded memory and logs, a quick opening. Not tuned for any one benchmark; `docs/decisions/engine.md` has
+//! the numbers.
 
 use rocksdb::{BlockBasedIndexType, BlockBasedOptions, Cache, DBCompressionType, DBRecoveryMode, LogLevel, Options};
 

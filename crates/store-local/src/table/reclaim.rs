@@ -15,7 +15,7 @@ const TABLE_MAX: u64 = 1 << 30;
 /// Pauses between attempts, the first and the longest.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(60));
 
-/// What there may be to gain.
+/// Space that compaction may reclaim.
 pub(super) struct Reclaim {
     /// Rows removed since the last attempt.
     removed: AtomicU64,
@@ -37,7 +37,7 @@ impl Reclaim {
     }
 }
 
-/// What RocksDB counts of failed background work.
+/// RocksDB's count of failed background work.
 pub(super) fn errors(db: &DB) -> Result<u64, rocksdb::Error> {
     Ok(db.property_int_value("rocksdb.background-errors")?.unwrap_or_default())
 }

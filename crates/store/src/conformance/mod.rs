@@ -21,12 +21,12 @@ pub trait Fixture {
     /// Opens the store. The suite drops every handle of one opening before the next.
     fn open(&mut self) -> Arc<dyn Backend>;
 
-    /// Whether anybody counts how much space there is.
+    /// True if the backend counts its space.
     fn knows_space(&self) -> bool {
         true
     }
 
-    /// Whether blocks that were written with zeros are told from those that were not written.
+    /// True if blocks that were written with zeros differ from those that were not written.
     fn tells_zeros_from_holes(&self) -> bool {
         true
     }

@@ -54,7 +54,7 @@ impl ObjectDisk {
     }
 }
 
-/// What a crash may leave of an object: each sector of it old or new.
+/// Content of an object after a crash: each sector of it old or new.
 fn mix(old: Option<Content>, new: Option<Content>, rng: &mut Rng) -> Option<Content> {
     let (Some(old), Some(new)) = (&old, &new) else {
         return if rng.below(2) == 0 { old } else { new };

@@ -27,7 +27,7 @@ pub(crate) struct State {
     pub(crate) capacity: Option<u64>,
     /// Bytes beyond the capacity that only journals and the table get.
     reserve: u64,
-    /// Whether nothing is left of the capacity.
+    /// True if nothing is left of the capacity.
     pub(crate) full: Arc<AtomicBool>,
     /// Bytes in use by what can be read now.
     pub(crate) used: u64,

@@ -1,5 +1,5 @@
-//! What can be made to go wrong on a memory disk, and how much a crash leaves. Not random by itself:
-//! every choice follows from a seed or is named.
+//! Faults of a memory disk, and the effect of a crash on unsynced bytes. Not random by itself: every choice follows from a seed or is
+//! named.
 
 /// A kind of call that can be made to fail; each kind counts its own calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,7 +20,7 @@ pub enum FaultPoint {
     BlobRead,
 }
 
-/// How a call fails.
+/// Failure of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// An IO error; the call changes nothing.
@@ -32,7 +32,7 @@ pub enum Fault {
     Die,
 }
 
-/// How much of what was not synced a crash leaves.
+/// Unsynced bytes that a crash keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Keep {
     /// Nothing: the cruellest crash.
@@ -56,9 +56,9 @@ pub enum Torn {
 /// A crash to be simulated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CrashPlan {
-    /// How much is left.
+    /// Unsynced bytes that are kept.
     pub keep: Keep,
-    /// How tails break.
+    /// Damage of tails.
     pub torn: Torn,
     /// Where choices come from.
     pub seed: u64,

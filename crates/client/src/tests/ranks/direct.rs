@@ -5,7 +5,7 @@ use crate::DirectError;
 
 const BOTH: Lease = Lease(Lease::CACHE.0 | Lease::BUFFER.0);
 
-/// What ranks were asked to do with data, and the addresses that they were told.
+/// Data operations that ranks were asked for, and the addresses that they were told.
 type Played = (Vec<(Rank, DataOp)>, Vec<(Rank, Arc<[u8]>)>);
 
 impl Ranks {

@@ -1,4 +1,5 @@
-//! What is done at the end of a way with one request: opened, made and opened, changed, listed. What is booked of it here, and where it is two requests.
+//! Operations at the end of a path walk in one request: open, create and open, change, list. Which state the client keeps of it, and when
+//! it takes two requests.
 
 use loligo_types::{Replicas, SetAttr, SetTime};
 
@@ -36,7 +37,7 @@ fn chmod() -> Op {
     set(SetAttr { mode: Some(0o600), ..SetAttr::default() })
 }
 
-/// What is asked for at the end of a way, and which names are found by replicas.
+/// The operation at the end of a path walk, and the names that replicas resolve.
 fn end(op: Op) -> (Op, Replicas) {
     match op {
         Op::Via { by, what, .. } => (*what, by),

@@ -39,7 +39,7 @@ fn sends_on(world: &mut Ranks, from: Rank, seq: u64, to: Rank, routes: &[Route])
     world.says(from, ToClient::Redirect { seq: Seq(seq), rank: to, routes: routes.to_vec(), done: None });
 }
 
-/// Whether the handle is claimed of a rank that restarts.
+/// True if the handle is reclaimed from a rank that restarts.
 fn claims(world: &mut Ranks, rank: Rank, dir: Route) -> bool {
     let wire = comes_back(world, rank, false, dir);
     let claim = wire.iter().find_map(|wire| match wire {

@@ -1,4 +1,4 @@
-//! What a client does not rely on any more: names that were lost meanwhile, and files of a session that is gone.
+//! State that a client no longer relies on: names that were lost meanwhile, and files of a session that is gone.
 
 use loligo_types::{FileLock, LockKind, LockOwner};
 
@@ -234,7 +234,7 @@ fn handles_that_are_lost_with_a_session_are_closed_at_a_rank_that_is_met_later()
 }
 
 impl Ranks {
-    /// What is closed, and where, since the last look.
+    /// Handles that were closed since the last look, and where.
     pub(super) fn closes(&mut self) -> Vec<(Rank, Vec<u64>)> {
         let closed = |wire| match wire {
             Wire::Ask(rank, _, Op::Close { handles, .. }) => Some((rank, handles)),

@@ -17,7 +17,7 @@ fn that_asks_for(ino_grant: u32) -> Ranks {
 }
 
 impl Ranks {
-    /// What was asked for since the last look: to whom, under which number; of a creation the inode number that it names.
+    /// Creations since the last look: rank, request number, and the inode number that it names.
     fn creations(&mut self) -> Vec<(Rank, u64, Option<u64>)> {
         let wire = self.take();
         let named = std::mem::take(&mut self.named);

@@ -433,7 +433,7 @@ fn an_open_file_that_moved_by_itself_is_reclaimed_where_it_is() {
     assert!(wire.iter().any(claims), "its rank was restarted: {wire:?}");
 }
 
-/// What a rank is told to have been held there, when it has restarted and says that the directory is the second one's.
+/// The reclaim that a rank gets after its restart, when it says that the directory is the second one's.
 fn claimed(world: &mut Ranks, rank: Rank) -> Reclaim {
     world.feed(Input::Disconnected { rank });
     world.take();

@@ -1,4 +1,4 @@
-//! What moves to a rank that may have ended the session meanwhile.
+//! Migrations to a rank that may have ended the session meanwhile.
 
 use super::*;
 

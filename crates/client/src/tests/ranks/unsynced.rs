@@ -68,7 +68,7 @@ impl Ranks {
         }
     }
 
-    /// Whether the data is written again before a sync of it succeeds; an error: it is told that it was lost.
+    /// True if the data is written again before a sync of it succeeds; an error: the loss is told.
     fn syncs(&mut self, fh: Fh) -> Result<bool, FsError> {
         let sync = self.call(Call::Fsync { fh, data_only: false });
         let done = self.serves(R0);
