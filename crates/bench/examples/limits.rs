@@ -90,7 +90,7 @@ fn run(args: &Args) -> io::Result<()> {
     Ok(())
 }
 
-/// What one line says.
+/// Content of one line.
 struct Line {
     what: String,
     latencies: Histogram<u64>,

@@ -32,7 +32,7 @@ struct Plan {
     placements: Vec<String>,
 }
 
-/// What one phase of a run gave.
+/// Result of one phase of a run.
 #[derive(Default, Clone)]
 struct Phase {
     calls_per_s: Sample,
@@ -132,7 +132,7 @@ fn measure(plan: &Plan) -> Result<Vec<Point>, String> {
     Ok(points)
 }
 
-/// What is done, once for each tree and placement where choice does not matter.
+/// Title of a phase, once for each tree and placement where choice does not matter.
 fn title(phase: usize, point: &Point) -> Option<String> {
     let what = match (phase, point.choice) {
         (0, "uniform") => "mkdir".to_owned(),

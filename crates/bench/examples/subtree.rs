@@ -21,7 +21,7 @@ const IN_FLIGHT: u64 = 64;
 /// Creates with one at a time: they take long.
 const ALONE: u64 = 20_000;
 
-/// What something took.
+/// Time of something.
 #[derive(Clone, Copy)]
 struct Took {
     time: Duration,
@@ -199,7 +199,7 @@ fn past_memory(fs: &Fs, server: u32, files: u64) -> Result<Took, String> {
     if there == files { Ok(took) } else { Err(format!("{there} of {files} files are there after the merge")) }
 }
 
-/// How long a neighbour works while nothing else does.
+/// Time for which a neighbour works while nothing else does.
 const QUIET: Duration = Duration::from_secs(2);
 
 /// Somebody else, who creates files one at a time.
@@ -214,7 +214,7 @@ impl Neighbour {
         Ok(Neighbour { client, cred: Arc::new(Cred::root()) })
     }
 
-    /// What the other one gives, and p50 and p99 of what this one did meanwhile, microseconds.
+    /// Result of the other one, and p50 and p99 of this one's work meanwhile, microseconds.
     fn work<T>(&self, label: &str, other: impl FnOnce() -> T) -> Result<(T, (u128, u128)), String> {
         let fs = self.client.fs(self.cred.clone());
         let dir = fs.mkdir(format!("/neighbour-{label}"), 0o755).map_err(|e| e.to_string())?.ino;

@@ -49,7 +49,7 @@ impl Backend for Unjournaled {
 /// Lengths of segments by number.
 type Lengths = Arc<Mutex<BTreeMap<u64, u64>>>;
 
-/// What was there before is read as it is; what is new has a length and no bytes.
+/// Journal that reads old segments as they are; new ones have a length and no bytes.
 struct Dropping {
     before: Arc<dyn LogDir>,
     new: Lengths,

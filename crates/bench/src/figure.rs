@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-/// What several runs gave.
+/// Results of several runs.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Sample(pub Vec<f64>);
 
@@ -38,7 +38,7 @@ impl Sample {
 pub struct Row {
     /// Which line or bar it is of.
     pub series: String,
-    /// How many clients, seconds, files: what the figure has along.
+    /// Value of the x axis: clients, seconds, files.
     pub x: f64,
     /// Seconds.
     pub seconds: Sample,
@@ -48,11 +48,11 @@ pub struct Row {
     pub client_us: Sample,
     /// Microseconds of the rank's thread for a file.
     pub rank_us: Sample,
-    /// What the figure has up.
+    /// Value of the y axis.
     pub value: Sample,
     /// The same, as it was published.
     pub paper: Option<f64>,
-    /// What else is to be told, in the order of [`Figure::more`].
+    /// Further values, in the order of [`Figure::more`].
     pub more: Vec<Sample>,
 }
 
@@ -63,9 +63,9 @@ pub struct Figure {
     pub id: String,
     /// Its title.
     pub title: String,
-    /// What `x` is.
+    /// Label of `x`.
     pub x: String,
-    /// What `value` is.
+    /// Label of `value`.
     pub value: String,
     /// Names of what else is told.
     pub more: Vec<String>,

@@ -8,10 +8,10 @@ use crate::result::PhaseResult;
 use crate::shape::{Phase, Stock};
 use crate::{cpu, mounted, native};
 
-/// How the names of threads begin that are ranks.
+/// Prefix of the names of ranks' threads.
 const RANK_THREADS: &str = "loligo-rank";
 
-/// What to run.
+/// Plan of a run.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Clients: connections natively, processes over a mount.
@@ -46,7 +46,7 @@ pub enum Target<'a> {
 }
 
 impl Config {
-    /// Whether this can be run; the error says why not.
+    /// Checks that this can be run; the error says why not.
     pub fn check(&self) -> Result<(), String> {
         if self.clients == 0 || self.files == 0 || self.in_flight < self.clients {
             return Err("at least one client, one file, and as many requests in flight as clients are needed".into());
@@ -59,7 +59,7 @@ impl Config {
         Ok(())
     }
 
-    /// What is there at the beginning.
+    /// Files and directories at the beginning.
     fn stock(&self) -> Stock {
         Stock { files: self.found, ..Stock::default() }
     }

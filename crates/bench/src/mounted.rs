@@ -10,7 +10,7 @@ use crate::result::{Measured, histogram};
 use crate::shape::{Phase, Stock, dir_name, shuffled};
 use crate::{Config, cpu};
 
-/// What one client process brought home.
+/// Results of one client process.
 #[derive(Default)]
 struct Report {
     ops: u64,

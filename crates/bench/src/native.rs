@@ -31,7 +31,7 @@ struct Worker {
     inos: Vec<Ino>,
 }
 
-/// What one client brings home.
+/// Results of one client.
 struct Share {
     latencies: Histogram<u64>,
     ops: u64,

@@ -1,4 +1,4 @@
-//! What a phase gave, as a table row and as JSON. Latencies in microseconds.
+//! Result of a phase, as a table row and as JSON. Latencies in microseconds.
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -26,7 +26,7 @@ pub struct PhaseResult {
     pub server_cpu_us_per_op: Option<f64>,
     /// CPU of the ranks' threads per operation, all ranks together; absent when they are not known.
     pub rank_cpu_us_per_op: Option<f64>,
-    /// How much of one processor each rank's thread used, by rank.
+    /// Processor use of each rank's thread, by rank.
     pub rank_busy: Vec<f64>,
     /// CPU of the clients' processes per operation.
     pub client_cpu_us_per_op: f64,
@@ -34,7 +34,7 @@ pub struct PhaseResult {
     pub errors: u64,
 }
 
-/// What was gathered while a phase ran.
+/// Measurements of a phase.
 pub struct Measured {
     /// Wall seconds.
     pub wall_s: f64,

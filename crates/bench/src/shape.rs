@@ -66,7 +66,7 @@ impl FromStr for Phase {
     }
 }
 
-/// What exists while a run goes on, so that each phase knows what it can use.
+/// Files and directories that exist while a run goes on, so that each phase knows its input.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Stock {
     /// Files are there.
@@ -80,7 +80,7 @@ pub struct Stock {
 }
 
 impl Stock {
-    /// Whether a phase finds what it needs.
+    /// Checks that a phase finds its input.
     pub fn allows(self, phase: Phase) -> Result<(), &'static str> {
         let (ok, why) = match phase {
             Phase::Create | Phase::Smallwrite => (!self.files, "files are there already: put unlink before it"),
@@ -95,7 +95,7 @@ impl Stock {
         if ok { Ok(()) } else { Err(why) }
     }
 
-    /// What is there after a phase.
+    /// Files and directories after a phase.
     #[must_use]
     pub fn after(mut self, phase: Phase) -> Stock {
         match phase {

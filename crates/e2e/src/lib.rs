@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 pub use two::Two;
 
-/// How long anything may take that ought to be quick, on a machine that is busy.
+/// Time limit of anything that ought to be quick, on a machine that is busy.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The program under test, if it was named and this machine can mount. Says why not otherwise, also at the end of
@@ -93,7 +93,7 @@ impl Scratch {
         said
     }
 
-    /// How many ranks servers have: LOLIGO_RANKS in the environment, or 1.
+    /// Number of ranks of servers: LOLIGO_RANKS in the environment, or 1.
     pub fn ranks(&self) -> u32 {
         self.ranks
     }
@@ -291,7 +291,7 @@ impl Process {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// How much memory it has in use (its resident set), bytes.
+    /// Its resident set, bytes.
     pub fn memory(&self) -> u64 {
         let told = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("it runs");
         let line = told.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("the kernel tells it");

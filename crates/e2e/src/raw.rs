@@ -45,7 +45,7 @@ pub mod refusal {
 trait Stream: Read + Write + Send {}
 impl<T: Read + Write + Send> Stream for T {}
 
-/// What a server said.
+/// Message of a server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Said {
     Welcome(Session),
@@ -84,7 +84,7 @@ pub struct Session {
     pub kept: bool,
 }
 
-/// What a `Hello` says.
+/// Content of a `Hello`.
 #[derive(Clone, Debug)]
 pub struct Hello {
     pub versions: (u64, u64),

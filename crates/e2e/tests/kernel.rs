@@ -1,4 +1,4 @@
-//! What the kernel builds upon a mount: an overlay that has it as its upper layer. Not: programs, and what several mounts see.
+//! Use of a mount by the kernel: an overlay that has it as its upper layer. Not: programs, and views of several mounts.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};

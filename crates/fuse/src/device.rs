@@ -16,7 +16,7 @@ const MIN_READ_BUFFER: usize = 8192;
 #[derive(Clone, Debug)]
 pub struct Device(Arc<OwnedFd>);
 
-/// What reading from the device gave.
+/// Result of reading from the device.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Received<'a> {
     /// A request.
@@ -50,7 +50,7 @@ impl Device {
         if done == 0 { Ok(other) } else { Err(std::io::Error::last_os_error()) }
     }
 
-    /// Whether reads wait (as they do at first). Of all clones.
+    /// Sets whether reads wait (as they do at first). Of all clones.
     pub fn set_nonblocking(&self, on: bool) -> std::io::Result<()> {
         rustix::io::ioctl_fionbio(&self.0, on)?;
         Ok(())

@@ -30,7 +30,7 @@ impl Capabilities {
     pub const HANDLE_KILLPRIV_V2: Capabilities = Capabilities(1 << 28);
     pub const DIRECT_IO_ALLOW_MMAP: Capabilities = Capabilities(1 << 36);
 
-    /// Whether all of the others are in these.
+    /// True if all of the others are in these.
     pub fn has(self, others: Capabilities) -> bool {
         self.0 & others.0 == others.0
     }
@@ -47,16 +47,16 @@ impl fmt::Debug for Capabilities {
     }
 }
 
-/// What the kernel offers.
+/// Offer of the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Offer {
     /// Minor version of its protocol.
     pub minor: u32,
-    /// What it can do.
+    /// Its capabilities.
     pub capabilities: Capabilities,
 }
 
-/// What is wished of the kernel.
+/// Capabilities and limits to ask of the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Wish {
     /// Abilities to be used, as far as they are offered.
@@ -75,10 +75,10 @@ pub enum InitError {
         "the kernel's FUSE has version {0}.{1}; version {MAJOR}.{MINOR_MIN} (Linux 5.4) is the oldest that is served"
     )]
     Version(u32, u32),
-    /// What came first was not a handshake.
+    /// The first request was not a handshake.
     #[error("the kernel did not begin with a handshake")]
     NotInit,
-    /// What came first made no sense.
+    /// The first request made no sense.
     #[error(transparent)]
     Parse(#[from] ParseError),
     /// It was unmounted before the handshake.

@@ -13,7 +13,7 @@ const EXPIRE_ONLY: u32 = 1;
 /// First minor version of the protocol whose kernel knows epochs (Linux 6.16).
 pub const EPOCH_MINOR: u32 = 44;
 
-/// What the kernel is told.
+/// Notification to the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Notify<'a> {
     /// Attributes of an inode, and its pages in a range; `len` 0: to the end; `offset` negative: no pages.

@@ -57,7 +57,7 @@ pub struct Kstatfs {
     pub frsize: u32,
 }
 
-/// How the kernel is to treat an open file: bits of `FOPEN_*`.
+/// Treatment of an open file by the kernel: bits of `FOPEN_*`.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct OpenFlags(u32);
 
@@ -286,7 +286,7 @@ impl ReplyXattr {
         self.send(data);
     }
 
-    /// How long the value is.
+    /// Answers with the length of the value.
     pub fn size(self, size: u32) {
         self.fixed::<8>(|out| {
             out.u32(size).u32(0);

@@ -3,7 +3,7 @@
 /// Length of `struct fuse_in_header`.
 pub(crate) const HEADER: usize = 40;
 
-/// Who asks, and about which inode.
+/// Caller of a request, and its inode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
     /// Number of the operation.
@@ -29,7 +29,7 @@ pub enum SetTime {
     At(i64, u32),
 }
 
-/// What a `SETATTR` changes.
+/// Attributes that a `SETATTR` changes.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct SetAttr {
     /// Permission bits (and, to be ignored, the type).
@@ -50,7 +50,7 @@ pub struct SetAttr {
     pub kill_priv: bool,
 }
 
-/// How a `WRITE` came to be.
+/// Origin of a `WRITE`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WriteFlags {
     /// From the page cache: the bytes have their place, and may be of any caller.
@@ -67,7 +67,7 @@ pub struct WriteFlags {
 pub struct LockAsked {
     /// Handle of the file.
     pub fh: u64,
-    /// Who holds it, as the kernel tells owners apart.
+    /// Lock owner, as the kernel tells owners apart.
     pub owner: u64,
     /// First byte.
     pub start: u64,
@@ -81,7 +81,7 @@ pub struct LockAsked {
     pub flock: bool,
 }
 
-/// What is asked. The names are those of the protocol.
+/// Operation of a request. The names are those of the protocol.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[allow(missing_docs)] // Fields are those of `fuse.h`; offsets and lengths in bytes.
 pub enum Operation<'a> {
@@ -275,9 +275,9 @@ impl Forgets<'_> {
 /// A request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Request<'a> {
-    /// Who asks.
+    /// Caller and inode.
     pub header: Header,
-    /// What.
+    /// Operation.
     pub operation: Operation<'a>,
 }
 
@@ -327,7 +327,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_ne_bytes(eight)
 }
 
-/// What of a body is not read yet.
+/// Rest of a body.
 #[derive(Clone, Copy)]
 struct Body<'a>(&'a [u8]);
 

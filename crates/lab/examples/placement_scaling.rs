@@ -24,7 +24,7 @@ const REST_MS: u64 = 2000;
 /// A lane rests so long between calls where the real runs are done again, microseconds: about as many calls a second as there.
 const REAL_THINK_US: u64 = 7000;
 
-/// How trees are placed, and asked for, and for how long clients that ask by path may go by what they were told of directories: as in docs/placement.md.
+/// Placements of trees, ways of asking, and the time for which clients that ask by path may cache directories: as in docs/placement.md.
 const WAYS: [(&str, Placement, bool, Option<&str>); 9] = [
     ("subtree", Placement::Subtree, false, None),
     ("giga", Placement::Giga, false, None),
@@ -214,7 +214,7 @@ fn table(points: &[&Point]) -> Result<String, String> {
     Ok(out)
 }
 
-/// What the ranks that worked most did.
+/// Work of the busiest ranks.
 fn busiest(points: &[&Point]) -> Result<String, String> {
     let mut out =
         String::from("| ranks | placement | busiest rank | its requests, most frequent first |\n|---:|---|---:|---|\n");

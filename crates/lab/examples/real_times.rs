@@ -50,8 +50,8 @@ fn snapshot(dirs: u64) -> Result<(usize, u64), String> {
     shown.get(shown.len() / 2).copied().ok_or("nothing was shown".into())
 }
 
-/// How many there were, their median, their mean without the longest hundredth (in those the machine did something else), and
-/// the longest, nanoseconds.
+/// Number of steps, their median, their mean without the longest hundredth (in those the machine did something else), and the longest,
+/// nanoseconds.
 fn steps() -> Result<(usize, u64, f64, u64), String> {
     let lab = work("create-own:clients=20,files=10000,lanes=4", true, 20)?;
     let mut steps = lab.world.steps.clone();
@@ -68,7 +68,7 @@ type Times = BTreeMap<(&'static str, usize), (usize, f64)>;
 /// Fewer of a kind are not shown.
 const FEW: usize = 200;
 
-/// What the machine takes for each kind of input, and each number of names or hundred entries.
+/// Time of each kind of input, and of each number of names or hundred entries.
 fn requests(placement: Placement, ranks: usize) -> Result<Times, String> {
     let spec = "tree-synthetic:clients=4,lanes=16,dirs=2000,files=134000,stats=100000,lists=10000";
     let plan = Plan { placement, by_path: true, ..Plan::new(ranks, spec.parse()?)? };

@@ -23,7 +23,7 @@ const READ_MOST: u32 = 1 << 20;
 /// Without chance, so that runs are the same each time.
 pub type Guesses = Hints<BuildHasherDefault<DefaultHasher>>;
 
-/// What a path leads to.
+/// Target of a path.
 enum Found {
     /// With its attributes.
     Attr(Ino, Kind),
@@ -43,7 +43,7 @@ fn names(path: &Path) -> Result<VecDeque<Name>, FsError> {
     path.split('/').filter(|part| !part.is_empty()).map(|part| Name::new(part.as_bytes())).collect()
 }
 
-/// Whether nothing was done but to go the way.
+/// True if the request resolved names and did nothing else.
 fn is_way_alone(answer: &Answer) -> bool {
     matches!(answer, Answer::Walked { last, .. } if !matches!(**last, Answer::Entries { .. }))
 }
@@ -59,7 +59,7 @@ fn as_call(op: Op) -> Ask {
     }
 }
 
-/// What a request has come to that was to go over these names.
+/// Takes the answer of a request that resolved these names.
 fn went(
     hints: &RefCell<Guesses>,
     at: Ino,

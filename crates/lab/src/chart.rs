@@ -29,7 +29,7 @@ pub struct Spot {
     pub sd: f64,
 }
 
-/// How a line looks.
+/// Style of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Look {
     /// Of our own measurements: with points.
@@ -45,7 +45,7 @@ pub enum Look {
 pub struct Series {
     /// Its name beside the picture.
     pub name: String,
-    /// How it looks.
+    /// Its style.
     pub look: Look,
     /// From left to right.
     pub spots: Vec<Spot>,
@@ -56,9 +56,9 @@ pub struct Series {
 pub struct Lines {
     /// Above all.
     pub title: String,
-    /// What is along.
+    /// Label of the x axis.
     pub x: String,
-    /// What is up.
+    /// Label of the y axis.
     pub y: String,
     /// In tenfolds, both ways: what is 0 or less is not drawn.
     pub log_x: bool,
@@ -73,13 +73,13 @@ pub struct Lines {
 /// One bar.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Bar {
-    /// What it is of.
+    /// Its label.
     pub name: String,
-    /// How long.
+    /// Its length.
     pub value: f64,
     /// Standard deviation.
     pub sd: f64,
-    /// What others have published.
+    /// The published value.
     pub published: Option<f64>,
 }
 
@@ -88,7 +88,7 @@ pub struct Bar {
 pub struct Bars {
     /// Above all.
     pub title: String,
-    /// What they show.
+    /// Label of the x axis.
     pub x: String,
     /// From above.
     pub bars: Vec<Bar>,

@@ -21,7 +21,7 @@ pub(crate) fn step(most: f64) -> f64 {
     [1.0, 2.0, 5.0, 10.0].into_iter().map(|n| n * ten).find(|n| *n >= rough).unwrap_or(rough)
 }
 
-/// How a picture of this size begins: white, and texts as in all others.
+/// Head of a picture of this size: white, with the texts' font.
 pub fn svg_head(width: f64, height: f64) -> String {
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" font-family=\"sans-serif\" font-size=\"13\">\n\

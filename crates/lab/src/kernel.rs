@@ -1,12 +1,12 @@
-//! What is cached above a client machine, as a kernel caches it: names and attributes, as long as the client says that they may be.
-//! Not when that ends: the client machine says it.
+//! Cache of names and attributes above a client machine, as a kernel has it: entries live as long as the client's leases. The client
+//! machine says when a lease ends.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use loligo_client::{Done, Failed, Invalidation};
 use loligo_types::{Attr, FsError, Ino, Kind, Name};
 
-/// What a name was found to be.
+/// Result of a lookup.
 pub type Found = Result<(Ino, Kind), FsError>;
 
 /// More names and attributes than this are not cached: all is forgotten, and begun anew.
@@ -26,7 +26,7 @@ pub struct Kernel {
     size: usize,
     /// Names that a lane is looking up, with the lanes that wait for the same.
     looking: BTreeMap<(Ino, Name), Vec<usize>>,
-    /// What was found for lanes that waited, which are to be woken.
+    /// Results for lanes that waited, which are to be woken.
     pub found: Vec<(usize, Found)>,
 }
 
@@ -62,12 +62,12 @@ impl Kernel {
         self.found.extend(waiting.into_iter().map(|lane| (lane, found)));
     }
 
-    /// What a name is known to be; the outer none: nothing is known.
+    /// The cached target of a name; the outer none: nothing is cached.
     pub fn name(&self, dir: Ino, name: &Name) -> Option<Option<(Ino, Kind)>> {
         self.names.get(&dir)?.get(name).copied()
     }
 
-    /// What is known of an inode.
+    /// The cached attributes of an inode.
     pub fn attr(&self, ino: Ino) -> Option<&Attr> {
         self.attrs.get(&ino)
     }

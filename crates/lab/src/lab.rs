@@ -23,17 +23,17 @@ const SETTLE_NS: u64 = 3 * SECOND;
 const FORGET_NS: u64 = 30 * SECOND;
 /// Longest that a set-up may take.
 const SETUP_NS: u64 = 3600 * SECOND;
-/// What a policy takes to decide.
+/// Time of a policy's decision.
 const DECIDE_NS: u64 = 1_000_000;
 /// Clients do not all begin at the same moment, but within this time.
 const BEGIN_NS: u64 = 1_000_000;
 
 /// Decides for all ranks what is to move: the policy.
 pub trait Decider {
-    /// What a rank is to give away, after what it shows. The answer must have the tick and the policy of the snapshot.
+    /// The moves away from a rank, decided from its snapshot. The answer must have the tick and the policy of the snapshot.
     fn decide(&mut self, rank: Rank, snapshot: &Snapshot) -> Decision;
 
-    /// What it is called in a report.
+    /// Its name in a report.
     fn name(&self) -> String {
         "other".to_owned()
     }
@@ -44,29 +44,29 @@ pub trait Decider {
     }
 }
 
-/// What is to be done.
+/// Plan of a run.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Ranks, from 1 on.
     pub ranks: usize,
-    /// What clients do.
+    /// Workload of the clients.
     pub workload: Spec,
-    /// What chance is drawn from.
+    /// Seed of randomness.
     pub seed: u64,
     /// Virtual seconds after which it ends, if the clients have not.
     pub seconds: u64,
-    /// How long what takes.
+    /// Costs of each kind of work.
     pub costs: Costs,
-    /// Who has what at the beginning.
+    /// Distribution of directories at the beginning.
     pub spread: Spread,
-    /// How directories are placed that are made in the root, and in those; `Inherited`: nothing is said of it.
+    /// Placement of directories that are made in the root, and in those; `Inherited`: none is set.
     pub placement: Placement,
     /// For how long clients that ask by path may go by what they were told of the root, and of directories that are made in it.
     pub lookup_lease: LookupLease,
     /// Programs ask by path, and nothing is cached.
     pub by_path: bool,
-    /// How long all lanes rest at a mark of the workload before they go on, virtual milliseconds: what ranks remember of the phase before for
-    /// some time (that several worked in a directory) is then forgotten.
+    /// Time for which all lanes rest at a mark of the workload, virtual milliseconds: memories of ranks about the phase before (that
+    /// several worked in a directory) are then forgotten.
     pub rest_ms: u64,
     /// Entries with which a directory is cut into fragments; none: as ranks do by default.
     pub split_entries: Option<u64>,
@@ -126,7 +126,7 @@ pub struct Lab {
     lanes: Vec<Vec<Lane>>,
     think_us: u64,
     tally: Tally,
-    /// What had been counted of the ranks when the clients began.
+    /// Counts of the ranks when the clients began.
     before: Vec<Counts>,
 }
 
@@ -208,7 +208,7 @@ impl Lab {
         Ok(report)
     }
 
-    /// What a directory has: the number of its entries, asked of the ranks by a client of its own.
+    /// Number of a directory's entries, asked of the ranks by a client of its own.
     pub fn count(&mut self, path: &str) -> Result<u64, String> {
         let at = self.clients.add(&mut self.world);
         let lane: Lane = Box::new(std::iter::once(Item::Call(Call::Readdir(path.into()))));

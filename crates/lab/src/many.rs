@@ -7,7 +7,7 @@ use std::collections::BinaryHeap;
 /// Clients that all begin at once; each has a core of its own, and so has the rank.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Many {
-    /// How many.
+    /// Number of clients.
     pub clients: usize,
     /// Each makes so many files.
     pub files: u64,

@@ -19,7 +19,7 @@ pub struct PolicyDecider {
     ranks: BTreeMap<Rank, (Policy, Option<Value>)>,
     faults: u64,
     first_fault: Option<String>,
-    /// What is told of decisions that move something or fail, line by line; none: nothing is.
+    /// Log of decisions that move something or fail, line by line; none: no log.
     pub log: Option<Listener>,
 }
 

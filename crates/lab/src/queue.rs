@@ -1,4 +1,4 @@
-//! What is still to happen, in the order of its time; what has the same time in the order in which it was put in.
+//! Queue of future events, in the order of their time; events of one time in the order in which they were put in.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

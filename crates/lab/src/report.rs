@@ -1,4 +1,4 @@
-//! What came out of a run, as data. Not how it is shown.
+//! Results of a run, as data. Not their display.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::spread::Spread;
 /// One virtual second; the last one may be shorter.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Second {
-    /// How long it was, seconds.
+    /// Its length, seconds.
     pub length: f64,
     /// Calls of the workload that were answered.
     pub calls: u64,
@@ -52,7 +52,7 @@ pub struct Phase {
 pub struct KindTimes {
     /// As it is called in traces: `stat`.
     pub call: &'static str,
-    /// How many were answered.
+    /// Number of answered calls.
     pub calls: u64,
     /// Microseconds, on average.
     pub mean_us: f64,
@@ -64,7 +64,7 @@ pub struct KindTimes {
     pub p99_us: f64,
 }
 
-/// What was done between two marks of the workload, or before the first, or after the last.
+/// Work between two marks of the workload, or before the first, or after the last.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Part {
     /// The phase that began with it; the first one has no name.
@@ -164,21 +164,21 @@ pub struct Report {
     pub workload: String,
     /// Ranks.
     pub ranks: usize,
-    /// Who had what at the beginning.
+    /// Distribution of directories at the beginning.
     pub spread: Spread,
-    /// How directories were placed that were made.
+    /// Placement of new directories.
     pub placement: Placement,
     /// For how long clients that asked by path could go by what they were told of directories.
     pub lookup_lease: LookupLease,
     /// Programs asked by path, and nothing was cached.
     pub by_path: bool,
-    /// What decided what moves.
+    /// Policy that decided the moves.
     pub policy: String,
     /// Decisions that came to nothing because something was wrong with the policy.
     pub faults: u64,
     /// The first of them.
     pub first_fault: Option<String>,
-    /// What chance was drawn from.
+    /// Seed of randomness.
     pub seed: u64,
     /// Where and when times were measured.
     pub measured: String,
@@ -192,7 +192,7 @@ pub struct Report {
     pub clients: Vec<Client>,
     /// In order.
     pub phases: Vec<Phase>,
-    /// What was done in each phase.
+    /// Work of each phase.
     pub parts: Vec<Part>,
     /// In order.
     pub moves: Vec<Moving>,
@@ -204,7 +204,7 @@ pub struct Report {
     pub failed: u64,
     /// The first of them, and why.
     pub first_failure: Option<String>,
-    /// What was done with a call of the workload that needed no message is in it, too: microseconds.
+    /// Mean latency, microseconds, including calls of the workload that needed no message.
     pub mean_us: f64,
     /// The median, microseconds.
     pub p50_us: f64,
@@ -222,7 +222,7 @@ pub struct Report {
     pub peer_messages: u64,
     /// Decisions asked for.
     pub decisions: u64,
-    /// What decisions wanted and could not be begun.
+    /// Moves that decisions wanted and that could not be begun.
     pub refused: u64,
     /// Decisions that did not come before the next one was asked for.
     pub unanswered: u64,
@@ -238,7 +238,7 @@ impl Report {
         if self.length_s > 0.0 { self.calls as f64 / self.length_s } else { 0.0 }
     }
 
-    /// How long clients took, those that ended: mean and standard deviation, seconds.
+    /// Run time of the clients that ended: mean and standard deviation, seconds.
     pub fn run_time(&self) -> (f64, f64) {
         let times: Vec<f64> = self.clients.iter().filter_map(|client| client.ended_s).collect();
         if times.is_empty() {
@@ -261,7 +261,7 @@ impl Report {
         if mean > 0.0 { most / mean } else { 1.0 }
     }
 
-    /// What the rank with most requests had, beside the mean of all; 1: all had the same.
+    /// Requests of the busiest rank, relative to the mean of all; 1: all had the same.
     pub fn balance(&self) -> f64 {
         let most = self.by_rank.iter().copied().max().unwrap_or(0) as f64;
         let mean = self.by_rank.iter().sum::<u64>() as f64 / self.by_rank.len().max(1) as f64;

@@ -22,7 +22,7 @@ const ENTRIES: u32 = 1000;
 /// Bytes read at a time.
 const READ_BYTES: u32 = 128 << 10;
 
-/// What a lane wants.
+/// Wish of a lane.
 pub enum Want {
     /// A call of the client machine.
     Ask(Ask),
@@ -30,15 +30,15 @@ pub enum Want {
     Sleep(u64),
     /// To go on when all have come to a mark.
     Mark(Arc<str>),
-    /// What another lane of the client is looking up.
+    /// The result of another lane's lookup.
     Found,
 }
 
-/// What it is told.
+/// Reply to a lane.
 pub enum Reply {
     /// The answer.
     Done(Box<CallResult>),
-    /// What the other lane has found.
+    /// Result of the other lane's lookup.
     Found(Found),
     /// It may go on.
     Woken,
@@ -47,9 +47,9 @@ pub enum Reply {
 /// Between a lane and who runs it.
 #[derive(Default)]
 pub struct Mail {
-    /// What it wants.
+    /// Its wish.
     pub want: Option<Want>,
-    /// What it is told.
+    /// The reply to it.
     pub reply: Option<Reply>,
 }
 
@@ -61,11 +61,11 @@ pub struct Did {
     pub took: u64,
     /// So many marks its lane had come to before.
     pub marks: usize,
-    /// How many entries, of a listing; which inode, of a `mkdir`.
+    /// Number of entries of a listing; inode of a `mkdir`.
     pub result: Result<u64, FsError>,
 }
 
-/// What a lane has at hand.
+/// Calls of a lane.
 pub struct Shell {
     pub mail: Rc<RefCell<Mail>>,
     pub kernel: Rc<RefCell<Kernel>>,
@@ -208,7 +208,7 @@ impl Shell {
         self.look(dir, &name, true).await
     }
 
-    /// What a name is. `last`: it is not only passed on the way.
+    /// Target of a name. `last`: it is the last component of its path.
     async fn look(&self, dir: Ino, name: &Name, last: bool) -> Result<(Ino, Kind), Failed> {
         let known = self.kernel.borrow().name(dir, name);
         let found = match known {

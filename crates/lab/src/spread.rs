@@ -1,4 +1,4 @@
-//! Who has what when the clients begin, put so by migrations as an administrator orders them. Not what moves later.
+//! Distribution of directories over ranks when the clients begin, made by migrations as an administrator orders them. Not later moves.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +11,7 @@ use loligo_workload::Path;
 use crate::clients::Clients;
 use crate::world::{Next, World};
 
-/// How directories are dealt out to ranks before the clients begin.
+/// Rule by which directories are dealt out to ranks before the clients begin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Spread {
     /// All at rank 0.
@@ -67,7 +67,7 @@ pub(crate) struct Dealer<'a> {
     pub clients: &'a mut Clients,
     /// Numbers of directories.
     pub inos: &'a BTreeMap<Path, Ino>,
-    /// Who has what was dealt out so far.
+    /// Ranks of the directories that were dealt out so far.
     pub holders: BTreeMap<Path, usize>,
 }
 
@@ -133,7 +133,7 @@ impl Dealer<'_> {
         self.inos.get(dir).copied().ok_or(format!("{dir} is to be dealt out, and was not made"))
     }
 
-    /// Who has a directory: who has the nearest one above that was dealt out.
+    /// Rank of a directory: that of the nearest one above that was dealt out.
     fn holder(&self, dir: &str) -> usize {
         let mut at = dir;
         loop {

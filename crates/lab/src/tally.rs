@@ -1,5 +1,5 @@
-//! What is counted while a run goes on: calls as they are answered, and at each mark of the workload what ranks have done by then. Not
-//! what is made of it for readers (`report.rs`).
+//! Counters of a run: calls as they are answered, and at each mark of the workload the work of the ranks by then. Not their evaluation for
+//! readers (`report.rs`).
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ const MOST: f64 = 0.9;
 /// Nanoseconds.
 const SECOND: f64 = 1e9;
 
-/// What was done.
+/// Work of a run.
 pub(crate) struct Tally {
     /// Of all calls, microseconds.
     pub latencies: Histogram<u64>,
@@ -36,7 +36,7 @@ pub(crate) struct Tally {
     parts: Vec<PartTally>,
 }
 
-/// What was done between two marks.
+/// Work between two marks.
 struct PartTally {
     name: String,
     began: Seen,
@@ -48,7 +48,7 @@ struct PartTally {
     kinds: BTreeMap<&'static str, Histogram<u64>>,
 }
 
-/// What ranks have done by a moment.
+/// Work of the ranks by a moment.
 struct Seen {
     at: u64,
     counts: Vec<Counts>,
@@ -137,7 +137,7 @@ impl Tally {
         }
     }
 
-    /// What was done in each phase that is over. `began`: when clients began, nanoseconds.
+    /// Work of each phase that is over. `began`: start of the clients, nanoseconds.
     pub fn parts(&self, began: u64) -> Vec<Part> {
         self.parts.iter().filter_map(|part| Some(part.part(part.ended.as_ref()?, began))).collect()
     }

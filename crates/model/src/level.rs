@@ -16,7 +16,7 @@ pub trait Level {
     fn read(&mut self, cred: &Cred, ino: Ino) -> FsResult<Vec<u8>>;
 }
 
-/// What is compared of a file's attributes.
+/// Attributes of a file that are compared.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Stat {
     /// Type.

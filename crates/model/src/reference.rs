@@ -204,7 +204,7 @@ impl Reference {
         }
     }
 
-    /// What a write or truncate by somebody without privilege does to setuid and setgid.
+    /// Ends setuid and setgid at a write or truncation by somebody without privilege.
     fn kill_priv(&mut self, who: &Cred, ino: u64) {
         if who.is_root() {
             return;

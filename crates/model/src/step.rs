@@ -3,7 +3,7 @@
 use loligo_types::{Cred, RenameMode, XattrMode};
 use proptest::prelude::*;
 
-/// Who makes a step.
+/// User of a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum User {
     /// uid 0.

@@ -1,6 +1,6 @@
 //! Why an evaluation came to nothing. Whoever gets a fault holds still; who counts them is [`crate::Streak`].
 
-/// What kind of thing went wrong.
+/// Kind of a fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FaultKind {
     /// The text cannot be a policy: it does not parse, names unknown things, or its first run failed.
@@ -17,7 +17,7 @@ pub enum FaultKind {
     Answer,
     /// A target that cannot be: itself, a rank that is not there or takes no more, more than there is.
     Target,
-    /// What the host gave makes no sense; not the policy's fault.
+    /// The host's input makes no sense; not the policy's fault.
     Host,
 }
 
@@ -26,9 +26,9 @@ pub enum FaultKind {
 pub struct Fault {
     /// In which hook; the policy's file as a whole: `file`.
     pub hook: String,
-    /// What kind.
+    /// Its kind.
     pub kind: FaultKind,
-    /// What, why and what to do, for people.
+    /// The fault, its cause and its remedy, for people.
     pub text: String,
 }
 

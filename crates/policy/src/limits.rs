@@ -1,8 +1,8 @@
-//! How much one evaluation of a policy may use. The numbers only; who enforces them is [`crate::engine`].
+//! Limits of one evaluation of a policy. The numbers only; [`crate::engine`] enforces them.
 
 use std::time::Duration;
 
-/// What one evaluation (all hooks of one decision), or loading, may use at most.
+/// Limits of one evaluation (all hooks of one decision), or of loading.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Limits {
     /// Steps: each call, return and round of a loop costs one, and one more for each 4 KiB that the evaluation has allocated

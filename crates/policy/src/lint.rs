@@ -15,13 +15,13 @@ const SMALL: usize = 16;
 const TICKS: usize = 48;
 const TICKS_LARGE: usize = 30;
 const LATE_PARTS: usize = 4;
-/// What one rank of the toy can answer in a second, and directories of a case.
+/// Requests that one rank of the toy can answer in a second, and directories of a case.
 const CAPACITY: f64 = 1000.0;
 const DIRECTORIES: usize = 96;
 /// Of the mean: a cluster with less than this on the fullest rank is even.
 const EVEN: f64 = 1.5;
 
-/// What the ranks have to do.
+/// Load of the ranks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scene {
     /// Nothing.
@@ -84,12 +84,12 @@ impl Scene {
     }
 }
 
-/// What came of one load on one cluster.
+/// Result of one load on one cluster.
 #[derive(Clone, PartialEq, Debug)]
 pub struct LintCase {
     /// The load.
     pub scene: Scene,
-    /// How many ranks.
+    /// Number of ranks.
     pub ranks: usize,
     /// Ticks that it ran.
     pub ticks: usize,
@@ -105,18 +105,18 @@ pub struct LintCase {
     pub imbalance: f64,
 }
 
-/// What there is to say about a policy.
+/// Report about a policy.
 #[derive(Clone, PartialEq, Debug)]
 pub struct LintReport {
     /// Its name.
     pub name: String,
-    /// How it is written; none if it does not load.
+    /// Its form; none if it does not load.
     pub form: Option<Form>,
     /// Why it does not load.
     pub refused: Option<Fault>,
-    /// What came of each load.
+    /// Result of each load.
     pub cases: Vec<LintCase>,
-    /// What is odd.
+    /// Warnings.
     pub warnings: Vec<String>,
 }
 
@@ -249,7 +249,7 @@ fn set(toy: &mut Toy, scene: Scene) {
     }
 }
 
-/// What is odd about the cases taken together; each thing is said once.
+/// Warnings about the cases taken together; each is given once.
 fn warnings(cases: &[LintCase]) -> Vec<String> {
     let mut warnings = Vec::new();
     let mut warn = |is_odd: &dyn Fn(&LintCase) -> bool, text: &str| {

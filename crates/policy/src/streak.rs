@@ -24,7 +24,7 @@ impl Streak {
         self.faults == self.most
     }
 
-    /// How many in a row there are now.
+    /// Number of faults in a row.
     pub fn faults(&self) -> u32 {
         self.faults
     }

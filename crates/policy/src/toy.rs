@@ -24,7 +24,7 @@ pub struct ToyPiece {
 /// A rank of the toy.
 pub struct ToyRank {
     policy: Policy,
-    /// What its policy remembers.
+    /// State of its policy.
     pub state: Option<Value>,
     /// It may be given something.
     pub takes_more: bool,
@@ -48,14 +48,14 @@ pub struct Toy {
     pub capacity: f64,
     /// By how much of itself a demand changes from tick to tick, up or down.
     pub noise: f64,
-    /// What a rank knows of the others is a tick old.
+    /// True if a rank's knowledge of the others is a tick old.
     pub late_news: bool,
-    /// How many ticks there were.
+    /// Number of ticks.
     pub ticks: u64,
     seed: u64,
 }
 
-/// What one tick of all ranks did.
+/// Result of one tick of all ranks.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Ticked {
     /// Of each rank.
@@ -202,7 +202,7 @@ impl Toy {
         }
     }
 
-    /// What a rank knows now.
+    /// Snapshot of a rank now.
     pub fn snapshot(&mut self, at: usize) -> Snapshot {
         let is_late = |number: usize, rank: &ToyRank| self.late_news && number != at && rank.before.1.is_some();
         let view = |(number, rank): (usize, &ToyRank)| RankView {

@@ -31,7 +31,7 @@ pub(crate) struct ClusterStat {
 /// Makes a struct with one function pointer for each, and what loads it.
 macro_rules! functions {
     ($($name:ident($($arg:ty),* $(,)?) $(-> $ret:ty)?;)*) => {
-        /// What is used of the library.
+        /// Functions of the library that are used.
         #[allow(non_snake_case, reason = "the names are the library's")]
         pub(crate) struct Api {
             $(pub $name: unsafe extern "C" fn($($arg),*) $(-> $ret)?,)*

@@ -72,7 +72,7 @@ impl Cluster {
         Pool::open(self, name, namespace)
     }
 
-    /// How much space there is. All is 0 as long as the cluster has no manager: nobody counts.
+    /// Space of the cluster. All is 0 as long as the cluster has no manager: nobody counts.
     pub fn space(&self) -> Result<Space> {
         let mut stat = ClusterStat::default();
         // SAFETY: the struct is laid out as the library's.
@@ -80,7 +80,7 @@ impl Cluster {
         Ok(Space { total: stat.kb * 1024, free: stat.kb_avail * 1024 })
     }
 
-    /// What the monitors answer to a command, as in `{"prefix": "fsid", "format": "json"}`: the library's way to what `ceph` tells.
+    /// The monitors' answer to a command, as in `{"prefix": "fsid", "format": "json"}`: the library's way to what `ceph` tells.
     pub fn ask(&self, command: &str) -> Result<Vec<u8>> {
         let what = format!("the monitors' answer to {command}");
         let command = text(command)?;

@@ -6,7 +6,7 @@ use std::ptr;
 use crate::api::{Api, Handle};
 use crate::error::{Result, check};
 
-/// What is called at the end of an operation, with the object's version then, on a thread of the library's: it must not block.
+/// Function that is called at the end of an operation, with the object's version then, on a thread of the library's: it must not block.
 type Then = Box<dyn FnOnce(Result<u64>) + Send>;
 
 /// An operation that was begun. Dropping it does not end the operation.
@@ -54,7 +54,7 @@ impl Pending {
         }
     }
 
-    /// What the call that was to begin it has returned.
+    /// Takes the return code of the call that was to begin it.
     pub(crate) fn begun(self, code: i32) -> Result<Pending> {
         check(&self.what, code)?;
         Ok(self)
@@ -64,7 +64,7 @@ impl Pending {
         self.completion
     }
 
-    /// Whether it has ended.
+    /// True if it has ended.
     pub fn is_done(&self) -> bool {
         // SAFETY: the completion is ours.
         unsafe { (self.api.rados_aio_is_complete)(self.completion) != 0 }

@@ -1,4 +1,4 @@
-//! What a call of librados can end with, in kinds that a caller acts on; the rest keeps its number.
+//! Errors of librados, in kinds that a caller acts on; the rest keeps its number.
 
 /// Result of every call of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -11,7 +11,7 @@ pub enum Error {
         "librados cannot be used ({cause}); install Ceph's client library (package librados2), version 16 or newer"
     )]
     NoLibrary {
-        /// What the loader said.
+        /// Message of the loader.
         cause: String,
     },
     /// The object, its omap, xattr or lock does not exist (ENOENT).

@@ -13,12 +13,12 @@ const MAY_RENEW: u8 = 1;
 /// `LIBRADOS_LOCK_FLAG_MUST_RENEW`.
 const MUST_RENEW: u8 = 2;
 
-/// Who has a lock.
+/// Owner of a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Held {
     /// The client's name in the cluster, as "client.4123".
     pub client: String,
-    /// What it took the lock with.
+    /// The cookie of the lock.
     pub cookie: String,
     /// Its address, as [`crate::Cluster::shut_out`] takes it.
     pub address: String,
@@ -69,7 +69,7 @@ impl Pool {
         check(&what, code).map(drop)
     }
 
-    /// Who has it; one whose lease has ended is not told. An absent object has no locks.
+    /// The owner of the lock; none if its lease has ended. An absent object has no locks.
     pub fn holder(&self, object: &str, lock: &str) -> Result<Option<Held>> {
         let (name, what) = self.object(object)?;
         let lock = text(lock)?;

@@ -58,7 +58,7 @@ impl Pool {
         pool
     }
 
-    /// What it is called.
+    /// Its name.
     pub fn name(&self) -> &str {
         &self.name
     }

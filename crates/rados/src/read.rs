@@ -12,7 +12,7 @@ use crate::{Error, Pending, Pool};
 /// Keys and values of an omap, ascending.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Omap {
-    /// What was found.
+    /// The pairs.
     pub pairs: Vec<(Vec<u8>, Vec<u8>)>,
     /// There is more behind.
     pub more: bool,
@@ -27,7 +27,7 @@ pub struct Stat {
     pub mtime: i64,
 }
 
-/// What a step reads.
+/// Kind of a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     Stat,
@@ -61,7 +61,7 @@ pub struct ReadOp {
     steps: Vec<Step>,
 }
 
-/// What a [`ReadOp`] has brought.
+/// Result of a [`ReadOp`].
 pub struct Brought {
     api: &'static Api,
     what: String,
@@ -225,19 +225,19 @@ impl Brought {
         Ok(place)
     }
 
-    /// What [`ReadOp::stat`] found.
+    /// Result of [`ReadOp::stat`].
     pub fn stat(&self, step: usize) -> Result<Stat> {
         let place = self.of(step, Kind::Stat)?;
         Ok(Stat { len: place.len, mtime: place.mtime })
     }
 
-    /// What [`ReadOp::read`] read.
+    /// Bytes that [`ReadOp::read`] read.
     pub fn data(&self, step: usize) -> Result<&[u8]> {
         let place = self.of(step, Kind::Data)?;
         Ok(&place.data[..place.got])
     }
 
-    /// What [`ReadOp::omap_after`] or [`ReadOp::omap_keys`] found; it can be taken once.
+    /// Pairs of [`ReadOp::omap_after`] or [`ReadOp::omap_keys`]; they can be taken once.
     pub fn omap(&self, step: usize) -> Result<Omap> {
         let Place { pairs, more, .. } = self.of(step, Kind::Omap)?;
         let mut out = Omap { pairs: Vec::new(), more: *more != 0 };
@@ -256,7 +256,7 @@ impl Brought {
         }
     }
 
-    /// What [`ReadOp::xattrs`] found; it can be taken once.
+    /// Xattrs of [`ReadOp::xattrs`]; they can be taken once.
     pub fn xattrs(&self, step: usize) -> Result<Vec<(String, Vec<u8>)>> {
         let Place { pairs, .. } = self.of(step, Kind::Xattrs)?;
         let mut out = Vec::new();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::Pool;
 use crate::error::{Error, Result, check};
 
-/// What a watcher is told.
+/// Message to a watcher.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notified {
     /// Another one (or this one) said this. It was acknowledged already.
@@ -64,7 +64,7 @@ impl Watch {
         }
     }
 
-    /// How long ago the cluster last said that the watch is alive; an error if it has broken.
+    /// Time since the cluster last confirmed the watch; an error if it has broken.
     pub fn check(&self) -> Result<Duration> {
         // SAFETY: it lives as long as this.
         let told = unsafe { &*self.told };

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use loligo_rados::{Cluster, Error, Pool, WriteOp};
 
-/// How long it may take the manager to count.
+/// Time limit for the manager to count.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 fn cluster() -> Option<Arc<Cluster>> {

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub const BLOCK: u64 = 64;
 /// Blocks of a data file: the first ones from offset 0, the others around the border of the first two objects.
 pub const BLOCKS: usize = 12;
-/// How many lie at the start.
+/// Number of tagged bytes at the start.
 pub const HEAD: usize = 8;
 /// Where the others begin: two blocks before the border.
 pub const TAIL: u64 = OBJECT - 2 * BLOCK;
@@ -73,7 +73,7 @@ pub struct Data {
     pub findings: Vec<String>,
 }
 
-/// Who writes or syncs.
+/// A client that writes or syncs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Writer {
     pub epoch: Epoch,
@@ -210,7 +210,7 @@ impl Data {
 }
 
 impl File {
-    /// Whether a read may find this tag in a block.
+    /// Checks that a read may find this tag in a block.
     fn may_be(&self, block: usize, tag: u32, begun: u64, now: u64) -> Result<(), String> {
         let writes = || self.blocks[block].iter().map(|at| &self.writes[*at]);
         let mut why = String::from("it was never written there");
@@ -281,7 +281,7 @@ mod tests {
         id
     }
 
-    /// Whether the first write may still be seen, after another one and a sync of it.
+    /// True if the first write may still be seen after another one and a sync of it.
     fn may_be_seen(before_sync: impl FnOnce(&mut Data, WriteId)) -> bool {
         let mut data = Data::default();
         data.create(1);
@@ -299,7 +299,7 @@ mod tests {
         assert!(!may_be_seen(|data, second| data.end(second, false, 21)));
     }
 
-    /// What a reader finds of an append that is under way, or was ended by a loss.
+    /// True if a reader may find these bytes of an append that is under way, or was ended by a loss.
     fn log_may_be(bytes: &[u8], lost: impl FnOnce(&mut Data, WriteId)) -> bool {
         let mut data = Data::default();
         data.create(1);

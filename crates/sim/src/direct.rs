@@ -23,7 +23,7 @@ use crate::world::{Event, World, show};
 type Address = Arc<[u8]>;
 type Done = Result<DataAnswer, DirectError>;
 
-/// How long a client waits before it connects again, when it was refused, microseconds.
+/// Pause before a client connects again after a refusal, microseconds.
 const PAUSE_US: u64 = 500_000;
 
 /// Of so many writes one is on its way for long, and its client dies or is cut off meanwhile.
@@ -40,11 +40,11 @@ pub enum Step {
     Connect { node: usize, life: u64 },
     /// The next piece of an operation reaches the store.
     Piece { op: u64 },
-    /// What came of the operation reaches the client's thread.
+    /// The result of the operation reaches the client's thread.
     Answer { op: u64 },
     /// The thread tells the machine, and first, if so, that there is no connection any more.
     Tell { node: usize, life: u64, id: u64, result: Done, refused: bool },
-    /// What a rank wants to be refused reaches the store.
+    /// The addresses that a rank wants to be refused reach the store.
     ShutOut { rank: usize, life: u64, session: SessionId, addresses: Vec<Box<[u8]>> },
 }
 
@@ -59,12 +59,12 @@ struct Running {
     request: DataRequest,
     /// Pieces that are still to be done.
     todo: VecDeque<Effect>,
-    /// What was read.
+    /// Bytes that were read.
     read: Vec<u8>,
     result: Option<Done>,
 }
 
-/// What the store knows beyond its objects, and what is on its way there.
+/// The simulated store: its state beyond the objects, and requests on their way to it.
 #[derive(Default)]
 pub struct Store {
     refused: BTreeSet<Address>,
@@ -333,7 +333,7 @@ impl World {
         }
     }
 
-    /// What ranks see of the objects.
+    /// The objects as ranks see them.
     pub fn objects(&mut self, objects: Arc<dyn Blobs>) -> Arc<dyn Blobs> {
         if !self.options.direct {
             return objects;

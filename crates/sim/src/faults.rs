@@ -1,11 +1,11 @@
-//! What goes wrong by chance: connections, machines, disks.
+//! Random faults: of connections, machines, disks.
 
 use loligo_store::mem::{CrashPlan, Fault, FaultPoint, Keep, Torn};
 
 use crate::world::{Event, World};
 
 impl World {
-    /// What a crash leaves.
+    /// Effect of a crash on unsynced bytes.
     pub fn crash_plan(&mut self) -> CrashPlan {
         let keep = self.rng.pick(&[Keep::Nothing, Keep::Some, Keep::Some, Keep::All]);
         let torn = self.rng.pick(&[Torn::Byte, Torn::Sector]);

@@ -21,7 +21,7 @@ pub struct Way {
     done: BTreeMap<u64, Out>,
     /// Changes that may happen yet.
     open: BTreeSet<u64>,
-    /// What each call under way may have been answered at some moment since it began without changing anything.
+    /// For each call under way: answers that were right at some moment since it began, without changing anything.
     seen: BTreeMap<u64, Vec<Out>>,
 }
 
@@ -146,7 +146,7 @@ impl History {
         self.ops.remove(&id);
     }
 
-    /// What a cache says at this moment.
+    /// Takes an answer of a cache at this moment.
     pub fn glance(&mut self, id: u64, op: NsOp, res: &Res) {
         self.invoke(id, op);
         self.answer(id, res);

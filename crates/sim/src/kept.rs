@@ -9,13 +9,13 @@ use loligo_types::Ino;
 
 use crate::subtrees::State;
 
-/// What was made after so many merges.
+/// Journal that was made after so many merges.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Keeping {
     pub merges: u64,
     pub parts: Vec<Arc<[u8]>>,
     pub used: Ino,
-    /// How the directory is when that is merged.
+    /// State of the directory when that is merged.
     pub state: State,
 }
 
@@ -37,7 +37,7 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Whether a directory that is decoupled anew could be: nobody may have given it away with what was kept there.
+    /// Checks that a directory could be decoupled anew: nobody may have given it away with a journal that was kept there.
     pub fn decoupled(&mut self, dir: Ino, epoch: u64) -> Result<(), String> {
         let journals = self.dirs.entry(dir).or_default();
         if journals.epoch == epoch {
@@ -75,7 +75,7 @@ impl Kept {
         self.dirs.entry(dir).or_default().sure = None;
     }
 
-    /// What was found in the store, if that was kept and may be what counts.
+    /// The kept journal that was found in the store, if it may be the one that counts.
     pub fn found(&self, dir: Ino, merges: u64, parts: &[Arc<[u8]>]) -> Option<&Keeping> {
         let journals = self.dirs.get(&dir)?;
         let least = journals.sure.unwrap_or(0);

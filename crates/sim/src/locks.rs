@@ -1,5 +1,5 @@
-//! Whether locks exclude each other. A lock counts as held from the answer that gave it to the call that gives it back,
-//! or until a rank ended a session of the client.
+//! Checks that locks exclude each other. A lock counts as held from the answer that grants it to the call that gives it back, or until a
+//! rank ends a session of the client.
 
 /// A lock that a client was told it has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

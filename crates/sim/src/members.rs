@@ -6,13 +6,13 @@ use loligo_types::{Rank, RankInfo, RankState};
 
 use crate::world::{Event, World};
 
-/// How often somebody adds or drains, microseconds.
+/// Interval between changes of the set of ranks, microseconds.
 const EVERY_US: (u64, u64) = (150_000, 1_500_000);
-/// How late a rank may hear of a change, microseconds.
+/// Delay until a rank hears of a change, microseconds.
 const LATE_US: (u64, u64) = (1, 200_000);
 
 impl World {
-    /// Whether a rank is in the cluster map.
+    /// True if a rank is in the cluster map.
     pub fn is_member(&self, rank: usize) -> bool {
         self.map.ranks.is_empty() || self.state_of(rank).is_some()
     }
@@ -96,7 +96,7 @@ impl World {
         }
     }
 
-    /// Whether no rank is about to go.
+    /// True if no rank is being drained.
     pub fn members_are_settled(&self) -> bool {
         self.map.ranks.iter().all(|info| info.state == RankState::Up)
     }

@@ -82,7 +82,7 @@ impl<M> Stream<M> {
 pub struct Conn {
     pub node: usize,
     pub node_life: u64,
-    /// What the client calls it.
+    /// The client's number of it.
     pub number: Rank,
     /// The rank at the other end.
     pub rank: usize,

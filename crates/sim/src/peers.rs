@@ -9,7 +9,7 @@ use crate::net::Stream;
 use crate::options::Canary;
 use crate::world::{Event, World, show};
 
-/// How often it is looked whether a connection can be made, microseconds.
+/// Interval of trying to connect, microseconds.
 const LOOK_US: u64 = 30_000;
 /// An order is passed on so often at most.
 const HOPS_MAX: u64 = 3;
@@ -19,7 +19,7 @@ const HOPS_MAX: u64 = 3;
 struct End {
     /// The rank was told that the connection is there, and not yet that it is gone.
     up: bool,
-    /// What is on its way to it.
+    /// Messages on their way to it.
     stream: Stream<PeerMsg>,
 }
 
@@ -50,7 +50,7 @@ impl Pair {
 }
 
 impl World {
-    /// Whether all ranks are connected.
+    /// True if all ranks are connected.
     pub fn all_linked(&self) -> bool {
         let needed = |pair: &&Pair| pair.ranks.iter().all(|rank| self.is_member(*rank));
         self.pairs.iter().filter(needed).all(|pair| pair.whole && pair.ends.iter().all(|end| end.up))

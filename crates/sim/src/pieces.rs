@@ -11,12 +11,12 @@ use loligo_store::{Blobs, Extent, ObjectId, Result};
 /// By inode, the index below which all pieces are.
 pub type Upto = Arc<Mutex<BTreeMap<u64, u64>>>;
 
-/// What one process sees of the objects.
+/// The objects as one process sees them.
 pub struct Pieces {
     objects: Arc<dyn Blobs>,
-    /// What the store says.
+    /// State in the store.
     upto: Upto,
-    /// What this process remembers of it.
+    /// State as this process remembers it.
     known: Upto,
 }
 

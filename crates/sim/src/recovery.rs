@@ -1,4 +1,4 @@
-//! What a start of the simulated server reads: the small tables, the journal; and the whole tree, to be checked.
+//! Start of the simulated server: reads the small tables and the journal through [`loligo_rows`], and checks the whole tree.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,13 @@ use loligo_types::{Event, Ino, Lsn, Rank, TableMeta};
 
 use crate::rows::{self, Result};
 
-/// What was found.
+/// Result of a start's reads.
 pub struct Found {
     /// For [`loligo_mds::Mds::recover`].
     pub meta: TableMeta,
     /// To be replayed in order.
     pub records: Vec<(Lsn, Record)>,
-    /// How the journal ends.
+    /// End of the journal.
     pub tail: Tail,
     /// All rows of the table.
     pub rows: Vec<Row>,

@@ -23,7 +23,7 @@ pub const LEN: usize = 64;
 /// A place for a name.
 pub type Place = (Ino, Vec<u8>);
 
-/// Whose a thing is, and whether it must be there.
+/// The maker of a thing, and whether it must be there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Made {
     /// Its maker was told that it is done.
@@ -36,7 +36,7 @@ enum Made {
 #[derive(Clone, Debug)]
 struct Thing {
     ino: Ino,
-    /// What was written there; 0: it is the inode itself.
+    /// Tag that was written there; 0: it is the inode itself.
     tag: u32,
     /// From when on it may have been seen.
     begun: u64,
@@ -45,7 +45,7 @@ struct Thing {
     ended: bool,
 }
 
-/// What one of the others is about to do. Numbers are those that were found under the names just before.
+/// Operation of one of the others. Numbers are those found under the names just before.
 #[derive(Clone, Debug)]
 pub enum Act {
     /// It ends nothing.
@@ -67,7 +67,7 @@ pub enum Act {
     },
 }
 
-/// What became of it.
+/// Result of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Became {
     Done,
@@ -77,14 +77,14 @@ pub enum Became {
     Unknown,
 }
 
-/// What an owner has made and changed since its last merge.
+/// Changes of an owner since its last merge.
 #[derive(Clone, Debug, Default)]
 pub struct Mine {
     /// Inodes that it made, and what it wrote last into files.
     pub made: BTreeSet<Ino>,
     pub tags: BTreeMap<Ino, u32>,
     pub places: Vec<(Ino, Place)>,
-    /// What it may have ended, and when it had fetched that; and of what only that which was written there.
+    /// Things that it may have ended, with the time when it had fetched them; data: only as written there.
     pub ended: Vec<(Ino, u64)>,
     pub written: Vec<(Ino, u64)>,
     /// When it has fetched which inode.
@@ -106,7 +106,7 @@ impl Mine {
     }
 }
 
-/// How much was done, to see that something was.
+/// Counts of operations, to see that some were done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
     /// Merges that were acknowledged, and what did not go together in them.
@@ -141,7 +141,7 @@ pub struct Shared {
     pub dirs: Vec<Ino>,
     things: Vec<Thing>,
     doing: Option<(Act, u64)>,
-    /// What something may still happen to.
+    /// Things that may still change.
     wild: BTreeSet<Ino>,
     wild_names: BTreeSet<Place>,
     /// Names that were ever given.
@@ -177,7 +177,7 @@ impl Shared {
         self.doing = Some((act, begun));
     }
 
-    /// Whether no merge can have come since.
+    /// True if no merge can have come since.
     pub fn is_alone_since(&self, begun: u64) -> bool {
         self.under_way.is_empty() && self.known_at < begun
     }
@@ -235,7 +235,7 @@ impl Shared {
         }
     }
 
-    /// Who had its turn is gone.
+    /// Notes that the client whose turn it was is gone.
     pub fn leaves(&mut self) {
         self.did(Became::Unknown);
         self.taken = false;
@@ -303,7 +303,7 @@ impl Shared {
         thing.made == Made::Sure && !thing.ended && !self.is_wild(thing.ino)
     }
 
-    /// Whether nothing else was ever written there, so that it is found under its number.
+    /// True if nothing else was ever written there, so that it is found under its number.
     fn is_only(&self, thing: &Thing) -> bool {
         self.things.iter().filter(|other| other.ino == thing.ino && other.tag != 0).count() == 1
     }
@@ -314,7 +314,7 @@ impl Shared {
         wanted.map(|thing| (thing.ino, thing.tag)).collect()
     }
 
-    /// What is wrong at the end, when this is there.
+    /// Faults at the end, when this is there.
     pub fn compare(&mut self, state: &State) -> Vec<String> {
         let files = state.values().filter(|thing| thing.kind == Kind::File);
         let held: BTreeSet<&[u8]> = files.map(|thing| &thing.data[..]).collect();

@@ -48,9 +48,9 @@ pub enum Sight {
     List(Ino, BTreeMap<Vec<u8>, Ino>),
     /// A name: number, mode, links, size.
     Name(Ino, Vec<u8>, Option<(Ino, u16, u32, u64)>),
-    /// What is in a file.
+    /// Content of a file.
     Data(Ino, Vec<u8>),
-    /// What was asked for was not refused as busy, whatever else became of it.
+    /// The request was not refused as busy, whatever else became of it.
     Met(String),
 }
 
@@ -72,7 +72,7 @@ impl Sight {
         }
     }
 
-    /// Whether only who may look below the root can be told so. Of what is gone anybody can be told that it is.
+    /// True if only a client that may look below the root can be told so. Anybody can be told of things that are gone.
     fn is_inside(&self, root: Ino) -> bool {
         match self {
             Sight::Root(..) => false,
@@ -93,7 +93,7 @@ struct Way {
     until: Option<u64>,
 }
 
-/// What is known of a decoupling.
+/// State of a decoupling.
 #[derive(Debug, Default)]
 struct Held {
     /// It was surely decoupled from then on, and until then.
@@ -106,7 +106,7 @@ struct Held {
 struct Job {
     ways: Vec<Way>,
     held: BTreeMap<u64, Held>,
-    /// What others saw of what is below the root, from when to when.
+    /// Sights of others below the root, from when to when.
     seen: Vec<(u64, u64, Sight)>,
 }
 
@@ -118,7 +118,7 @@ pub struct Left {
     pub epoch: u64,
 }
 
-/// How much was done, to see that something was.
+/// Counts of operations, to see that some were done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
     /// Subtrees that were decoupled.
@@ -176,7 +176,7 @@ pub struct Jobs {
     linked: BTreeSet<Ino>,
     /// A directory in which others work besides its owner.
     pub shared: Shared,
-    /// Whose owners have died.
+    /// Decouplings whose owners have died.
     left: Vec<Left>,
     pub counts: Counts,
     pub findings: Vec<String>,
@@ -362,7 +362,7 @@ impl Jobs {
     }
 }
 
-/// What rows say of a directory.
+/// State of a directory by the rows.
 fn state_of(rows: &[Row], root: Ino) -> State {
     let mut things: BTreeMap<Ino, Thing> = BTreeMap::new();
     for row in rows {

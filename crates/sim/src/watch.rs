@@ -10,7 +10,7 @@ use loligo_types::{Answer, Event, Ino, Kind, Lease, Letter, Lsn, Name, SessionId
 
 const SHARED: Lease = Lease(Lease::ATTR.0 | Lease::NAMES.0);
 
-/// What is known of leases from the messages alone.
+/// Leases as the messages alone show them.
 #[derive(Default)]
 pub struct Watch {
     sessions: BTreeMap<ConnId, SessionId>,
@@ -25,7 +25,7 @@ pub struct Watch {
     pub gone: Vec<(SessionId, Lsn)>,
     /// Sessions that were begun, and the client's number.
     pub begun: Vec<(SessionId, u64)>,
-    /// What is wrong.
+    /// Faults.
     pub findings: Vec<String>,
 }
 
@@ -164,7 +164,7 @@ impl Watch {
         }
     }
 
-    /// How many leases are out.
+    /// Number of leases that are out.
     pub fn outstanding(&self) -> usize {
         self.held.values().filter(|bits| !bits.is_none()).count()
     }

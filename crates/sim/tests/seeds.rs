@@ -55,7 +55,7 @@ fn assert_clean(options: &Options, seeds: impl IntoIterator<Item = u64>) -> (u64
     all.into_iter().flatten().fold((0, 0), |sum, recuts| (sum.0 + recuts.0, sum.1 + recuts.1))
 }
 
-/// How many seeds until the fault shows.
+/// Number of seeds until the fault shows.
 fn found_after(canary: Canary, most: u64) -> u64 {
     found_after_with(Options::default(), canary, most)
 }
@@ -463,7 +463,7 @@ fn seeds_are_clean_while_directories_of_several_ranks_are_decoupled_and_move() {
     assert_clean(&Options { members: true, ..options }, 0..100);
 }
 
-/// What was wrong where there were several ranks besides, and the seeds that showed it.
+/// Faults with several ranks besides, and the seeds that showed them.
 const ONCE_WRONG_WITH_SUBTREES_OF_RANKS: [(&str, &[u64]); 3] = [
     (
         "who asked for what a merge made before it was there had the rank believe that there was none, also when it had left memory",
@@ -493,7 +493,7 @@ fn seeds_that_were_wrong_while_directories_of_several_ranks_were_decoupled_are_c
     [3, 31, 106, 152, 179, 276, 365, 428].iter().for_each(|seed| _ = assert_clean(&allow, *seed..seed + 1));
 }
 
-/// What was wrong with decoupled directories, and the seeds that showed it.
+/// Faults with decoupled directories, and the seeds that showed them.
 const ONCE_WRONG_WITH_SUBTREES: [(&str, &[u64]); 5] = [
     ("what was below a directory that came with a merge was seen before that directory was in memory", &[5234]),
     (

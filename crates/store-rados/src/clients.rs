@@ -31,7 +31,7 @@ impl RadosClients {
         RadosClients { files, namespace: format!("{}.data", place.namespace) }
     }
 
-    /// How many placement groups the pool has.
+    /// Number of placement groups of the pool.
     fn groups(&self) -> Result<u32> {
         let pool = self.files.name();
         let ask = format!(r#"{{"prefix": "osd pool get", "pool": "{pool}", "var": "pg_num", "format": "json"}}"#);

@@ -296,7 +296,7 @@ impl LogDir for RadosLog {
     }
 }
 
-/// What a conditional write ended with.
+/// Result of a conditional write.
 fn written(done: loligo_rados::Result<u64>, slot: &Slot) -> Result<()> {
     match done {
         Ok(_) => Ok(()),
@@ -305,7 +305,7 @@ fn written(done: loligo_rados::Result<u64>, slot: &Slot) -> Result<()> {
     }
 }
 
-/// What is under way of a segment.
+/// Writes of a segment under way.
 #[derive(Default)]
 struct Flight {
     /// Writes that have not landed.
@@ -314,7 +314,7 @@ struct Flight {
     piece: u64,
     /// Pieces below this are known to be there, and to be this epoch's.
     made: u64,
-    /// What waits until all of a piece has landed: where it goes, what, and who is told.
+    /// Writes that wait until all of a piece has landed: offset, bytes, and who is told.
     waiting: VecDeque<(u64, Vec<u8>, Option<Landed>)>,
     failed: Option<StoreError>,
 }

@@ -1,12 +1,12 @@
-//! What objects are called. Names sort as their numbers do, because these have as many digits as there can be.
+//! Names of objects. Names sort as their numbers do, because all have the same number of digits.
 
 use loligo_store::ObjectId;
 
-/// Who the file system is.
+/// Object with the identity of the file system.
 pub(crate) const IDENTITY: &str = "loligo";
-/// Who owns what.
+/// Object with the owners of slots.
 pub(crate) const SLOTS: &str = "slots";
-/// Who is to own what, and the cluster map.
+/// Object with the intended owners, and the cluster map.
 pub(crate) const SERVERS: &str = "servers";
 /// Which range of the table begins where.
 pub(crate) const INDEX: &str = "table";
@@ -39,7 +39,7 @@ pub(crate) fn object(id: ObjectId) -> String {
     format!("{:016x}.{:016x}", id.ino, id.index)
 }
 
-/// What is known of all pieces of a file.
+/// Object with the hints about all pieces of a file.
 pub(crate) fn pieces(ino: u64) -> String {
     format!("{ino:016x}")
 }

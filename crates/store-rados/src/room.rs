@@ -11,7 +11,7 @@ use loligo_rados::{Error, Pending, Pool, WriteOp};
 
 use crate::names;
 
-/// How it is found out.
+/// Test for room.
 pub(crate) struct Room {
     /// One that refuses when it is full.
     pool: Pool,
@@ -26,7 +26,7 @@ impl Room {
         Room { pool, is_full: Arc::default(), asked: Mutex::default() }
     }
 
-    /// What was found.
+    /// Result of the last test.
     pub(crate) fn is_full(&self) -> Arc<AtomicBool> {
         self.is_full.clone()
     }

@@ -49,7 +49,7 @@ fn flags(bits: u8) -> ServerFlags {
     ServerFlags { shares: bits & SHARES != 0, stops: bits & STOPS != 0 }
 }
 
-/// What the leader has decided.
+/// Decisions of the leader.
 #[derive(Default)]
 pub(crate) struct Decided {
     wants: BTreeMap<u32, u64>,

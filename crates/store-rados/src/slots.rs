@@ -54,7 +54,7 @@ pub(crate) fn rank_of(name: &str) -> Option<u32> {
     name.strip_prefix("rank.")?.parse().ok()
 }
 
-/// What is put down of a slot.
+/// Record of a slot.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) is_held: bool,
@@ -172,7 +172,7 @@ struct Inner {
     server: u64,
     /// The beats of others that were seen last, by slot, and since when they are the same.
     watched: Mutex<HashMap<String, Watched>>,
-    /// What is put down of those that are owned.
+    /// Records of the slots that are owned.
     held: Mutex<BTreeMap<String, Record>>,
     lease: Arc<Until>,
     /// Addresses that were shut out.
@@ -187,7 +187,7 @@ struct Watched {
     since: Instant,
 }
 
-/// What is known of an owner.
+/// State of an owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Life {
     /// It says so, since it was looked at before.
@@ -247,7 +247,7 @@ impl Slots {
         self.inner.take(name)
     }
 
-    /// What is put down of all slots, and whether their owners live. Those of this process do.
+    /// Records of all slots, and whether their owners live. Owners in this process do.
     pub(crate) fn look(&self) -> Result<BTreeMap<String, (Record, Life)>> {
         let asked = Instant::now();
         let all = Slots::all(&self.inner.pool)?;
@@ -261,7 +261,7 @@ impl Slots {
         Ok(all.into_iter().map(life).collect())
     }
 
-    /// Whether whoever has that slot lives.
+    /// Record and state of the owner of that slot.
     pub(crate) fn life_of(&self, name: &str) -> Result<(Option<Record>, Life)> {
         let asked = Instant::now();
         let Some((_, record)) = self.inner.read(name)? else { return Ok((None, Life::Gone)) };
@@ -303,7 +303,7 @@ impl Slots {
         }
     }
 
-    /// What is put down of all slots.
+    /// Records of all slots.
     pub(crate) fn all(pool: &Pool) -> Result<BTreeMap<String, Record>> {
         let mut op = ReadOp::new().map_err(store)?;
         let step = op.omap_after(b"", 1 << 16).map_err(store)?;
@@ -380,7 +380,7 @@ impl Inner {
         }
     }
 
-    /// What a record, read with a question that was begun then, tells of its owner.
+    /// State of the owner by a record that was read with a question begun then.
     fn life(&self, name: &str, record: &Record, asked: Instant) -> Life {
         if !record.is_held || self.is_out(record) || is_dead(&record.process) {
             return Life::Gone;
@@ -401,7 +401,7 @@ impl Inner {
         }
     }
 
-    /// Whether this process has shut that owner out, when it took something else from it: all that it owned had one beat.
+    /// True if this process has shut that owner out, when it took something else from it: all that it owned had one beat.
     fn is_out(&self, record: &Record) -> bool {
         let out = self.shut_out.lock().unwrap_or_else(PoisonError::into_inner);
         !out.is_empty() && record.addresses.split(',').all(|address| out.contains(address))
@@ -541,7 +541,7 @@ impl Inner {
         Ok(())
     }
 
-    /// What is left of a slot that nobody has; of a server nothing.
+    /// Record of a slot that nobody has any more; of a server none.
     fn given_back(name: &str, record: &Record) -> Option<Record> {
         let free = Record { is_held: false, at: String::new(), flags: 0, ..record.clone() };
         server_of(name).is_none().then_some(free)
@@ -566,7 +566,8 @@ impl Inner {
     }
 }
 
-/// What tells a process from any other one of this machine: the machine's start, the name space of its number, the number, when it began.
+/// Name of this process, unlike that of any other one of this machine: the machine's start, the namespace of its number, the number, its
+/// start time.
 fn this_process() -> String {
     process(std::process::id()).unwrap_or_default()
 }
@@ -584,7 +585,7 @@ fn process(pid: u32) -> Option<String> {
     Some(format!("{} {} {pid} {began}", boot.trim(), space.display()))
 }
 
-/// Whether that was a process of this machine, and is gone. Of others nothing is known.
+/// True if that was a process of this machine, and is gone. Of others nothing is known.
 pub(crate) fn is_dead(name: &str) -> bool {
     let fields: Vec<&str> = name.split(' ').collect();
     let [boot, space, pid, _] = fields[..] else { return false };

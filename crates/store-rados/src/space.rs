@@ -54,7 +54,7 @@ impl Space {
     }
 }
 
-/// What the answers to `df` and `osd pool get-quota` say of a pool. `None`: they do not tell.
+/// Space of a pool by the answers to `df` and `osd pool get-quota`. `None`: they do not tell.
 fn read(df: &Value, quota: Option<&Value>, pool: &str) -> Option<StatFs> {
     let pools = df.get("pools")?.as_array()?;
     let stats = pools.iter().find(|of| of.get("name").and_then(Value::as_str) == Some(pool))?.get("stats")?;

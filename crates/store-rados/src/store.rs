@@ -25,7 +25,7 @@ use crate::table::{RadosTable, Shared};
 pub struct Place {
     /// Ceph's settings (`ceph.conf`).
     pub conf: String,
-    /// Who we are there, as "client.admin".
+    /// Name of the cluster's user, as "client.admin".
     pub user: String,
     /// The pool.
     pub pool: String,
@@ -33,14 +33,14 @@ pub struct Place {
     pub namespace: String,
 }
 
-/// How a file system is made.
+/// Options of making a file system.
 #[derive(Debug, Clone, Default)]
 pub struct FormatOptions {
     /// The identity to give; by default a random one.
     pub identity: Option<Identity>,
 }
 
-/// How a file system is opened.
+/// Options of opening a file system.
 #[derive(Debug, Clone)]
 pub struct OpenOptions {
     /// A server that is silent for so long may be replaced by another one.
@@ -95,7 +95,7 @@ impl Ranks {
     }
 }
 
-/// How long a formatting may take.
+/// Time limit of a formatting.
 const FORMAT_TIME: Duration = Duration::from_secs(30);
 
 pub(crate) fn connect(place: &Place, refuse_full: bool) -> Result<(Arc<Cluster>, Arc<Pool>)> {

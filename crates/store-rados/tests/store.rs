@@ -120,7 +120,7 @@ fn ranges_are_cut_while_several_ranks_write_to_them() {
     assert!((600..=1200).contains(&size.keys), "{size:?}");
 }
 
-/// What a raw connection does to an object of a store.
+/// Writes to an object of a store over a raw connection.
 fn raw(place: &Place, object: &str, fill: impl FnOnce(&mut WriteOp)) {
     let cluster = Cluster::connect(&place.conf, &place.user, &[]).expect("there is a cluster");
     let pool = cluster.pool(&place.pool, &place.namespace).expect("the pool is there");

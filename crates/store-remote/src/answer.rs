@@ -1,4 +1,4 @@
-//! What the store answers, as data and as bytes.
+//! Answers of the store, as data and as bytes.
 
 use loligo_store::{Extent, ObjectId, Segment, StatFs, StoreError, TableSize};
 
@@ -34,7 +34,7 @@ pub enum Answer<'a> {
     TableSize(TableSize),
     /// Space of the device.
     StatFs(StatFs),
-    /// Who the file system is: the bytes of its identity.
+    /// Identity of the file system, in bytes.
     Identity(&'a [u8]),
 }
 

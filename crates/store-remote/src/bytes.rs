@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 /// Bytes that are no message of this protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Malformed {
-    /// What was read when it was found.
+    /// The value that was being read.
     pub what: &'static str,
 }
 

@@ -1,5 +1,5 @@
-//! What is done with requests at the owner: calls of its engine. One [`Execution`] belongs to one connection, with the one
-//! segment that this may have open.
+//! Requests carried out at the owner: calls of its engine. One [`Execution`] belongs to one connection, with the one segment that this may
+//! have open.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

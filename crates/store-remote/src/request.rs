@@ -1,4 +1,4 @@
-//! What a process asks the store of another one, as data and as bytes. Not what is done with it.
+//! Requests of a process to the store of another one, as data and as bytes. Not their execution.
 
 use loligo_store::{Durability, ObjectId};
 

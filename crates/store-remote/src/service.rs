@@ -21,7 +21,7 @@ use crate::request::{PROTOCOL_VERSION, REQUEST_MAX, Request};
 
 /// Pause after a connection that the system did not give.
 const REFUSED_PAUSE: Duration = Duration::from_millis(50);
-/// How long a connection may take to say what it is.
+/// Time limit for a connection to name its role.
 const ATTACH_TIME: Duration = Duration::from_secs(5);
 
 /// A store that is served. Dropping it ends all connections.

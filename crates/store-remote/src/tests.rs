@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use crate::{Answer, Request};
 
-/// What requests and answers are made of.
+/// Parts of requests and answers.
 #[derive(Clone, Debug)]
 struct Parts {
     code: u8,

@@ -17,7 +17,7 @@ const READ_MIN: usize = 16 << 10;
 /// A buffer that grew beyond this is given back when it is empty, bytes.
 const KEEP_MAX: usize = 256 << 10;
 
-/// Who sent the bytes that a [`Decoder`] takes, and so which messages they are.
+/// Sender of the bytes that a [`Decoder`] takes, and so the kind of their messages.
 pub trait Side {
     /// The messages.
     type Message;
@@ -160,7 +160,7 @@ impl<S: Side> Decoder<S> {
         }
     }
 
-    /// Whether part of a frame has come and its rest has not.
+    /// True if part of a frame has come and its rest has not.
     pub fn is_inside_frame(&self) -> bool {
         self.direct.is_some() || self.start < self.end
     }

@@ -1,6 +1,6 @@
 //! Why bytes from a peer are refused. Not errors of operations: those travel inside messages.
 
-/// What is wrong with received bytes. After any of these the stream has no known frame boundary: close the connection.
+/// Error of received bytes. After any of these the stream has no known frame boundary: close the connection.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum DecodeError {
     /// The first bytes are not those of a frame.
@@ -58,7 +58,7 @@ pub enum DecodeError {
         /// Most allowed.
         max: usize,
     },
-    /// What has the codec of the journal is none.
+    /// Error of the journal's codec.
     #[error("records in a message cannot be read: {0}")]
     Link(#[from] loligo_journal::DecodeError),
     /// A payload behind a message that has none.

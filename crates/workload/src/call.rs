@@ -5,7 +5,7 @@ use std::sync::Arc;
 /// An absolute path: `/`, or names each with a `/` before it.
 pub type Path = Arc<str>;
 
-/// What a program does at once. `ENOENT` is an ordinary outcome of [`Call::Stat`] and [`Call::Open`], and of nothing else.
+/// One call of a program. `ENOENT` is an ordinary outcome of [`Call::Stat`] and [`Call::Open`], and of nothing else.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Call {
     /// `mkdir(path, 0755)`.
@@ -67,7 +67,7 @@ impl Call {
         }
     }
 
-    /// Whether it may find nothing there without anything being wrong.
+    /// True if `ENOENT` is an ordinary outcome.
     pub fn may_miss(&self) -> bool {
         matches!(self, Call::Stat(_) | Call::Open(_))
     }

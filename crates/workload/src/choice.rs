@@ -7,7 +7,7 @@ use crate::Rng;
 use crate::rng::Scatter;
 use crate::zipf::Zipf;
 
-/// How files are chosen.
+/// Rule by which files are chosen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Choice {
     /// All equally often.

@@ -50,7 +50,7 @@ const HEADERS: [&str; 3] = ["arch/x86/include/asm", "include/asm-generic", "incl
 /// Bytes of a header, a source and a makefile.
 const TEXT_BYTES: u32 = 3000;
 
-/// What there is below one top.
+/// Tree below one top.
 struct Tree {
     top: Path,
     /// Directories with sources, and how many are in each.
@@ -97,7 +97,7 @@ impl Compile {
         }
     }
 
-    /// What each of so many jobs does.
+    /// Calls of each of so many jobs.
     fn jobs_of(&self, tree: &Tree, jobs: usize, mut rng: Rng) -> Vec<Vec<Item>> {
         let mut all: Vec<Vec<Item>> = vec![Vec::new(); jobs];
         let mut turn = 0;

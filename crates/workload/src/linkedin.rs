@@ -72,7 +72,7 @@ const KINDS: [(Kind, &str); 8] = [
     (Kind::Unlink, "unlink"),
 ];
 
-/// How often there is a call of each of [`KINDS`], in relation to the others: `open:60/readdir:20`.
+/// Relative frequency of each of [`KINDS`]: `open:60/readdir:20`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Mix([u32; KINDS.len()]);
 
@@ -156,7 +156,7 @@ impl Linkedin {
     }
 }
 
-/// What sub-traces are made from.
+/// Source of sub-traces.
 struct Trace {
     sizes: Linkedin,
     seed: u64,

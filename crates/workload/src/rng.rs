@@ -59,7 +59,7 @@ impl Scatter {
         Scatter { count, bits, keys: std::array::from_fn(|_| rng.draw()) }
     }
 
-    /// What stands at this place, which is below the count.
+    /// The number at this place, which is below the count.
     pub fn at(&self, place: u64) -> u64 {
         debug_assert!(place < self.count, "{place} is not below {}", self.count);
         let mask = u64::MAX >> (u64::BITS - self.bits);

@@ -21,7 +21,7 @@ const CLIENTS: u64 = trace::CLIENTS_MAX as u64;
 /// Files of the trees of the ShardFS paper, and of the one that is LinkedIn's.
 const FILES: u64 = 128_000_000;
 const FILES_LINKEDIN: u64 = 11_400_000;
-/// What `SPEC` may begin with.
+/// Names that a `SPEC` may begin with.
 const NAMES: &str =
     "create-shared, create-own, compile, untar, tree-balanced, tree-zipf, tree-synthetic, linkedin, replay";
 
@@ -106,7 +106,7 @@ impl<'a> Params<'a> {
 }
 
 impl Spec {
-    /// What there is, for a command's help.
+    /// List of workloads, for a command's help.
     pub const HELP: &str = "\
 create-shared:clients=4,files=10000,lanes=1,look=0   all make empty files in one directory
 create-own:clients=4,files=10000,lanes=1,look=0      the same, each in a directory of its own

@@ -23,7 +23,7 @@ pub(crate) struct Stats {
     pub choice: Choice,
 }
 
-/// What the tree is like.
+/// Shape of the tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Shape {
     Balanced(Balanced),

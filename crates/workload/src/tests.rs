@@ -1,4 +1,4 @@
-//! What generators make, and that text says the same as what it was made of.
+//! Output of the generators, and its round trip through text.
 
 use crate::{Call, Item, Spec, Workload, trace};
 

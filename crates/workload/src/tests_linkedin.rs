@@ -6,7 +6,7 @@ use crate::tests::{calls, workload};
 use crate::tests_trees::{Names, print_of};
 use crate::{Item, Path};
 
-/// How many calls of each kind follow the mark.
+/// Number of calls of each kind that follow the mark.
 fn replayed(spec: &str) -> BTreeMap<&'static str, u64> {
     let mut made = BTreeMap::new();
     for lane in workload(spec, 7).clients.into_iter().flatten() {

@@ -192,7 +192,7 @@ fn call(name: &str, path: Path, rest: &[&str]) -> Result<Call, String> {
     })
 }
 
-/// Whether it is a path as [`Path`] has them: on a real file system one with `..` would lead out of the place for the calls.
+/// Checks that it is a path as [`Path`] has them: on a real file system one with `..` would lead out of the place for the calls.
 fn proper(path: &str) -> Result<(), String> {
     let Some(names) = path.strip_prefix('/') else { return Err("a path begins with `/`".into()) };
     let bad = |name: &str| matches!(name, "" | "." | "..") || name.contains('\0');

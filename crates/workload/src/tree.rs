@@ -92,7 +92,7 @@ pub(crate) struct Crew {
     pub lanes: u64,
 }
 
-/// What a lane does after the tree was made, by the number of its share.
+/// Calls of a lane after the tree was made, by the number of its share.
 pub(crate) type Then<'a> = (&'a str, &'a dyn Fn(u64) -> Lane);
 
 impl Crew {

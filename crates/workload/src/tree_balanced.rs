@@ -33,7 +33,7 @@ impl Inner {
         (0..self.height).fold(1, |dirs: u64, _| dirs.saturating_mul(self.fan))
     }
 
-    /// Whether that many can be held.
+    /// Checks that that many can be held.
     pub fn check(self) -> Result<Inner, String> {
         let dirs = (0..self.height).fold(1u64, |below, _| below.saturating_mul(self.fan).saturating_add(1));
         if dirs > DIRS_MAX {

@@ -44,7 +44,7 @@ impl Synthetic {
     }
 }
 
-/// What one in so many exceeds, in units of b.
+/// Value that one in so many exceeds, in units of b.
 fn lomax(one_in: f64) -> f64 {
     let third = zipf::root(one_in, 3);
     third * third - 1.0

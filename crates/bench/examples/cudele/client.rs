@@ -19,7 +19,7 @@ use loligo_types::{Cred, FsError, Ino, Interfere, Kind, MergeInto, Name, Op};
 
 use crate::paced;
 
-/// What is had of a file system.
+/// Operations of a file system that a figure needs.
 pub struct Worker {
     pub client: Client,
     pub cred: Arc<Cred>,

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use loligo_bench::cpu;
 
-/// How long a server may take to come up.
+/// Time limit for a server to come up.
 const COMES_UP: Duration = Duration::from_secs(120);
 
 /// Which server.
@@ -17,7 +17,7 @@ const COMES_UP: Duration = Duration::from_secs(120);
 pub enum Journal {
     /// As `loligo serve` is.
     On,
-    /// What goes into the journal is dropped.
+    /// Records of the journal are dropped.
     Off,
 }
 
@@ -47,7 +47,7 @@ impl Did {
     }
 }
 
-/// What all have done.
+/// Work of all clients.
 #[derive(Clone, Debug)]
 pub struct Job {
     /// From the first that began to the last that ended.

@@ -1,4 +1,4 @@
-//! What came out of a figure, written: Markdown to standard output, CSV and a picture into the directory of the figures. No measuring.
+//! Output of a figure: Markdown to standard output, CSV and a picture into the directory of the figures. No measuring.
 
 use std::path::Path;
 
@@ -33,12 +33,12 @@ pub fn series(figure: &Figure, up: impl Fn(&Row) -> (f64, f64)) -> Vec<Series> {
     all
 }
 
-/// What the figure has up, with its deviation.
+/// Value of the y axis, with its deviation.
 pub fn value(row: &Row) -> (f64, f64) {
     (row.value.mean(), row.value.sd())
 }
 
-/// How it was measured: a line below each picture.
+/// Description of the measurement: a line below each picture.
 pub fn how(plan: &Plan) -> String {
     format!(
         "Measured on {} cores that all processes share; mean and standard deviation of {} run{}.",

@@ -12,7 +12,7 @@ use crate::crew::{Crew, Job, Journal};
 use crate::{Plan, draw};
 
 const CLIENTS: [usize; 5] = [1, 5, 10, 15, 18];
-/// What the other one makes in each directory; the thesis' number.
+/// Number of files that the interfering client makes in each directory; the thesis' number.
 const OTHERS: u64 = 1000;
 /// The rounds take longer than the other one, by this.
 const LONGER: f64 = 1.3;
@@ -25,12 +25,12 @@ const PAPER_NONE: [(f64, f64); 5] = [(1.0, 1.0), (5.0, 1.68), (10.0, 3.61), (15.
 const PAPER_ALLOW: [(f64, f64); 5] = [(1.0, 1.88), (5.0, 2.73), (10.0, 5.16), (15.0, 7.39), (18.0, 8.57)];
 const PAPER_BLOCK: [(f64, f64); 5] = [(1.0, 1.88), (5.0, 2.6), (10.0, 3.22), (15.0, 5.83), (18.0, 7.25)];
 
-/// What a line is of.
+/// Subject of a line.
 struct Way {
     name: &'static str,
     /// The policy of the directories; `None`: they are not decoupled.
     interfere: Option<&'static str>,
-    /// What the other one is to be told; `None`: there is none.
+    /// Answer that the interfering client gets; `None`: there is no such client.
     told: Option<&'static str>,
     paper: &'static [(f64, f64)],
 }
@@ -54,7 +54,7 @@ const DECOUPLED: [Way; 4] = [
 const REQUESTS: [Way; 2] =
     [way("nobody interferes", None, None, &PAPER_NONE), way("with interference", None, Some("made"), &PAPER_ALLOW)];
 
-/// How long so many owners take, and the other one, if there is one: it is behind them in the job.
+/// Time of so many owners, and of the interfering client, if there is one: it is behind them in the job.
 fn once(plan: &Plan, way: &Way, n: usize, rounds: u64) -> Result<Job, String> {
     let mut crew = Crew::start(&plan.place, Journal::On, n + 1)?;
     crew.all(n, "mkdir:/own-{}")?;
@@ -79,7 +79,7 @@ fn others(plan: &Plan) -> u64 {
     OTHERS.min(plan.files / 10).max(1)
 }
 
-/// How many rounds keep so many owners busy longer than the other one.
+/// Number of rounds that keep so many owners busy longer than the interfering client.
 fn rounds(plan: &Plan, ways: &[Way], n: usize) -> Result<u64, String> {
     let Some(slowest) = ways.iter().rev().find(|way| way.told.is_some() && way.interfere.is_some()) else {
         return Ok(1);

@@ -6,12 +6,12 @@ use loligo_bench::figure::{Figure, Row, Sample};
 use crate::crew::{Crew, Job, Journal};
 use crate::{Plan, draw};
 
-/// What is over in moments is done so often in each run.
+/// Repetitions in each run of mechanisms that take moments.
 const REPEATS: usize = 5;
 /// Requests at once in the second series.
 const MANY: u64 = 64;
 
-/// What was measured of one thing.
+/// Measurements of one mechanism.
 #[derive(Default)]
 struct Parts {
     seconds: Sample,

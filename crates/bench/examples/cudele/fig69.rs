@@ -17,7 +17,7 @@ use crate::{Plan, draw};
 /// Seconds; 0: never.
 const INTERVALS: [f64; 7] = [0.0, 1.0, 5.0, 10.0, 15.0, 20.0, 25.0];
 const PAPER: [(f64, f64); 6] = [(1.0, 8.8), (5.0, 2.8), (10.0, 1.6), (15.0, 1.9), (20.0, 2.9), (25.0, 3.2)];
-/// What making a file takes besides computing, seconds, about: only for how long a run takes.
+/// Approximate time of making a file besides computing, seconds: only to plan the length of a run.
 const MAKE: f64 = 2e-6;
 /// Rounds by which the speed of computing is found.
 const TRIAL: u64 = 200_000_000;
@@ -67,7 +67,7 @@ fn read(path: impl AsRef<Path>) -> Result<Vec<(f64, u64)>, String> {
     text.lines().map(|text| line(text).ok_or(format!("not understood: {text}"))).collect()
 }
 
-/// How old the oldest file was that a look did not see, mean and most over the looks while files were made.
+/// Age of the oldest file that a look did not see, mean and maximum over the looks while files were made.
 fn staleness(made: &[(f64, u64)], seen: &[(f64, u64)]) -> (f64, f64) {
     let (Some(first), Some(last)) = (made.first(), made.last()) else { return (0.0, 0.0) };
     let mut ages = Vec::new();
@@ -80,7 +80,7 @@ fn staleness(made: &[(f64, u64)], seen: &[(f64, u64)]) -> (f64, f64) {
     (mean, ages.iter().copied().fold(0.0, f64::max))
 }
 
-/// How many rounds of computing make the run as long as is wanted.
+/// Number of rounds of computing for the wanted length of a run.
 fn rounds(plan: &Plan, files: u64) -> Result<u64, String> {
     let mut crew = Crew::start(&plan.place, Journal::On, 1)?;
     let job = crew.one(0, &format!("compute:{TRIAL}"))?;

@@ -26,7 +26,7 @@ use crew::Place;
 const USAGE: &str = "usage: cudele --loligo PROGRAM --unjournaled PROGRAM --dir DIR --out DIR [--only FIGURES] [--files N] [--runs N] \
                      [--clients N,N,...] [--seconds S]; started by bench/cudele.sh";
 
-/// How a figure is measured.
+/// Settings of a measurement.
 pub struct Plan {
     pub place: Place,
     /// Where pictures and CSV go.
@@ -46,7 +46,7 @@ impl Plan {
         self.clients.clone().unwrap_or_else(|| usual.to_vec())
     }
 
-    /// What is going on, for whoever waits.
+    /// Prints a line of progress.
     pub fn say(&self, text: &str) {
         eprintln!("cudele: {text}");
     }

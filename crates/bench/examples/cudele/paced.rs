@@ -139,7 +139,7 @@ fn own(worker: &mut Worker, path: &str, inos: u64, interval_ms: u64) -> Result<u
     }
 }
 
-/// What the client says of a subtree of its own.
+/// The client's state of a subtree of its own.
 fn told(worker: &Worker, dir: Ino) -> Result<String, String> {
     let get = Op::GetXattr { ino: dir, name: ATTRIBUTE.into() };
     match worker.client.call(&worker.cred, Call::Op(get)).map_err(|failed| text(failed.error))?.answer {

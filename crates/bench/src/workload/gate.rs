@@ -3,7 +3,7 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What lanes have come to.
+/// State of the lanes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Come {
     /// Nothing yet.

@@ -11,12 +11,12 @@ use super::gate::{Come, Gate};
 use super::tally::Tally;
 use super::{Config, Place, Shell};
 
-/// How often it is looked how far they are.
+/// Interval at which their progress is looked at.
 const LOOK: Duration = Duration::from_millis(40);
-/// What a lane needs is small, and there may be many of them.
+/// Stack of a lane: small, because there may be many of them.
 const STACK_BYTES: usize = 512 << 10;
 
-/// What came of all lanes.
+/// Results of all lanes.
 pub struct Ran {
     /// From the beginning to the end of the last lane.
     pub took: Duration,
@@ -26,9 +26,9 @@ pub struct Ran {
     pub lanes: usize,
     /// All lanes came to their ends by themselves.
     pub complete: bool,
-    /// What was before the first mark, and a phase for each mark.
+    /// Phases: one before the first mark, and one for each mark.
     pub phases: Vec<Phase>,
-    /// What was done, if that was to be written down: when, by which client; ordered within each lane.
+    /// Calls, if they were to be recorded: when, by which client; ordered within each lane.
     pub did: Vec<(Duration, usize, Call)>,
 }
 
@@ -40,11 +40,11 @@ pub struct Phase {
     pub at: Duration,
     /// When all had come to the next mark, or to the end.
     pub until: Duration,
-    /// What was counted in it.
+    /// Its counters.
     pub tally: Tally,
 }
 
-/// What a lane brings home.
+/// Results of a lane.
 struct Share {
     client: usize,
     /// By phase.
@@ -76,7 +76,7 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// Who looks on while lanes run.
+/// Observer of running lanes.
 pub trait Look {
     /// So many calls were made so far.
     fn progress(&mut self, calls: u64);

@@ -45,12 +45,12 @@ pub const LANES_MAX: usize = 2048;
 /// The xattr that says how directories are placed.
 const PLACEMENT: &str = "loligo.policy.placement";
 
-/// How to run it.
+/// Settings of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
     /// The workload as text, for the result.
     pub text: String,
-    /// What chance is drawn from: rests between calls.
+    /// Seed of randomness: rests between calls.
     pub seed: u64,
     /// Longest that the clients may take, the set-up not counted; then they end with the calls that they are making.
     pub limit: Option<Duration>,
@@ -76,7 +76,7 @@ pub enum Target<'a> {
     Mounted(PathBuf),
 }
 
-/// What a server tells of itself.
+/// A server's own counters.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Told {
     /// Sessions that are connected, over all ranks.
@@ -89,7 +89,7 @@ pub struct Told {
     pub requests: Requests,
 }
 
-/// Who looks on.
+/// Observer of a run.
 pub struct Watch<'a> {
     /// Told now and then what is being done, and how many calls were made.
     pub progress: &'a mut dyn FnMut(&'static str, u64),
@@ -151,7 +151,7 @@ pub fn run(
     Ok(done)
 }
 
-/// Whether it can be run for real.
+/// Checks that it can be run for real.
 pub fn check(workload: &Workload) -> Result<(), String> {
     let lanes: usize = workload.clients.iter().map(Vec::len).sum();
     if lanes == 0 {
@@ -191,7 +191,7 @@ fn measure(
     Ok((result, config.record.then(|| text + &written(ran))))
 }
 
-/// What is seen of both sides at a moment.
+/// Counters of both sides at a moment.
 struct Seen {
     /// CPU seconds of the server so far, if it is known.
     server_cpu_s: Option<f64>,
@@ -227,7 +227,7 @@ impl lanes::Look for Looks<'_, '_> {
     }
 }
 
-/// What clients did, in the order in which they began it.
+/// Calls of the clients, in the order in which they began.
 fn written(ran: lanes::Ran) -> String {
     let marks = ran.phases.into_iter().filter_map(|phase| Some((phase.at, None, Item::Mark(phase.name?))));
     let calls = ran.did.into_iter().map(|(at, client, call)| (at, Some(client), Item::Call(call)));

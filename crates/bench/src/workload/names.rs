@@ -13,7 +13,7 @@ const INODES_MAX: usize = 16_384;
 /// Names known to be absent and times of invalidations: with more all of them are forgotten, and begun anew.
 const MOST: usize = 1 << 20;
 
-/// What a name was found to be.
+/// Result of a lookup.
 pub type Found = Result<(Ino, Kind), FsError>;
 /// When something was asked: what has become invalid since is not learned from the answer.
 #[derive(Clone, Copy)]
@@ -74,8 +74,8 @@ impl Names {
         Asked(self.state().clock)
     }
 
-    /// What a name is known to be. None: this lane is to look it up, and to say so with [`Names::end_look`]. If another lane is
-    /// looking it up, waits for that.
+    /// The cached target of a name. None: this lane is to look it up, and to say so with [`Names::end_look`]. If another lane is looking it
+    /// up, waits for that.
     pub fn begin_look(&self, dir: Ino, name: &Name) -> Option<Found> {
         let mut state = self.state();
         loop {
@@ -134,7 +134,7 @@ impl Names {
         }
     }
 
-    /// Whether the attributes of an inode are known.
+    /// True if the attributes of an inode are cached.
     pub fn has_attr(&self, ino: Ino) -> bool {
         self.state().attrs.contains(&ino)
     }

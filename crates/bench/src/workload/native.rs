@@ -21,7 +21,7 @@ const ENTRIES: u32 = 1000;
 const READ_BYTES: u32 = 128 << 10;
 /// Removals under way at a time when all is taken away.
 const REMOVALS: usize = 64;
-/// How long a client may take to give everything back.
+/// Time limit for a client to give everything back.
 pub(super) const STOP: Duration = Duration::from_secs(30);
 
 /// The clients, and the new directory.

@@ -1,4 +1,4 @@
-//! What a workload gave, as text for people and as JSON. Times are seconds since the clients began, latencies microseconds.
+//! Result of a workload, as text for people and as JSON. Times are seconds since the clients began, latencies microseconds.
 
 use std::fmt::Write as _;
 
@@ -17,13 +17,13 @@ const CLIENTS_SHOWN: usize = 16;
 pub struct WorkloadResult {
     /// As text, with all its parameters.
     pub workload: String,
-    /// What chance was drawn from.
+    /// Seed of randomness.
     pub seed: u64,
     /// `native` or `mounted`.
     pub through: &'static str,
     /// The clients came to their end before time was up.
     pub complete: bool,
-    /// What the set-up took, seconds.
+    /// Time of the set-up, seconds.
     pub setup_s: f64,
     /// From the beginning to the end of the last client, seconds.
     pub length_s: f64,

@@ -26,7 +26,7 @@ pub struct Served {
 }
 
 impl Served {
-    /// What has come since `before`, for so many calls; nothing if nobody tells.
+    /// Requests since `before`, for so many calls; none if the server does not tell.
     pub(super) fn new(before: &Requests, after: &Requests, calls: u64) -> Option<Served> {
         if after.is_empty() {
             return None;

@@ -1,4 +1,4 @@
-//! What is counted while a workload runs, by kind of call. Not how it is shown.
+//! Counters of a running workload, by kind of call. Not their display.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -59,7 +59,7 @@ impl Tally {
         }
     }
 
-    /// What another lane counted.
+    /// Adds the counters of another lane.
     pub fn add(&mut self, other: Tally) {
         for (name, of_it) in other.kinds {
             let kind = self.kinds.entry(name).or_insert_with(Kind::new);

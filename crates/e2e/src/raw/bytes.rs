@@ -116,7 +116,7 @@ impl Fields {
         self.0.first().map_or(0, |(field, _)| *field)
     }
 
-    /// Whether there is such a field.
+    /// True if there is such a field.
     pub fn has(&self, field: u32) -> bool {
         self.0.iter().any(|(number, _)| *number == field)
     }

@@ -9,7 +9,7 @@ use loligo_e2e::raw::tcp;
 
 use super::site::Site;
 
-/// What the port answers to these bytes; empty if it closes the connection. `ends`: the sender says that nothing more comes.
+/// Answer of the port to these bytes; empty if it closes the connection. `ends`: the sender says that nothing more comes.
 fn answer(at: SocketAddr, bytes: &[u8], ends: bool) -> String {
     let mut stream = tcp(at);
     // The port may answer, and close, before it has read all.

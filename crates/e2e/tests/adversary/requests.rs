@@ -41,7 +41,7 @@ fn at(name: &'static str) -> impl Fn(&[u64]) -> Message {
     move |numbers| message().int(1, numbers[0]).bytes(2, name)
 }
 
-/// What is asked of a decoupled subtree: a code and numbers.
+/// Request to a decoupled subtree: a code and numbers.
 pub fn subtree(code: u8, numbers: &[u64]) -> Vec<u8> {
     let mut what = vec![code];
     numbers.iter().for_each(|number| put_varint(&mut what, *number));

@@ -95,7 +95,7 @@ impl Site {
         wire
     }
 
-    /// How much memory the server has, bytes.
+    /// Memory of the server, bytes.
     pub fn memory(&self) -> u64 {
         self.process.as_ref().expect("it runs").memory()
     }

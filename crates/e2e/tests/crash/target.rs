@@ -19,7 +19,7 @@ pub struct Failed {
     pub is_loss: bool,
 }
 
-/// What the workers do. Paths are relative to the root.
+/// Operations of the workers. Paths are relative to the root.
 pub trait Target: Clone + Send + 'static {
     fn mkdir(&self, path: &str) -> Result<(), Failed>;
     /// Makes a file that must not be there yet, and syncs it.

@@ -17,7 +17,7 @@ pub const CLIENTS: usize = 4;
 /// Connections are numbered by client and rank.
 const RANKS_MAX: u64 = 1024;
 
-/// What clients do.
+/// Load of the clients.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Load {
     /// Each in a directory of its own, spread over the ranks.
@@ -68,7 +68,7 @@ pub struct Clients {
     pub errors: u64,
     pub first_error: Option<String>,
     pub latencies: Vec<u32>,
-    /// What is done counts.
+    /// True if its operations count.
     pub counts: bool,
 }
 
@@ -256,7 +256,7 @@ impl Clients {
         self.send(world, at, rank, Flight { op, began });
     }
 
-    /// Who has the name that is asked for.
+    /// The rank that has the name.
     fn rank_for(&self, world: &World, at: usize, op: &Op) -> usize {
         match op.first_name() {
             Some((_, name)) if self.load == Load::Spread => {

@@ -29,7 +29,7 @@ const LOADS: [(&str, Load); 6] = [
 /// Milliseconds of virtual time before it counts.
 const WARM_MS: u64 = 40;
 
-/// What one run gave.
+/// Result of one run.
 pub struct Point {
     pub load: &'static str,
     pub ranks: usize,

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 /// News that is older than this many ticks says nothing about now.
 const AGE_TICKS_MAX: u64 = 3;
 
-/// Whether the numbers can be believed at all; they came from other ranks.
+/// Checks that the numbers can be believed; they came from other ranks.
 pub(super) fn check(snapshot: &Snapshot) -> Result<(), Fault> {
     let wrong = |text: String| Err(Fault::new("snapshot", FaultKind::Host, text));
     if !snapshot.ranks.is_sorted_by(|a, b| a.rank < b.rank) {
@@ -72,7 +72,7 @@ pub(super) fn part(snapshot: &Snapshot, own: Weighed) -> Result<Vec<(&RankView, 
     Ok(part)
 }
 
-/// What of it is explained.
+/// Load of the ranks, for the explanation.
 pub(super) fn seen(part: &[(&RankView, Weighed)]) -> Vec<RankSeen> {
     let seen = |(view, weighed): &(&RankView, Weighed)| RankSeen {
         rank: view.rank,

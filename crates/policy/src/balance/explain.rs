@@ -1,4 +1,4 @@
-//! How a decision came to be, as plain data and as lines for people. Nothing is decided here.
+//! Explanation of a decision, as plain data and as lines for people. Nothing is decided here.
 
 use crate::engine::Value;
 use loligo_types::{Move, Piece, PolicyId, Rank};
@@ -12,22 +12,22 @@ pub struct RankSeen {
     pub auth: f64,
     /// The same with what it does besides.
     pub all: f64,
-    /// What `mdsload` made of it.
+    /// Result of `mdsload`.
     pub load: Option<f64>,
-    /// How much of its time it is at work, percent.
+    /// Share of its time at work, percent.
     pub busy: f64,
     /// Something may be given to it now.
     pub open: bool,
 }
 
-/// What one selector would take.
+/// Choice of one selector.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Tried {
     /// Its name.
     pub selector: String,
     /// Load of the pieces.
     pub sum: f64,
-    /// How many.
+    /// Number of pieces.
     pub pieces: usize,
 }
 
@@ -40,17 +40,17 @@ pub struct Round {
     pub inside: Option<Piece>,
     /// They are what came from that rank.
     pub home: bool,
-    /// What was still needed.
+    /// Load that was still needed.
     pub wanted: f64,
-    /// How many pieces there were to choose from.
+    /// Number of pieces to choose from.
     pub candidates: usize,
-    /// What each selector would take.
+    /// Choice of each selector.
     pub tried: Vec<Tried>,
     /// Place of the one that was nearest in `tried`; none: taking nothing was nearer than any.
     pub winner: Option<usize>,
 }
 
-/// What each hook saw and answered.
+/// Input and answer of each hook.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Explain {
     /// Name of the policy.
@@ -59,27 +59,27 @@ pub struct Explain {
     pub version: PolicyId,
     /// Tick of the decision.
     pub tick: u64,
-    /// Who decided.
+    /// The rank that decided.
     pub whoami: Rank,
     /// All ranks that took part.
     pub ranks: Vec<RankSeen>,
     /// Sum of their loads.
     pub total: Option<f64>,
-    /// What `when` answered.
+    /// Answer of `when`.
     pub when: Option<bool>,
-    /// What `where` asked for, in units of `load`.
+    /// Targets of `where`, in units of `load`.
     pub targets: Vec<(Rank, f64)>,
     /// Targets that were left alone, and why.
     pub skipped: Vec<(Rank, f64, &'static str)>,
-    /// How the pieces were chosen.
+    /// Rounds of choosing pieces.
     pub rounds: Vec<Round>,
-    /// What is to move.
+    /// The moves.
     pub moves: Vec<Move>,
     /// State before.
     pub state_before: Option<Value>,
     /// State after.
     pub state_after: Option<Value>,
-    /// What the policy printed.
+    /// Output of the policy.
     pub log: Vec<String>,
     /// Lines that it printed and that were not kept.
     pub log_dropped: usize,

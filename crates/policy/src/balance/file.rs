@@ -5,7 +5,7 @@ use super::{API, setting, share};
 use crate::engine::{Code, Output, Run, Value, near};
 use crate::{Fault, FaultKind};
 
-/// How a policy is written.
+/// Form of a policy file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Form {
     /// TOML, a text of Lua for each hook.
@@ -18,10 +18,10 @@ pub enum Form {
 pub(super) const KNOWN: &[&str] =
     &["api", "state", "minimum_offload", "need_min", "metaload", "mdsload", "when", "where", "howmuch", "selectors"];
 
-/// What a policy sets besides its hooks.
+/// Settings of a policy besides its hooks.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Settings {
-    /// What `RDstate` reads before anything was written.
+    /// Value that `RDstate` reads before anything was written.
     pub state: Option<Value>,
     /// Smaller targets are left alone; in units of `load`.
     pub minimum_offload: Option<f64>,
@@ -37,7 +37,7 @@ pub(super) struct File {
     pub settings: Settings,
 }
 
-/// What a policy gets that leaves hooks out: what the CephFS balancer does (Table 4.1).
+/// Hooks of a policy that leaves them out: those of the CephFS balancer (Table 4.1).
 const DEFAULTS: &str = include_str!("../../../../policies/cephfs.toml");
 
 fn refused(text: impl Into<String>) -> Fault {

@@ -7,7 +7,7 @@ use super::select::{BUILT_IN, SAME, Selector};
 use crate::engine::{Input, Output, Run, near};
 use crate::{Fault, FaultKind};
 
-/// What the policies that name none get.
+/// Selector of policies that name none.
 const DEFAULT: &str = "big_first";
 
 pub(super) struct HowMuch {
@@ -101,7 +101,7 @@ fn find(run: &Run<'_>, name: &str) -> Result<Named, Fault> {
     Err(wrong(format!("there is no selector `{name}`: {advice}")))
 }
 
-/// What a selector of the policy's own answers: places from 1, each once.
+/// Answer of a selector of the policy's own: places from 1, each once.
 fn own(run: &mut Run<'_>, path: &str, loads: &[f64], target: f64) -> Result<Vec<usize>, Fault> {
     let answer = run.call(path, &[Input::numbers(loads), Input::Number(target)])?;
     let wrong = |text: String| Fault::new(path, FaultKind::Answer, text);

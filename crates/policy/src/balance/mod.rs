@@ -22,7 +22,7 @@ use loligo_types::{Decision, LoadVec, Snapshot};
 /// The version of the environment that this build has.
 pub const API: u32 = 1;
 
-/// What the engine calls.
+/// Hooks that the engine calls.
 const HOOKS: &[HookSpec] = &[
     HookSpec { name: "metaload", params: &["IRD", "IWR", "READDIR", "FETCH", "STORE"] },
     HookSpec { name: "mdsload", params: &["i"] },
@@ -39,12 +39,12 @@ pub struct Policy {
     settings: Settings,
 }
 
-/// What came of one decision.
+/// Result of one decision.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Outcome {
     /// The answer; no moves if there was a fault.
     pub decision: Decision,
-    /// How it came to be.
+    /// Its explanation.
     pub explain: Explain,
     /// Why there is none.
     pub fault: Option<Fault>,
@@ -72,8 +72,7 @@ impl Policy {
         decide::decide(self, snapshot, state)
     }
 
-    /// What `metaload` makes of each of these counts: to compare ranks that have told what they counted, and not how this
-    /// policy weighs it.
+    /// Results of `metaload` for each of these counts: to compare ranks by their counts, and not by their own weighing.
     pub fn weigh(&mut self, counts: &[LoadVec]) -> Result<Vec<f64>, Fault> {
         let before = self.settings.state.unwrap_or(Value::Number(0.0));
         let rows: Vec<f64> = counts.iter().flat_map(environment::counters).collect();
@@ -83,12 +82,12 @@ impl Policy {
         weights
     }
 
-    /// What it is called.
+    /// Its name.
     pub fn name(&self) -> &str {
         self.program.name()
     }
 
-    /// How it is written.
+    /// Its form.
     pub fn form(&self) -> Form {
         self.form
     }

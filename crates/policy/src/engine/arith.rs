@@ -55,12 +55,12 @@ impl Arith {
         })
     }
 
-    /// How many arguments it has; a row may have more.
+    /// Number of its arguments; a row may have more.
     pub(super) fn params(&self) -> usize {
         self.params
     }
 
-    /// Whether the file's own function is meant.
+    /// True if the file's own function is meant.
     pub(super) fn in_file(&self) -> bool {
         self.in_file
     }

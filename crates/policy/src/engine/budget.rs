@@ -1,4 +1,4 @@
-//! What an evaluation has left to use, asked at each call, return and round of a loop. Counting only.
+//! Rest of an evaluation's budget, checked at each call, return and round of a loop. Counting only.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};

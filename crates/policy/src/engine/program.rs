@@ -36,7 +36,7 @@ pub struct Program {
     pub(super) machine: Option<Machine>,
 }
 
-/// What the main chunk is called in faults.
+/// Name of the main chunk in faults.
 pub(super) const FILE: &str = "file";
 
 pub(super) struct Machine {
@@ -64,12 +64,12 @@ impl Program {
         }
     }
 
-    /// What it is called.
+    /// Its name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What its evaluations may use.
+    /// Limits of its evaluations.
     pub fn limits(&self) -> &Limits {
         &self.limits
     }

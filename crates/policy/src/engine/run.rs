@@ -13,18 +13,18 @@ pub struct Run<'p> {
     own: Table,
     /// The host's values, behind them.
     host: Table,
-    /// What the policy has allocated so far.
+    /// Bytes that the policy has allocated so far.
     own_bytes: usize,
     /// Hooks that the file left out.
     filled_in: Vec<String>,
 }
 
-/// What is left when an evaluation has ended.
+/// Rest of an evaluation that has ended.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Evaluated {
-    /// What `WRstate` left, or what there was.
+    /// Value of `WRstate`, or the one of before.
     pub state: Value,
-    /// What was printed.
+    /// Printed lines.
     pub log: Vec<String>,
     /// Lines that were printed and not kept.
     pub log_dropped: usize,
@@ -102,7 +102,7 @@ impl<'p> Run<'p> {
         self.program.machine.as_ref().ok_or_else(gone)
     }
 
-    /// What it may use.
+    /// Its limits.
     pub fn limits(&self) -> &Limits {
         &self.program.limits
     }
@@ -134,7 +134,7 @@ impl<'p> Run<'p> {
         Ok(())
     }
 
-    /// Whether the policy has this hook: a function of its own.
+    /// True if the policy has this hook: a function of its own.
     pub fn has(&self, hook: &str) -> bool {
         matches!(self.lookup(hook), Ok(mlua::Value::Function(_)))
     }

@@ -1,4 +1,4 @@
-//! What goes into an environment, what comes out of a hook, and what lasts; and the way from and to Luau's values.
+//! Values of an environment, of a hook's answer, and of the state that lasts; conversion from and to Luau's values.
 
 use super::vm::plain_error;
 use crate::{Fault, FaultKind};
@@ -6,7 +6,7 @@ use mlua::{Lua, Table};
 use std::borrow::Cow;
 use std::rc::Rc;
 
-/// What lasts from one evaluation to the next.
+/// State that lasts from one evaluation to the next.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Value {
     /// A number.
@@ -126,7 +126,7 @@ impl mlua::UserData for SeriesObject {
     }
 }
 
-/// What a hook answered, or a global of the policy.
+/// Answer of a hook, or a global of the policy.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Output {
     /// Nothing.

@@ -30,7 +30,7 @@ const BIT32: &[&str] = &[
     "rrotate", "rshift",
 ];
 
-/// What a policy from elsewhere may expect, to say that it is left out on purpose.
+/// Functions that a policy from elsewhere may expect, to say that they are left out on purpose.
 const LEFT_OUT: &[&str] = &[
     "pcall",
     "xpcall",
@@ -58,7 +58,7 @@ const LEFT_OUT: &[&str] = &[
 /// A sort that is stable and made of steps.
 const SORT: &str = include_str!("prelude.luau");
 
-/// What a policy printed in an evaluation.
+/// Lines that a policy printed in an evaluation.
 #[derive(Default)]
 pub(super) struct Log {
     pub lines: Vec<String>,
@@ -289,7 +289,7 @@ fn add_state(lua: &Lua, libs: &Table, state: &Rc<Cell<Value>>) -> mlua::Result<(
     libs.raw_set("RDstate", read)
 }
 
-/// What was given in place of a state.
+/// Name of the value given in place of a state.
 fn named(value: &mlua::Value) -> String {
     match value {
         mlua::Value::Number(number) => number.to_string(),
@@ -324,7 +324,7 @@ fn add_advice(lua: &Lua, libs: &Table, names: &Rc<RefCell<Vec<String>>>) -> mlua
     libs.set_metatable(Some(meta))
 }
 
-/// How far apart two names are, if they are near enough to be meant for each other.
+/// Edit distance of two names, if they are near enough to be meant for each other.
 pub(crate) fn distance(a: &str, b: &str) -> Option<usize> {
     if a.len() > 40 || b.len() > 40 {
         return None;

@@ -1,5 +1,5 @@
-//! What a decision promises whatever the policy: hostile and broken ones end as faults that say what is wrong, nothing moves,
-//! the state stays, and the next decision is as good as any.
+//! Guarantees of a decision whatever the policy: hostile and broken ones end as named faults, nothing moves, the state stays, and the next
+//! decision is as good as any.
 
 use crate::support::{check, decide, hooks, piece, plain, rank, shipped, snapshot};
 use loligo_policy::balance::{Form, Policy};

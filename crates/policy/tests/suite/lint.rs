@@ -1,4 +1,4 @@
-//! What the lint finds: nothing in our own policy, and in others what they are known for.
+//! Findings of the lint: none in our own policy, and in others their known faults.
 
 use crate::support::{hooks, shipped};
 use loligo_policy::lint::Scene;

@@ -9,7 +9,7 @@ use loligo_types::Snapshot;
 /// Overloaded for two ticks, and as busy as can be at the last one.
 const HOT: Option<Value> = Some(Value::Number(2.0 + 100.0 * 1e8));
 
-/// What every rank decides with this much to do each, all hot for long enough, 20 equal pieces each.
+/// Decisions of all ranks with this much to do each, all hot for long enough, 20 equal pieces each.
 fn all_decide(busy: &[f64], change: impl Fn(&mut Snapshot)) -> Vec<Outcome> {
     let each = |me: usize| {
         let loads: Vec<f64> = busy.iter().map(|busy| busy * 10.0).collect();

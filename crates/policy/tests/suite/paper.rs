@@ -5,7 +5,7 @@ use crate::support::{decide, hooks, plain, shipped, snapshot};
 use loligo_policy::toy::Toy;
 use loligo_policy::{FaultKind, Limits};
 
-/// What each of `ranks` ranks has in the end, in percent, of 1024 equal directories that all began on rank 0.
+/// Final share of each of `ranks` ranks, in percent, of 1024 equal directories that all began on rank 0.
 fn spread(policy: &str, ranks: usize, ticks: usize) -> Vec<f64> {
     let limits = Limits { moves: 4096, ..Limits::deterministic() };
     let mut toy = Toy::with_limits(policy, shipped(policy), ranks, &limits).expect("loads");

@@ -1,4 +1,4 @@
-//! What several scenarios use: snapshots made by hand, and a check of answers that shares nothing with the engine.
+//! Helpers of several scenarios: snapshots made by hand, and a check of answers that shares nothing with the engine.
 
 use loligo_policy::balance::{Outcome, Policy};
 use loligo_policy::{Limits, Value, embedded};

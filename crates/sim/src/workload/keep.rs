@@ -32,7 +32,7 @@ fn file_of(record: &DecoupledRecord, parts: &[Arc<[u8]>]) -> Vec<u8> {
     bytes
 }
 
-/// What a journal says: the merges that were done before, and the parts of the next one.
+/// Content of a journal: the merges that were done before, and the parts of the next one.
 type Said = (u64, Vec<Arc<[u8]>>);
 
 /// Reads one.
@@ -155,13 +155,13 @@ impl Shell {
         Err(End::GivesUp)
     }
 
-    /// What is in the store is merged; it does not have to be said.
+    /// Drops the kept journal, because all of it is merged; the rank needs no word of it.
     pub(super) async fn void(&mut self, own: &mut Own) -> Result<(), End> {
         let (epoch, [ino, _]) = (own.subtree.record().epoch, own.subtree.record().journal_inos());
         self.ask_rank(own, SubtreeOp::Keep { epoch, journal: StoredJournal { ino, bytes: 0 } }).await.map(drop)
     }
 
-    /// What an owner of before has left in the store comes before anything else.
+    /// Merges a journal that an earlier owner has left in the store, before anything else.
     pub(super) async fn merge_stored(&mut self, own: &mut Own) -> Result<(), End> {
         if own.subtree.record().journal.is_none() {
             return Ok(());

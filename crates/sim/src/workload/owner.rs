@@ -17,7 +17,7 @@ use crate::subtrees::{Guard, Left, Sight, State, Thing};
 
 use super::{Outcome, Req, Shell, Track};
 
-/// How often something is tried again that may go well the next time.
+/// Number of tries of something that may go well the next time.
 pub(super) const TRIES: usize = 60;
 /// Between that, microseconds.
 pub(super) const PAUSE_US: u64 = 40_000;
@@ -41,7 +41,7 @@ pub(super) struct Own {
     /// Directories and files that were there when it was last looked at, or made since.
     pub dirs: Vec<Ino>,
     pub files: Vec<Ino>,
-    /// What it has made where others work, too.
+    /// Its changes in a directory where others work, too.
     pub mine: Mine,
 }
 
@@ -54,7 +54,7 @@ impl Own {
 
 pub(super) type Told = (DecoupledRecord, Inode, Settings);
 
-/// Whether an error says nothing about the subtree.
+/// True if an error says nothing about the subtree.
 pub(super) fn is_passing(error: FsError) -> bool {
     matches!(error, FsError::Io | FsError::Unavailable | FsError::Interrupted | FsError::NoSpace | FsError::BadHandle)
 }

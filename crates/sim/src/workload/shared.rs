@@ -17,7 +17,7 @@ use crate::subtrees::{Jobs, State};
 use super::owner::{End, Own};
 use super::{Outcome, Shell, Track};
 
-/// What the merge keeps for others begins so; nobody works there.
+/// Prefix of names that the merge keeps for others; nobody works there.
 const KEPT: &[u8] = b".conflicts";
 
 /// One of the others has its turn.
@@ -31,7 +31,7 @@ impl Drop for Turn {
     }
 }
 
-/// What an error says of what was to be done.
+/// Result of an operation by its error.
 fn became<T>(result: &FsResult<T>) -> Became {
     match result {
         Ok(_) => Became::Done,

@@ -12,7 +12,7 @@ fn fixed(text: &str) -> Name {
     Name::new(text.as_bytes()).expect("the names are valid")
 }
 
-/// Whether nothing was done but to go the way.
+/// True if the request resolved names and did nothing else.
 pub fn is_way_alone(answer: &Answer) -> bool {
     matches!(answer, Answer::Walked { last, .. } if !matches!(**last, Answer::Entries { end: true, .. }))
 }

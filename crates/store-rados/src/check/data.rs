@@ -14,7 +14,7 @@ use crate::names;
 /// Objects looked at at a time.
 const AT_ONCE: usize = 64;
 
-/// What the walk over the objects has gathered.
+/// Findings of the walk over the objects.
 #[derive(Default)]
 struct Walk {
     some: Vec<ObjectId>,
@@ -82,7 +82,8 @@ impl RadosCheck {
         Ok(())
     }
 
-    /// Whether a file's objects are found up to this one. What says so is raised before an object is made, and removed behind all of them.
+    /// The hint up to which a file's objects are found, if it covers this one. The hint is raised before an object is made, and removed
+    /// behind all of them.
     fn hint(&self, ino: u64, index: u64) -> Result<Vec<Finding>> {
         let (hint, object) = (names::pieces(ino), names::object(ObjectId::new(ino, index)));
         let upto = heads(&self.files, [hint.as_str()].into_iter())?.pop().flatten();

@@ -12,11 +12,11 @@ use crate::error::store;
 use crate::log::{AT_ONCE, GOING, PIECE, THERE};
 use crate::{names, slots};
 
-/// What is missing of a journal is missing.
+/// Remedy of missing pieces of a journal.
 const LOST: &str =
     "what the table does not have of its records is lost: leave the pool as it is, and go back to a copy (loligo copy)";
 
-/// What belongs to a journal, by its name: the rank, and of a piece the segment and its place there.
+/// Parses the name of an object of a journal: the rank, and of a piece the segment and its place there.
 pub(super) fn parse(name: &str) -> Option<(u32, Option<(u64, u64)>)> {
     let mut parts = name.strip_prefix("journal.")?.split('.');
     let rank: u32 = parts.next()?.parse().ok()?;

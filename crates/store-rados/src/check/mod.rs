@@ -43,7 +43,7 @@ pub struct RadosCheck {
     place: Place,
 }
 
-/// What the parts have found so far.
+/// Findings of the parts so far.
 #[derive(Default)]
 struct Found {
     checked: Checked,
@@ -109,7 +109,7 @@ impl RadosCheck {
         Box::new(journal::Look::new(self.pool.clone(), rank))
     }
 
-    /// Who the file system is, if that can be read.
+    /// Identity of the file system, if it can be read.
     pub fn fs_id(&self) -> Option<[u8; 16]> {
         crate::store::identity(&self.place, &self.pool).ok().flatten().map(|identity: Identity| identity.fs_id)
     }
@@ -149,7 +149,7 @@ impl RadosCheck {
         })
     }
 
-    /// What the server that leads has decided.
+    /// Decisions of the leading server.
     fn decisions(&self) -> Result<Vec<Finding>> {
         match decided(&self.pool) {
             Ok(_) => Ok(Vec::new()),
@@ -166,7 +166,7 @@ impl RadosCheck {
         Ok(pairs.into_iter().map(named).collect())
     }
 
-    /// Whether the one who has the file system is there: waits, if it must, for as long as its beat may take.
+    /// Checks that the owner of the file system is there: waits, if it must, for as long as its beat may take.
     fn owner(&self, before: &SlotRecords, begun: Instant, found: &mut Found) -> Result<()> {
         loop {
             let now = self.slots()?;

@@ -32,7 +32,7 @@ struct Read {
     is_whole: bool,
 }
 
-/// What lies in an object.
+/// Content of an object.
 struct Content {
     head: Head,
     keys: u64,
@@ -40,7 +40,7 @@ struct Content {
     findings: Vec<Finding>,
 }
 
-/// What was found of a range, its object, and what lies in that.
+/// Findings about a range, its object, and the content of that.
 type RangeSeen = (Vec<Finding>, Option<(String, Content)>);
 
 impl RadosCheck {

@@ -19,7 +19,7 @@ pub(crate) const NEXT: &[u8] = b"n";
 /// Keys read at a time; the cluster gives 1,024 at most.
 const PAGE: u64 = 1024;
 
-/// What is being done to a range.
+/// Work under way on a range.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum State {
     /// Nothing.

@@ -25,7 +25,7 @@ pub(crate) use index::{BEGIN, GENERATION, Index, NEXT, Range, State};
 const PAGE: usize = 1024;
 /// Bytes of one operation, about: larger ones are cut, if they may be.
 const OP_BYTES: usize = 4 << 20;
-/// How long is tried to find ranges as they are: others cut them in a second.
+/// Time for which a stable set of ranges is sought: others cut them in a second.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Changes by key, with the keys as they are in an omap: put, or removed.
@@ -34,13 +34,13 @@ pub(crate) type Changes = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 /// One of them.
 type Change<'a> = (&'a Vec<u8>, &'a Option<Vec<u8>>);
 
-/// What all handles of the table share.
+/// State that all handles of the table share.
 pub(crate) struct Shared {
     pub(crate) pool: Arc<Pool>,
     /// Keys after which a range is cut.
     keys_max: u64,
     index: RwLock<Arc<Index>>,
-    /// What was written to each range since it was last counted: keys, bytes.
+    /// Rows that were written to each range since it was last counted: keys, bytes.
     written: Mutex<HashMap<u64, (u64, u64)>>,
     _slots: Arc<Slots>,
 }
@@ -56,7 +56,7 @@ pub(crate) struct RadosTable {
     batching: Mutex<()>,
 }
 
-/// How an attempt went.
+/// Result of an attempt.
 enum Attempt<T> {
     Done(T),
     /// Ranges are not what was believed.

@@ -25,7 +25,7 @@ const KEEP_MAX: usize = 8 << 20;
 /// The store of another process. Cheap to hand on; all parts of it are lost together.
 pub struct RemoteStore {
     shared: Arc<Shared>,
-    /// Whether the owner's disk was full when it was asked last.
+    /// True if the owner's disk was full when it was asked last.
     full: Arc<AtomicBool>,
 }
 
@@ -35,12 +35,12 @@ struct Shared {
     identity: Identity,
     /// Connections that nobody uses now.
     idle: Mutex<Vec<Connection>>,
-    /// What was seen when it was lost.
+    /// The sign of its loss.
     lost: OnceLock<String>,
     on_lost: OnceLock<Tell>,
 }
 
-/// Whoever is told that it is lost.
+/// Function that is called when it is lost.
 type Tell = Box<dyn Fn(&str) + Send + Sync>;
 
 /// One connection, for one call at a time.
@@ -127,7 +127,7 @@ fn wrong_answer() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "an answer to another question; use programs of the same release")
 }
 
-/// What an answer is made into; `None`: it is none to this question.
+/// Converts an answer; `None`: it is none to this question.
 type Meaning<'a, T> = &'a mut dyn FnMut(Answer<'_>) -> Option<T>;
 
 impl Shared {

@@ -1,4 +1,4 @@
-//! What ranks say to each other, to bytes and back with every check. The records in it are `record.rs`'s.
+//! Messages between ranks, to bytes and back with every check. The records in it are `record.rs`'s.
 
 use std::sync::Arc;
 
@@ -288,7 +288,7 @@ pub(super) fn take_bool(from: &mut Cursor<'_>) -> Result<bool> {
     }
 }
 
-/// Whether the load makes sense is the receiver's question.
+/// Encodes a load. Its receiver checks that it makes sense.
 fn put_beat(out: &mut Vec<u8>, beat: &Beat) {
     put_rank(out, beat.rank);
     put_u64(out, beat.seq);
@@ -313,7 +313,7 @@ fn take_wide(from: &mut Cursor<'_>) -> Result<f64> {
     Ok(f64::from_bits(u64::from_le_bytes(from.array()?)))
 }
 
-/// Whether the counts make sense is the receiver's question.
+/// Encodes counts. Their receiver checks that they make sense.
 fn put_heat(out: &mut Vec<u8>, heat: &FragHeat) {
     put_u64(out, heat.dir.0);
     put_frag(out, heat.frag);

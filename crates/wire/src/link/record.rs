@@ -10,7 +10,7 @@ use loligo_types::{Ino, Inode, Loaded, Name, Need, Target, XattrPair};
 use super::Result;
 use super::peer::take_bool;
 
-/// What a record is. On the wire: keep stable, never reuse.
+/// Kinds of records. On the wire: keep stable, never reuse.
 mod code {
     pub const INODE: u8 = 1;
     pub const ENTRY: u8 = 2;

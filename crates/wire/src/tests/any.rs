@@ -175,7 +175,7 @@ fn entry_op() -> BoxedStrategy<Op> {
     .boxed()
 }
 
-/// What may be done where names lead.
+/// Operations at the end of a path walk.
 fn end_of_way() -> BoxedStrategy<Op> {
     let of_inode = prop_oneof![
         (flags(), any::<u64>()).prop_map(|(flags, handle)| Op::Open { ino: Ino(0), flags, handle }),

@@ -225,7 +225,7 @@ pub fn peer() -> impl Strategy<Value = PeerMsg> {
     ]
 }
 
-/// What servers on several machines say to each other alone.
+/// Messages that only servers on several machines send each other.
 fn between_servers() -> impl Strategy<Value = LinkMsg> {
     let greet = (any::<(u32, u32)>(), any::<([u8; 16], u64, u64, [u8; 32])>())
         .prop_map(|(versions, (fs_id, from, to, nonce))| LinkMsg::Greet(Greet { versions, fs_id, from, to, nonce }));
