@@ -231,7 +231,7 @@ impl Leases {
         self.lists.get(usize::from(slot.0)).map_or(0, |list| list.count)
     }
 
-    /// Number of all leases.
+    /// Number of leases of all sessions.
     pub(crate) fn total(&self) -> usize {
         self.lists.iter().map(|list| list.count).sum()
     }

@@ -99,12 +99,12 @@ impl Loads {
         self.tickets.first_key_value().is_some_and(|(oldest, _)| *oldest <= ticket)
     }
 
-    /// True if this is being read.
+    /// True if this need is being read.
     pub(crate) fn is_read(&self, need: &Need) -> bool {
         self.by_need.contains_key(need)
     }
 
-    /// Notes the directory of the range of a read under way, which goes on behind it.
+    /// Notes where the directory of a read under way goes on behind its range.
     pub(crate) fn goes_on(&mut self, ticket: u64, dir: Ino, from_hash: u64) {
         if let Some(ticket) = self.tickets.get_mut(&ticket) {
             ticket.behind = Some((dir, from_hash));

@@ -92,7 +92,7 @@ impl Opens {
         self.shares(ino).iter().map(|share| share.handles).sum()
     }
 
-    /// True if nobody has it open.
+    /// True if no session has an inode open.
     pub(crate) fn is_closed(&self, ino: Ino) -> bool {
         self.shares(ino).is_empty()
     }
@@ -292,7 +292,7 @@ impl Opens {
         std::mem::take(&mut self.ended_rooms)
     }
 
-    /// True if there are such files.
+    /// True if there are files of which room is not reserved any more.
     #[inline]
     pub(crate) fn has_ended_rooms(&self) -> bool {
         !self.ended_rooms.is_empty()

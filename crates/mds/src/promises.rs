@@ -163,7 +163,7 @@ impl Promises {
         std::mem::take(&mut self.awaited)
     }
 
-    /// Number of directories that it is known of.
+    /// Number of directories of which something is known.
     pub(crate) fn len(&self) -> usize {
         self.by_ino.len()
     }

@@ -117,12 +117,12 @@ impl Rights {
         &self.grants
     }
 
-    /// True if nothing may be changed anywhere.
+    /// True if the rights let nothing be changed anywhere.
     pub fn is_read_only(&self) -> bool {
         !self.grants.iter().any(|grant| grant.write)
     }
 
-    /// True if it matters where something is.
+    /// True if the rights depend on the place of an inode.
     pub fn is_limited(&self) -> bool {
         // One for everything that lets nothing change is told by `is_read_only`, unless others let something.
         let everywhere = |grant: &Grant| grant.path.is_empty() && (grant.write || self.is_read_only());

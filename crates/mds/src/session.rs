@@ -147,7 +147,7 @@ impl Session {
         self.uid == u32::MAX
     }
 
-    /// True if this peer may go on with it, if it knows its secret.
+    /// True if this peer may go on with the session, if it knows its secret.
     pub(crate) fn is_of(&self, peer: &Peer) -> bool {
         match &peer.identity {
             // Of one that came with what moved here, or was found after a restart, no more is known than how it came.
@@ -156,7 +156,7 @@ impl Session {
         }
     }
 
-    /// The record of it in the journal and the table.
+    /// The session's record for the journal and the table.
     pub(crate) fn record(&self) -> SessionRecord {
         SessionRecord {
             id: self.id,
@@ -244,7 +244,7 @@ impl Sessions {
         self.by_id.len()
     }
 
-    /// Number of sessions for which this is so.
+    /// Number of sessions for which this is true.
     pub(crate) fn count(&self, is_so: impl Fn(&Session) -> bool) -> usize {
         self.iter().filter(|(_, session)| is_so(session)).count()
     }
@@ -280,7 +280,7 @@ impl Sessions {
         }
     }
 
-    /// True if some are ending.
+    /// True if some sessions are ending.
     pub(crate) fn any_ends(&self) -> bool {
         self.iter().any(|(_, session)| session.ending.is_some())
     }

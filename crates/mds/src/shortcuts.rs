@@ -71,7 +71,7 @@ pub(crate) struct Shortcuts {
     places: Vec<Option<(u64, Shortcut)>>,
     /// Which lead through a directory, or to it; also such as are gone.
     through: IntMap<Ino, Vec<u32>>,
-    /// Number of shortcuts that were gone.
+    /// Number of shortcuts that were taken away.
     pub(crate) taken: u64,
 }
 
@@ -81,7 +81,7 @@ impl Shortcuts {
         self.by_key.len()
     }
 
-    /// True if there is none.
+    /// True if there is no shortcut.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.places.is_empty()

@@ -62,7 +62,7 @@ impl Window {
         self.states.len() as u64 > WINDOW_MAX / 2
     }
 
-    /// True if something was ever asked.
+    /// True if the session ever sent a request.
     pub(crate) fn is_used(&self) -> bool {
         self.base > 1 || self.states.iter().any(|state| *state != State::Free)
     }

@@ -99,14 +99,15 @@ impl Spots {
 /// A directory on the way.
 pub(super) struct Node {
     pub(super) dir: Ino,
-    /// Range of its counters in the ordered spots: from here to there.
+    /// Range of the directory's counters among the spots, in order.
     spots: (u32, u32),
     /// The place of the directory above, if that is this rank's too, and the hash of the name in it.
     pub(super) above: Option<u32>,
     hash: u64,
     home: Option<Rank>,
     inodes: u64,
-    /// Its rules: its own, and then combined with those of all above; `None`: something must be read to know them.
+    /// The rules of the directory itself, and then combined with those above; `None`: something must be read to know
+    /// them.
     pub(super) rules: Option<Rules>,
     is_part: bool,
     /// It is decoupled, or in a directory that is.
@@ -120,7 +121,8 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// True if a fragment of it stays because something in it is decoupled, or all of it is in such a directory.
+    /// True if a fragment of the directory stays because something in it is decoupled, or the directory is in such a
+    /// one.
     fn keeps(&self, frag: Frag) -> bool {
         self.is_decoupled || self.decoupled.iter().any(|hash| frag.contains(*hash))
     }

@@ -97,7 +97,7 @@ pub(super) struct Distants(BTreeMap<Ino, Distant>);
 pub(super) struct Look {
     known: IntMap<Ino, Option<Rules>>,
     pub(super) wants: Vec<Need>,
-    /// Set when something stands under a policy that is named.
+    /// Set when something stands under a named policy.
     pub(super) is_any_named: bool,
     /// Names of policies that directories say.
     pub(super) names: Vec<Arc<str>>,
@@ -221,7 +221,7 @@ impl Mds {
         self.balance.distants.0.retain(|_, distant| now <= distant.asked_ms + keep_ms);
     }
 
-    /// True if an inode is read only for the rules that it has.
+    /// True if an inode is read only for its rules.
     pub(crate) fn is_distant(&self, ino: Ino) -> bool {
         self.balance.distants.0.contains_key(&ino)
     }

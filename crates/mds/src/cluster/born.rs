@@ -11,7 +11,7 @@ use loligo_types::{Event, Ino, Letter, Rank};
 use crate::machine::Mds;
 use crate::peer::PeerMsg;
 
-/// Time that an answer counts, milliseconds: the table is read once more after it.
+/// Time for which an answer counts, milliseconds: the table is read once more after it.
 const KEEP_MS: u64 = 2000;
 
 /// State of a question.

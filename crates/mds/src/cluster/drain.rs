@@ -38,7 +38,7 @@ enum Stage {
     GivingFiles(Option<Ino>),
     /// Some inodes without a name are open.
     Orphans,
-    /// The inodes given away must get into the table of those who have them now, and nothing else may be under way.
+    /// The inodes given away must be in the table of the ranks that have them now, and nothing else may be under way.
     Landing,
     /// The others were told.
     Parting,
@@ -66,7 +66,7 @@ pub(crate) struct Drain {
     files: Vec<Ino>,
     /// Directories whose number names this rank, found in the table.
     scattered: VecDeque<Ino>,
-    /// Number of such directories that had come here by messages when the table was scanned.
+    /// Number of scattered directories that had come here by messages when the table was scanned.
     came: u64,
     /// Load given to each rank, in parts of this one's load.
     given: BTreeMap<Rank, f64>,
@@ -546,7 +546,7 @@ impl Mds {
         }
     }
 
-    /// The progress of the drain, for an administrator; `None`: the rank is not being drained.
+    /// Progress of the drain, for an administrator; `None`: the rank is not being drained.
     pub fn drain_status(&self) -> Option<DrainStatus> {
         let drain = self.cluster.drain.as_deref()?;
         let orphans = self.tree.orphans().count() as u64;

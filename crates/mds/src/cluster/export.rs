@@ -82,7 +82,7 @@ pub(crate) struct Export {
     pub(super) ticket: u64,
     /// Inodes that moved, once they have.
     pub(super) inodes: u64,
-    /// Set while the holdings of clients are looked at, which must all be in memory at once.
+    /// Set while the holdings of clients are looked at: the inodes must all be in memory at once.
     pub(super) keeps: bool,
     /// Progress of the look at clients' holdings.
     pub(super) held: Held,
@@ -124,7 +124,7 @@ impl Exports {
         self.now.as_ref().is_some_and(|export| matches!(export.stage, Stage::Moving(_) | Stage::Cleaning))
     }
 
-    /// True if one is under way.
+    /// True if a migration is under way.
     #[inline]
     pub(crate) fn is_active(&self) -> bool {
         self.now.is_some()
@@ -142,7 +142,7 @@ impl Exports {
         self.now = Some(export);
     }
 
-    /// True if none is under way or waits.
+    /// True if no migration is under way or waits.
     pub(crate) fn is_idle(&self) -> bool {
         self.now.is_none() && self.waiting.is_empty()
     }
@@ -154,17 +154,17 @@ impl Exports {
         self.last
     }
 
-    /// True if the one under way is of this directory.
+    /// True if the migration under way is of this directory.
     pub(super) fn is_of(&self, dir: Ino) -> bool {
         self.now.as_ref().is_some_and(|export| export.dir == dir)
     }
 
-    /// True if the one under way goes to a rank.
+    /// True if the migration under way goes to a rank.
     pub(super) fn is_towards(&self, rank: Rank) -> bool {
         self.now.as_ref().is_some_and(|export| export.to == rank)
     }
 
-    /// Forgets what was given to a rank.
+    /// Forgets the last letter of ended migrations to a rank.
     pub(super) fn forget_landing(&mut self, rank: Rank) {
         self.landing.remove(&rank);
     }

@@ -37,7 +37,7 @@ fn bits_for(ranks: usize) -> u8 {
 }
 
 impl Mds {
-    /// Notes an event written into the table that says that a directory is cut: it may be one that is to be spread, also if it was cut
+    /// Notes an event written into the table: if it says that a directory is cut, the directory may have to be spread, also if it was cut
     /// before a restart.
     #[inline]
     pub(crate) fn note_growing(&mut self, event: &Event) {

@@ -23,7 +23,7 @@ const NOTE: usize = 4;
 const READS_MAX: usize = 512;
 /// Leases asked back at a time.
 const ASKED_MAX: usize = 1024;
-/// Most times that leases are looked through for more than so many again.
+/// Most times that all leases are looked through again because some were asked back.
 const ROUNDS_MAX: u32 = 4;
 /// Open inodes that can move with a subtree: nobody can be made to close them, and one letter names them all.
 const OPENS_MAX: usize = 65_536;
@@ -49,14 +49,14 @@ pub(super) struct Held {
     leases: usize,
     /// Leases asked back that were not given back yet, or were given anew.
     asked: VecDeque<(Ino, Slot)>,
-    /// Set when any were asked back since the look began.
+    /// Set when some leases were asked back since the look began.
     shed: bool,
     rounds: u32,
     done: bool,
 }
 
 impl Held {
-    /// True if records are read for some.
+    /// True if records are being read for unknown inodes.
     pub(super) fn asks(&self) -> bool {
         !self.unknown.is_empty()
     }

@@ -121,7 +121,7 @@ impl Mds {
         slot
     }
 
-    /// Takes over the holdings that the client had at the other rank.
+    /// Gives the session here the holdings that the client had at the other rank.
     fn take_over(&mut self, slot: Slot, client: &MovedClient) {
         let Some(id) = self.sessions.get(slot).map(|session| session.id) else { return };
         for (number, ino, flags, rights) in &client.held.opens {

@@ -415,7 +415,7 @@ impl Mds {
         }
     }
 
-    /// True if nothing has changed for one of them, as locks go: this is asked of all after each transaction.
+    /// True if nothing has changed for a waiting loan, as locks go: this is asked of all after each transaction.
     fn still_waits(&self, tx: TxId) -> bool {
         let loans = &self.cluster.loans;
         let Some(loan) = loans.by_tx.get(&tx).filter(|loan| loan.queued) else { return false };

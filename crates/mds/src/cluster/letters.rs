@@ -93,7 +93,7 @@ impl Mds {
         }
     }
 
-    /// The records that the letter at the head needed were read (or could not be).
+    /// Goes on after the records that the letter at the head needed were read (or could not be).
     pub(crate) fn letter_loaded(&mut self, from: Rank) {
         if let Some(link) = self.cluster.links.get_mut(&from) {
             link.reading = false;
@@ -162,7 +162,7 @@ impl Mds {
         }
     }
 
-    /// True if something is on its way to become a rank's. Until it is, nobody is sent there: a client that arrives before its
+    /// True if something is on its way to become a rank's. Until it is, no client is sent there: one that arrives before its
     /// holdings, and has no session there, would be told that it holds nothing.
     pub(crate) fn gives_to(&self, rank: Rank) -> bool {
         let link = self.cluster.links.get(&rank);
@@ -232,8 +232,7 @@ impl Mds {
         letters.chain(self.cluster.departed.values().map(|(_, lsn)| *lsn)).min()
     }
 
-    /// Parts of the needs of sums: records of this rank to read, and directories of other ranks to which the sums go
-    /// up.
+    /// Splits the needs of sums: records of this rank to read, and directories of other ranks to which sums go up.
     pub(crate) fn sum_needs(&mut self, needs: Vec<Need>) -> (Vec<Need>, Vec<Ino>) {
         let (mut here, mut abroad) = (Vec::new(), Vec::new());
         for need in needs {

@@ -7,7 +7,7 @@ use loligo_types::{Ino, Lease};
 use crate::hash::IntMap;
 use crate::peer::TxId;
 
-/// Extent of an inode that a transaction wants.
+/// Extent of the lock that a transaction wants on an inode.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum How {
     /// The inode is looked at. By itself that is all of it; beside names of it, what they are wanted for.
@@ -43,7 +43,7 @@ pub(super) fn claim(claims: &mut Vec<Claim>, ino: Ino, recall: Lease, how: How) 
     }
 }
 
-/// True if two transactions cannot have both at the same time.
+/// True if two transactions cannot have both claims at the same time.
 pub(super) fn collide(a: &Claim, b: &Claim) -> bool {
     a.ino == b.ino
         && match (&a.how, &b.how) {
@@ -111,7 +111,7 @@ impl Locks {
         self.by_ino.get(&ino)?.whole
     }
 
-    /// True if a transaction has something of an inode.
+    /// True if a transaction has something of an inode locked.
     pub(super) fn has(&self, tx: TxId, ino: Ino) -> bool {
         let of = |lock: &Lock| {
             lock.whole == Some(tx) || lock.names.iter().any(|(_, holder)| *holder == tx) || lock.shown.contains(&tx)

@@ -100,7 +100,7 @@ pub(crate) struct Cluster {
     pub(crate) last_tx: u64,
     /// All that was changed since the checkpoints that a migration began with.
     pub(crate) tail: Option<Tail>,
-    /// Inodes changed by records below this are in the table for good.
+    /// Changes of inodes in records below this are in the table for good.
     pub(crate) settled: Lsn,
     /// The record up to which that was asked for last.
     pub(crate) settling: Lsn,
@@ -185,7 +185,7 @@ impl Mds {
         self.config.rank
     }
 
-    /// Authority check of a request, the first in a cluster: `None` if this rank is to execute it.
+    /// First check of a request in a cluster, for authority: `None` if this rank is to execute it.
     pub(crate) fn authority(&mut self, job: &mut Job) -> Option<Step> {
         if !self.cluster.ready {
             return Some(Step::Wait(Why::Peers));
@@ -211,7 +211,8 @@ impl Mds {
         }
     }
 
-    /// Obstacles of a request that has all its records: locks of transactions, and a migration about to begin.
+    /// The step of a request that has all its records but is blocked: by locks of transactions, or by a migration about
+    /// to begin.
     pub(crate) fn blocked(&mut self, job: &mut Job) -> Option<Step> {
         if self.cluster.loans.is_idle() && !self.cluster.exports.is_active() {
             return None;
@@ -240,8 +241,8 @@ impl Mds {
         None
     }
 
-    /// True if something that a request is about is only still in memory here, because it moves or has moved: the request waits, or
-    /// goes there.
+    /// The step of a request if something that it is about is only still in memory here, because it moves or has moved: the request
+    /// waits, or goes there.
     pub(crate) fn has_moved_on(&mut self, job: &Job) -> Option<Step> {
         if !self.cluster.exports.is_active() {
             return None;

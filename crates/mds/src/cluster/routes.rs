@@ -19,11 +19,11 @@ pub(crate) struct Routes {
 struct Fresh {
     /// Until it is durable a crash may take it back: its version may be given again then, with another meaning.
     lsn: Lsn,
-    /// The letter that carries the fragments it gives away. Whoever asked for them where they are not yet would be taken for
-    /// one who holds nothing there.
+    /// The letter that carries the fragments which the line gives away. A client that asked for them where they are not yet
+    /// would be taken for one that holds nothing there.
     letter: Option<(Rank, u64)>,
     line: Route,
-    /// The lines that it replaced.
+    /// The lines that this one replaced.
     before: Vec<Route>,
 }
 
@@ -115,7 +115,7 @@ impl Routes {
         some
     }
 
-    /// True if this is still what is known.
+    /// True if this line is still in the map.
     pub(crate) fn has(&self, line: &Route) -> bool {
         self.lines.get(&(line.dir, line.frag)) == Some(line)
     }

@@ -55,8 +55,8 @@ impl Mds {
         }
     }
 
-    /// Names the rank that executes a request on names of a directory whose fragments are several ranks': `None` if it
-    /// is none of these, or this rank must first look for the directory; else whether it is this one, or which one.
+    /// Finds the rank that executes a request on names of a directory whose fragments are several ranks': `None` if the
+    /// directory is none of these, or this rank must first look for it; else whether it is this rank, or which one.
     pub(super) fn names_authority(&mut self, op: &Op) -> Option<Option<Step>> {
         let About::Names(dir) = op.about() else { return None };
         if !self.cluster.routes.is_spread(dir) {
@@ -73,7 +73,7 @@ impl Mds {
         }
     }
 
-    /// Obstacles of a request because of other names than the first one.
+    /// The step of a request if another of its names than the first one moves.
     pub(super) fn second_name_moves(&mut self, op: &Op) -> Option<Step> {
         let Op::Rename { new_dir, new_name, .. } = op else { return None };
         if !self.tree_has_names(*new_dir, new_name) {
@@ -173,7 +173,8 @@ impl Mds {
         self.tree.own_frags(dir).unwrap_or_else(|| vec![Frag::WHOLE])
     }
 
-    /// True if this rank has other fragments of a directory than those that it began with, or another record of it.
+    /// True if this rank has other fragments of a directory than those that the migration began with, or another record
+    /// of it.
     pub(super) fn has_other_frags(&self, export: &Export, inode: &Inode) -> bool {
         let is_part = self.tree.part(export.dir).is_some();
         self.frags_of(export.dir) != export.own || is_part != inode.part_of().is_some()

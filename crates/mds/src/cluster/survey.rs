@@ -63,7 +63,7 @@ impl Survey {
         (dir == self.dir.0).then(|| self.dir.1.iter().any(|frag| frag.contains(hash)))
     }
 
-    /// True if a file moves, if it is one in the directory that moves, or in that of the last one.
+    /// True if a file moves: one in the directory that moves, or in that of the last file; `None` for others.
     #[inline]
     fn near(&self, inode: &Inode) -> Option<bool> {
         let hash = inode.place.hash().filter(|_| inode.kind != Kind::Dir && !self.has_files)?;

@@ -44,8 +44,8 @@ impl Mds {
         }
     }
 
-    /// True if an owner from whom it was taken is about to hear that. From the answer on it must not tell its programs that anything
-    /// succeeded. An owner that is not connected, or does not answer in time, is not waited for: the rank refuses what it sends.
+    /// True if the owner that a subtree was taken from is about to hear that. From the answer on it must not tell its programs that
+    /// anything succeeded. An owner that is not connected, or does not answer in time, is not waited for: the rank refuses what it sends.
     fn is_telling(&mut self, job: &mut Job, dir: Ino) -> bool {
         let Some(owned) = self.decoupled.by_dir.get_mut(&dir) else { return false };
         let Some(slot) = owned.tells else { return false };

@@ -117,7 +117,8 @@ impl Mds {
         }
     }
 
-    /// Checks the bounds of a directory that is to be decoupled: the answer if it breaks them, or what it waits for.
+    /// Checks the bounds of a directory that is to be decoupled: the answer if they are broken, or the wait until they
+    /// are known.
     pub(super) fn breaks_bounds(&mut self, job: &mut Job, dir: Ino, wanted: &Wanted) -> Option<Step> {
         let bounds = match self.bounds_at(job, dir) {
             Ok(bounds) => bounds,
@@ -230,8 +231,8 @@ impl Mds {
         if needs.is_empty() { Ok(()) } else { Err(self.wait_to_know(job, needs)) }
     }
 
-    /// The error of a merge that does what it may not to a directory with a policy, or to those above it. `Err`: that is to be
-    /// read first.
+    /// The error for a merge that does something to a directory with a policy, or to those above it, which it may not. `Err`:
+    /// that is to be read first.
     fn bounds_of_one_policied(
         &mut self,
         record: &DecoupledRecord,

@@ -57,7 +57,7 @@ impl Mds {
         }
     }
 
-    /// The rows of a merge are in the table: `None` if the table has not got all of them.
+    /// Takes note that the rows of a merge were written: `None` if the table has not got all of them.
     pub(crate) fn merge_rows_done(&mut self, id: u64, merged: Option<Box<MergedRows>>) {
         let newest = self.loads.newest();
         let asked = |owned: &&mut Owned| matches!(&owned.into_table, Some(IntoTable::Asked(of, _)) if *of == id);

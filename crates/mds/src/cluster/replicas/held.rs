@@ -17,7 +17,7 @@ const HELD_MAX: usize = 1 << 17;
 /// Delay before a refused replica is asked for again, milliseconds. Its directory is mostly being changed, which takes less than
 /// one.
 const REFUSED_MS: u64 = 2;
-/// Time to wait for an answer before it is asked again, milliseconds.
+/// Time to wait for an answer before the question is asked again, milliseconds.
 const ASKED_MS: u64 = 500;
 
 /// Question to another rank.
@@ -74,7 +74,7 @@ impl Held {
         self.until_ms.get(&rank).map_or(0, |(until, _)| until.saturating_sub(now_ms))
     }
 
-    /// True if those of a rank count.
+    /// True if the replicas of a rank count.
     fn counts(&self, rank: Rank, now_ms: u64) -> bool {
         self.until_ms.get(&rank).is_some_and(|(until, _)| now_ms < *until)
     }

@@ -32,12 +32,12 @@ pub(crate) struct Lent {
     until_ms: BTreeMap<Rank, u64>,
     /// Questions that wait for records, and who asks.
     late: Vec<(Rank, Late)>,
-    /// Number of replicas that were asked back.
+    /// Number of times that a replica was asked back.
     pub(crate) asked_back: u64,
 }
 
 impl Lent {
-    /// True if nobody holds any.
+    /// True if no rank holds any replica.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.by_ino.is_empty()
@@ -159,7 +159,7 @@ impl Mds {
         self.tree.inode(ino).cloned().ok_or_else(Vec::new)
     }
 
-    /// True if it is a directory of this rank that nobody is about to change. `Err`: that must be read first.
+    /// True if an inode is a directory of this rank that nobody is about to change. `Err`: that must be read first.
     pub(crate) fn is_lendable(&mut self, ino: Ino) -> Result<bool, Vec<Need>> {
         if !self.cluster.ready || self.grace.is_some() || self.stopping {
             return Ok(false);
