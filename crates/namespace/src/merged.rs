@@ -45,8 +45,8 @@ pub fn merged(now: &Inode, base: &Inode, made: &Inode) -> Inode {
     merged
 }
 
-/// Keeps the fields that nobody changes in a merge as they are now: kind and birth time, and those that come with policies and with what
-/// only a rank does.
+/// Keeps the fields that nobody changes in a merge as they are now: those that say what the inode is, and those that come with policies
+/// and with what only a rank does.
 fn keep_rare(merged: &mut Inode, now: &Inode) {
     (merged.kind, merged.btime) = (now.kind, now.btime);
     let none = Extra::default();

@@ -10,7 +10,8 @@ use loligo_types::{Event, Ino, Inode, RStat};
 use crate::need::Need;
 use crate::tree::{Found, Tree, flag};
 
-/// True if the parent has not counted all of it. The root and files without a counting parent have nobody to tell.
+/// True if the parent has not counted all of an inode. The root and files without a counting parent have nobody to
+/// tell.
 pub fn is_unsettled(inode: &Inode) -> bool {
     inode.part_of().is_none() && inode.parent.0 != 0 && inode.ino != Ino::ROOT && inode.own() != inode.accounted
 }

@@ -11,7 +11,7 @@ use crate::work::{Work, missing};
 /// The xattr that holds a file's capabilities.
 pub(crate) const CAPABILITY: &[u8] = b"security.capability";
 
-/// Records that a truncation of this inode to `size` needs.
+/// Adds the records that a truncation of this inode to `size` needs.
 pub(crate) fn need(wants: &mut Wants<'_>, inode: &Inode, size: u64) {
     if inode.kind == Kind::File {
         wants.xattrs(inode);

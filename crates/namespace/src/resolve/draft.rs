@@ -18,7 +18,7 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// True if the owner wants it to be there, as something else than it was.
+    /// True if the owner wants the inode to be there, as something else than it was.
     pub fn is_changed(&self) -> bool {
         self.made.as_ref().is_some_and(|made| **made != *self.base)
     }

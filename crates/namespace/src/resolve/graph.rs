@@ -77,7 +77,7 @@ impl<'a> Graph<'a> {
         if self.needs.is_empty() { Ok(()) } else { Err(self.needs.iter().cloned().collect()) }
     }
 
-    /// True if the owner may speak of it.
+    /// True if the owner may speak of an inode.
     pub fn is_there(&self, ino: Ino) -> bool {
         self.draft.fresh.contains_key(&ino) || self.terms.there.contains(&ino)
     }
@@ -113,7 +113,7 @@ impl<'a> Graph<'a> {
         self.inodes.get_mut(&ino)
     }
 
-    /// True if it has a name, and so those in it are reached.
+    /// True if an inode has a name, and so the names in it are reached.
     pub fn is_named(&mut self, ino: Ino) -> bool {
         let gone = self.nameless.contains(&ino) || self.gone.contains(&ino);
         !gone && self.find(ino).is_some_and(|inode| inode.nlink > 0)
@@ -257,7 +257,7 @@ impl<'a> Graph<'a> {
         ino
     }
 
-    /// True if the merge itself makes it.
+    /// True if the merge itself makes an inode.
     pub fn is_made(&self, ino: Ino) -> bool {
         ino >= self.terms.next && ino < self.next
     }

@@ -57,7 +57,7 @@ impl Group {
         }
     }
 
-    /// True if one of them is not only known to be absent.
+    /// True if some entry is more than known to be absent.
     pub fn is_there(&self) -> bool {
         self.entries().iter().any(|entry| entry.ino.0 != 0)
     }

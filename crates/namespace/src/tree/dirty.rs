@@ -59,7 +59,7 @@ impl DirtyQueue {
         self.flying.first().or(self.waiting.front()).map(|(lsn, _)| *lsn)
     }
 
-    /// Number of records that are dirty and not being written.
+    /// Number of dirty records that are not being written.
     pub fn waiting(&self) -> usize {
         self.waiting.len().saturating_sub(self.idle)
     }

@@ -117,7 +117,7 @@ impl Hashes {
         if self.used.replace(false) { Pages::new() } else { self.take() }
     }
 
-    /// True if nothing is known.
+    /// True if the hashes of no range are known.
     pub fn is_empty(&self) -> bool {
         self.pages.is_empty()
     }

@@ -463,7 +463,7 @@ impl Tree {
         self.orphans.iter().filter(|(_, rec)| rec.value.is_some()).map(|(ino, _)| *ino)
     }
 
-    /// True if it is an orphan.
+    /// True if an inode is an orphan.
     pub fn is_orphan(&self, ino: Ino) -> bool {
         self.orphans.get(&ino).is_some_and(|rec| rec.value.is_some())
     }

@@ -143,7 +143,7 @@ impl Tree {
         lines.filter_map(|(_, record)| record.value)
     }
 
-    /// True if it has put down any.
+    /// True if this rank has put down lines for a directory.
     pub fn has_lines(&self, dir: Ino) -> bool {
         self.lines(dir).next().is_some()
     }
@@ -188,7 +188,7 @@ impl Tree {
         }
     }
 
-    /// True if some part has grown by more than its home was told.
+    /// True if some part has grown by something that its home was not told yet.
     pub(crate) fn parts_unsettled(&self) -> bool {
         self.parts().any(|part| part.own() != part.accounted)
     }
