@@ -127,7 +127,7 @@ impl Placement {
         }
     }
 
-    /// True if new directories live at ranks that their numbers name, and come to all when they are large.
+    /// True if new directories live at ranks that their numbers name, and come to all ranks when they are large.
     pub fn scatters(self) -> bool {
         self == Placement::Giga || self.goes_by_path()
     }

@@ -21,7 +21,7 @@ pub enum DataOp {
 }
 
 impl DataOp {
-    /// True if it changes the contents of objects.
+    /// True if the operation changes the contents of objects.
     pub fn is_change(&self) -> bool {
         match self {
             DataOp::Write { .. } | DataOp::Punch { .. } | DataOp::Discard { .. } => true,

@@ -132,7 +132,8 @@ pub enum Event {
 }
 
 impl Event {
-    /// True if it is about a record that another rank may come to have: an inode with all it has, an entry, that a directory is decoupled.
+    /// True if the event is about a record that another rank may come to have: an inode with all it has, an entry, that a directory is
+    /// decoupled.
     pub fn is_of_inode(&self) -> bool {
         matches!(
             self,

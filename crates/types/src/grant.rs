@@ -7,7 +7,7 @@ use crate::Ino;
 pub struct InoGrant {
     /// The first.
     pub first: Ino,
-    /// Number of inode numbers.
+    /// Number of inode numbers in the grant.
     pub count: u32,
     /// Of those, the ones that have made an inode: from, and up to but without; ascending, none touching another.
     pub used: Vec<(u32, u32)>,
@@ -29,7 +29,7 @@ pub enum Granted {
 pub struct InoGrants(pub Vec<InoGrant>);
 
 impl InoGrants {
-    /// True if there are none.
+    /// True if there are no grants.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

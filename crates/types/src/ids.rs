@@ -103,7 +103,7 @@ impl Ino {
         if self.0 & Ino::SCATTERED != 0 { Ino(self.0 | Ino::BY_PATH) } else { self }
     }
 
-    /// True if it says so.
+    /// True if its path has given its zeroth rank.
     #[inline]
     #[must_use]
     pub fn is_by_path(self) -> bool {

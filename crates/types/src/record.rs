@@ -53,7 +53,7 @@ pub enum Loaded {
         dir: Ino,
         /// Name.
         name: Name,
-        /// The target.
+        /// The target of the entry.
         found: Option<Target>,
     },
     /// All entries of a directory with a hash in `from_hash..=upto_hash`. At the end of the directory `upto_hash` is
