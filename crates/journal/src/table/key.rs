@@ -204,7 +204,7 @@ pub fn route_range(rank: Rank) -> KeyRange {
     prefix_range(&of_rank(ROUTE, rank))
 }
 
-/// The range of the state of a rank's letters.
+/// The keys of the records about a rank's letters.
 pub fn peer_range(rank: Rank) -> KeyRange {
     prefix_range(&of_rank(PEER, rank))
 }
