@@ -154,7 +154,7 @@ impl Mds {
         }
     }
 
-    /// True if something is under way to a rank, or known only of what was given to it.
+    /// True if something is under way to a rank, or the table may not show yet what was given to it.
     fn has_words_for(&self, rank: Rank) -> bool {
         let Some(link) = self.cluster.links.get(&rank) else { return false };
         !link.outbox.is_empty()
