@@ -1,4 +1,4 @@
-//! What encoding, framing and decoding cost on this machine: `cargo run --release -p loligo-journal --example record_cost`.
+//! Cost of encoding, framing and decoding on this machine: `cargo run --release -p loligo-journal --example record_cost`.
 
 use std::hint::black_box;
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! What two journals do not share: their records side by side, by number. Not here: reading them.
+//! Differences of two journals: their records side by side, by number. Not here: reading them.
 
 #[cfg(test)]
 mod tests;
@@ -34,7 +34,7 @@ pub fn side(first: Option<Lsn>, second: Option<Lsn>) -> Option<Side> {
     }
 }
 
-/// How two records of one number differ.
+/// Differences of two records of one number.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Difference<'a> {
     /// Requests of different sessions, or different ones, made them.

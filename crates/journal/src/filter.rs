@@ -12,7 +12,7 @@ use thiserror::Error;
 
 use crate::codec::{EVENT_NAMES, event_name};
 
-/// What is asked of a record. The default takes all.
+/// Filter of records. The default takes all.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Filter {
     /// Its number.
@@ -28,17 +28,17 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Whether it takes every record.
+    /// True if the filter takes every record.
     pub fn is_all(&self) -> bool {
         *self == Filter::default()
     }
 
-    /// Whether it can say of a record by its number alone that it takes it.
+    /// True if the number of a record alone tells that the filter takes it.
     pub fn is_of_lsns(&self) -> bool {
         *self == Filter { lsns: self.lsns, ..Filter::default() }
     }
 
-    /// Whether it takes a record.
+    /// True if the filter takes a record.
     pub fn takes(&self, lsn: Lsn, origin: Option<&Origin>, events: &[Event]) -> bool {
         let by_events = !self.kinds.is_empty() || self.ino.is_some() || self.name.is_some();
         self.lsns.has(lsn)
@@ -46,7 +46,7 @@ impl Filter {
             && (!by_events || events.iter().any(|event| self.takes_event(event)))
     }
 
-    /// Whether an event is what is asked for; a letter also is if one of those in it is.
+    /// True if the filter takes an event; it takes a letter also if it takes one of the events in it.
     pub fn takes_event(&self, event: &Event) -> bool {
         self.is_it(event) || inside(event).iter().any(|event| self.is_it(event))
     }
@@ -109,7 +109,7 @@ fn is_about(event: &Event, asked: Ino) -> bool {
     }
 }
 
-/// What cannot be asked for.
+/// Error in the text of a filter.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum FilterError {
     /// No range.
@@ -137,7 +137,7 @@ impl Default for LsnRange {
 }
 
 impl LsnRange {
-    /// Whether a record is among them.
+    /// True if a record is among them.
     pub fn has(self, lsn: Lsn) -> bool {
         self.first <= lsn && lsn <= self.last
     }

@@ -30,7 +30,7 @@ const _: () = assert!(BODY_MAX > 8 * (limits::INLINE_MAX + limits::XATTR_TOTAL_M
 // So does a session with all its requests: three numbers each.
 const _: () = assert!(BODY_MAX > 8 * limits::IN_FLIGHT_MAX * 30);
 
-/// What a frame says.
+/// Header of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Frame {
     /// Bytes of the body.
@@ -96,7 +96,7 @@ impl Frame {
         })
     }
 
-    /// Whether this is its body.
+    /// True if this is the body of the frame.
     pub fn holds(&self, salt: Salt, body: &[u8]) -> bool {
         body.len() == self.len as usize && salt.crc(body) == self.body_crc
     }

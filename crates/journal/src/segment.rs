@@ -28,7 +28,7 @@ pub const SEGMENT_VERSION: u16 = 1;
 
 const CRC_AT: usize = SEGMENT_HEADER_LEN - 4;
 
-/// What a segment says of itself.
+/// Header of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SegmentHeader {
     /// The file system it belongs to.
@@ -52,7 +52,7 @@ pub struct SegmentInfo {
     pub bytes: u64,
 }
 
-/// What is wrong with a header.
+/// Error of a header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum HeaderError {
     /// It was never written whole, or was damaged since.

@@ -20,7 +20,7 @@ use crate::segment::{FsId, SEGMENT_HEADER_LEN, SegmentHeader, SegmentInfo};
 /// Default size after which a new segment is begun, bytes.
 pub const SEGMENT_SIZE_DEFAULT: u64 = 64 << 20;
 
-/// Whose journal, and how it is cut into segments.
+/// Identity of the journal, and the size of its segments.
 #[derive(Clone, Copy, Debug)]
 pub struct WriterConfig {
     /// The file system.
@@ -67,7 +67,7 @@ pub struct Batch {
     pub last: Lsn,
 }
 
-/// What was appended and is not durable yet.
+/// Records that were appended and are not durable yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Outstanding {
     /// Number of records.
@@ -189,7 +189,7 @@ impl Writer {
         self.pending.clear();
     }
 
-    /// Whether [`Writer::fail`] was called.
+    /// True if [`Writer::fail`] was called.
     pub fn is_failed(&self) -> bool {
         self.failed
     }
@@ -217,7 +217,7 @@ impl Writer {
         self.durable
     }
 
-    /// What was appended and is not durable: when it is much, let new work wait.
+    /// The records that were appended and are not durable: when they are many, let new work wait.
     pub fn outstanding(&self) -> Outstanding {
         Outstanding { records: self.next_lsn.0 - 1 - self.durable.0, bytes: self.bytes_outstanding }
     }
@@ -227,7 +227,7 @@ impl Writer {
         self.pending.iter().map(|batch| batch.bytes.len() as u64).sum()
     }
 
-    /// Whether there is something to take now.
+    /// True if there is something to take now.
     pub fn has_pending(&self) -> bool {
         let Some(batch) = self.pending.front() else { return false };
         !self.failed && (!batch.new_segment || self.in_flight.is_empty())

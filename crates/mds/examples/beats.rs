@@ -1,6 +1,6 @@
-//! What it costs that every rank knows the load of all others, simulated: `cargo run --release -p loligo-mds --example
-//! beats [RANKS..]`. All-to-all against gossip, in rounds of a second, with no message lost; once with clocks that agree
-//! and once with each rank's round cut at another moment.
+//! Simulates the cost of keeping every rank informed of the load of all others: `cargo run --release -p loligo-mds
+//! --example beats [RANKS..]`. All-to-all against gossip, in rounds of a second, with no message lost; once with clocks
+//! that agree and once with each rank's round cut at another moment.
 //!
 //! Bytes are those of the beats (`Beat::BYTES`) and 16 a message, without what carries it.
 
@@ -11,7 +11,7 @@ const ROUND_MS: u64 = 1000;
 const HEADER: usize = 16;
 const ROUNDS: u64 = 60;
 
-/// What one way costs.
+/// Cost of one way to spread beats.
 #[derive(Default)]
 struct Cost {
     messages: u64,

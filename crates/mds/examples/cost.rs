@@ -1,13 +1,14 @@
-//! What one operation costs in the machine alone: `cargo run --release -p loligo-mds --example cost [FILES [RANKS [POLICY]]]`.
+//! Cost of one operation in the machine alone: `cargo run --release -p loligo-mds --example cost [FILES [RANKS [POLICY]]]`.
 //!
-//! One busy session of two, leases wanted as a mount wants them, a group of 64 requests for each sync of the journal. Without
-//! wire, journal bytes on disk and table. With RANKS over 1 it is rank 0 of so many: all are connected, each has eight
-//! subtrees, and loads come in from two others each second. With POLICY over 0 one is in force, and its next tick is far away. Time goes on by 20 ms with each 1000 requests.
+//! One busy session of two, leases wanted as a mount wants them, a group of 64 requests for each sync of the journal. Without wire, journal
+//! bytes on disk and table. With RANKS over 1 it is rank 0 of so many: all are connected, each has eight subtrees, and loads come in from
+//! two others each second. With POLICY over 0 one is in force, and its next tick is far away. Time goes on by 20 ms with each 1000
+//! requests.
 //!
 //! `cost --compare A,B,.. [FILES]` runs the phases with so many ranks in turn, five times each, and prints the best of each.
 //!
-//! `cost --placed giga,replicated,table [FILES]` does the same for files in a directory of a lone rank, and in directories that are placed so, of
-//! one of four ranks: by number, and by path (the whole way is this rank's).
+//! `cost --placed giga,replicated,table [FILES]` does the same for files in a directory of a lone rank, and in directories that are placed
+//! so, of one of four ranks: by number, and by path (the whole way is this rank's).
 
 use std::sync::Arc;
 

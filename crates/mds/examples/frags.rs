@@ -1,9 +1,8 @@
-//! What the number of entries at which directories are split costs in the machine alone:
-//! `cargo run --release -p loligo-mds --example frags [FILES [THRESHOLD]]`. One directory is filled, read in no order, and emptied, with
-//! several thresholds; then it is cut at once, by its policy. Shown are the time of an operation on a processor, the longest
-//! that any one input took by the clock (the split is in one of them), the longest that 64 of them took on a processor, which
-//! others on the machine do not make longer, and what the counters of heat take. A group of 64 requests for each sync of the
-//! journal, leases wanted as a mount wants them; without wire, disk and table.
+//! Cost, in the machine alone, of the split threshold of directories: `cargo run --release -p loligo-mds --example frags [FILES
+//! [THRESHOLD]]`. One directory is filled, read in no order, and emptied, with several thresholds; then it is cut at once, by its
+//! policy. Shown are the time of an operation on a processor, the longest that any one input took by the clock (the split is in one of
+//! them), the longest that 64 of them took on a processor, which others on the machine do not make longer, and what the counters of heat
+//! take. A group of 64 requests for each sync of the journal, leases wanted as a mount wants them; without wire, disk and table.
 
 use std::time::{Duration, Instant};
 

@@ -1,9 +1,8 @@
-//! What a merge costs in the machine alone, beside the same creates by request:
-//! `cargo run --release -p loligo-mds --example merge_cost [FILES [steps|table]]`.
+//! Cost of a merge in the machine alone, beside the same creates by request: `cargo run --release -p loligo-mds --example merge_cost [FILES
+//! [steps|table]]`.
 //!
-//! One session that wants no leases. Without wire, bytes of the journal and table; what of memory goes into a checkpoint is drained, and counts. `table`:
-//! what is new goes into the table at once.
-//! The owner's own work does not count.
+//! One session that wants no leases. Without wire, bytes of the journal and table; what of memory goes into a checkpoint is drained, and
+//! counts. `table`: what is new goes into the table at once. The owner's own work does not count.
 
 use loligo_mds::{Config, ConnId, Input, Mds, Now, Output, Peer};
 use loligo_subtree::{Outcome, Settings, Subtree};

@@ -1,4 +1,4 @@
-//! What it costs the machine to show its pieces to the policy: `cargo run --release -p loligo-mds --example snapshot_cost
+//! Cost of the snapshot of pieces that the machine shows to the policy: `cargo run --release -p loligo-mds --example snapshot_cost
 //! [DIRECTORIES [ROUNDS]]`. A tree of so many directories in which each has ten, all of them hot: whole; whole, when there are lines
 //! of the subtree map; and cut into eight fragments each (an eighth of the directories).
 //!

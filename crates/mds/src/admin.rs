@@ -1,4 +1,4 @@
-//! What an administrator can ask of a rank, beside its status.
+//! Questions and orders of an administrator to a rank, beside its status.
 
 use loligo_types::{Frag, Ino, Rank, Route};
 
@@ -13,13 +13,13 @@ pub enum Ask {
     MigrateFrag { dir: Ino, frag: Frag, to: Rank },
     /// Bring all fragments of a directory together at this rank, which has its inode.
     Gather { dir: Ino },
-    /// How far that is.
+    /// The progress of migrations.
     Migrations,
-    /// How far it has given away what it has, if it is being drained.
+    /// The progress of the drain, if the rank is being drained.
     Drain,
     /// All this rank knows of the subtree map.
     Routes,
-    /// What was counted of the hottest fragments of directories; at most so many.
+    /// Rates of the hottest fragments of directories; at most so many.
     Heat { most: usize },
 }
 
@@ -30,11 +30,11 @@ pub enum Told {
     Begun(u64),
     /// The migrations under way and the last ones that ended.
     Migrations(Vec<Migration>),
-    /// How far it has given away what it has; `None`: it is not being drained.
+    /// The progress of the drain; `None`: the rank is not being drained.
     Drain(Option<DrainStatus>),
     /// The subtree map.
     Routes(Vec<Route>),
-    /// What was counted, hottest first.
+    /// The rates of fragments, hottest first.
     Heat(Vec<SpotRates>),
     /// No; why, and what to do.
     Refused(String),
@@ -42,12 +42,12 @@ pub enum Told {
     Elsewhere(Rank),
 }
 
-/// How far a migration is.
+/// Progress of a migration.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Migration {
     /// Its number at the exporting rank.
     pub id: u64,
-    /// What moves.
+    /// The directory that moves.
     pub dir: Ino,
     /// The fragment, if it is not all that the rank has of it.
     pub frag: Option<Frag>,
@@ -63,16 +63,16 @@ pub struct Migration {
     pub seen: u64,
     /// Of so many.
     pub of: u64,
-    /// How long requests for it had to wait, microseconds (0: not yet).
+    /// Time that requests for it had to wait, microseconds (0: not yet).
     pub frozen_us: u64,
-    /// How long it took so far or in all, milliseconds.
+    /// Duration so far or in all, milliseconds.
     pub took_ms: u64,
 }
 
-/// How far a rank has given away what it has.
+/// Progress of a drain: a rank gives away all that it has.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct DrainStatus {
-    /// What it does, in words.
+    /// The current stage, in words.
     pub state: String,
     /// Subtrees that it still has.
     pub subtrees_left: u64,

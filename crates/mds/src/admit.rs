@@ -17,13 +17,13 @@ use crate::session::Slot;
 use crate::walk::Walk;
 use crate::window::Verdict;
 
-/// Whether the peer may act as this user.
+/// True if the peer may act as this user.
 fn may_claim(peer: &Peer, cred: &Cred) -> bool {
     let in_groups = || std::iter::once(&cred.gid).chain(&cred.groups).all(|gid| peer.groups.contains(gid));
     peer.trusted || (peer.uid == Some(cred.uid) && in_groups())
 }
 
-/// Whether a peer that may change nothing is refused it. File locks are let through: they change nothing that stays.
+/// True if the operation is refused to a read-only peer. File locks are let through: they change nothing that stays.
 pub(crate) fn changes(op: &Op) -> bool {
     match op {
         Op::Via { what, .. } => changes(what),
@@ -34,7 +34,7 @@ pub(crate) fn changes(op: &Op) -> bool {
     }
 }
 
-/// Whether the operation frees room in the end, and so is let through while the table is full: removals, also of what a rename replaces,
+/// True if the operation frees room in the end, and so is let through while the table is full: removals, also of what a rename replaces,
 /// and cuts.
 fn frees(op: &Op) -> bool {
     match op {
@@ -45,16 +45,17 @@ fn frees(op: &Op) -> bool {
     }
 }
 
-/// Whether the operation is refused while the journal cannot be written. Of what owners of decoupled subtrees ask only that which is new or brings
-/// much: parts of a merge, which they send again. The rest is small, and waits for its answer: to be refused it would end what they have.
+/// True if the operation is refused while the journal cannot be written. Of the requests of owners of decoupled subtrees, only those that
+/// are new or bring much are refused: parts of a merge, which owners send again. The rest is small, and waits for its answer: to be refused
+/// it would end what they have.
 fn needs_journal(op: &Op) -> bool {
     let Op::Subtree { what, .. } = op else { return true };
     matches!(**what, SubtreeOp::Part { .. } | SubtreeOp::Decouple { resume: 0, .. })
 }
 
 impl Mds {
-    /// Whether a change makes the file system larger, and so is refused when the store has no room: something new, a name more, an xattr,
-    /// longer contents. What is as large after it as before is done: a program that replaces a file by another one must be able to.
+    /// True if a change makes the file system larger, and so is refused when the store has no room: something new, a name more, an xattr,
+    /// longer contents. A change that leaves the size as it was is done: a program that replaces a file by another one must be able to.
     pub(crate) fn adds(&self, op: &Op, events: &[Event]) -> bool {
         let is_longer = |event: &Event| match event {
             Event::Inline { ino, data } => {
@@ -166,7 +167,7 @@ impl Mds {
         }
     }
 
-    /// What every request meets first, each time it starts.
+    /// The first check of every request, each time it starts.
     #[inline]
     pub(crate) fn admission(&self, job: &Job) -> Option<Step> {
         if self.grace.is_some() {
@@ -193,17 +194,20 @@ impl Mds {
         if spare { None } else { Some(Step::Answer(Err(FsError::NoSpace))) }
     }
 
-    /// Whether changes must wait for checkpoints: the journal is too long, or memory is full of what only it holds.
+    /// True if changes must wait for checkpoints: the journal is too long, or memory is full of records that only the
+    /// journal holds.
     ///
-    /// Of a journal that nothing needs any more the newest segment stays until the next record begins another, and a single
-    /// record, as of a subtree that came, may make it longer than the limit. Who waited then would wait for that record.
+    /// The newest segment of a journal that nothing needs any more stays until the next record begins another, and a single
+    /// record, as of a subtree that came, may make it longer than the limit. A request that waited then would wait for that
+    /// record.
     #[inline]
     pub(crate) fn is_short_of_space(&self) -> bool {
         let long = self.log.limit > 0 && self.log.used >= self.log.limit;
         long && self.journal_is_needed() || self.is_overfull(self.config.cache_bytes_max / 8)
     }
 
-    /// Whether the cache is over its limit by more than this, and there is enough in it that eviction cannot touch.
+    /// True if the cache is over its limit by more than this, and it has enough dirty records, which eviction cannot
+    /// touch.
     #[inline]
     pub(crate) fn is_overfull(&self, over: usize) -> bool {
         self.tree.dirty_records() >= self.config.checkpoint_records

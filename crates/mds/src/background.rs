@@ -1,4 +1,4 @@
-//! What is done on ticks, a little at a time: time-outs, sums, eviction, what is left of ended sessions.
+//! Background work, done on ticks a little at a time: time-outs, sums, eviction, and the remains of ended sessions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,16 +16,16 @@ use crate::session::{Slot, Standing};
 const DRAIN_PER_TICK: usize = 10_000;
 /// Inodes whose sums move up in one tick.
 const SUMS_PER_TICK: usize = 512;
-/// How long sums wait before they move up, milliseconds.
+/// Time that sums wait before they move up, milliseconds.
 const SUMS_MS: u64 = 1000;
-/// How often time-outs are looked at, milliseconds.
+/// Interval of the check for time-outs, milliseconds.
 const TIMEOUTS_MS: u64 = 200;
 /// Leases asked back at once from a session that holds too many.
 const SHED_BATCH: usize = 64;
 /// Steps of 64 inodes and 64 entries that the eviction's hands go at once.
 const EVICT_STEPS: usize = 200;
 
-/// What background work remembers.
+/// State of the background work.
 #[derive(Default)]
 pub(crate) struct Background {
     /// Directories that had to be asked back because entries changed, and until when they are not lent again.

@@ -11,7 +11,7 @@ use crate::machine::Mds;
 use crate::park::Why;
 use crate::session::Slot;
 
-/// How long a failed checkpoint waits before it is tried again, milliseconds.
+/// Delay before a failed checkpoint is tried again, milliseconds.
 const RETRY_MS: u64 = 1000;
 /// A stop is given up when so many slices in a row could not be written, and not for want of room: the journal has all of it.
 const STOP_TRIES: u32 = 3;
@@ -19,7 +19,7 @@ const STOP_TRIES: u32 = 3;
 const IDLE_SLICES: usize = 8;
 /// So many times the records that begin a round may wait with nothing to be written.
 const IDLE_TIMES: usize = 4;
-/// How long it is waited for the table to be made durable before that is asked for again: it may have failed, milliseconds.
+/// Time to wait for the table to be made durable before that is asked for again: it may have failed, milliseconds.
 const SETTLE_AGAIN_MS: u64 = 5000;
 
 /// A rank that stops soon stops when what is dirty fits one slice, or after so many rounds: what is changed faster than it is written does not
@@ -44,7 +44,7 @@ struct Slice {
     landed: Option<u64>,
 }
 
-/// How far the table is.
+/// State of checkpoints into the table.
 #[derive(Default)]
 pub(crate) struct Checkpointer {
     last_id: u64,
@@ -104,7 +104,7 @@ impl Mds {
         self.checkpoint();
     }
 
-    /// Whether a slice is on its way into the table.
+    /// True if a slice is on its way into the table.
     pub(crate) fn checkpoint_is_under_way(&self) -> bool {
         self.checkpointer.slice.is_some()
     }
@@ -179,7 +179,7 @@ impl Mds {
         self.wake_if_room();
     }
 
-    /// Whether a slice is in the table and its end is held back.
+    /// True if a slice is in the table and its end is held back.
     #[cfg(test)]
     pub(crate) fn checkpoint_is_held(&self) -> bool {
         self.checkpointer.slice.as_ref().is_some_and(|slice| slice.landed.is_some())
@@ -216,7 +216,7 @@ impl Mds {
         self.tree.needed_for_merges(needed)
     }
 
-    /// Whether there is anything in the journal that is needed, so that a checkpoint, or another rank, will free some of it.
+    /// True if some of the journal is still needed, so that a checkpoint, or another rank, will free it.
     pub(crate) fn journal_is_needed(&self) -> bool {
         self.needed_from() <= self.log.last
     }

@@ -19,7 +19,7 @@ pub struct Now {
 pub struct Config {
     /// This metadata server's logical number.
     pub rank: Rank,
-    /// Who else is there. Alone in it (or with nobody in it), a rank asks nobody about anything.
+    /// The ranks of the cluster. Alone in it (or with nobody in it), a rank asks nobody about anything.
     pub map: ClusterMap,
     /// The file system.
     pub fs_id: [u8; 16],
@@ -37,8 +37,8 @@ pub struct Config {
     /// A session that does not obey a recall for this long is given no sign of life any more, and evicted `session_ms` after the last
     /// one, milliseconds.
     pub recall_ms: u32,
-    /// How long after a restart known sessions may reclaim what they held, milliseconds; those of the
-    /// network for at least `session_ms`.
+    /// Time after a restart in which known sessions may reclaim what they held, milliseconds; those of the network for
+    /// at least `session_ms`.
     pub grace_ms: u32,
     /// Memory for the cache of records, bytes. If changed records take more than this and an eighth, changes wait for
     /// checkpoints.
@@ -55,7 +55,8 @@ pub struct Config {
     pub dirty_ms_max: u64,
     /// Most records of one checkpoint.
     pub checkpoint_records: usize,
-    /// How long leases on a directory are withheld after they had to be recalled for a change of its entries, milliseconds.
+    /// Time for which leases on a directory are withheld after they had to be recalled for a change of its entries,
+    /// milliseconds.
     pub contended_ms: u64,
     /// After this time what was done with a directory counts half, milliseconds.
     pub heat_half_life_ms: u64,
@@ -63,15 +64,15 @@ pub struct Config {
     pub heat_dirs_max: usize,
     /// One request in so many is counted for the heat of directories, and stands for all of them; 1: each.
     pub heat_sample: u32,
-    /// How often a rank tells others of its load, milliseconds.
+    /// Interval at which a rank tells others of its load, milliseconds.
     pub beat_ms: u64,
-    /// How often the balancer's policy is asked, milliseconds.
+    /// Interval at which the balancer's policy is asked, milliseconds.
     pub balance_ms: u64,
     /// Leases that move with a subtree; those beyond are asked back before.
     pub moved_leases_max: usize,
     /// When directories are cut into fragments.
     pub frag: FragConfig,
-    /// What is done in one go, kept or told at once is so many times less (1): simulations, of few inodes, meet what otherwise only
+    /// Divisor of everything that is done in one go, kept or told at once (1): simulations, of few inodes, meet what otherwise only
     /// millions would.
     pub shrink: usize,
     /// Where in the store clients may read and write file data by themselves; `None`: they cannot.

@@ -1,4 +1,5 @@
-//! What a decided change (or answer) would make untrue for others, and who must be asked first.
+//! Claims of a decided change (or answer): the leases and rights of others that it would make untrue, and that are
+//! asked back first.
 //!
 //! The decision itself tells: each event names the record that changes. So nobody is asked for a request that fails.
 
@@ -18,7 +19,7 @@ type Claim = (Ino, Lease);
 /// More are found by an index.
 const CLAIMS_FEW: usize = 32;
 
-/// Whether the operation may cut the file or change its data.
+/// True if the operation may cut the file or change its data.
 fn changes_data(op: &Op) -> bool {
     match op {
         Op::SetAttr { set, .. } => set.size.is_some(),
@@ -34,7 +35,7 @@ fn is_same(tree: &Tree, dir: Ino, name: &Name, ino: Ino) -> bool {
     matches!(tree.entry(dir, name), Lookup::Present(target) if target.ino == ino)
 }
 
-/// What an event claims. An inode whose change counter stays only brings sums up to date, which nobody caches.
+/// The claim of an event. An inode whose change counter stays only brings sums up to date, which nobody caches.
 fn claim_of(tree: &Tree, event: &Event, data: bool) -> Option<Claim> {
     match event {
         Event::Inode(inode) => {
@@ -54,7 +55,7 @@ fn claim_of(tree: &Tree, event: &Event, data: bool) -> Option<Claim> {
 }
 
 impl Mds {
-    /// What an answer claims: opens take rights from others, and attributes must have what others hold back.
+    /// The claim of an answer: opens take rights from others, and attributes must have what others hold back.
     fn claim_of_answer(&self, job: &Job, answer: &Answer) -> Option<Claim> {
         match (&job.op, answer) {
             (Op::Open { flags, .. } | Op::Create { flags, .. }, Answer::Opened { attr, .. }) => {
@@ -78,7 +79,7 @@ impl Mds {
         }
     }
 
-    /// What a holder must give up for a claim.
+    /// The leases and rights that a holder must give up for a claim.
     fn due(&self, job: &Job, (ino, bits): Claim, holder: Slot, held: Lease) -> Lease {
         if holder == job.slot {
             return Lease::NONE;

@@ -29,7 +29,7 @@ struct Discard {
     emitted: bool,
 }
 
-/// What is to be dropped.
+/// Data to be dropped.
 #[derive(Default)]
 pub(crate) struct Discards {
     by_ino: BTreeMap<Ino, VecDeque<Discard>>,
@@ -51,7 +51,7 @@ impl Discards {
         self.waiting.push_back((lsn, ino));
     }
 
-    /// Whether something is still to be dropped of the inode.
+    /// True if something is still to be dropped of the inode.
     #[inline]
     pub(crate) fn is_pending(&self, ino: Ino) -> bool {
         !self.by_ino.is_empty() && self.by_ino.contains_key(&ino)
@@ -67,7 +67,7 @@ impl Discards {
         self.by_ino.keys().copied().collect()
     }
 
-    /// Whether nothing is to be dropped, and the journal knows it.
+    /// True if nothing is to be dropped, and the journal knows it.
     pub(crate) fn is_idle(&self) -> bool {
         self.by_ino.is_empty() && self.done.is_empty()
     }
@@ -134,7 +134,7 @@ impl Mds {
         }
     }
 
-    /// Whether the file's data or size must stay as they are for now.
+    /// True if the file's data or size must stay as they are for now.
     pub(crate) fn data_is_busy(&self, ino: Ino) -> bool {
         self.discards.is_pending(ino) || self.spills.contains_key(&ino)
     }

@@ -19,7 +19,7 @@ pub(crate) struct Redirect {
     rank: Rank,
     /// It was executed here before: what it made.
     done: Option<(Ino, u64)>,
-    /// What it is about.
+    /// The inode that it is about.
     about: Option<Ino>,
 }
 
@@ -99,14 +99,14 @@ enum Gated {
     Evicted(ConnId),
 }
 
-/// What waits for the journal, in order.
+/// Answers that wait for the journal, in order.
 #[derive(Default)]
 pub(crate) struct Gate {
     queue: VecDeque<(Lsn, Gated)>,
 }
 
 impl Gate {
-    /// How many answers wait.
+    /// Number of waiting answers.
     pub(crate) fn len(&self) -> usize {
         self.queue.len()
     }

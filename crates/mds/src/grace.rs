@@ -25,27 +25,27 @@ pub(crate) struct Grace {
     /// The same for clients of the network. One of this machine hears at once that the server is gone; one that is cut off does
     /// not, and relies on what was lent to it for as long as its session lives.
     cut_off_until_ms: u64,
-    /// What sessions told, while the inodes in it are being read.
+    /// Reclaims of sessions, while the inodes in them are being read.
     told: BTreeMap<SessionId, Telling>,
 }
 
-/// What a session told.
+/// Reclaim of one session.
 #[derive(Debug)]
 struct Telling {
     held: Reclaim,
     /// Reads that it waits for.
     left: usize,
-    /// How often something was read for it.
+    /// Number of times that something was read for it.
     rounds: usize,
     /// A read has failed: it is tried again.
     has_failed: bool,
-    /// How many have, in all.
+    /// Number of failed reads, in all.
     failures: u32,
     /// It came over a connection that may act for everybody, which may be gone before it is read.
     trusted: bool,
     /// Which users its identity does not act for.
     squash: Squash,
-    /// Who told it, if what that one may do depends on where something is.
+    /// The identity that told it, if its rights depend on where something is.
     limited: Option<Arc<Identity>>,
 }
 
@@ -72,7 +72,7 @@ impl Grace {
     }
 }
 
-/// How long after the grace time orphans that nobody has open are kept: for requests sent again that made them.
+/// Time after the grace time for which orphans that nobody has open are kept: for requests sent again that made them.
 const ORPHANS_KEPT_MS: u64 = 2000;
 
 impl Mds {
@@ -123,7 +123,7 @@ impl Mds {
         }
     }
 
-    /// What a session held before the restart. First the inodes that it had open are read.
+    /// Takes the holdings of a session from before the restart. First the inodes that it had open are read.
     pub(crate) fn reclaim(&mut self, slot: Slot, held: Reclaim) {
         let Some(session) = self.sessions.get_mut(slot) else { return };
         if session.standing != Standing::Back || self.grace.is_none() {
@@ -207,7 +207,7 @@ impl Mds {
         }
     }
 
-    /// What a limited session says to have had open where it may not have it. `None`: something must be read, or another rank asked, first.
+    /// The opens that a limited session reclaims where it may not have them. `None`: something must be read, or another rank asked, first.
     fn refused_by_paths(&mut self, slot: Slot, id: SessionId) -> Option<BTreeSet<(Ino, bool)>> {
         let told = self.grace.as_ref().and_then(|grace| grace.told.get(&id))?;
         let Some(identity) = told.limited.clone() else { return Some(BTreeSet::new()) };
@@ -245,7 +245,7 @@ impl Mds {
         }
     }
 
-    /// What must be read before it is known which of these inodes are there, and are this rank's: in a cluster also
+    /// Records to read before it is known which of these inodes are there, and are this rank's: in a cluster also
     /// directories above them, one by one.
     fn reclaim_needs(&mut self, inos: &[Ino], rounds: usize) -> Vec<Need> {
         let mut needs = Vec::new();

@@ -1,4 +1,4 @@
-//! How sessions begin, go on over a new connection, and end.
+//! Begin of sessions, their continuation over a new connection, and their end.
 
 use std::collections::BTreeSet;
 
@@ -90,9 +90,9 @@ impl Mds {
         Ok(())
     }
 
-    /// Whether this peer may begin one more session. An identity, or a user that may act for itself alone, has at most as many as
-    /// are free after it: so one has half of them at most, and several together leave some. Root and the server's own user count
-    /// against the limit of all only.
+    /// Checks that this peer may begin one more session. An identity, or a user that may act for itself alone, has at most as
+    /// many as are free after it: so one has half of them at most, and several together leave some. Root and the server's own
+    /// user count against the limit of all only.
     fn room_for(&self, peer: &Peer) -> Result<(), String> {
         let (most, all) = (self.config.sessions_max, self.sessions.len());
         let free = most.saturating_sub(all);

@@ -1,4 +1,4 @@
-//! Who holds ATTR and NAMES of what. Rights on file data live with the opens (`open.rs`).
+//! Holders of the leases ATTR and NAMES. Rights on file data live with the opens (`open.rs`).
 //!
 //! One lease is one node of 24 bytes in a slab, chained with the others of its inode, and with those of its session
 //! from the newest to the oldest; with its share of the index about 50 bytes. A renewed lease is only marked, and gets
@@ -66,12 +66,12 @@ impl Default for Leases {
 }
 
 impl Leases {
-    /// What a session holds on an inode.
+    /// The leases of a session on an inode.
     pub(crate) fn held(&self, ino: Ino, slot: Slot) -> Lease {
         self.holders(ino).find(|(s, _)| *s == slot).map_or(Lease::NONE, |(_, bits)| bits)
     }
 
-    /// Who holds anything on an inode.
+    /// Sessions with leases on an inode.
     #[inline]
     pub(crate) fn holders(&self, ino: Ino) -> impl Iterator<Item = (Slot, Lease)> + '_ {
         let mut at = if self.heads.is_empty() { NIL } else { self.heads.get(ino).unwrap_or(NIL) };
@@ -116,7 +116,7 @@ impl Leases {
         (!dead).then_some((node.ino, node.slot, node.bits.without(USED)))
     }
 
-    /// Whether anybody but this session holds one of the bits.
+    /// True if anybody but this session holds one of the bits.
     #[inline]
     pub(crate) fn others_hold(&self, ino: Ino, slot: Slot, bits: Lease) -> bool {
         self.holders(ino).any(|(s, held)| s != slot && held.any(bits))
@@ -200,7 +200,7 @@ impl Leases {
         }
     }
 
-    /// Whether the place of an ended session may be used again.
+    /// True if the place of an ended session may be used again.
     pub(crate) fn is_drained(&self, slot: Slot) -> bool {
         self.lists.get(usize::from(slot.0)).is_none_or(|list| list.count == 0 && !list.dead)
     }
@@ -226,12 +226,12 @@ impl Leases {
         found
     }
 
-    /// How many a session holds.
+    /// Number of leases of a session.
     pub(crate) fn count(&self, slot: Slot) -> usize {
         self.lists.get(usize::from(slot.0)).map_or(0, |list| list.count)
     }
 
-    /// How many there are.
+    /// Number of leases of all sessions.
     pub(crate) fn total(&self) -> usize {
         self.lists.iter().map(|list| list.count).sum()
     }

@@ -16,7 +16,7 @@ use crate::park::Why;
 use crate::peer::TxId;
 use crate::session::Slot;
 
-/// Who waits for a read.
+/// Waiter for a read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Waiter {
     /// A request.
@@ -33,7 +33,7 @@ pub(crate) enum Waiter {
     Letter(Rank),
     /// The look at memory for a migration.
     Survey,
-    /// Whoever looks again.
+    /// Nobody in particular: the one who needs it looks again.
     Nobody,
     /// Nobody: names are read ahead of time.
     Ahead,
@@ -46,7 +46,7 @@ pub(crate) enum Waiter {
 }
 
 impl Waiter {
-    /// Whether a read for it counts as load ([`loligo_types::Hit::Fetch`]): one that a client's request or another rank's waits for.
+    /// True if a read for it counts as load ([`loligo_types::Hit::Fetch`]): one that a client's request or another rank's waits for.
     /// Reads for migrations, drains, sums and read-ahead do not count. A balancer that sees them would move directories because
     /// directories were moved.
     fn is_load(self) -> bool {
@@ -94,17 +94,17 @@ impl Loads {
         self.last
     }
 
-    /// Whether reads up to this one are still under way.
+    /// True if reads up to this one are still under way.
     pub(crate) fn is_behind(&self, ticket: u64) -> bool {
         self.tickets.first_key_value().is_some_and(|(oldest, _)| *oldest <= ticket)
     }
 
-    /// Whether this is being read.
+    /// True if this need is being read.
     pub(crate) fn is_read(&self, need: &Need) -> bool {
         self.by_need.contains_key(need)
     }
 
-    /// What is known of a read under way: the directory of its range.
+    /// Notes where the directory of a read under way goes on behind its range.
     pub(crate) fn goes_on(&mut self, ticket: u64, dir: Ino, from_hash: u64) {
         if let Some(ticket) = self.tickets.get_mut(&ticket) {
             ticket.behind = Some((dir, from_hash));
@@ -128,7 +128,7 @@ impl Loads {
         self.by_need.get(need).copied()
     }
 
-    /// How many reads are under way.
+    /// Number of reads under way.
     pub(crate) fn len(&self) -> usize {
         self.tickets.len()
     }

@@ -11,7 +11,7 @@ use crate::session::Slot;
 /// Most ranges held on one file.
 const RANGES_MAX: usize = 1 << 16;
 
-/// Whose lock: a session's owner, in one family.
+/// Owner of a lock: a session's owner, in one family.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Owner {
     slot: Slot,
@@ -64,7 +64,7 @@ fn excludes(held: &Held, slot: Slot, lock: &FileLock) -> bool {
 }
 
 impl Locks {
-    /// Whether anybody holds or waits for a lock on the file.
+    /// True if anybody holds or waits for a lock on the file.
     #[inline]
     pub(crate) fn is_locked(&self, ino: Ino) -> bool {
         !self.files.is_empty() && self.files.contains_key(&ino)
@@ -76,22 +76,22 @@ impl Locks {
         held.map(|held| (held.slot, held.handle, held.lock)).collect()
     }
 
-    /// How many ranges are held of a file.
+    /// Number of ranges held of a file.
     pub(crate) fn held_on(&self, ino: Ino) -> usize {
         self.files.get(&ino).map_or(0, |file| file.held.len())
     }
 
-    /// How many ranges are held.
+    /// Number of ranges held.
     pub(crate) fn held(&self) -> usize {
         self.files.values().map(|file| file.held.len()).sum()
     }
 
-    /// How many ranges a session holds.
+    /// Number of ranges that a session holds.
     pub(crate) fn held_by(&self, slot: Slot) -> usize {
         self.files.values().flat_map(|file| &file.held).filter(|held| held.slot == slot).count()
     }
 
-    /// Whether a file has as many ranges as it may.
+    /// True if a file has as many ranges as it may.
     pub(crate) fn is_full(&self, ino: Ino) -> bool {
         self.files.get(&ino).is_some_and(|file| file.held.len() >= RANGES_MAX)
     }
@@ -140,7 +140,7 @@ impl Locks {
         }
     }
 
-    /// Whether waiting for this lock would be for ever, because its holders wait for the owner in the end.
+    /// True if waiting for this lock would be for ever, because its holders wait for the owner in the end.
     pub(crate) fn would_deadlock(&self, ino: Ino, slot: Slot, lock: &FileLock) -> bool {
         if lock.kind != LockKind::Posix {
             return false;
@@ -257,7 +257,7 @@ impl Locks {
     }
 }
 
-/// What is left of a range after a part of it was taken out.
+/// Rest of a range after a part of it was taken out.
 fn rest(held: &Held, cut: &FileLock) -> impl Iterator<Item = Held> {
     let before = (held.lock.start < cut.start).then(|| {
         let lock = FileLock { end: cut.start - 1, ..held.lock };

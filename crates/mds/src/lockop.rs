@@ -39,7 +39,7 @@ impl Mds {
         }
     }
 
-    /// Whether it was got; `false`: it is to be waited for.
+    /// Tries to take a file lock: `true` if it was got, `false` if it is to be waited for.
     fn try_lock(&mut self, ino: Ino, slot: Slot, handle: u64, lock: FileLock, wait: bool) -> FsResult<bool> {
         if lock.start > lock.end {
             return Err(FsError::Invalid);

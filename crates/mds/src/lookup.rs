@@ -13,8 +13,8 @@ use crate::machine::Mds;
 use crate::park::{Job, Why};
 
 impl Mds {
-    /// What is promised with the answer to a walk: of the directory in which it began, and of each that its names led to. Nothing for who is limited to
-    /// paths: its rights are looked at each time.
+    /// Lookup leases given with the answer to a walk: on the directory in which it began, and on each that its names led to. None for an
+    /// identity that is limited to paths: its rights are looked at each time.
     pub(crate) fn promise_ways(&mut self, job: &Job) -> Vec<(Ino, u16)> {
         let (Some(depth), Some(walk)) = (job.lease_depth, &job.walk) else { return Vec::new() };
         let Some((start, names, found)) = walk.way() else { return Vec::new() };
@@ -81,7 +81,7 @@ impl Mds {
         Some(Why::Promises)
     }
 
-    /// Whether one of these is promised to stay as it is; then it is waited for. `first`: it was not before.
+    /// True if one of these has a lookup lease; then it is waited for. `first`: it was not before.
     pub(crate) fn are_promised(&mut self, inos: &[Ino], first: bool) -> bool {
         let now = self.now.mono_ms;
         if self.promises.is_empty(now) {
@@ -130,7 +130,7 @@ impl Mds {
         events.iter().filter_map(changed).collect()
     }
 
-    /// What is committed must not break a promise: a mistake of this code, which simulations look for.
+    /// Asserts that committed events break no lookup lease: a mistake of this code, which simulations look for.
     #[inline]
     pub(crate) fn check_promises(&self, events: &[Event]) {
         if cfg!(debug_assertions) {

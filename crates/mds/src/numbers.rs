@@ -52,7 +52,7 @@ impl Mds {
         }
     }
 
-    /// What a request has made has its number for good.
+    /// Uses up the inode numbers of what a request has made: it has them for good.
     #[inline]
     pub(crate) fn use_number(&mut self, job: &Job, events: &[Event]) {
         if job.ino.is_some()

@@ -24,7 +24,7 @@ pub(crate) struct Handle {
 }
 
 impl Handle {
-    /// How it would be opened again.
+    /// The flags with which it would be opened again.
     pub(crate) fn flags(self) -> OpenFlags {
         OpenFlags { read: self.read, write: self.write, ..OpenFlags::default() }
     }
@@ -36,7 +36,7 @@ impl Handle {
     }
 }
 
-/// What one session has open of one inode.
+/// Opens of one inode by one session.
 #[derive(Clone, Copy, Debug)]
 struct Share {
     slot: Slot,
@@ -58,7 +58,7 @@ pub(crate) struct Opens {
     spare: Vec<Vec<Share>>,
     /// While somebody goes through all of them: inodes that were opened since.
     opened: Option<Vec<Ino>>,
-    /// Who has reserved room in which files, and since when, milliseconds.
+    /// Sessions that have reserved room in files, and since when, milliseconds.
     rooms: BTreeMap<(Slot, Ino), u64>,
     /// Files of which room is not reserved any more, and whether it was given up without being written.
     ended_rooms: Vec<(Ino, bool)>,
@@ -77,22 +77,22 @@ impl Opens {
         inos
     }
 
-    /// Whether a session has an inode open, and if so, whether to write.
+    /// Tells if a session has an inode open, and if so, whether to write.
     pub(crate) fn open_by(&self, slot: Slot, ino: Ino) -> Option<bool> {
         self.share(ino, slot).map(|share| share.writers > 0)
     }
 
-    /// How many handles a session has.
+    /// Number of handles of a session.
     pub(crate) fn handles(&self, slot: Slot) -> usize {
         self.by_slot.get(usize::from(slot.0)).map_or(0, |handles| handles.len())
     }
 
-    /// How many handles there are on an inode.
+    /// Number of handles on an inode.
     pub(crate) fn count(&self, ino: Ino) -> u32 {
         self.shares(ino).iter().map(|share| share.handles).sum()
     }
 
-    /// Whether nobody has it open.
+    /// True if no session has an inode open.
     pub(crate) fn is_closed(&self, ino: Ino) -> bool {
         self.shares(ino).is_empty()
     }
@@ -158,17 +158,17 @@ impl Opens {
         self.shares(ino).iter().filter(|share| !share.rights.is_none()).map(|share| (share.slot, share.rights))
     }
 
-    /// Whether another session has the file open for writing.
+    /// True if another session has the file open for writing.
     pub(crate) fn others_write(&self, ino: Ino, slot: Slot) -> bool {
         self.shares(ino).iter().any(|share| share.slot != slot && share.writers > 0)
     }
 
-    /// Whether another session has the file open.
+    /// True if another session has the file open.
     pub(crate) fn others_open(&self, ino: Ino, slot: Slot) -> bool {
         self.shares(ino).iter().any(|share| share.slot != slot)
     }
 
-    /// Whether any session has the file open for writing.
+    /// True if any session has the file open for writing.
     pub(crate) fn any_writer(&self, ino: Ino) -> bool {
         self.shares(ino).iter().any(|share| share.writers > 0)
     }
@@ -216,7 +216,7 @@ impl Opens {
         self.opened.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Who has an inode open, and what it may do with the data; by session.
+    /// Sessions that have an inode open, and their access to the data; by session.
     pub(crate) fn users(&self, ino: Ino) -> Vec<(Slot, DataAccess)> {
         let mut users: Vec<(Slot, DataAccess)> =
             self.shares(ino).iter().map(|share| (share.slot, self.access(ino, share.slot))).collect();
@@ -246,7 +246,7 @@ impl Opens {
         shares.iter().filter_map(|share| share.room)
     }
 
-    /// Whether room is reserved at the end of a file.
+    /// True if room is reserved at the end of a file.
     #[inline]
     pub(crate) fn has_rooms(&self, ino: Ino) -> bool {
         self.rooms(ino).next().is_some()
@@ -267,7 +267,7 @@ impl Opens {
         }
     }
 
-    /// Who has reserved room has that much more time, milliseconds.
+    /// Extends the time of all reserved rooms by so much, milliseconds.
     pub(crate) fn wait_longer(&mut self, ms: u64) {
         self.rooms.values_mut().for_each(|since_ms| *since_ms += ms);
     }
@@ -292,7 +292,7 @@ impl Opens {
         std::mem::take(&mut self.ended_rooms)
     }
 
-    /// Whether there are such files.
+    /// True if there are files of which room is not reserved any more.
     #[inline]
     pub(crate) fn has_ended_rooms(&self) -> bool {
         !self.ended_rooms.is_empty()
@@ -335,7 +335,7 @@ impl Opens {
         }
     }
 
-    /// What a session may do with the data of a file.
+    /// The access of a session to the data of a file.
     pub(crate) fn access(&self, ino: Ino, slot: Slot) -> DataAccess {
         match self.share(ino, slot) {
             None => DataAccess::None,

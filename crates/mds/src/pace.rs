@@ -1,6 +1,6 @@
-//! How much of a long work is done in one go, before requests have their turn: as much as takes a part of the time of the requests
-//! that were done since the last go, so that it neither keeps requests waiting where there are few, nor takes for ever where there are
-//! many. Counted, not measured: a machine knows no clock. Not what the work is (the looks at memory of a migration, `cluster`).
+//! Pace of long work, which is done in goes between requests: each takes a part of the time of the requests that were done since the
+//! last go, so that it neither keeps requests waiting where there are few, nor takes for ever where there are many. Counted, not
+//! measured: a machine knows no clock. The work itself (the looks at memory of a migration) is `cluster`'s.
 
 use crate::config::Config;
 
@@ -12,7 +12,7 @@ const PER_REQUEST: usize = 80;
 /// Units in a go at most: some 150 us.
 const MOST: usize = 6000;
 
-/// What the thread's time is counted in by long works: to look at an inode next to others of its directory, some 25 ns.
+/// Budget of long works, in units of the thread's time: a look at an inode next to others of its directory, some 25 ns.
 #[derive(Default)]
 pub(crate) struct Pace {
     /// Requests since the last go.
@@ -42,13 +42,13 @@ impl Pace {
         self.left = self.left.saturating_sub(units);
     }
 
-    /// Whether there is more to use up.
+    /// True if there is more to use up.
     #[inline]
     pub(crate) fn is_left(&self) -> bool {
         self.left > 0
     }
 
-    /// How many units are left.
+    /// Number of units that are left.
     #[inline]
     pub(crate) fn left(&self) -> usize {
         self.left

@@ -49,7 +49,7 @@ pub(crate) struct Job {
     pub(crate) tx: Option<TxId>,
     /// When it came.
     pub(crate) since_ms: u64,
-    /// What it waits for, as its place among [`Why::NAMES`], and since when.
+    /// The reason for which it waits, as its place among [`Why::NAMES`], and since when.
     pub(crate) waits: Option<(u8, u64)>,
     /// Since when all that it waits for is that others close what they have open.
     pub(crate) closing_ms: Option<u64>,
@@ -57,28 +57,29 @@ pub(crate) struct Job {
     pub(crate) reads: usize,
     /// The decoupled subtree below whose root it is, if others may work there.
     pub(crate) within: Option<Ino>,
-    /// Who asks, if it is to be found out yet whether that one may do it there; and the last question to another rank before it came.
+    /// The identity that asks, if it is to be found out yet whether it may do it there; and the last question to another rank before
+    /// it came.
     pub(crate) limited: Option<(Arc<Identity>, u64)>,
     /// Its client may do things below paths only.
     pub(crate) path_bound: bool,
     /// Of a directory above those paths it is to be told only what the way there needs.
     pub(crate) way_only: bool,
-    /// How deep below the root its walk begins, if lookup leases of the way would be welcome.
+    /// Depth below the root at which its walk begins, if lookup leases of the way would be welcome.
     pub(crate) lease_depth: Option<u16>,
-    /// What it changed is relaxed.
+    /// The lag of its change, if that is relaxed.
     pub(crate) lag: Option<Lag>,
-    /// What it changed is not.
+    /// Set when its change is not relaxed.
     pub(crate) is_strict: bool,
 }
 
 impl Job {
-    /// What a request of which only the answer is to be made again did before.
+    /// The inode and value from the first execution of a request of which only the answer is to be made again.
     pub(crate) fn repeats(&self) -> Option<(Ino, u64)> {
         self.again.filter(|_| !matches!(self.op, Op::GetAttr { .. }))
     }
 }
 
-/// What a request waits for.
+/// Reason for which a request waits.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Why {
     /// The end of the grace time.
@@ -99,25 +100,25 @@ pub(crate) enum Why {
     Stop,
     /// A connection to another rank.
     Peers,
-    /// What other ranks lend.
+    /// Records that other ranks lend.
     Borrow,
     /// The end of a transaction over ranks that has something locked.
     Locked,
     /// The end of a migration.
     Moving,
-    /// What other ranks say of the directories above.
+    /// Answers of other ranks about the directories above.
     Above,
     /// A merge into this directory to be in memory.
     Merge(Ino),
     /// An earlier part of what is to be merged into this directory.
     Part(Ino),
-    /// What other ranks hold, or say, of directories that paths lead through.
+    /// Replicas from other ranks, or their answers, of directories that paths lead through.
     Replicas,
     /// The end of what clients were promised of a directory.
     Promises,
     /// Files to be closed.
     Close,
-    /// What is below a directory and other ranks have.
+    /// Parts of the subtree below a directory that other ranks have.
     Gather,
 }
 
@@ -267,7 +268,7 @@ impl Parked {
         None
     }
 
-    /// Whether one may go on.
+    /// True if one may go on.
     pub(crate) fn has_ready(&self) -> bool {
         !self.ready.is_empty()
     }
@@ -295,7 +296,7 @@ impl Parked {
         ids.into_iter().filter_map(|id| self.take(id)).collect()
     }
 
-    /// Whether a request has read so much that what it read first may have left memory before it had the rest.
+    /// True if a request has read so much that the first of its records may have left memory before it had the rest.
     pub(crate) fn starves(&self) -> bool {
         self.jobs.values().any(|(job, why)| matches!(why, Why::Load(_)) && job.reads > READS_MAX)
     }
@@ -305,17 +306,17 @@ impl Parked {
         self.jobs.values().map(|(job, why)| (job, why))
     }
 
-    /// How many wait.
+    /// Number of waiting requests.
     pub(crate) fn len(&self) -> usize {
         self.jobs.len()
     }
 
-    /// Whether those of a session may be more, if all together may take so many bytes.
+    /// True if those of a session may be more, if all together may take so many bytes.
     pub(crate) fn has_room(&self, slot: Slot, most: u64) -> bool {
         self.weights.may_have_more(slot, most)
     }
 
-    /// Whether new grants on the inode are forbidden.
+    /// True if new grants on the inode are forbidden.
     #[inline]
     pub(crate) fn is_marked(&self, ino: Ino) -> bool {
         !self.marks.is_empty() && self.marks.contains_key(&ino)

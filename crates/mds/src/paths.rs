@@ -25,7 +25,7 @@ use crate::peer::PeerMsg;
 use crate::rights::{Grant, Rights};
 use crate::session::Slot;
 
-/// How long what another rank said of its directories is believed, milliseconds.
+/// Time for which an answer of another rank about its directories is believed, milliseconds.
 const KEEP_MS: u64 = 1000;
 /// Answers that are kept.
 const KEEP_MAX: usize = 100_000;
@@ -35,18 +35,18 @@ const NO_NAME: u64 = u64::MAX;
 /// Directories, and their policies as they were set.
 pub(crate) type Policies = Vec<(Ino, Arc<[u8]>)>;
 
-/// What other ranks said of what is above.
+/// Answers of other ranks about directories above.
 #[derive(Default)]
 pub(crate) struct Ways {
     known: BTreeMap<Ino, Heard>,
-    /// What was asked since the last tick, and is not answered.
+    /// Inodes asked about since the last tick, and not answered.
     asked: BTreeSet<Ino>,
     /// Number of the last question.
     last: u64,
 }
 
 impl Ways {
-    /// How often something was asked: the number of the last question.
+    /// Number of questions so far: the number of the last one.
     pub(crate) fn asks(&self) -> u64 {
         self.last
     }
@@ -101,7 +101,7 @@ enum Way {
     Ask(Ino, Rank),
 }
 
-/// What rights say of something.
+/// Verdict of rights about an inode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Verdict {
     Yes,
@@ -119,7 +119,8 @@ fn second_subject(op: &Op) -> Option<Ino> {
     }
 }
 
-/// What may be seen of a directory above a path. Of xattrs what the kernel looks at on the way.
+/// True if a limited identity may do this with a directory above its path. It may read the xattrs that the kernel looks
+/// at on the way.
 fn shows_only_itself(op: &Op) -> bool {
     match op {
         Op::GetAttr { .. } | Op::LookupParent { .. } | Op::ListXattr { .. } => true,
@@ -129,12 +130,12 @@ fn shows_only_itself(op: &Op) -> bool {
     }
 }
 
-/// Whether the kernel looks at an xattr on the way.
+/// True if the kernel looks at an xattr on the way.
 fn is_looked_at(name: &[u8]) -> bool {
     name.starts_with(b"system.") || name.starts_with(b"security.")
 }
 
-/// What is shown of a directory above a path: of the names of its xattrs those that may be read.
+/// Limits an answer about a directory above a path: of the names of its xattrs to those that may be read.
 pub(crate) fn shown_on_the_way(mut change: Change) -> Change {
     if let Answer::Bytes(names) = &change.answer {
         let shown = names.split_inclusive(|byte| *byte == 0).filter(|name| is_looked_at(name));
@@ -144,7 +145,7 @@ pub(crate) fn shown_on_the_way(mut change: Change) -> Change {
 }
 
 impl Mds {
-    /// What the request of a limited identity meets: `None` if it may go on.
+    /// Checks the request of a limited identity: `None` if it may go on.
     pub(crate) fn limit(&mut self, job: &mut Job, held: Option<Handle>) -> Option<Step> {
         let (identity, _) = job.limited.clone()?;
         let change = changes(&job.op);
@@ -224,7 +225,7 @@ impl Mds {
         verdict
     }
 
-    /// Whether a way begins with this path.
+    /// True if a way begins with this path.
     fn begins(&self, path: &[Name], way: &[u64]) -> bool {
         path.len() <= way.len() && path.iter().zip(way).all(|(name, hash)| self.tree.hash(name) == *hash)
     }

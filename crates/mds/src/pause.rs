@@ -3,7 +3,7 @@
 
 use crate::machine::Mds;
 
-/// What part of a session's time ticks may be late before the process counts as stopped.
+/// Part of a session's time by which ticks may be late before the process counts as stopped.
 const PART: u64 = 8;
 
 impl Mds {

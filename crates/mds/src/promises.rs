@@ -1,9 +1,9 @@
-//! What was promised to clients of directories on paths: for how long each stays where it is, and may be searched by whom it may. Nobody is remembered, only
-//! the latest end: `IndexFS`'s stateless leases (Xiao et al., `SoCC` 2015, digest §2.3). How long one lasts is decided here. What an answer brings,
-//! and that changes wait, is `lookup.rs`.
+//! Lookup leases: promises to clients that a directory on a path stays where it is for a time, and may be searched by those that may now.
+//! No holder is remembered, only the latest end: `IndexFS`'s stateless leases (Xiao et al., `SoCC` 2015, digest §2.3). The length of a
+//! lease is decided here. Leases in answers, and the wait of changes, are in `lookup.rs`.
 //!
-//! A time is told, not a moment, and the client counts it from before it asked: so clocks need not agree, only run alike. Here it counts for a tenth
-//! longer: a client's clock may so run a tenth slower than this one.
+//! A time is told, not a moment, and the client counts it from before it asked: so clocks need not agree, only run alike. Here it counts
+//! for a tenth longer: a client's clock may so run a tenth slower than this one.
 
 use loligo_types::{Ino, LOOKUP_LEASE_MS_MAX, LeaseTime, LookupLease};
 
@@ -11,7 +11,7 @@ use crate::hash::IntMap;
 
 /// Most directories of which it is known; beyond, nothing new is promised.
 const MOST: usize = 1 << 18;
-/// How long it is remembered how often a directory was asked for and changed, milliseconds after what was promised of it has ended.
+/// Time for which counts of looks and changes of a directory are remembered, milliseconds after its last lease has ended.
 const KEPT_MS: u64 = 10_000;
 /// More looks and changes than this are halved, both: what was long ago counts less.
 const SAMPLES_MAX: u32 = 1024;
@@ -22,7 +22,8 @@ const DEPTH_MS_MIN: u32 = 100;
 const RATE_MS: u32 = 800;
 const UNKNOWN_MS: u32 = 400;
 
-/// What is lost where clocks are read in whole milliseconds: by who promises, by who asks and goes by it, and of the tenth.
+/// Loss where clocks are read in whole milliseconds: by the rank that promises, by the client that asks and goes by it, and
+/// of the tenth.
 const ROUNDED_MS: u64 = 4;
 
 /// So long this rank waits for what was promised for a time, milliseconds.
@@ -35,7 +36,7 @@ fn longest() -> u64 {
     longer(u64::from(LOOKUP_LEASE_MS_MAX))
 }
 
-/// What is known of one directory.
+/// State of one directory.
 #[derive(Clone, Copy, Default)]
 struct Promise {
     until_ms: u64,
@@ -54,13 +55,14 @@ pub(crate) struct Promises {
     /// Somebody waits for the end of one.
     awaited: bool,
     swept_ms: u64,
-    /// How many were given so far, and changes that have waited.
+    /// Number of leases given so far, and of changes that have waited.
     pub(crate) given: u64,
     pub(crate) waits: u64,
 }
 
 impl Promises {
-    /// How long a directory can be promised to stay as it is, milliseconds; 0: not at all. It counts as a look at it. `depth`: below the root.
+    /// The time for which a directory can be promised to stay as it is, milliseconds; 0: not at all. It counts as a look at it. `depth`:
+    /// below the root.
     pub(crate) fn time(&mut self, ino: Ino, lease: LookupLease, depth: u32) -> u16 {
         let by_depth = (DEPTH_MS / (depth + 1)).max(DEPTH_MS_MIN).min(u32::from(LOOKUP_LEASE_MS_MAX));
         let ms = match lease.time {
@@ -117,23 +119,23 @@ impl Promises {
         self.floor_ms = self.floor_ms.max(now_ms + longest());
     }
 
-    /// Whether nothing is promised.
+    /// True if nothing is promised.
     #[inline]
     pub(crate) fn is_empty(&self, now_ms: u64) -> bool {
         self.latest_ms <= now_ms && self.floor_ms <= now_ms
     }
 
-    /// Whether anything is promised; `unknown`: also if only others may have.
+    /// True if anything is promised; `unknown`: also if only others may have.
     pub(crate) fn is_any(&self, now_ms: u64, unknown: bool) -> bool {
         self.latest_ms > now_ms || unknown && self.floor_ms > now_ms
     }
 
-    /// Whether a directory is promised to stay as it is by this rank, or by another one that has said so.
+    /// True if a directory is promised to stay as it is by this rank, or by another one that has said so.
     pub(crate) fn holds(&self, ino: Ino, now_ms: u64) -> bool {
         self.latest_ms > now_ms && self.by_ino.get(&ino).is_some_and(|promise| promise.until_ms > now_ms)
     }
 
-    /// Whether it may be promised by somebody else, if it has a policy that allows it.
+    /// True if it may be promised by somebody else, if it has a policy that allows it.
     pub(crate) fn may_hold(&self, now_ms: u64) -> bool {
         self.floor_ms > now_ms
     }
@@ -161,7 +163,7 @@ impl Promises {
         std::mem::take(&mut self.awaited)
     }
 
-    /// How many directories it is known of.
+    /// Number of directories of which something is known.
     pub(crate) fn len(&self) -> usize {
         self.by_ino.len()
     }

@@ -41,7 +41,7 @@ impl Recalls {
         self.last = self.last.max(from);
     }
 
-    /// What is being asked back from the session.
+    /// The bits that are being asked back from the session.
     #[inline]
     pub(crate) fn pending(&self, ino: Ino, slot: Slot) -> Lease {
         if self.by_ino.is_empty() {
@@ -56,12 +56,12 @@ impl Recalls {
         self.by_id.values().take_while(move |recall| recall.since_ms < ms)
     }
 
-    /// Who is to answer them has that much more time, milliseconds.
+    /// Gives the sessions so much more time to answer, milliseconds.
     pub(crate) fn wait_longer(&mut self, ms: u64) {
         self.by_id.values_mut().for_each(|recall| recall.since_ms += ms);
     }
 
-    /// How many there are.
+    /// Number of recalls.
     pub(crate) fn len(&self) -> usize {
         self.by_id.len()
     }
@@ -135,7 +135,7 @@ impl Mds {
         self.pay_pongs(slot);
     }
 
-    /// Whether the session has not obeyed a recall, or held up others with room that it has reserved, for `recall_ms`, and so much longer,
+    /// True if the session has not obeyed a recall, or held up others with room that it has reserved, for `recall_ms`, and so much longer,
     /// milliseconds.
     pub(crate) fn is_overdue(&self, slot: Slot, longer_ms: u32) -> bool {
         let overdue_ms = self.overdue_ms(longer_ms);

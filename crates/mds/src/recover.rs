@@ -102,7 +102,8 @@ impl Mds {
         }
     }
 
-    /// What this record gave to another rank, which may not have it in the table yet; and what it took.
+    /// Replays the departures of a record: inodes that it gave to another rank, which may not have them in the table
+    /// yet; and those that it took.
     fn replay_departures(&mut self, lsn: Lsn, record: &Record) {
         let mut gone: &[Ino] = &[];
         for event in &record.events {

@@ -1,4 +1,5 @@
-//! What an identity may do, below which paths, and as which users. Data and their text form; who asks, and where an inode is, stands in `paths.rs`.
+//! Rights of an identity: the paths below which they hold, and the users that it acts for. Data and their text form; their checks, which
+//! need the place of an inode, stand in `paths.rs`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,7 +13,7 @@ pub const NOBODY: u32 = 65_534;
 /// Longest path in the text form, bytes.
 const PATH_MAX: usize = 4096;
 
-/// What may be done at a path and below it.
+/// Right at a path and below it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Grant {
     /// Names from the root on; none: everything.
@@ -34,7 +35,7 @@ pub enum Squash {
 }
 
 impl Squash {
-    /// Who counts for a user of its host.
+    /// Maps a user of its host to the one that it counts as.
     pub fn apply(self, cred: &mut Cred) {
         match self {
             Squash::None => {}
@@ -116,12 +117,12 @@ impl Rights {
         &self.grants
     }
 
-    /// Whether nothing may be changed anywhere.
+    /// True if the rights let nothing be changed anywhere.
     pub fn is_read_only(&self) -> bool {
         !self.grants.iter().any(|grant| grant.write)
     }
 
-    /// Whether it matters where something is.
+    /// True if the rights depend on the place of an inode.
     pub fn is_limited(&self) -> bool {
         // One for everything that lets nothing change is told by `is_read_only`, unless others let something.
         let everywhere = |grant: &Grant| grant.path.is_empty() && (grant.write || self.is_read_only());

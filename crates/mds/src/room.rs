@@ -52,7 +52,8 @@ pub(crate) struct Appended {
 }
 
 impl Mds {
-    /// What a request on the end of a file must do first because of room that is reserved there, or what comes of it.
+    /// Checks a request on the end of a file against the room that is reserved there: its step, or `None` if it goes
+    /// on.
     pub(crate) fn room_first(&mut self, job: &mut Job, held: Option<Handle>) -> Option<Step> {
         match job.op {
             Op::Extend { ino, len, .. } if held.is_some_and(|handle| handle.write) => self.room_wanted(job, ino, len),

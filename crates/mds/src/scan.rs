@@ -1,4 +1,4 @@
-//! What is looked for in the whole table, when a rank is drained and when a directory is decoupled: what the rows say. Reads nothing itself.
+//! Scans of the whole table, when a rank is drained and when a directory is decoupled: the meaning of the rows. Reads nothing itself.
 
 use loligo_journal::DecodeError;
 use loligo_journal::table::{

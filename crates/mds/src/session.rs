@@ -13,7 +13,7 @@ use crate::window::Window;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct Slot(pub(crate) u16);
 
-/// How far a session has come back after a restart.
+/// Progress of a session's return after a restart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Standing {
     /// All the way, or it was never away.
@@ -26,7 +26,7 @@ pub(crate) enum Standing {
     Reclaiming,
 }
 
-/// What is not so yet of a session that ends.
+/// Remaining steps of a session that ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Ending {
     /// The object server still executes something of it.
@@ -147,7 +147,7 @@ impl Session {
         self.uid == u32::MAX
     }
 
-    /// Whether this peer may go on with it, if it knows its secret.
+    /// True if this peer may go on with the session, if it knows its secret.
     pub(crate) fn is_of(&self, peer: &Peer) -> bool {
         match &peer.identity {
             // Of one that came with what moved here, or was found after a restart, no more is known than how it came.
@@ -156,7 +156,7 @@ impl Session {
         }
     }
 
-    /// What the journal and the table keep of it.
+    /// The session's record for the journal and the table.
     pub(crate) fn record(&self) -> SessionRecord {
         SessionRecord {
             id: self.id,
@@ -239,12 +239,12 @@ impl Sessions {
         all.max_by_key(|(_, session)| (speaks(session), session.id)).map(|(slot, _)| slot)
     }
 
-    /// How many there are.
+    /// Number of sessions.
     pub(crate) fn len(&self) -> usize {
         self.by_id.len()
     }
 
-    /// How many of them are so.
+    /// Number of sessions for which this is true.
     pub(crate) fn count(&self, is_so: impl Fn(&Session) -> bool) -> usize {
         self.iter().filter(|(_, session)| is_so(session)).count()
     }
@@ -280,7 +280,7 @@ impl Sessions {
         }
     }
 
-    /// Whether some are ending.
+    /// True if some sessions are ending.
     pub(crate) fn any_ends(&self) -> bool {
         self.iter().any(|(_, session)| session.ending.is_some())
     }

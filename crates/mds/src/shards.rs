@@ -27,13 +27,13 @@ impl<V> Default for Shards<V> {
 }
 
 impl<V: Copy> Shards<V> {
-    /// Whether there is nothing in it.
+    /// True if it is empty.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// What is known of a number.
+    /// The value of an inode number.
     #[inline]
     pub(crate) fn get(&self, ino: Ino) -> Option<V> {
         self.tables[shard_of(ino)].get(&ino).copied()

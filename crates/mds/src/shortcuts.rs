@@ -71,17 +71,17 @@ pub(crate) struct Shortcuts {
     places: Vec<Option<(u64, Shortcut)>>,
     /// Which lead through a directory, or to it; also such as are gone.
     through: IntMap<Ino, Vec<u32>>,
-    /// How often one was gone.
+    /// Number of shortcuts that were taken away.
     pub(crate) taken: u64,
 }
 
 impl Shortcuts {
-    /// How many there are.
+    /// Number of shortcuts.
     pub(crate) fn len(&self) -> usize {
         self.by_key.len()
     }
 
-    /// Whether there is none.
+    /// True if there is no shortcut.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.places.is_empty()
@@ -139,7 +139,7 @@ impl crate::machine::Mds {
         self.config.some(MOST)
     }
 
-    /// What is about to be applied takes away the shortcuts that it makes untrue.
+    /// Removes the shortcuts that an event, which is about to be applied, makes untrue.
     #[inline]
     pub(crate) fn note_shortcuts(&mut self, event: &Event) {
         if self.shortcuts.is_empty() {

@@ -1,4 +1,4 @@
-//! What the machine tells about itself, as plain data, for `loligo status`, `top` and the metrics.
+//! Status of the machine, as plain data, for `loligo status`, `top` and the metrics.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::machine::Mds;
 use crate::session::Session;
 use crate::tally::{Tally, TallyStatus};
 
-/// How often an operation was asked for.
+/// Counters of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct OpCount {
     /// Executed, well or not.
@@ -25,7 +25,7 @@ pub struct OpCount {
 pub struct SessionStatus {
     /// Its number.
     pub id: SessionId,
-    /// What the client calls itself.
+    /// The client's name for itself.
     pub name: String,
     /// User whom it belongs to.
     pub uid: u32,
@@ -35,7 +35,7 @@ pub struct SessionStatus {
     pub connected: bool,
     /// It is over, but its client may still reach what it held.
     pub ending: bool,
-    /// Who its client has proved to be, while it is connected over TLS.
+    /// The identity that its client has proved, while it is connected over TLS.
     pub identity: Option<String>,
     /// Its client reads and writes file data in the store by itself, or may.
     pub direct: bool,
@@ -62,7 +62,7 @@ pub struct WaitStatus {
     pub session: SessionId,
     /// Name of the operation.
     pub op: &'static str,
-    /// What for.
+    /// The reason for which it waits.
     pub why: &'static str,
     /// Since when, milliseconds.
     pub age_ms: u64,
@@ -86,7 +86,7 @@ pub struct RelaxedStatus {
     pub early: u64,
     /// Inodes whose last change is not durable.
     pub behind: usize,
-    /// How old the oldest such change is, milliseconds.
+    /// Age of the oldest such change, milliseconds.
     pub lag_ms: u64,
 }
 
@@ -95,7 +95,7 @@ pub struct RelaxedStatus {
 pub struct Status {
     /// This server's logical number.
     pub rank: Rank,
-    /// What it is in the cluster map.
+    /// Its state in the cluster map.
     pub member: loligo_types::RankState,
     /// It is being drained, and does not get on: why, and what to do.
     pub drain_stuck: Option<String>,
@@ -145,11 +145,11 @@ pub struct Status {
     pub checkpoints_failed: u64,
     /// Decoupled subtrees; at most 256, those that are taken back soonest first.
     pub decoupled: Vec<DecoupledStatus>,
-    /// How many there are.
+    /// Number of decoupled subtrees.
     pub decoupled_count: DecoupledCount,
     /// Merges into decoupled subtrees.
     pub subtree_merges: u64,
-    /// What did not go together in merges, where others could work meanwhile.
+    /// Conflicts in merges, where others could work meanwhile.
     pub subtree_conflicts: u64,
     /// Subtrees that were taken back because their owners were not heard.
     pub decouplings_lost: u64,
@@ -175,11 +175,11 @@ pub struct Status {
     pub orphans: usize,
     /// Requests that wait, oldest first; at most 1000.
     pub waiting: Vec<WaitStatus>,
-    /// How many wait.
+    /// Number of waiting requests.
     pub waiting_count: usize,
     /// The load of this rank.
     pub load: Load,
-    /// What it knows of the load of others.
+    /// The load of others, as far as it is known.
     pub others: Vec<KnownLoad>,
     /// The balancer.
     pub balance: BalanceStatus,
@@ -187,7 +187,7 @@ pub struct Status {
     pub hottest: Vec<HotDir>,
     /// Fragments of directories whose heat is remembered, and the memory for that, bytes.
     pub heat_frags: (usize, usize),
-    /// What was counted so far, not decayed; of requests, samples with their weight.
+    /// The counters so far, not decayed; of requests, samples with their weight.
     pub heat_totals: LoadVec,
 }
 
@@ -214,7 +214,7 @@ pub struct PathStatus {
     pub promise_waits: u64,
 }
 
-/// How many operations there are.
+/// Number of operations.
 pub(crate) const OPS: usize = 37;
 
 /// The place of an operation among the counters.

@@ -1,6 +1,6 @@
-//! What is counted of requests besides how often each operation was asked for: how the directories were placed that they were in, what they waited for
-//! and how long, and how many names paths had. Numbers in fixed places, which only grow: a request costs a few additions, and no memory. Not
-//! here: load and heat, which decay and move (`heat`); whoever shows it.
+//! Counts of requests besides those of each operation: the placement of their directories, the reasons and the time of waits, and the
+//! number of names of paths. Numbers in fixed places, which only grow: a request costs a few additions, and no memory. Not here: load and
+//! heat, which decay and move (`heat`); whoever shows it.
 
 use loligo_types::{About, Answer, FsResult, Ino, Kind, Op, Placement};
 
@@ -11,12 +11,12 @@ use crate::status::OPS;
 /// Paths are counted together that have up to so many names, and more than the one before; the last are the longest that there are.
 const NAMES: [usize; 10] = [1, 2, 3, 4, 6, 8, 12, 16, 32, 64];
 
-/// What was waited for.
+/// Waits for one reason.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct WaitCount {
     /// Waits that have ended; a request can wait several times.
     pub count: u64,
-    /// How long they took together, milliseconds.
+    /// Time that they took together, milliseconds.
     pub ms: u64,
 }
 
@@ -25,7 +25,7 @@ pub struct WaitCount {
 pub struct WalkCount {
     /// They have from so many names to so many.
     pub names: (usize, usize),
-    /// How many were asked for here, and were answered.
+    /// Number of walks asked for here and answered.
     pub all: u64,
     /// Of those, how many began with a shortcut; and after how many their clients had to go on elsewhere.
     pub shortcut: u64,
@@ -83,7 +83,7 @@ impl Tally {
         self.walks[bucket(names)].shortcut += 1;
     }
 
-    /// What there is, without what never was; `name` gives the names of operations.
+    /// The counts, without those that are zero; `name` gives the names of operations.
     pub(crate) fn status(&self, name: impl Fn(usize) -> &'static str) -> TallyStatus {
         let rows = Placement::ALL.iter().zip(&self.placed);
         let placed =

@@ -21,7 +21,7 @@ use crate::open::Handle;
 use crate::park::{Job, Why};
 use crate::room::Appended;
 
-/// What is known of the bytes beyond the ends of files.
+/// Knowledge of the bytes beyond the ends of files.
 #[derive(Default)]
 pub(crate) struct Tidy {
     /// Open files of which nothing lies there but what their writers write now.
@@ -48,12 +48,12 @@ impl Tidy {
         self.left.iter().copied()
     }
 
-    /// How many files are to be looked at.
+    /// Number of files to look at.
     pub(crate) fn left(&self) -> usize {
         self.left.len()
     }
 
-    /// Whether a dead session may have left something of the file that is still to be dropped.
+    /// True if a dead session may have left something of the file that is still to be dropped.
     #[inline]
     pub(crate) fn is_left(&self, ino: Ino) -> bool {
         !self.left.is_empty() && self.left.contains(&ino)
@@ -69,17 +69,17 @@ impl Tidy {
         }
     }
 
-    /// Whether nothing lies beyond the end but what the file's writers write now.
+    /// True if nothing lies beyond the end but what the file's writers write now.
     pub(crate) fn is_known(&self, ino: Ino) -> bool {
         self.known.contains(&ino)
     }
 
-    /// Whether room may be reserved beside other room.
+    /// True if room may be reserved beside other room.
     pub(crate) fn takes_appends(&self, ino: Ino) -> bool {
         self.is_known(ino) && !self.closed_ends.contains(&ino)
     }
 
-    /// Whether somebody waits for all room to end.
+    /// True if somebody waits for all room to end.
     pub(crate) fn is_end_closed(&self, ino: Ino) -> bool {
         self.closed_ends.contains(&ino)
     }
@@ -183,7 +183,7 @@ impl Mds {
         }
     }
 
-    /// Whose a file is; a rank alone has all.
+    /// The location of a file; a rank alone has all.
     fn locate_here(&mut self, ino: Ino, wants: &mut Vec<Need>) -> Where {
         if !self.cluster.is_alone() {
             return self.locate(ino, wants);
@@ -207,12 +207,12 @@ impl Mds {
         self.commit(None, &[Event::Discard { ino, from, object_size }]);
     }
 
-    /// Whether somebody holds CACHE: if that one writes he is alone.
+    /// True if somebody holds CACHE: if that one writes he is alone.
     fn is_alone_with(&self, ino: Ino) -> bool {
         self.opens.all_rights(ino).any(|(_, rights)| rights.has(Lease::CACHE))
     }
 
-    /// What lies beyond the end of a file is being dropped.
+    /// Notes that the bytes beyond the end of a file are being dropped.
     pub(crate) fn dropped(&mut self, ino: Ino) {
         if !self.is_alone_with(ino) && self.opens.any_writer(ino) {
             self.tidy.known.insert(ino);

@@ -18,7 +18,8 @@ use crate::shortcuts::Shortcut;
 
 /// Directories that are found at once are so many at least: one alone is as soon looked up.
 const NAMES_MIN: usize = 2;
-/// What the names led to was gone so often before it was its turn: more often is not looked for another one of the same name.
+/// Most times that an inode at the end of the names was gone before its turn: after them no other one of the same name is
+/// looked for.
 const GONE_MAX: u8 = 8;
 
 /// A request of this kind, on its way. The lookup of the next name is the job's operation.
@@ -35,20 +36,20 @@ pub(crate) struct Walk {
     dirs: Vec<Ino>,
     /// All of them, if it is to be said of each how long it stays there.
     led: Option<Vec<Ino>>,
-    /// What is done where the names lead; and to what they have led, if that is the job's operation by now.
+    /// The operation at the end of the names; and the kind of the inode there, if that is the job's operation by now.
     what: Option<Op>,
     acts: Option<Kind>,
     /// Leases that are welcome with what is done.
     want: Lease,
     /// So often that was gone meanwhile.
     gone: u8,
-    /// Who asks, while that does not matter for the next lookup.
+    /// The credentials of the caller, while they do not matter for the next lookup.
     asks: Option<Cred>,
     /// In which the last of them is.
     above: Ino,
     /// In which the next one is looked for.
     at: Ino,
-    /// Who asks, if each name is to be looked at whether that one may.
+    /// The identity that asks, if its right to each name is to be checked.
     limited: Option<(Arc<Identity>, u64)>,
 }
 
@@ -100,27 +101,27 @@ impl Walk {
         }
     }
 
-    /// How many names it has.
+    /// Number of its names.
     pub(crate) fn names(&self) -> usize {
         self.names.len()
     }
 
-    /// Whether something is done where they lead.
+    /// True if something is done where they lead.
     pub(crate) fn acts_at_end(&self) -> bool {
         self.what.is_some()
     }
 
-    /// Whether the last name leads to an inode of which something is done: then what it is like is nothing that anybody is told.
+    /// True if the last name leads to an inode of which something is done: then nobody is told its attributes.
     fn is_of_inode(&self) -> bool {
         self.what.as_ref().is_some_and(|what| matches!(what.about(), About::Inode(_)))
     }
 
-    /// Whether nobody is told the attributes of a file that the next name leads to.
+    /// True if nobody is told the attributes of a file that the next name leads to.
     pub(crate) fn hides_next(&self) -> bool {
         self.is_of_inode() && self.done + 1 == self.names.len()
     }
 
-    /// Whether it is done of something of this kind.
+    /// True if it is done of something of this kind.
     fn is_done_of(&self, kind: Kind) -> bool {
         match (&self.what, self.is_of_inode()) {
             (Some(Op::Readlink { .. }), _) => true,
@@ -134,13 +135,13 @@ impl Walk {
         self.what.as_ref()?.opens()
     }
 
-    /// Whether directories of others on the way are to be found by replicas. Not for who is limited to paths: what is on the way there, and
-    /// what is not, its rank says.
+    /// True if directories of others on the way are to be found by replicas. Not for an identity that is limited to paths: the rank of a
+    /// name says if it is on the way there.
     fn by_replicas(&self) -> bool {
         self.by != Replicas::Unused && self.limited.is_none()
     }
 
-    /// Whether the next name may be found by them.
+    /// True if the next name may be found by them.
     fn next_by_replicas(&self) -> bool {
         self.by_replicas() && (self.done + 1 < self.names.len() || self.by == Replicas::ToTheEnd && !self.is_of_inode())
     }
@@ -163,12 +164,12 @@ impl Walk {
         Some((self.dir, &self.names, self.led.as_deref()?))
     }
 
-    /// Whether it is to be looked at each name whether who asks may have it.
+    /// True if the identity's right to each name is to be checked.
     pub(crate) fn is_limited(&self) -> bool {
         self.limited.is_some()
     }
 
-    /// Who asks, while the lookup is not done in that one's name.
+    /// The credentials of the caller, while the lookup is not done in its name.
     pub(crate) fn asks(&self) -> Option<&Cred> {
         self.asks.as_ref()
     }
@@ -318,12 +319,12 @@ impl Mds {
         self.shortcuts.put(key, shortcut, most);
     }
 
-    /// Whether a directory says that it is in another one by this name.
+    /// True if a directory says that it is in another one by this name.
     fn is_in(&self, dir: &Inode, above: Ino, name: &Name) -> bool {
         dir.parent == above && dir.place.hash() == Some(self.tree.hash(name))
     }
 
-    /// Whether no directory that this rank knows says something else than a shortcut: a mistake of this code, which simulations look for.
+    /// True if no directory that this rank knows says something else than a shortcut: a mistake of this code, which simulations look for.
     fn is_true(&self, shortcut: &Shortcut, names: &[Name]) -> bool {
         shortcut.dirs().windows(2).zip(names).all(|(pair, name)| {
             self.known_dir(pair[1]).is_none_or(|(dir, _)| dir.nlink > 0 && self.is_in(dir, pair[0], name))
@@ -413,8 +414,8 @@ impl Mds {
         job.limited.clone_from(&walk.limited);
     }
 
-    /// What a walk led to was done, or not: then whoever asks goes on where it can be. Of what was done before another rank has the answer. `None`:
-    /// it was gone before it was its turn, and what has its name by now is looked for.
+    /// Ends a walk whose operation was done, or not: then its caller goes on where it can be. If it was done before, another rank has the
+    /// answer. `None`: the inode was gone before its turn, and the one that has its name by now is looked for.
     fn walk_acted(&mut self, job: &mut Job, walk: &mut Walk, step: Step) -> Option<Step> {
         let kind = walk.acts.unwrap_or(Kind::Dir);
         let elsewhere = |walk: &Walk, rank| walk.walked(Answer::Remote { ino: walk.at, kind, rank });

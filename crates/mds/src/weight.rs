@@ -1,5 +1,5 @@
-//! How many bytes the requests take that wait, of each session and of all: a client may have thousands of them wait for another one that does not
-//! obey, each with data. What is refused for it is decided in `admit.rs`; requests that do not wait are not counted.
+//! Bytes of the requests that wait, of each session and of all: a client may have thousands of them wait for another one that does not
+//! obey, each with data. Refusals for it are decided in `admit.rs`; requests that do not wait are not counted.
 
 use std::collections::BTreeMap;
 
@@ -41,7 +41,7 @@ impl Weights {
         }
     }
 
-    /// Whether a session may have more requests wait, if all may take so much: while it has less than is free. So one has half at
+    /// True if a session may have more requests wait, if all may take so much: while it has less than is free. So one has half at
     /// most, and many leave some to others.
     pub(crate) fn may_have_more(&self, slot: Slot, most: u64) -> bool {
         self.of.get(&slot).is_none_or(|own| *own < most.saturating_sub(self.all))

@@ -1,4 +1,4 @@
-//! What is known of a session's requests from the oldest unanswered one on: exactly-once. One per session.
+//! Window of a session's requests from the oldest unanswered one on: exactly-once. One per session.
 
 use std::collections::VecDeque;
 
@@ -23,7 +23,7 @@ enum State {
     Done(Ino, u64),
 }
 
-/// What to do with a request.
+/// Verdict about a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
     /// Execute it.
@@ -57,12 +57,12 @@ impl Window {
         window
     }
 
-    /// Whether the oldest unanswered request lies so far back that long waits should end.
+    /// True if the oldest unanswered request lies so far back that long waits should end.
     pub(crate) fn is_stretched(&self) -> bool {
         self.states.len() as u64 > WINDOW_MAX / 2
     }
 
-    /// Whether something was ever asked.
+    /// True if the session ever sent a request.
     pub(crate) fn is_used(&self) -> bool {
         self.base > 1 || self.states.iter().any(|state| *state != State::Free)
     }

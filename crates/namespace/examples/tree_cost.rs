@@ -28,7 +28,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// What glibc's allocator takes for a request: a header of 8 bytes, a multiple of 16, at least 32.
+/// Size that glibc's allocator takes for a request: a header of 8 bytes, a multiple of 16, at least 32.
 fn rounded(size: usize) -> usize {
     (size + 8).next_multiple_of(16).max(32)
 }

@@ -16,7 +16,7 @@ pub const S_ISGID: u16 = 0o2000;
 /// Sticky.
 pub const S_ISVTX: u16 = 0o1000;
 
-/// Whether the caller may do all of `want` with the inode.
+/// True if the caller may do all of `want` with the inode.
 #[inline]
 pub fn may(inode: &Inode, cred: &Cred, want: u8) -> bool {
     if cred.is_root() {
@@ -64,7 +64,7 @@ fn acl_allows(acl: &Acl, inode: &Inode, cred: &Cred, want: u8) -> bool {
     !member && other()
 }
 
-/// Whether the caller is the owner or root.
+/// True if the caller is the owner or root.
 pub fn is_owner(inode: &Inode, cred: &Cred) -> bool {
     cred.is_root() || cred.uid == inode.uid
 }
@@ -82,7 +82,7 @@ pub fn check_search(dir: &Inode, cred: &Cred) -> FsResult<()> {
     check(dir, cred, X)
 }
 
-/// Whether everybody may search the directory, whoever asks.
+/// True if everybody may search the directory.
 pub fn is_searched_by_all(dir: &Inode) -> bool {
     dir.mode & 0o111 == 0o111 && dir.acl().is_none()
 }
@@ -113,7 +113,7 @@ pub fn without_privilege(inode: &Inode, cred: &Cred, fsetid: bool) -> u16 {
     mode
 }
 
-/// Whether the caller may look names up in a directory that is in memory.
+/// Permission to look names up in a directory that is in memory.
 pub fn may_search(tree: &crate::Tree, dir: loligo_types::Ino, cred: &Cred) -> FsResult<()> {
     match tree.find(dir) {
         crate::Found::Here(inode) => check_search(inode, cred),

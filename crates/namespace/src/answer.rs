@@ -6,7 +6,7 @@ use crate::need::Need;
 use crate::tree::{Found, Tree};
 use crate::work::inode_of;
 
-/// What must be loaded for [`answer_again`].
+/// Records that must be loaded for [`answer_again`].
 pub fn need_again(tree: &Tree, origin: &Origin) -> Vec<Need> {
     if origin.ino == Ino(0) || !matches!(tree.find(origin.ino), Found::Unknown) {
         return Vec::new();

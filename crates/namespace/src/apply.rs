@@ -117,7 +117,7 @@ fn goes_unwritten(flags: &Cell<u8>) -> bool {
     new
 }
 
-/// Whether no checkpoint has taken an inode since it was made.
+/// True if no checkpoint has taken an inode since it was made.
 fn is_new(tree: &Tree, ino: Ino, made: Option<Ino>) -> bool {
     made == Some(ino) || tree.inodes.get(ino.0).is_some_and(|slot| slot.flags.get() & flag::NEW != 0)
 }
@@ -353,7 +353,7 @@ mod tests {
         run(fs, Op::Rename { dir, name: name(from), new_dir, new_name: name(to), mode });
     }
 
-    /// What the next checkpoint takes of names and inodes but the root.
+    /// The names and inodes but the root that the next checkpoint takes.
     fn taken(fs: &mut Fs) -> Vec<Event> {
         let records = fs.tree.take_checkpoint(usize::MAX).records;
         let all = records.into_iter().map(|record| record.event);

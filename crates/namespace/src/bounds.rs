@@ -1,5 +1,4 @@
-//! What an inode can say of itself at most, whatever made it. Not whether that is so: counts and sums that are within bounds may be wrong, which
-//! `fsck` finds.
+//! Bounds of an inode's fields, whatever made it. Values within bounds may be wrong: wrong counts and sums are found by `fsck`.
 
 use loligo_types::limits::{
     ACL_ENTRIES_MAX, DIR_NLINK_MAX, EXPECTED_ENTRIES_MAX, FILE_SIZE_MAX, LINK_MAX, SYMLINK_MAX,
@@ -12,8 +11,8 @@ const SUM_MAX: u64 = 1 << 60;
 const CHANGES_MAX: u64 = 1 << 55;
 const CUTS_MAX: u32 = u32::MAX / 2;
 
-/// Whether an inode is within bounds: nothing that is done with it later can leave what its numbers can hold. For what others than a rank
-/// have decided, such as the owner of a decoupled subtree.
+/// True if an inode is within bounds: nothing that is done with it later can leave what its numbers can hold. For inodes that others than
+/// a rank have decided, such as the owner of a decoupled subtree.
 pub fn is_within_bounds(inode: &Inode) -> bool {
     let sums = |sums: RStat| sums.entries.unsigned_abs() <= SUM_MAX && sums.bytes.unsigned_abs() <= SUM_MAX;
     let (size, links) = match inode.kind {
@@ -38,7 +37,7 @@ pub fn is_within_bounds(inode: &Inode) -> bool {
         && acls
 }
 
-/// Whether an inode has of its rare parts only those that its kind has, and a symbolic link its target.
+/// True if an inode has of its rare parts only those that its kind has, and a symbolic link its target.
 fn has_rare_parts_of_its_kind(inode: &Inode) -> bool {
     let (is_dir, is_link) = (inode.kind == Kind::Dir, inode.kind == Kind::Symlink);
     let is_device = matches!(inode.kind, Kind::Char | Kind::Block);

@@ -12,7 +12,7 @@ use crate::tree::{Entry, Key, Small, Tree, flag, xattr_bytes};
 /// One record to write or remove in the table.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Record {
-    /// What the table must say; the `..Gone` events remove a record.
+    /// The event that the table must show; the `..Gone` events remove a record.
     pub event: Event,
     /// The hash of the name of an `Entry` or `EntryGone`; else 0. The table's key is directory, hash, name.
     pub hash: u64,
@@ -77,17 +77,18 @@ impl Tree {
         self.dirty.oldest()
     }
 
-    /// How many records are dirty and not being written.
+    /// Number of dirty records that are not being written.
     pub fn dirty_records(&self) -> usize {
         self.dirty.waiting()
     }
 
-    /// How many keys of changed records wait for a checkpoint, also of records that went as they came, so that nothing is to be written.
+    /// Number of keys of changed records that wait for a checkpoint, also of records that went as they came, so that nothing is to be
+    /// written.
     pub fn dirty_queue(&self) -> usize {
         self.dirty.len()
     }
 
-    /// What a changed record is now, as the events that make it so; it stays as it is.
+    /// The present state of a changed record, as the events that make it so; it stays as it is.
     pub fn dirty_events(&self, key: Key) -> Vec<Event> {
         let is_dirty = |flags: &std::cell::Cell<u8>| flags.get() & flag::DIRTY != 0;
         let mut events = Vec::new();
@@ -299,7 +300,7 @@ impl Tree {
     }
 }
 
-/// What an entry says.
+/// The event of an entry.
 fn entry_event(dir: Ino, entry: &Entry) -> Event {
     let name = entry.name.to_name();
     match entry.target() {

@@ -1,11 +1,11 @@
-//! What the server tells about the caller, and what a decision is. No decisions here.
+//! Context and result of a decision: the server's statements about the caller, and the change. No decisions here.
 
 use loligo_types::{Answer, Cred, Event, Ino, Stamp};
 
-/// What a decision depends on beside the tree and the operation.
+/// Context of a decision beside the tree and the operation.
 #[derive(Clone, Copy)]
 pub struct Ctx<'a> {
-    /// Who asks.
+    /// The caller's credentials.
     pub cred: &'a Cred,
     /// The caller's client may write data of what it opens and never say so: then setuid, setgid and capabilities end when a file is opened for writing.
     pub distrusted: bool,
@@ -15,7 +15,7 @@ pub struct Ctx<'a> {
     pub handle_read: bool,
     /// The handle in the operation is one of the caller's on this inode, open for writing.
     pub handle_write: bool,
-    /// How often an inode is open anywhere: decides whether the loss of its last name makes it an orphan.
+    /// Number of opens of an inode anywhere: decides whether the loss of its last name makes it an orphan.
     pub open_count: &'a dyn Fn(Ino) -> u32,
     /// The version of the route of a whole directory, if there ever was one.
     pub route_version: &'a dyn Fn(Ino) -> Option<u64>,

@@ -1,5 +1,5 @@
-//! What a decision over ranks means at a rank that lent for it: the records that it holds are of the time when they were
-//! lent, and what is counted of a directory may have grown since. No messages, no locks.
+//! Decisions over ranks at a rank that lent for them: their records are of the time when they were lent, and the counts
+//! of a directory may have grown since. No messages, no locks.
 
 use std::collections::BTreeMap;
 

@@ -59,7 +59,7 @@ impl Tree {
         }
     }
 
-    /// Whether dirty xattrs or inline data keep the inode in memory.
+    /// True if dirty xattrs or inline data keep the inode in memory.
     fn holds_parts(&self, ino: Ino) -> bool {
         self.xattrs.get(&ino).is_some_and(|set| set.any(flag::HELD))
             || self.inline.get(&ino).is_some_and(|slot| slot.flags.get() & flag::HELD != 0)

@@ -41,7 +41,7 @@ impl FragConfig {
     const ENTRIES_MAX: u64 = 1 << 32;
     const SPLIT_BITS_MAX: u8 = 8;
 
-    /// What in it contradicts itself, and what to do.
+    /// Checks that the settings do not contradict each other; the error says what to do.
     pub fn check(&self) -> Result<(), String> {
         let FragConfig { split_entries, merge_entries, split_bits } = *self;
         if !(1..=FragConfig::ENTRIES_MAX).contains(&split_entries) {

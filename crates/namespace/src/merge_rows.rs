@@ -1,8 +1,10 @@
-//! What is new in a merge as records of the table, so that a table takes it in bulk ("nonvolatile apply", Cudele §6.2). Pure: it looks at
-//! parts of a merge that is true, and not at memory; so any thread may do it. Not when a merge may go that way (`mds`), and no bytes.
+//! New inodes and names of a merge as records of the table, so that a table takes them in bulk ("nonvolatile apply", Cudele §6.2). Pure: it
+//! looks at parts of a merge that is true, and not at memory; so any thread may do it. Not when a merge may go that way (`mds`), and no
+//! bytes.
 //!
-//! Only what memory and table cannot have goes this way: inodes that the merge makes, what belongs to them, and names in directories of which
-//! memory knows nothing. All else is left to be applied as any change is. What a replay of the journal would make of the merge is the same.
+//! Only what memory and table cannot have goes this way: inodes that the merge makes, what belongs to them, and names in directories of
+//! which memory knows nothing. All else is left to be applied as any change is. What a replay of the journal would make of the merge is the
+//! same.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
@@ -28,18 +30,18 @@ pub struct MergeRows {
     pub key: (u64, u64),
 }
 
-/// What has become of them.
+/// Result: the records and events of a merge.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct MergedRows {
     /// Records for the table, no two for the same row.
     pub records: Vec<Record>,
-    /// What is to be applied to memory, in order.
+    /// Events to apply to memory, in order.
     pub rest: Vec<Event>,
     /// Numbers of inodes that the merge made, whatever became of them: memory may believe that there is nothing.
     pub made: BTreeSet<Ino>,
 }
 
-/// What the table is to say, the last word of each.
+/// Rows of the table, the last event of each.
 #[derive(Default)]
 struct Rows {
     inodes: HashMap<Ino, Event>,
@@ -170,7 +172,7 @@ mod tests {
         Event::Entry { dir, name: name(text), ino: Ino(ino), kind: Kind::File, remote: false }
     }
 
-    /// What becomes of these events, in two parts. Numbers from 400 on are new; of `DIR` nothing is known.
+    /// The rows of these events, in two parts. Numbers from 400 on are new; of `DIR` nothing is known.
     fn rows_of(first: &[Event], second: &[Event]) -> MergedRows {
         let body = |events: &[Event]| {
             let mut bytes = Vec::new();

@@ -1,5 +1,5 @@
-//! What a merge makes of an inode that was there before: what its owner has changed of it since it was fetched, on top of what it is
-//! now. Only sums and times can have changed meanwhile: nobody else may change what is decoupled, and a rank counts lazily.
+//! Merge of an inode that was there before: the changes of its owner since it was fetched, on top of its present state. Only sums
+//! and times can have changed meanwhile: nobody else may change what is decoupled, and a rank counts lazily.
 
 use loligo_types::{Extra, Inode, Kind, RStat};
 
@@ -45,7 +45,8 @@ pub fn merged(now: &Inode, base: &Inode, made: &Inode) -> Inode {
     merged
 }
 
-/// What of an inode nobody changes in a merge stays as it is now: what it is, and what comes with policies and with what only a rank does.
+/// Keeps the fields that nobody changes in a merge as they are now: those that say what the inode is, and those that come with policies
+/// and with what only a rank does.
 fn keep_rare(merged: &mut Inode, now: &Inode) {
     (merged.kind, merged.btime) = (now.kind, now.btime);
     let none = Extra::default();

@@ -6,8 +6,8 @@ use loligo_types::{Cred, Ino, Inode, Name, Op, Target, limits};
 use crate::op;
 use crate::tree::{Found, Lookup, Tree};
 
-/// What must be loaded before [`crate::prepare`] can decide the operation; empty: it can now. Ask again after the
-/// loads: what they brought may point to more.
+/// Records that must be loaded before [`crate::prepare`] can decide the operation; empty: it can now. Ask again after
+/// the loads: what they brought may point to more.
 pub fn need(tree: &Tree, op: &Op, cred: &Cred) -> Vec<Need> {
     let mut wants = Wants { tree, list: Vec::new() };
     op::need(&mut wants, op, cred);

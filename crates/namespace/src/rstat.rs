@@ -10,7 +10,8 @@ use loligo_types::{Event, Ino, Inode, RStat};
 use crate::need::Need;
 use crate::tree::{Found, Tree, flag};
 
-/// Whether the parent has not counted all of it. The root and files without a counting parent have nobody to tell.
+/// True if the parent has not counted all of an inode. The root and files without a counting parent have nobody to
+/// tell.
 pub fn is_unsettled(inode: &Inode) -> bool {
     inode.part_of().is_none() && inode.parent.0 != 0 && inode.ino != Ino::ROOT && inode.own() != inode.accounted
 }
@@ -54,7 +55,7 @@ pub fn leave(dir: &mut Inode, child: &mut Inode) {
     }
 }
 
-/// What must be loaded for the next batch. Empty: [`propagate`] can go on.
+/// Records that must be loaded for the next batch. Empty: [`propagate`] can go on.
 pub fn propagate_need(tree: &Tree, max: usize) -> Vec<Need> {
     let parents = tree.unsettled.iter().take(max).filter_map(|ino| Some(tree.inode(*ino)?.parent));
     let unknown = parents.filter(|parent| parent.0 != 0 && matches!(tree.find(*parent), Found::Unknown));
@@ -145,7 +146,7 @@ pub fn settle(tree: &Tree, inos: impl IntoIterator<Item = Ino>, may: &dyn Fn(Ino
 }
 
 impl Tree {
-    /// How many inodes wait for the propagation of their sums (some may turn out to be settled).
+    /// Number of inodes that wait for the propagation of their sums (some may turn out to be settled).
     pub fn unsettled(&self) -> usize {
         self.unsettled.len() + usize::from(self.parts_unsettled())
     }

@@ -39,7 +39,7 @@ impl Deref for Inos {
     }
 }
 
-/// What an operation touches. Never too little; sometimes more than it turns out to.
+/// Inodes that an operation touches. Never too few; sometimes more than it turns out to.
 #[derive(Clone, Debug, Default)]
 pub struct Touch {
     /// Inodes whose attributes, xattrs or target change: recall ATTR.
@@ -63,7 +63,7 @@ impl Touch {
     }
 }
 
-/// What the operation would touch. Ask when [`crate::need`] is empty.
+/// The inodes that the operation would touch. Ask when [`crate::need`] is empty.
 pub fn touches(tree: &Tree, op: &Op) -> Touch {
     let mut touch = Touch::default();
     let present = |dir: Ino, name| match tree.entry(dir, name) {

@@ -4,7 +4,7 @@ use loligo_types::{Inode, Kind};
 
 use crate::frag::FragConfig;
 
-/// What computed names start with.
+/// Prefix of computed names.
 pub const PREFIX: &[u8] = b"loligo.";
 
 /// The value of a computed xattr; `None` if this inode has none of that name.

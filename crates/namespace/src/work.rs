@@ -34,7 +34,7 @@ pub(crate) fn dir_of<'a>(tree: &'a Tree, ctx: &Ctx<'_>, dir: Ino) -> FsResult<&'
     Ok(inode)
 }
 
-/// What a name points to.
+/// The target of a name.
 pub(crate) fn entry_of(tree: &Tree, dir: Ino, name: &loligo_types::Name) -> FsResult<Option<Target>> {
     match tree.entry(dir, name) {
         Lookup::Present(target) => Ok(Some(target)),
@@ -121,7 +121,7 @@ impl<'a> Work<'a> {
         self.inodes.push(Box::new(inode));
     }
 
-    /// What is known of an inode with the changes so far.
+    /// The attributes of an inode with the changes so far.
     pub fn attr(&self, inode: &Inode) -> Attr {
         self.tree.attr_of(self.inodes.iter().find(|i| i.ino == inode.ino).map_or(inode, |copy| copy))
     }

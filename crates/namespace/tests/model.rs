@@ -13,7 +13,7 @@ struct Bare {
     tree: Tree,
     next: u64,
     lsn: Lsn,
-    /// What spilled out of inodes: this level has no objects, so it keeps the bytes here.
+    /// Data that spilled out of inodes: this level has no objects, so it keeps the bytes here.
     objects: BTreeMap<Ino, Vec<u8>>,
 }
 

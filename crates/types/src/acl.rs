@@ -1,6 +1,6 @@
 //! POSIX ACLs as data (POSIX 1003.1e draft 17). Their enforcement lives in the namespace, their xattr bytes there too.
 
-/// What an entry speaks of. The number is persisted: keep stable (they are those of `system.posix_acl_*`).
+/// Subject of an entry. The number is persisted: keep stable (they are those of `system.posix_acl_*`).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 #[repr(u16)]
 pub enum AclTag {
@@ -21,7 +21,7 @@ pub enum AclTag {
 /// One entry.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub struct AclEntry {
-    /// Whom it speaks of.
+    /// The subject of the entry.
     pub tag: AclTag,
     /// uid or gid for `User` and `Group`; `u32::MAX` otherwise.
     pub id: u32,

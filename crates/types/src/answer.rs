@@ -1,4 +1,4 @@
-//! What an operation answers when it went well.
+//! Answers of operations that went well.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What is known of a file: the record of an inode, and the attributes a client sees.
+//! Metadata of a file: the record of an inode, and the attributes a client sees.
 
 use crate::{Acl, Ino, LookupLease, Place, Rank, Time, limits};
 
@@ -43,7 +43,7 @@ impl Kind {
     }
 }
 
-/// How a file's bytes lie in objects.
+/// Layout of a file's bytes in objects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct Layout {
     /// Bytes in one object, a power of two, 64 KiB..=1 GiB.
@@ -65,7 +65,7 @@ pub struct RStat {
     pub bytes: i64,
 }
 
-/// Whether fragments of a directory are several ranks', and what a record then is of it.
+/// Distribution of the fragments of a directory over ranks, and the meaning of a record then.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub enum Spread {
     /// All of it is one rank's; also of anything that is no directory.
@@ -127,17 +127,17 @@ impl Placement {
         }
     }
 
-    /// Whether new directories live at ranks that their numbers name, and come to all when they are large.
+    /// True if new directories live at ranks that their numbers name, and come to all ranks when they are large.
     pub fn scatters(self) -> bool {
         self == Placement::Giga || self.goes_by_path()
     }
 
-    /// Whether these ranks are given by the paths of the directories.
+    /// True if these ranks are given by the paths of the directories.
     pub fn goes_by_path(self) -> bool {
         matches!(self, Placement::Replicated | Placement::Table | Placement::TableInherit)
     }
 
-    /// How a directory with this number was placed when it was made; never [`Placement::Inherited`].
+    /// The placement of a directory with this number when it was made; never [`Placement::Inherited`].
     #[inline]
     pub fn by_number(number: Ino) -> Placement {
         if number.zeroth_rank().is_none() {
@@ -151,7 +151,7 @@ impl Placement {
         }
     }
 
-    /// What the number of a directory says that is made so; `number` names its rank.
+    /// The number with the marks of a directory that is made so; `number` names its rank.
     pub fn mark(self, number: Ino) -> Ino {
         match self {
             Placement::Inherited | Placement::Subtree | Placement::Giga => number,
@@ -221,7 +221,7 @@ pub struct Inode {
     pub parent: Ino,
     /// Where it lives: embedded with its primary name (which is in `parent`), or by itself.
     pub place: Place,
-    /// What `parent` has already counted of it (see [`Inode::own`]).
+    /// The sums of it that `parent` has already counted (see [`Inode::own`]).
     pub accounted: RStat,
     /// Counts changes of this inode; the change attribute of NFSv4 and the version that leases compare.
     pub change: u64,
@@ -230,7 +230,7 @@ pub struct Inode {
     pub cuts: u32,
     /// File: the data is the inline record, not objects.
     pub inline: bool,
-    /// Whether xattr records exist (so that most inodes need no look).
+    /// True if xattr records exist (so that most inodes need no look).
     pub has_xattrs: bool,
     /// Directory: it is cut into 2^this equal fragments, at most 2^[`crate::Frag::BITS_MAX`]. Else 0.
     pub frag_bits: u8,
@@ -265,7 +265,7 @@ impl Inode {
         }
     }
 
-    /// What this inode is worth to its parent's recursive sums: itself and all below.
+    /// The contribution of this inode to its parent's recursive sums: itself and all below.
     pub fn own(&self) -> RStat {
         let below = self.rstat();
         if self.part_of().is_some() {
@@ -279,17 +279,17 @@ impl Inode {
         RStat { entries: below.entries + 1, bytes }
     }
 
-    /// What `size` counts from where the fragments of a directory are several ranks': it never comes to 0.
+    /// Base from which `size` counts where the fragments of a directory are several ranks': it never comes to 0.
     pub const SPREAD_SIZE: u64 = 1 << 62;
-    /// What `nlink` counts from there.
+    /// Base from which `nlink` counts there.
     pub const SPREAD_NLINK: u32 = 1 << 30;
 
-    /// Whether its fragments are several ranks', and what this record is of it.
+    /// The distribution of its fragments over ranks, and the meaning of this record.
     pub fn spread(&self) -> Spread {
         self.extra.as_ref().map(|extra| extra.spread).unwrap_or_default()
     }
 
-    /// Whether its fragments are several ranks'.
+    /// True if its fragments are several ranks'.
     pub fn is_spread(&self) -> bool {
         self.spread() != Spread::No
     }
@@ -419,12 +419,12 @@ impl Inode {
         self.extra.as_ref().map_or(Placement::Inherited, |extra| extra.placement)
     }
 
-    /// How long clients may go by what they were told of it, as its policy says.
+    /// The lookup leases that its policy allows.
     pub fn lookup_lease(&self) -> LookupLease {
         self.extra.as_ref().map_or(LookupLease::NONE, |extra| extra.lookup_lease)
     }
 
-    /// Whether it has been given to another rank than the one that its number names.
+    /// True if it has been given to another rank than the one that its number names.
     pub fn has_moved(&self) -> bool {
         self.extra.as_ref().is_some_and(|extra| extra.moved)
     }
@@ -446,7 +446,7 @@ impl Inode {
         if own == Placement::Inherited { Placement::by_number(self.ino) } else { own }
     }
 
-    /// How many entries the policy of a directory says that it will have; 0: it says nothing.
+    /// The number of entries that a directory will have, as its policy says; 0: it says nothing.
     pub fn expected_entries(&self) -> u64 {
         self.extra.as_ref().map_or(0, |extra| extra.expected_entries)
     }
@@ -466,12 +466,12 @@ impl Inode {
         self.extra.as_ref()?.symlink.as_deref()
     }
 
-    /// How its bytes lie in objects.
+    /// The layout of its bytes in objects.
     pub fn layout(&self) -> Layout {
         self.extra.as_ref().and_then(|e| e.layout).unwrap_or_default()
     }
 
-    /// What a client sees.
+    /// The attributes for clients.
     pub fn attr(&self) -> Attr {
         Attr {
             ino: self.ino,
@@ -495,7 +495,7 @@ impl Inode {
     }
 }
 
-/// What a client sees of an inode. See [`Inode`] for the units.
+/// Attributes of an inode for clients. See [`Inode`] for the units.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[allow(missing_docs)]
 pub struct Attr {

@@ -1,5 +1,5 @@
-//! What a balancer is shown and what it answers, as plain data. Who decides is a policy (crate `policy`); who measures,
-//! checks and moves is the metadata server.
+//! Input and answer of a balancer, as plain data. A policy decides (crate `policy`); the metadata server measures,
+//! checks and moves.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use crate::{Frag, Ino, Load, LoadVec, Rank};
 
 /// Longest name of a policy, bytes.
 const NAME_MAX: usize = 64;
-/// What says that there is none; no policy is called so.
+/// Name that says that there is none; no policy is called so.
 pub const NO_POLICY: &str = "none";
 
-/// Whether a policy can be called so: letters, digits, `_`, `-` and `.`, the first one a letter or digit; not `none`.
+/// True if a policy can be called so: letters, digits, `_`, `-` and `.`, the first one a letter or digit; not `none`.
 pub fn is_policy_name(name: &str) -> bool {
     let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     let plain = (1..=NAME_MAX).contains(&name.len()) && name.chars().all(good);
@@ -27,7 +27,7 @@ impl PolicyId {
     pub const NONE: PolicyId = PolicyId(0);
 }
 
-/// What a policy's `metaload` makes of a rank's counters.
+/// A rank's counters as weighed by a policy's `metaload`.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Weighed {
     /// By which policy. Loads of different policies cannot be compared.
@@ -39,14 +39,14 @@ pub struct Weighed {
 }
 
 impl Weighed {
-    /// Whether the numbers can be loads: finite and not negative.
+    /// True if the numbers can be loads: finite and not negative.
     pub fn is_sound(&self) -> bool {
         [self.auth, self.all].into_iter().all(|n| n.is_finite() && n >= 0.0)
     }
 }
 
-/// What can move: a directory with all below it as far as it is the rank's, or the names of one fragment of it with all below
-/// them.
+/// Unit of migration: a directory with all below it as far as it is the rank's, or the names of one fragment of it with all
+/// below them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Piece {
     /// The directory.
@@ -62,7 +62,7 @@ pub struct PieceHeat {
     pub piece: Piece,
     /// Its place in the list of the piece that it is in; always before its own. None: it is at the top of what the rank has.
     pub above: Option<u32>,
-    /// What was counted of it and not of a piece in it; decayed.
+    /// Counters of it, without those of the pieces in it; decayed.
     pub load: LoadVec,
     /// Inodes that it has, with all below, as far as that is known; what a move costs grows with it.
     pub inodes: u64,
@@ -83,9 +83,9 @@ pub struct RankView {
     pub rank: Rank,
     /// As it was told last; of the one that decides, as it is.
     pub load: Load,
-    /// What the policy in force there made of it at its last tick; none if it was not told of yet.
+    /// The load as weighed by the policy in force there at its last tick; none if it was not told of yet.
     pub weighed: Option<Weighed>,
-    /// How old that is, milliseconds.
+    /// Age of the load, milliseconds.
     pub age_ms: u64,
     /// It is up and not being drained: something may be given to it.
     pub takes_more: bool,
@@ -108,20 +108,20 @@ pub struct Snapshot {
     pub tick_ms: u64,
     /// All ranks, ascending.
     pub ranks: Vec<RankView>,
-    /// What was counted for directories of others; decayed.
+    /// Counters for directories of others; decayed.
     pub besides: LoadVec,
-    /// What this rank has, as far as it is hot; those above first.
+    /// Pieces of this rank, as far as they are hot; those above first.
     pub pieces: Vec<PieceHeat>,
 }
 
 /// A piece is to go to a rank.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Move {
-    /// What.
+    /// The piece.
     pub piece: Piece,
     /// Where to.
     pub to: Rank,
-    /// How much load goes with it, as the policy weighs.
+    /// Load that goes with it, as the policy weighs.
     pub load: f64,
 }
 
@@ -132,7 +132,7 @@ pub struct Decision {
     pub tick: u64,
     /// Own load, as the policy of the file system weighs it; none: it could not say.
     pub weighed: Option<Weighed>,
-    /// What is to move, in this order; mostly nothing.
+    /// Moves, in this order; mostly none.
     pub moves: Vec<Move>,
 }
 

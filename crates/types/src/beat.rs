@@ -1,4 +1,4 @@
-//! What a rank tells the others of itself.
+//! Beats: a rank's messages to the others about itself.
 
 #[cfg(doc)]
 use crate::PolicyId;
@@ -7,9 +7,9 @@ use crate::{LoadVec, Rank, Weighed};
 /// The load of a rank at one time.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Load {
-    /// What was counted of all that it has authority over; decayed. So each policy can weigh it for itself.
+    /// Counters of all that it has authority over; decayed. So each policy can weigh them for itself.
     pub own: LoadVec,
-    /// What was counted for directories of others; decayed.
+    /// Counters for directories of others; decayed.
     pub besides: LoadVec,
     /// Metadata load (docs/cluster.md, "Heat and load") of what it has authority over: the sum of `own`, weighted.
     pub auth: f64,
@@ -23,8 +23,8 @@ pub struct Load {
     pub memory_percent: f32,
     /// Processor time of the rank's thread, percent of one processor, over the last second; looking for the next request is in it.
     pub cpu_percent: f32,
-    /// How much of the last second the rank's thread was at work, percent: not asleep, and not looking for the next request. It
-    /// is at work also while it waits for a processor or a disk.
+    /// Part of the last second for which the rank's thread was at work, percent: not asleep, and not looking for the next
+    /// request. It is at work also while it waits for a processor or a disk.
     pub busy_percent: f32,
     /// Requests per second that it could answer if it were at work all the time, as measured while it was busy enough to
     /// tell; 0: not known yet.
@@ -32,7 +32,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// Whether every number can be one: finite and not negative.
+    /// True if every number can be one: finite and not negative.
     pub fn is_sound(&self) -> bool {
         let wide = [self.auth, self.all, self.requests_per_s, self.capacity_per_s];
         let narrow = [self.memory_percent, self.cpu_percent, self.busy_percent];
@@ -44,11 +44,11 @@ impl Load {
 /// A rank's load with the rank's name, as it goes from rank to rank.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Beat {
-    /// Who.
+    /// The rank.
     pub rank: Rank,
     /// Grows with each beat of the rank, in all its lives. Never 0 or the largest number.
     pub seq: u64,
-    /// How old it was when it was sent, milliseconds; time on the way is not in it.
+    /// Age of the load when it was sent, milliseconds; time on the way is not in it.
     pub age_ms: u32,
     /// The load.
     pub load: Load,

@@ -1,4 +1,4 @@
-//! Who asks.
+//! Credentials of a caller.
 
 /// The caller's identity as the server accepted it.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Hash)]
@@ -22,12 +22,12 @@ impl Cred {
         Cred { uid, gid, groups: Vec::new() }
     }
 
-    /// Whether the caller is root, whom permission bits do not bind.
+    /// True if the caller is root, whom permission bits do not bind.
     pub fn is_root(&self) -> bool {
         self.uid == 0
     }
 
-    /// Whether the caller is in the group, primarily or as a supplement.
+    /// True if the caller is in the group, primarily or as a supplement.
     pub fn in_group(&self, gid: u32) -> bool {
         self.gid == gid || self.groups.binary_search(&gid).is_ok()
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-/// What to do with the bytes of one file.
+/// Operation on the bytes of one file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum DataOp {
     /// `Bytes`, exactly `len` of them: holes and what was never written read as zeros.
@@ -21,7 +21,7 @@ pub enum DataOp {
 }
 
 impl DataOp {
-    /// Whether it changes what the objects hold.
+    /// True if the operation changes the contents of objects.
     pub fn is_change(&self) -> bool {
         match self {
             DataOp::Write { .. } | DataOp::Punch { .. } | DataOp::Discard { .. } => true,
@@ -30,7 +30,7 @@ impl DataOp {
     }
 }
 
-/// What a data operation answers.
+/// Answer to a data operation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum DataAnswer {
     /// The bytes.

@@ -1,4 +1,4 @@
-//! What can go wrong with an operation, in kinds that tell a caller what to do. Errno numbers live at the mount only.
+//! Errors of operations, in kinds that tell a caller what to do. Errno numbers live at the mount only.
 
 use std::fmt;
 

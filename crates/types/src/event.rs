@@ -22,12 +22,12 @@ pub struct Origin {
     pub value: u64,
 }
 
-/// What is kept of a session across restarts.
+/// Record of a session, kept across restarts.
 #[derive(Clone, PartialEq, Eq, Debug, Hash)]
 pub struct SessionRecord {
     /// Its id.
     pub id: SessionId,
-    /// What the client calls itself, for `loligo status`; at most 255 bytes.
+    /// The client's name for itself, for `loligo status`; at most 255 bytes.
     pub name: Box<[u8]>,
     /// The client it belongs to, which has the same number at every rank; 0: it never said.
     pub client: u64,
@@ -110,7 +110,7 @@ pub enum Event {
     RouteGone(Ino),
     /// The rank promises another one this, from now on.
     Letter { to: Rank, seq: u64, letter: Arc<Letter> },
-    /// How far letters to and from another rank have come.
+    /// State of the letters to and from another rank.
     Peer(PeerRecord),
     /// All records of these inodes (and their entries, where they are directories) are another rank's from now on: what
     /// earlier events of this journal said of them is void.
@@ -132,7 +132,8 @@ pub enum Event {
 }
 
 impl Event {
-    /// Whether it is about a record that another rank may come to have: an inode with all it has, an entry, that a directory is decoupled.
+    /// True if the event is about a record that another rank may come to have: an inode with all it has, an entry, that a directory is
+    /// decoupled.
     pub fn is_of_inode(&self) -> bool {
         matches!(
             self,
@@ -152,7 +153,7 @@ impl Event {
     }
 }
 
-/// What is kept of the letters between this rank and another one.
+/// State of the letters between this rank and another one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct PeerRecord {
     /// The other one.
@@ -165,8 +166,8 @@ pub struct PeerRecord {
     pub received: u64,
 }
 
-/// What one rank durably promises another in the record that makes it true on its own side: delivered in order, applied
-/// once, however often either of them crashes.
+/// A durable promise of one rank to another, in the record that makes it true on its own side: delivered in order,
+/// applied once, however often either of them crashes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Letter {
     /// The receiver's part of a transaction over ranks: records that it lent under this number are now this.
@@ -177,7 +178,7 @@ pub enum Letter {
     /// not have of them and what clients hold on it. `part`: the sender's part of the directory, if it has no fragment of
     /// it any more, else one in which nothing has changed.
     Fragment { part: Box<Inode>, routes: Vec<Route>, events: Vec<Event>, clients: Vec<MovedClient> },
-    /// What is below a directory has grown by this (see [`crate::RStat`]).
+    /// The subtree below a directory has grown by this (see [`crate::RStat`]).
     Sum { dir: Ino, entries: i64, bytes: i64 },
 }
 
@@ -191,17 +192,17 @@ impl Letter {
     }
 }
 
-/// What one client holds on what moves.
+/// Holdings of one client on moving inodes.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct MovedClient {
     /// Its number at every rank.
     pub client: u64,
-    /// What it calls itself.
+    /// The client's name for itself.
     pub name: Box<[u8]>,
     /// User whom its connection belongs to.
     pub uid: u32,
     /// As [`SessionRecord::addresses`].
     pub addresses: Vec<Box<[u8]>>,
-    /// What it holds.
+    /// Its holdings.
     pub held: Reclaim,
 }

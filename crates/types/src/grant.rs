@@ -7,13 +7,13 @@ use crate::Ino;
 pub struct InoGrant {
     /// The first.
     pub first: Ino,
-    /// How many.
+    /// Number of inode numbers in the grant.
     pub count: u32,
     /// Of those, the ones that have made an inode: from, and up to but without; ascending, none touching another.
     pub used: Vec<(u32, u32)>,
 }
 
-/// What a number is to a session.
+/// State of a number for a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Granted {
     /// It may make an inode.
@@ -29,12 +29,12 @@ pub enum Granted {
 pub struct InoGrants(pub Vec<InoGrant>);
 
 impl InoGrants {
-    /// Whether there are none.
+    /// True if there are no grants.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How many are not used.
+    /// Number of unused numbers.
     pub fn left(&self) -> u64 {
         let used = |grant: &InoGrant| grant.used.iter().map(|(from, to)| u64::from(to - from)).sum::<u64>();
         self.0.iter().map(|grant| u64::from(grant.count) - used(grant)).sum()
@@ -45,7 +45,7 @@ impl InoGrants {
         self.0.push(InoGrant { first, count, used: Vec::new() });
     }
 
-    /// What a number is.
+    /// The state of a number.
     pub fn state(&self, ino: Ino) -> Granted {
         let Some((grant, at)) = self.0.iter().find_map(|grant| Some((grant, grant.offset(ino)?))) else {
             return Granted::No;
@@ -82,7 +82,7 @@ impl InoGrants {
 }
 
 impl InoGrant {
-    /// Whether the numbers make sense.
+    /// True if the numbers make sense.
     pub fn is_valid(&self) -> bool {
         let mut free_from = 0;
         let in_order = self.used.iter().all(|(from, to)| {

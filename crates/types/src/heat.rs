@@ -3,7 +3,7 @@
 
 use crate::{Frag, Ino};
 
-/// What is counted.
+/// Kind of a counted hit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Hit {
     /// An inode or a name was read.
@@ -50,7 +50,7 @@ impl LoadVec {
         }
     }
 
-    /// Whether every number can be a count: finite and not negative.
+    /// True if every number can be a count: finite and not negative.
     pub fn is_sound(&self) -> bool {
         [self.ird, self.iwr, self.readdir, self.fetch, self.store].iter().all(|n| n.is_finite() && *n >= 0.0)
     }
@@ -77,7 +77,7 @@ impl LoadVec {
     }
 }
 
-/// What was counted of a fragment of a directory, as it goes along when that moves to another rank.
+/// Counters of a fragment of a directory, as they go along when that moves to another rank.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct FragHeat {
     /// The directory.

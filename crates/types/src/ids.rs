@@ -62,7 +62,7 @@ impl Ino {
     const TABLE: u64 = 1 << 35;
     /// Set besides where what is made in one has no permissions that it does not give itself.
     const INHERITS: u64 = 1 << 34;
-    /// What counts in the number of a scattered directory lies below this.
+    /// End of the count in the number of a scattered directory: the count lies below this.
     const COUNT_END: u64 = 1 << 34;
     /// The last rank that can be somebody's zeroth.
     pub const ZEROTH_MAX: Rank = Rank(1023);
@@ -103,7 +103,7 @@ impl Ino {
         if self.0 & Ino::SCATTERED != 0 { Ino(self.0 | Ino::BY_PATH) } else { self }
     }
 
-    /// Whether it says so.
+    /// True if its path has given its zeroth rank.
     #[inline]
     #[must_use]
     pub fn is_by_path(self) -> bool {
@@ -119,14 +119,14 @@ impl Ino {
         if named.is_by_path() { Ino(named.0 | flags) } else { named }
     }
 
-    /// Whether paths lead through it whoever may search it.
+    /// True if paths lead through it whoever may search it.
     #[inline]
     #[must_use]
     pub fn is_table(self) -> bool {
         self.is_by_path() && self.0 & Ino::TABLE != 0
     }
 
-    /// Whether what is made in such a directory inherits what it denies.
+    /// True if anything made in such a directory inherits what it denies.
     #[must_use]
     pub fn inherits(self) -> bool {
         self.is_table() && self.0 & Ino::INHERITS != 0

@@ -18,17 +18,17 @@ impl Lease {
     /// In a recall only: write back what is held, and keep the right.
     pub const FLUSH: Lease = Lease(16);
 
-    /// Whether all bits of `other` are in it.
+    /// True if all bits of `other` are in it.
     pub fn has(self, other: Lease) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Whether any bit of `other` is in it.
+    /// True if any bit of `other` is in it.
     pub fn any(self, other: Lease) -> bool {
         self.0 & other.0 != 0
     }
 
-    /// Whether it is empty.
+    /// True if it is empty.
     pub fn is_none(self) -> bool {
         self.0 == 0
     }

@@ -36,7 +36,7 @@ pub struct Joined {
     pub store: String,
     /// See `Welcome.data_epoch`: it is the owner's, which has the data.
     pub data_epoch: u64,
-    /// Who is there.
+    /// The cluster map.
     pub map: ClusterMap,
 }
 
@@ -75,7 +75,7 @@ pub enum NotJoined {
     Stopping = 7,
 }
 
-/// What a rank says to whoever keeps the cluster map (see docs/cluster.md, "Membership").
+/// Message of a rank to the keeper of the cluster map (see docs/cluster.md, "Membership").
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Member {
     /// It begins to give away what it has.
@@ -92,7 +92,7 @@ pub enum Member {
     NoPolicy { name: String },
 }
 
-/// What is done with a page of the admin plane. The number is on the wire.
+/// Method of a request for a page of the admin plane. The number is on the wire.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[repr(u8)]
 pub enum Method {
@@ -102,18 +102,19 @@ pub enum Method {
     Post = 2,
 }
 
-/// What a server asks the admin plane of another one, as its own administrator asked it: a request of HTTP, without its headers.
+/// Question of a server to the admin plane of another one, as its own administrator asked it: a request of HTTP, without its
+/// headers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Question {
-    /// What is to be done.
+    /// The method.
     pub method: Method,
     /// With which page; at most [`QUESTION_PATH_MAX`](crate::limits::QUESTION_PATH_MAX) bytes.
     pub path: String,
-    /// What comes with it; at most [`QUESTION_TEXT_MAX`](crate::limits::QUESTION_TEXT_MAX) bytes.
+    /// The body; at most [`QUESTION_TEXT_MAX`](crate::limits::QUESTION_TEXT_MAX) bytes.
     pub text: String,
 }
 
-/// What that one says.
+/// Answer to a question.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Reply {
     /// The status of HTTP.
@@ -140,8 +141,8 @@ pub enum LinkMsg {
     Down { rank: Rank },
     /// To a process that joined: the cluster map is this.
     Map(ClusterMap),
-    /// What a rank says to one of another process. `process`: that of the receiver as the sender knows it (between servers: the epoch in
-    /// which its server owns it); if it is another by now, the message is lost.
+    /// A message of a rank to one of another process. `process`: that of the receiver as the sender knows it (between servers: the epoch
+    /// in which its server owns it); if it is another by now, the message is lost.
     Peer { from: Rank, to: Rank, process: u64, msg: Box<PeerMsg> },
     /// To the owner, which keeps the cluster map: what a rank says of itself.
     Member { rank: Rank, member: Member },

@@ -9,7 +9,7 @@ pub enum LockKind {
     Posix,
 }
 
-/// Whose lock it is, within a session: the kernel's lock owner number.
+/// Owner of a lock, within a session: the kernel's lock owner number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
 pub struct LockOwner(pub u64);
 

@@ -4,7 +4,8 @@
 /// The longest that may be given, milliseconds. What replicas of directories at other ranks count for ([`crate::limits::REPLICA_MS`]) is longer.
 pub const LOOKUP_LEASE_MS_MAX: u16 = 1000;
 
-/// How long a lookup lease of a directory lasts. The times of the last two are those of `IndexFS` (digest §3.9, of its published code).
+/// Time that a lookup lease of a directory lasts. The times of the last two are those of `IndexFS` (digest §3.9, of its published
+/// code).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub enum LeaseTime {
     /// None is given.
@@ -18,34 +19,34 @@ pub enum LeaseTime {
     Rate,
 }
 
-/// What the policy of a directory says of lookup leases.
+/// Lookup leases in the policy of a directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub struct LookupLease {
-    /// How long they last.
+    /// Time that they last.
     pub time: LeaseTime,
     /// Directories that are made in it have no such policy. Else they have the same.
     pub alone: bool,
 }
 
-/// How codes and texts name what is no number.
+/// Names in codes and texts of times that are no number.
 const DEPTH: u16 = LOOKUP_LEASE_MS_MAX + 1;
 const RATE: u16 = LOOKUP_LEASE_MS_MAX + 2;
 /// Mark in a code: it is not passed on.
 const ALONE: u16 = 1 << 15;
 
-/// What follows the time in a policy that is not passed on.
+/// Word after the time in a policy that is not passed on.
 const ALONE_WORD: &str = "alone";
 
 impl LookupLease {
     /// The policy that says nothing.
     pub const NONE: LookupLease = LookupLease { time: LeaseTime::None, alone: false };
 
-    /// Whether none is given.
+    /// True if none is given.
     pub fn is_none(self) -> bool {
         self.time == LeaseTime::None
     }
 
-    /// What directories have that are made in one with this policy.
+    /// The policy of directories that are made in one with this policy.
     #[must_use]
     pub fn passed_on(self) -> LookupLease {
         if self.alone { LookupLease::NONE } else { self }

@@ -13,7 +13,7 @@ impl Name {
         Ok(Name(bytes.into()))
     }
 
-    /// Whether these bytes are a name; the errors of [`Name::new`].
+    /// Checks that these bytes are a name; the errors of [`Name::new`].
     pub fn check(bytes: &[u8]) -> Result<(), FsError> {
         if bytes.len() > limits::NAME_MAX {
             return Err(FsError::NameTooLong);

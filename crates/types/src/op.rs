@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{FileLock, Ino, Kind, Layout, Name, SubtreeOp, Time};
 
-/// What the server adds to an operation so that deciding it needs no clock and no counter.
+/// Values that the server adds to an operation so that deciding it needs no clock and no counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     /// The server's time.
@@ -65,7 +65,7 @@ impl Replicas {
     }
 }
 
-/// How to open.
+/// Flags of an open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub struct OpenFlags {
     /// For reading.
@@ -80,7 +80,7 @@ pub struct OpenFlags {
     pub exec: bool,
 }
 
-/// How to rename.
+/// Mode of a rename.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub enum RenameMode {
     /// Replace what has the new name.
@@ -97,18 +97,18 @@ pub enum RenameMode {
 }
 
 impl RenameMode {
-    /// Whether the new name must not be taken.
+    /// True if the new name must not be taken.
     pub fn is_new(self) -> bool {
         matches!(self, RenameMode::NoReplace | RenameMode::NewWhiteout)
     }
 
-    /// Whether it leaves a whiteout.
+    /// True if it leaves a whiteout.
     pub fn leaves_whiteout(self) -> bool {
         matches!(self, RenameMode::Whiteout | RenameMode::NewWhiteout)
     }
 }
 
-/// How to set an xattr.
+/// Mode of setting an xattr.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub enum XattrMode {
     /// Make or replace.
@@ -120,7 +120,7 @@ pub enum XattrMode {
     Replace,
 }
 
-/// What access is asked about; none of the three: existence.
+/// Access that is asked about; none of the three: existence.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub struct Access {
     /// Read.
@@ -193,7 +193,7 @@ pub enum Op {
     SetXattr { ino: Ino, name: Arc<[u8]>, value: Arc<[u8]>, mode: XattrMode },
     /// Removes an xattr. `Entry`.
     RemoveXattr { ino: Ino, name: Arc<[u8]> },
-    /// Whether the caller may. `Done` or `Access`.
+    /// Checks the caller's access. `Done` or `Access`.
     Access { ino: Ino, want: Access },
     /// Totals of the file system. `StatFs`.
     StatFs,
@@ -250,7 +250,7 @@ pub enum Op {
     Subtree { dir: Ino, what: Box<SubtreeOp> },
 }
 
-/// What an operation is about.
+/// Subject of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum About {
     /// Names in a directory.
@@ -262,7 +262,7 @@ pub enum About {
 }
 
 impl Op {
-    /// Whether the operation can change durable metadata.
+    /// True if the operation can change durable metadata.
     pub fn is_change(&self) -> bool {
         if let Op::Via { what, .. } = self {
             return what.is_change();
@@ -307,8 +307,8 @@ impl Op {
         }
     }
 
-    /// What the operation is about, and so who has authority over it. Of a rename the source's directory, of a link the
-    /// new name's.
+    /// The subject of the operation, which tells the rank that has authority over it. Of a rename the source's
+    /// directory, of a link the new name's.
     pub fn about(&self) -> About {
         match self {
             Op::Lookup { dir, .. }
@@ -349,7 +349,7 @@ impl Op {
         }
     }
 
-    /// Whether the operation may make an inode.
+    /// True if the operation may make an inode.
     pub fn makes_inode(&self) -> bool {
         matches!(
             self,

@@ -1,5 +1,5 @@
-//! What ranks say to each other. Between two ranks messages come in the order sent, or the connection between them ends;
-//! then what was on its way is lost, and both say [`PeerMsg::Hello`] again.
+//! Messages between ranks. Between two ranks messages come in the order sent, or the connection between them ends; then
+//! what was on its way is lost, and both say [`PeerMsg::Hello`] again.
 
 use std::sync::Arc;
 
@@ -37,12 +37,12 @@ pub struct Apart {
     pub allows: bool,
 }
 
-/// What was lent.
+/// Records of a loan.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Lent {
     /// The records, and those that are known to be absent.
     pub items: Vec<Loaded>,
-    /// How often the inodes among them are open here.
+    /// Number of opens here of the inodes among them.
     pub opens: Vec<(Ino, u32)>,
     /// Inodes that are not this rank's, and the rank that may have them.
     pub elsewhere: Vec<(Ino, Rank)>,
@@ -77,7 +77,7 @@ pub enum PeerMsg {
     /// Not now (`Busy`): an older transaction has them, or clients are being asked for what they hold; `Lent` follows when
     /// it is its turn. Or never: they cannot be read.
     Denied { tx: TxId, round: u32, error: FsError },
-    /// What was denied long ago may be asked for again.
+    /// Records denied long ago may be asked for again.
     Ready { tx: TxId },
     /// Unlock what it borrowed: the transaction is over without a change there, or (`again`) will come again soon.
     Return { tx: TxId, again: bool },
@@ -98,7 +98,7 @@ pub enum PeerMsg {
     /// Records of what moves to the receiver with the next letter, so that it need not read them from the table: what
     /// clients have leases on. They are what they will be when the letter is applied. Void if the connection ends before.
     Cached(Vec<Loaded>),
-    /// What was counted of fragments of directories that have moved to the receiver. If it is lost, they are counted anew.
+    /// Counters of fragments of directories that have moved to the receiver. If they are lost, they are counted anew.
     Heat(Vec<FragHeat>),
     /// Load and state of the sender, and what it knows of others.
     Beat(Vec<Beat>),
@@ -114,7 +114,7 @@ pub enum PeerMsg {
     AskName { dir: Ino, name: Name },
     /// In answer to `AskName`. None: no directory, or the sender does not have the name, or cannot say now.
     NameIs { dir: Ino, name: Name, ino: Option<Ino> },
-    /// What is there of this directory for the sake of paths that lead through it? `sent_ms`: the sender's monotonic clock, milliseconds.
+    /// Asks for a replica of this directory, for paths that lead through it. `sent_ms`: the sender's monotonic clock, milliseconds.
     AskReplica { ino: Ino, sent_ms: u64 },
     /// In answer to `AskReplica`, or unasked behind a `NameIs`: the directory's record. Where it is, who owns it and who may search it stays so until the
     /// receiver has answered `DropReplica`, or for [`crate::limits::REPLICA_MS`] from `sent_ms` on.

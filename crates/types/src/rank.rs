@@ -27,7 +27,7 @@ impl std::fmt::Display for Rank {
 /// Fragments of one directory never overlap.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Default)]
 pub struct Frag {
-    /// How many leading bits count, 0..=[`Frag::BITS_MAX`]; 0: the whole directory.
+    /// Number of leading bits that count, 0..=[`Frag::BITS_MAX`]; 0: the whole directory.
     pub bits: u8,
     /// Their value, below 2^bits.
     pub value: u32,
@@ -62,13 +62,13 @@ impl Frag {
         self.first() + ((1 << (Frag::HASH_BITS - self.bits)) - 1)
     }
 
-    /// Whether a name with this hash is in it.
+    /// True if a name with this hash is in it.
     #[inline]
     pub fn contains(self, hash: u64) -> bool {
         hash >> (Frag::HASH_BITS - self.bits) == u64::from(self.value)
     }
 
-    /// Whether all of `other` is in it.
+    /// True if all of `other` is in it.
     pub fn covers(self, other: Frag) -> bool {
         other.bits >= self.bits && other.value >> (other.bits - self.bits) == self.value
     }
@@ -123,7 +123,7 @@ pub struct Route {
     pub version: u64,
 }
 
-/// What a directory entry points to.
+/// Target of a directory entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct Target {
     /// The inode.
@@ -171,7 +171,7 @@ impl std::fmt::Debug for Place {
     }
 }
 
-/// What a rank is in the cluster map. The number is on the wire.
+/// State of a rank in the cluster map. The number is on the wire.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
 #[repr(u8)]
 pub enum RankState {
@@ -191,11 +191,11 @@ pub struct RankInfo {
     pub rank: Rank,
     /// Where clients reach it, as the driver writes addresses.
     pub address: String,
-    /// What it is.
+    /// Its state.
     pub state: RankState,
 }
 
-/// Who is there: the cluster map without its routes.
+/// The ranks of a cluster: the cluster map without its routes.
 #[derive(Clone, PartialEq, Eq, Debug, Hash, Default)]
 pub struct ClusterMap {
     /// Grows by one with each change.

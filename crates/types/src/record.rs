@@ -42,7 +42,7 @@ pub enum Need {
     Parts(Ino),
 }
 
-/// What was read from the table.
+/// Record that was read from the table.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Loaded {
     /// An inode, or that there is none.
@@ -53,7 +53,7 @@ pub enum Loaded {
         dir: Ino,
         /// Name.
         name: Name,
-        /// What it points to.
+        /// The target of the entry.
         found: Option<Target>,
     },
     /// All entries of a directory with a hash in `from_hash..=upto_hash`. At the end of the directory `upto_hash` is
@@ -99,14 +99,14 @@ pub enum Loaded {
     Session(SessionRecord),
     /// Inode numbers below this may be in use.
     NextIno(Ino),
-    /// What the rank has put down of the subtree map.
+    /// A line of the subtree map that the rank has put down.
     Route(Route),
-    /// How far letters to and from another rank have come.
+    /// State of the letters to and from another rank.
     Peer(PeerRecord),
     /// A decoupled subtree.
     Decoupled(Box<DecoupledRecord>),
-    /// What a rank that lends says of a directory whose fragments are several ranks': which ones it has, and its part of
-    /// it (none at the home, which lends the inode).
+    /// A lending rank's share of a directory whose fragments are several ranks': the fragments that it has, and its part
+    /// of the directory (none at the home, which lends the inode).
     Part {
         /// Directory.
         dir: Ino,

@@ -7,17 +7,17 @@ use crate::{DecoupledRecord, Ino, Inode, Lsn, PeerRecord, Route, SessionRecord};
 pub struct TableMeta {
     /// Inode numbers below this may be in use; 0: the table was never written to.
     pub next_ino: Ino,
-    /// What records of the journal below this say of inodes is in the table.
+    /// Changes of inodes in records of the journal below this are in the table.
     pub table_upto: Lsn,
     /// Sessions.
     pub sessions: Vec<SessionRecord>,
     /// Inodes without a name.
     pub orphans: Vec<Ino>,
-    /// What this rank has put down of the subtree map.
+    /// Lines of the subtree map that this rank has put down.
     pub routes: Vec<Route>,
-    /// What others have.
+    /// Lines of others.
     pub other_routes: Vec<Route>,
-    /// How far letters to and from others have come.
+    /// State of the letters to and from others.
     pub peers: Vec<PeerRecord>,
     /// Its parts of directories whose inode is another rank's.
     pub parts: Vec<Inode>,

@@ -1,4 +1,4 @@
-//! What can be wrong with encoded bytes.
+//! Errors of encoded bytes.
 
 use thiserror::Error;
 
@@ -16,7 +16,7 @@ pub enum DecodeError {
     Trailing {
         /// Where the value ends.
         at: usize,
-        /// How many bytes follow.
+        /// Number of bytes that follow.
         left: usize,
     },
     /// Written by a version that this program does not know.

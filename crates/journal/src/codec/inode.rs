@@ -218,7 +218,7 @@ fn put_extra(out: &mut Vec<u8>, extra: &Extra) {
     }
 }
 
-/// What is in the byte of the placement: the flags of the rare parts are used up.
+/// True if the byte of the placement has anything in it: the flags of the rare parts are used up.
 fn has_placing(extra: &Extra) -> bool {
     extra.placement != Placement::Inherited || extra.moved || !extra.lookup_lease.is_none()
 }

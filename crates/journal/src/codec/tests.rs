@@ -185,7 +185,7 @@ fn an_object_size_that_nobody_can_divide_by_is_refused() {
     }
 }
 
-/// How many there are is held against what is left of the record: nothing is smaller than that takes it to be.
+/// The decoder holds each count against what is left of the record: nothing is smaller than it assumes.
 #[test]
 fn the_smallest_things_of_each_kind_come_back_at_the_end_of_a_record() {
     let none = OpenFlags { read: false, write: false, truncate: false, append: false, exec: false };

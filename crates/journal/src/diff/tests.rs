@@ -1,4 +1,4 @@
-//! What is told of two records of one number.
+//! Differences reported of two records of one number.
 
 use loligo_types::{Ino, Origin, Seq, SessionId};
 

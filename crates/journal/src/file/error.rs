@@ -6,7 +6,7 @@ use thiserror::Error;
 use super::FILE_VERSION;
 use crate::segment::SegmentHeader;
 
-/// What is wrong. `E` is the error of the source. None of these is the result of a write that was cut off.
+/// Error of a journal file. `E` is the error of the source. None of these is the result of a write that was cut off.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum FileError<E> {
     /// The bytes could not be read.
@@ -45,7 +45,7 @@ pub enum FileError<E> {
     Foreign {
         /// Where the segment begins.
         offset: u64,
-        /// What it says of itself.
+        /// The header that it has.
         header: SegmentHeader,
     },
     /// Records are missing, or a record stands where another belongs.

@@ -44,7 +44,7 @@ pub const FILE_MAGIC: [u8; 8] = *b"LOLIGOJF";
 /// Version of the header and of what stands behind it. Persisted.
 pub const FILE_VERSION: u16 = 1;
 
-/// What the segments of a client's journal have in place of a rank. Persisted.
+/// Value in place of a rank in the segments of a client's journal. Persisted.
 pub const CLIENT_RANK: u32 = u32::MAX;
 
 /// Persisted: keep stable, never reuse.
@@ -58,7 +58,7 @@ const CRC_AT: usize = FILE_HEADER_LEN - 4;
 // The same check of the same place tells an unknown version from damage, in both.
 const _: () = assert!(FILE_HEADER_LEN == SEGMENT_HEADER_LEN);
 
-/// Whose journal it is.
+/// Owner of a journal.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Owner {
     /// A rank's.
@@ -68,7 +68,7 @@ pub enum Owner {
 }
 
 impl Owner {
-    /// What its segments have in place of a rank, which is also what their checksums go on from.
+    /// The value in place of a rank in its segments, which is also what their checksums go on from.
     pub fn rank(self) -> u32 {
         match self {
             Owner::Rank(rank) => rank,
@@ -86,7 +86,7 @@ impl fmt::Display for Owner {
     }
 }
 
-/// How much is in a file that was written to its end.
+/// Size of a file that was written to its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Totals {
     /// Records.
@@ -95,16 +95,16 @@ pub struct Totals {
     pub bytes: u64,
 }
 
-/// What a journal file says of itself.
+/// Header of a journal file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FileHeader {
     /// The file system it belongs to.
     pub fs: FsId,
-    /// Whose journal it is.
+    /// The owner of the journal.
     pub owner: Owner,
     /// Some records were left out: between its segments others may be missing.
     pub selection: bool,
-    /// How much is in it; `None` as long as it is being written, and for ever if that was cut off.
+    /// Its size; `None` as long as it is being written, and for ever if that was cut off.
     pub totals: Option<Totals>,
 }
 

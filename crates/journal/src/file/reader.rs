@@ -30,7 +30,7 @@ pub struct FileSegment {
     pub bytes: u64,
 }
 
-/// How a file ends.
+/// End of a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FileTail {
     /// Whole records in it.
@@ -101,7 +101,7 @@ impl<S: Source> FileReader<S> {
         })
     }
 
-    /// What the file says of itself.
+    /// The header of the file.
     pub fn header(&self) -> &FileHeader {
         &self.header
     }
@@ -119,7 +119,7 @@ impl<S: Source> FileReader<S> {
         Ok(Some(RawRecord { segment: segment.id, offset, lsn: Lsn(next.0 - 1), body }))
     }
 
-    /// How it ends; `None` unless all of it was read without an error.
+    /// The end of the file; `None` unless all of it was read without an error.
     pub fn tail(&self) -> Option<FileTail> {
         (self.state == State::Ended).then(|| FileTail {
             records: self.records,

@@ -28,7 +28,7 @@ pub struct Entry {
     pub size: u64,
     /// The request that made it.
     pub origin: Option<Origin>,
-    /// What it changed.
+    /// The events of the record.
     pub events: Vec<Event>,
 }
 
@@ -47,7 +47,7 @@ pub enum InspectError<E> {
         offset: u64,
         /// Its number.
         lsn: Lsn,
-        /// What is wrong.
+        /// The error.
         error: DecodeError,
     },
 }
@@ -74,12 +74,12 @@ impl<S: Source> Inspector<S> {
         Ok(Inspector { reader: Reader::open(source, config)? })
     }
 
-    /// How the journal ends, once it was read without an error.
+    /// The end of the journal, once it was read without an error.
     pub fn tail(&self) -> Option<Tail> {
         self.reader.tail()
     }
 
-    /// What it reads with.
+    /// The reader that it uses.
     pub fn reader(&self) -> &Reader<S> {
         &self.reader
     }
@@ -97,7 +97,7 @@ impl<S: Source> Iterator for Inspector<S> {
     }
 }
 
-/// What a check of a whole journal counted before it ended.
+/// Counts of a check of a whole journal before it ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Report<E> {
     /// Whole records.
@@ -110,7 +110,7 @@ pub struct Report<E> {
     pub first: Option<Lsn>,
     /// Last whole record.
     pub last: Option<Lsn>,
-    /// How it ends, or what is wrong.
+    /// Its end, or the error.
     pub end: Result<Tail, InspectError<E>>,
 }
 

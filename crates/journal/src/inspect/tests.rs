@@ -1,4 +1,4 @@
-//! What a person sees of a journal.
+//! A journal as a person sees it.
 
 use loligo_types::{Event, Ino, Kind, Name, Origin, Seq, SessionId};
 

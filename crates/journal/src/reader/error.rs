@@ -5,7 +5,7 @@ use thiserror::Error;
 
 use crate::segment::{SEGMENT_VERSION, SegmentHeader};
 
-/// What is wrong. `E` is the error of the source. None of these is ever the result of a crash alone.
+/// Error of a journal. `E` is the error of the source. None of these is ever the result of a crash alone.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum ReadError<E> {
     /// The bytes could not be read.
@@ -78,7 +78,7 @@ pub enum ReadError<E> {
     Foreign {
         /// The number it has here.
         segment: u64,
-        /// What it says of itself.
+        /// The header that it has.
         header: SegmentHeader,
     },
 }

@@ -24,7 +24,7 @@ use crate::segment::{FsId, HeaderError, SEGMENT_HEADER_LEN, SegmentHeader, Segme
 use scan::{Leftover, scan};
 use window::Window;
 
-/// What is expected of the journal.
+/// Expectations of the journal.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReadConfig {
     /// The file system it must belong to; `None`: that which its first segment names.
@@ -38,7 +38,7 @@ pub struct ReadConfig {
     pub synced: Option<Synced>,
 }
 
-/// How far a journal was durable.
+/// Extent up to which a journal was durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Synced {
     /// A segment; none with a higher number is known to have been there.
@@ -60,7 +60,7 @@ pub struct RawRecord<'a> {
     pub body: &'a [u8],
 }
 
-/// What was cut off at the end: the rest of writes that were never acknowledged.
+/// Bytes that were cut off at the end: the rest of writes that were never acknowledged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Torn {
     /// The segment.
@@ -73,7 +73,7 @@ pub struct Torn {
     pub records: u64,
 }
 
-/// How the journal ends, and what a writer needs to go on.
+/// End of the journal, and what a writer needs to go on.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Tail {
     /// Number of the next record.
@@ -82,7 +82,7 @@ pub struct Tail {
     pub next_segment: u64,
     /// The segments that exist, oldest first.
     pub segments: Vec<SegmentInfo>,
-    /// What was cut off, if anything was; the newest if several crashes left some.
+    /// The bytes that were cut off, if any were; the newest if several crashes left some.
     pub torn: Option<Torn>,
 }
 
@@ -172,7 +172,7 @@ impl<S: Source> Reader<S> {
         Ok(Some(RawRecord { segment, offset, lsn, body }))
     }
 
-    /// How the journal ends; `None` unless all of it was read without an error.
+    /// The end of the journal; `None` unless all of it was read without an error.
     pub fn tail(&self) -> Option<Tail> {
         if self.state != State::Ended {
             return None;

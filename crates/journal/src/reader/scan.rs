@@ -1,4 +1,4 @@
-//! What lies behind the last whole record of a segment: nothing, the rest of a torn write, or proof of damage.
+//! Scan of the bytes behind the last whole record of a segment: nothing, the rest of a torn write, or proof of damage.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use crate::frame::{FRAME_LEN, Frame, Salt};
 /// Bytes looked at in one go.
 const CHUNK: usize = 256 << 10;
 
-/// What was found.
+/// Result of the scan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Leftover {
     /// Bytes up to the last one that is not zero.

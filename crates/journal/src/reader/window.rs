@@ -43,7 +43,7 @@ impl Window {
         Ok(self.get(offset, len))
     }
 
-    /// What it holds of the `len` bytes at `offset`.
+    /// The bytes that it holds of the `len` bytes at `offset`.
     pub(crate) fn get(&self, offset: u64, len: usize) -> &[u8] {
         let from = ((offset - self.start) as usize).min(self.bytes.len());
         let to = from.saturating_add(len).min(self.bytes.len());

@@ -36,7 +36,7 @@ pub struct KeyRange {
 }
 
 impl KeyRange {
-    /// Whether a key lies in it.
+    /// True if a key lies in it.
     pub fn contains(&self, key: &[u8]) -> bool {
         *self.start <= *key && *key < *self.end
     }
@@ -149,7 +149,7 @@ pub fn note_range(begin: &str) -> KeyRange {
     prefix_range(&key_note(begin))
 }
 
-/// What the names of notes begin with that tell which directories have a policy of their own for all below them.
+/// Prefix of the names of notes that tell which directories have a policy of their own for all below them.
 const POLICIED: &str = "subtree-policy/";
 
 /// The note that a directory has a policy of its own (docs/subtree-policies.md): so those are found without looking at all xattrs. It is written and
@@ -204,7 +204,7 @@ pub fn route_range(rank: Rank) -> KeyRange {
     prefix_range(&of_rank(ROUTE, rank))
 }
 
-/// How far a rank's letters have come.
+/// The keys of the records about a rank's letters.
 pub fn peer_range(rank: Rank) -> KeyRange {
     prefix_range(&of_rank(PEER, rank))
 }

@@ -38,14 +38,14 @@ pub enum Meta {
     /// Grows when a server starts after another stop than a clean one: data may be lost that clients were told is
     /// written.
     DataEpoch = 5,
-    /// How many ranks the file system has had, numbered from 0: their journals may hold changes. Of the whole file system, as `Format`, `Clean`
-    /// and `DataEpoch`.
+    /// Number of ranks that the file system has had, numbered from 0: their journals may hold changes. Of the whole file system, as
+    /// `Format`, `Clean` and `DataEpoch`.
     Ranks = 6,
-    /// What journal records below this LSN say of inodes is in the table, durably: replay does not apply it again, for
-    /// another rank may have them by now.
+    /// Changes of inodes in journal records below this LSN are in the table, durably: replay does not apply them again,
+    /// for another rank may have the inodes by now.
     TableUpto = 7,
-    /// What a rank is in the cluster map: 1 up, 2 draining, 3 leaving, 4 removed; none: up. Its number, journal and other
-    /// values stay when it is removed, and go on when it is added again.
+    /// State of a rank in the cluster map: 1 up, 2 draining, 3 leaving, 4 removed; none: up. Its number, journal and
+    /// other values stay when it is removed, and go on when it is added again.
     RankState = 8,
     /// Epoch of the newest cluster map, of the whole file system; none: there never was more than one rank.
     MapEpoch = 9,

@@ -26,9 +26,9 @@ pub enum Row {
     Discard { ino: Ino, rank: Rank, from: u64, object_size: u32 },
     /// A decoupled subtree, and the rank that has it.
     Decoupled { rank: Rank, record: Box<DecoupledRecord> },
-    /// What a rank (the first) has put down of the subtree map.
+    /// A line of the subtree map that a rank (the first) has put down.
     Route { of: Rank, route: Route },
-    /// How far letters between a rank (the first) and another one have come.
+    /// State of the letters between a rank (the first) and another one.
     Peer { of: Rank, peer: PeerRecord },
     /// A session.
     Session(SessionRecord),

@@ -30,12 +30,12 @@ pub use self::status::BalanceStatus;
 
 /// Time before what could not be known at a tick is looked for again, milliseconds.
 const AGAIN_MS: u64 = 100;
-/// How often that is done before the tick goes on without.
+/// Most such attempts before the tick goes on without.
 const AGAINS_MAX: u32 = 5;
 /// Most that a decision may move; the rest is passed over.
 const MOVES_MAX: usize = 64;
 
-/// What is under way.
+/// State of the balancer of this rank.
 #[derive(Default)]
 pub(crate) struct Balance {
     /// Ticks so far.
@@ -46,7 +46,7 @@ pub(crate) struct Balance {
     agains: u32,
     /// The tick that was not answered yet.
     asked: Option<u64>,
-    /// What the policy made of this rank's load at the last tick.
+    /// The load of this rank as the policy weighed it at the last tick.
     weighed: Weighed,
     /// When something came to a rank last, as the subtree map told, milliseconds.
     came_ms: BTreeMap<Rank, u64>,
@@ -54,7 +54,7 @@ pub(crate) struct Balance {
     distants: Distants,
     /// Migrations that decisions began.
     moves: u64,
-    /// What decisions wanted and could not be.
+    /// Migrations that decisions wanted and that were refused.
     refused: u64,
     /// Ticks to which no answer came before the next one, and how many of these there were in a row up to now.
     unanswered: u64,
@@ -70,7 +70,7 @@ impl Mds {
         self.cluster.map.policy
     }
 
-    /// What others are told of the load as the policy weighs it.
+    /// The load as the policy weighs it, for other ranks.
     pub(crate) fn weighed(&self) -> Weighed {
         if self.balance.weighed.policy == self.policy() { self.balance.weighed } else { Weighed::default() }
     }
@@ -230,7 +230,7 @@ impl Mds {
         }
     }
 
-    /// Whose a directory, or this rank's part of it, is.
+    /// The location of a directory, or of this rank's part of it.
     fn locate_part(&mut self, dir: Ino) -> Where {
         let mut wants = Vec::new();
         if self.tree.part(dir).is_some() { Where::Here } else { self.locate(dir, &mut wants) }

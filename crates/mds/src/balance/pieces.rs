@@ -1,9 +1,9 @@
-//! What could move: the hot directories of this rank and their fragments, each with what was counted of it and its place in
-//! the one above. A hot directory that is one fragment is shown in eighths, as if it were cut: it may have to be. Above
-//! fragments stand those that they are halves of, as far as all of it is this rank's: half of a directory is one move, not four.
+//! Pieces that could move: the hot directories of this rank and their fragments, each with its counters and its place in the one
+//! above. A hot directory that is one fragment is shown in eighths, as if it were cut: it may have to be. Above fragments stand
+//! those that they are halves of, as far as all of it is this rank's: half of a directory is one move, not four.
 //!
-//! This is done on the rank's thread, for all that is hot: so each directory is looked up once, and what most of them do not
-//! have (fragments, lines of the subtree map, policies) costs nothing (`cargo run --release -p loligo-mds --example snapshot_cost`).
+//! This is done on the rank's thread, for all that is hot: so each directory is looked up once, and what most of them do not have
+//! (fragments, lines of the subtree map, policies) costs nothing (`cargo run --release -p loligo-mds --example snapshot_cost`).
 
 use std::sync::Arc;
 
@@ -27,13 +27,13 @@ const DEPTH_MAX: usize = loligo_types::limits::DEPTH_MAX;
 /// In place of a policy while the pieces are put together: hands off.
 const NOBODY: u32 = u32::MAX;
 
-/// What could move.
+/// The pieces that could move.
 pub(super) struct Pieces {
     /// All, those above first.
     pub(super) all: Vec<PieceHeat>,
     /// Names of the policies under which some of them stand.
     pub(super) names: Vec<Arc<str>>,
-    /// What was counted in all.
+    /// Sum of all counters.
     pub(super) sum: LoadVec,
 }
 
@@ -52,7 +52,7 @@ impl Scratch {
     }
 }
 
-/// What was counted, in order: so that the same is decided wherever it is decided.
+/// Counters of hot fragments, in order: so that the same is decided wherever it is decided.
 #[derive(Default)]
 struct Spots {
     /// In no order.
@@ -87,7 +87,7 @@ impl Spots {
         })
     }
 
-    /// What was counted of each fragment of a directory, ascending; one fragment: it is not cut.
+    /// The counters of each fragment of a directory, ascending; one fragment: it is not cut.
     fn of(&self, (from, to): (u32, u32)) -> impl Iterator<Item = (Frag, &LoadVec)> + '_ {
         self.order[from as usize..to as usize].iter().map(|key| {
             let frag = Frag { bits: (key >> 56) as u8, value: (key >> 32) as u32 & 0xff_ffff };
@@ -99,14 +99,15 @@ impl Spots {
 /// A directory on the way.
 pub(super) struct Node {
     pub(super) dir: Ino,
-    /// What was counted of it: from here to there in order.
+    /// Range of the directory's counters among the spots, in order.
     spots: (u32, u32),
     /// The place of the directory above, if that is this rank's too, and the hash of the name in it.
     pub(super) above: Option<u32>,
     hash: u64,
     home: Option<Rank>,
     inodes: u64,
-    /// What it says by itself, and then with all above; `None`: something must be read to know that.
+    /// The rules of the directory itself, and then combined with those above; `None`: something must be read to know
+    /// them.
     pub(super) rules: Option<Rules>,
     is_part: bool,
     /// It is decoupled, or in a directory that is.
@@ -120,7 +121,8 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// Whether a fragment of it stays because something in it is decoupled, or all of it is in such a directory.
+    /// True if a fragment of the directory stays because something in it is decoupled, or the directory is in such a
+    /// one.
     fn keeps(&self, frag: Frag) -> bool {
         self.is_decoupled || self.decoupled.iter().any(|hash| frag.contains(*hash))
     }
@@ -331,7 +333,7 @@ impl Mds {
         Some((node, inode, above))
     }
 
-    /// What a directory is in, if that is this rank's too; else who has that.
+    /// The parent of a directory, if that is this rank's too; else the rank that has it.
     fn above_of(&self, inode: &Inode, nodes: &mut Nodes) -> (Option<(Ino, u64)>, Option<Rank>) {
         let (parent, Some(hash)) = (inode.parent, inode.place.hash()) else { return (None, None) };
         if inode.ino == Ino::ROOT || parent.0 == 0 {

@@ -16,7 +16,7 @@ use super::{AGAIN_MS, AGAINS_MAX};
 
 /// Records that are read for one look.
 const READ_MAX: usize = 256;
-/// What was not asked for so many ticks is forgotten.
+/// Distant directories that were not asked for in so many ticks are forgotten.
 const KEEP_TICKS: u64 = 8;
 
 /// By what something is balanced.
@@ -30,7 +30,7 @@ pub(super) enum Stand {
     Nobody,
 }
 
-/// What a directory says by itself.
+/// Rules that a directory sets itself.
 #[derive(Clone, Default)]
 struct Said {
     pinned: bool,
@@ -43,7 +43,7 @@ impl Said {
     }
 }
 
-/// What a directory says, or it and those above together. Small, as there are many of them at each tick.
+/// Rules of a directory, alone or combined with those above it. Small, as there are many of them at each tick.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Rules {
     pinned: bool,
@@ -78,7 +78,7 @@ impl Rules {
     }
 }
 
-/// What the table says of a directory that is not in memory here, or only in part.
+/// Table record of a directory that is not in memory here, or only in part.
 #[derive(Default)]
 struct Distant {
     above: Option<Ino>,
@@ -92,12 +92,12 @@ struct Distant {
 #[derive(Default)]
 pub(super) struct Distants(BTreeMap<Ino, Distant>);
 
-/// What one look has found out, and what it lacks.
+/// Results of one look, and the records that it lacks.
 #[derive(Default)]
 pub(super) struct Look {
     known: IntMap<Ino, Option<Rules>>,
     pub(super) wants: Vec<Need>,
-    /// Whether something stands under a policy that is named.
+    /// Set when something stands under a named policy.
     pub(super) is_any_named: bool,
     /// Names of policies that directories say.
     pub(super) names: Vec<Arc<str>>,
@@ -155,7 +155,7 @@ impl Mds {
         rules
     }
 
-    /// What a directory says by itself, and what it is in.
+    /// The rules that a directory sets itself, and its parent.
     fn rules_at(&mut self, dir: Ino, look: &mut Look) -> Option<(Rules, Option<Ino>)> {
         let inode = match self.tree.find(dir) {
             Found::Here(inode) if inode.part_of().is_none() => inode,
@@ -170,7 +170,7 @@ impl Mds {
         Some((own, above))
     }
 
-    /// What a directory that is here says by itself; `None`: it must be read first.
+    /// The rules that a directory in memory sets itself; `None`: its xattrs must be read first.
     pub(super) fn own_rules(&self, inode: &Inode, look: &mut Look) -> Option<Rules> {
         let pin = self.tree.xattr(inode, PIN)?.is_some();
         let balancer = self.tree.xattr(inode, BALANCER)?;
@@ -221,7 +221,7 @@ impl Mds {
         self.balance.distants.0.retain(|_, distant| now <= distant.asked_ms + keep_ms);
     }
 
-    /// Whether an inode is read only for the rules that it has.
+    /// True if an inode is read only for its rules.
     pub(crate) fn is_distant(&self, ino: Ino) -> bool {
         self.balance.distants.0.contains_key(&ino)
     }
@@ -241,7 +241,7 @@ impl Mds {
         distant.read_ms = now;
     }
 
-    /// Whether a change is one of rules by which other ranks, too, balance what is below: they learn it from the table.
+    /// True if an event changes a rule by which other ranks, too, balance the subtree: they learn it from the table.
     pub(crate) fn is_rule(event: &Event) -> bool {
         let (Event::Xattr { name, .. } | Event::XattrGone { name, .. }) = event else { return false };
         **name == *BALANCER || **name == *PIN

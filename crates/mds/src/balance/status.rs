@@ -1,4 +1,4 @@
-//! What is shown of the balancer of a rank.
+//! Status of the balancer of a rank.
 
 use loligo_types::{PolicyId, Weighed};
 
@@ -26,7 +26,7 @@ pub struct BalanceStatus {
 }
 
 impl Mds {
-    /// What is shown.
+    /// The status of this rank's balancer.
     pub(crate) fn balance_status(&self) -> BalanceStatus {
         BalanceStatus {
             policy: self.policy(),

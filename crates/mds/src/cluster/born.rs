@@ -11,10 +11,10 @@ use loligo_types::{Event, Ino, Letter, Rank};
 use crate::machine::Mds;
 use crate::peer::PeerMsg;
 
-/// How long an answer counts, milliseconds: the table is read once more after it.
+/// Time for which an answer counts, milliseconds: the table is read once more after it.
 const KEEP_MS: u64 = 2000;
 
-/// How far a question is.
+/// State of a question.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Birth {
     /// It is asked, and not answered.
@@ -32,13 +32,13 @@ pub(crate) struct Births {
 }
 
 impl Births {
-    /// Whether something is asked of this number: the table is not read for it meanwhile.
+    /// True if a question about this inode is open: the table is not read for it meanwhile.
     pub(crate) fn is_asked(&self, need: &Need) -> bool {
         let Need::Inode(ino) = need else { return false };
         !self.by_ino.is_empty() && matches!(self.by_ino.get(ino), Some(Birth::Asked | Birth::Coming))
     }
 
-    /// What was answered long ago does not count any more.
+    /// Drops answers that are too old to count.
     pub(crate) fn expire(&mut self, now_ms: u64) {
         if !self.by_ino.is_empty() {
             self.by_ino.retain(|_, birth| !matches!(birth, Birth::Told(until) if *until <= now_ms));

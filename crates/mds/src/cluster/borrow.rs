@@ -19,17 +19,17 @@ use crate::recall::SHARED;
 pub(crate) struct Tx {
     /// The request that it is for.
     job: u64,
-    /// What was lent.
+    /// Records that were lent, by rank.
     guests: BTreeMap<Rank, Vec<Loaded>>,
     /// Fragments of directories that ranks have, as they said when they lent their parts.
     parts: BTreeMap<Ino, BTreeMap<Rank, Vec<Frag>>>,
-    /// How often inodes are open at their ranks.
+    /// Number of opens of inodes at their ranks.
     opens: BTreeMap<Ino, u32>,
     /// Ranks that were asked at all, and so must be told of the end.
     asked: BTreeSet<Rank>,
     /// Ranks that have not answered, and in which round they were asked.
     outstanding: BTreeMap<Rank, u32>,
-    /// How often it has asked.
+    /// Number of rounds of questions so far.
     round: u32,
     /// Ranks that said `Busy` and have neither lent nor called since. Only those are waited for.
     calls: BTreeSet<Rank>,
@@ -57,10 +57,10 @@ impl Tx {
     }
 }
 
-/// What must be lent for a request, by rank.
+/// Records to borrow for a request, by rank.
 pub(super) type Foreign = BTreeMap<Rank, Vec<Want>>;
 
-/// What a request needs before it can be decided.
+/// Records that a request needs before it can be decided.
 pub(crate) enum Gathered {
     /// Nothing.
     All,
@@ -75,7 +75,7 @@ pub(crate) enum Gathered {
 }
 
 impl Mds {
-    /// What an operation needs, told apart by whose it is.
+    /// Finds the records that an operation needs, by the rank that has them.
     pub(crate) fn gather(&mut self, job: &Job) -> Gathered {
         let needs = need(&self.tree, &job.op, &job.cred);
         if needs.is_empty() {
@@ -153,13 +153,13 @@ impl Mds {
         }
     }
 
-    /// Whether something is borrowed from a rank, or asked for.
+    /// True if something is borrowed from a rank, or asked for.
     pub(crate) fn borrows_from(&self, rank: Rank) -> bool {
         let from = |tx: &Tx| tx.guests.contains_key(&rank) || tx.outstanding.contains_key(&rank);
         self.cluster.txs.values().any(from)
     }
 
-    /// What was found at a rank is not there any more.
+    /// Forgets inodes that were found at a rank: they are not there any more.
     pub(crate) fn forget_found_at(&mut self, rank: Rank) {
         for tx in self.cluster.txs.values_mut() {
             tx.found.retain(|_, at| *at != rank);
@@ -296,7 +296,7 @@ impl Mds {
         }
     }
 
-    /// What was denied may be asked for again, as far as this rank is concerned.
+    /// Lets a transaction ask again for records that it was denied, as far as this rank is concerned.
     pub(crate) fn try_again(&mut self, from: Rank, tx: TxId) {
         if let Some(state) = self.cluster.txs.get_mut(&tx)
             && state.calls.remove(&from)
@@ -316,7 +316,7 @@ impl Mds {
         Step::Wait(Why::Locked)
     }
 
-    /// What a request borrowed is not kept while it waits for clients, for data, or for a migration.
+    /// Gives borrowed records back if a request waits for clients, for data, or for a migration.
     pub(crate) fn give_back_for(&mut self, job: &mut Job, why: &Why) {
         match why {
             Why::Load(_) | Why::Borrow | Why::Locked | Why::Peers => {}
@@ -355,7 +355,7 @@ impl Mds {
         }
     }
 
-    /// What was borrowed from a rank, or asked of it, is void: those requests begin anew.
+    /// Voids records that were borrowed from a rank, or asked of it: those requests begin anew.
     pub(crate) fn void_loans_of(&mut self, rank: Rank) {
         let with = self.cluster.txs.iter().filter(|(_, tx)| tx.asked.contains(&rank));
         let with: Vec<TxId> = with.map(|(id, _)| *id).collect();
@@ -377,7 +377,7 @@ impl Mds {
         }
     }
 
-    /// Whether something is borrowed for a transaction, or asked for.
+    /// True if something is borrowed for a transaction, or asked for.
     pub(super) fn borrows(&self, tx: TxId) -> bool {
         self.cluster.txs.get(&tx).is_some_and(|tx| !tx.guests.is_empty() || !tx.outstanding.is_empty())
     }
@@ -403,12 +403,12 @@ impl Mds {
         apart.iter().find(|apart| apart.ino == ino).copied()
     }
 
-    /// Whether something was lent for a request that is in one.
+    /// True if some of the records lent for a request are in decoupled subtrees.
     pub(crate) fn has_apart(&self, job: &Job) -> bool {
         job.tx.and_then(|tx| self.cluster.txs.get(&tx)).is_some_and(|tx| !tx.apart.is_empty())
     }
 
-    /// How often an inode is open, wherever it is.
+    /// Number of opens of an inode, at whatever rank it is.
     pub(crate) fn opens_of_guest(&self, tx: TxId, ino: Ino) -> Option<u32> {
         self.cluster.txs.get(&tx)?.opens.get(&ino).copied()
     }
@@ -478,7 +478,7 @@ fn owner_of(event: &Event) -> Option<Ino> {
     }
 }
 
-/// What clients must not hold of a foreign inode while the operation is decided.
+/// Leases that clients must not have on a foreign inode while the operation is decided.
 fn bits_for(op: &Op, ino: Ino) -> Lease {
     let names = match op {
         Op::Rename { new_dir, .. } => *new_dir == ino,

@@ -12,7 +12,7 @@ use super::survey::{Moves, Survey, inode_of};
 use crate::machine::Mds;
 use crate::peer::PeerMsg;
 
-/// What was changed of what moves since the table has it. Absolute, so in their order the changes lead to the state of now.
+/// Changes of the moving inodes since the table has them. Absolute, so in their order they lead to the present state.
 pub(super) struct Changes {
     pub(super) events: Vec<Event>,
     /// The inodes of which something is said.
@@ -28,8 +28,8 @@ enum Thing<'a> {
     Inline(Ino),
 }
 
-/// What a change says all of. None: it says something of other things, too, and stays in its place. An inode is gone with all
-/// it has; that a directory is empty tells that no other names are in it.
+/// The thing that an event describes completely. None: the event concerns other things, too, and stays in its place. An inode
+/// is gone with all it has; that a directory is empty tells that no other names are in it.
 fn thing_of(event: &Event) -> Option<Thing<'_>> {
     match event {
         Event::Inode(inode) if inode.kind == Kind::Dir && inode.size == 0 => None,
@@ -104,7 +104,7 @@ impl Mds {
         export.stage = Stage::Moving(seq);
     }
 
-    /// What was changed of what moves since the table has it. From then on no changes are remembered.
+    /// Takes the changes of the moving inodes since the table has them. From then on no changes are remembered.
     pub(super) fn take_changes(&mut self, export: &Export, survey: &mut Survey) -> Changes {
         let mut events: Vec<Event> = Vec::new();
         let mut departed = BTreeSet::new();
@@ -135,7 +135,8 @@ impl Mds {
         Changes { events, departed }
     }
 
-    /// What clients have leases on, with its names: they are likely to ask for it next. Not what goes with the letter.
+    /// Inodes on which clients have leases, with their names: they are likely to be asked for next. Without those that
+    /// go with the letter.
     fn cached_of(&self, clients: &[MovedClient], departed: &BTreeSet<Ino>) -> Vec<Loaded> {
         let leased: BTreeSet<Ino> =
             clients.iter().flat_map(|client| &client.held.leases).map(|(ino, _)| *ino).collect();
@@ -165,7 +166,8 @@ impl Mds {
         (routes, !stays.is_empty())
     }
 
-    /// What becomes of this rank's record of the directory when fragments leave; and what goes with them.
+    /// Adds the events for this rank's record of the directory, from which fragments leave; returns the record that
+    /// goes with them.
     fn leave(&self, inode: &Inode, stays: bool, to: Rank, record: &mut Vec<Event>) -> Inode {
         if inode.part_of().is_some() {
             if stays {

@@ -14,9 +14,9 @@ use crate::machine::Mds;
 use crate::peer::PeerMsg;
 use crate::relaxed::TICKETS as RELAXED_TICKETS;
 
-/// How long it is waited before something is tried again that could not be done, milliseconds.
+/// Delay before something that could not be done is tried again, milliseconds.
 const RETRY_MS: u64 = 300;
-/// How long for a look at the table before that is asked for again: it may have failed, milliseconds.
+/// Time to wait for a scan of the table before it is asked for again: it may have failed, milliseconds.
 const SCAN_MS: u64 = 10_000;
 /// Files given away at once.
 const FILES_MAX: usize = 256;
@@ -38,7 +38,7 @@ enum Stage {
     GivingFiles(Option<Ino>),
     /// Some inodes without a name are open.
     Orphans,
-    /// What was given away is to be in the table of those who have it now, and nothing else under way.
+    /// The inodes given away must be in the table of the ranks that have them now, and nothing else may be under way.
     Landing,
     /// The others were told.
     Parting,
@@ -52,7 +52,7 @@ enum Stage {
     Refused,
 }
 
-/// How far it is.
+/// State of a drain.
 pub(crate) struct Drain {
     stage: Stage,
     begun_ms: u64,
@@ -66,9 +66,9 @@ pub(crate) struct Drain {
     files: Vec<Ino>,
     /// Directories whose number names this rank, found in the table.
     scattered: VecDeque<Ino>,
-    /// How many of these had come here by messages when the table was looked through.
+    /// Number of scattered directories that had come here by messages when the table was scanned.
     came: u64,
-    /// What was given to each rank, in parts of this one's load.
+    /// Load given to each rank, in parts of this one's load.
     given: BTreeMap<Rank, f64>,
     subtrees_given: u64,
     files_given: u64,
@@ -305,7 +305,7 @@ impl Mds {
         away.join(", ")
     }
 
-    /// What has become of the migration that was begun last. False: it has failed, and is not tried again at once.
+    /// Looks at the result of the migration that was begun last. False: it has failed, and is not tried again at once.
     fn look_back(&mut self, drain: &mut Drain) -> bool {
         let Some(id) = drain.tried.take() else { return true };
         let ended = self.cluster.exports.ended.iter().rev().find(|ended| ended.id == id);
@@ -481,7 +481,7 @@ impl Mds {
         drain.tried = self.want_export_of_files(files, to);
     }
 
-    /// Whether an inode is in memory, has a name and lives by itself here.
+    /// True if an inode is in memory, has a name and lives by itself here.
     pub(crate) fn floats_here(&self, ino: Ino) -> bool {
         let here = |inode: &loligo_types::Inode| inode.place.rank() == Some(self.config.rank);
         self.tree.inode(ino).is_some_and(here) && !self.tree.is_orphan(ino)
@@ -523,7 +523,7 @@ impl Mds {
         self.cluster.links.keys().map(|rank| self.tree.peer(*rank).received).sum()
     }
 
-    /// Whether nothing is under way that this rank has a part in.
+    /// True if nothing is under way that this rank has a part in.
     fn has_landed(&mut self) -> bool {
         let quiet = self.cluster.exports.is_idle()
             && self.cluster.departed.is_empty()
@@ -546,7 +546,7 @@ impl Mds {
         }
     }
 
-    /// How far it is, for an administrator; `None`: it is not being drained.
+    /// Progress of the drain, for an administrator; `None`: the rank is not being drained.
     pub fn drain_status(&self) -> Option<DrainStatus> {
         let drain = self.cluster.drain.as_deref()?;
         let orphans = self.tree.orphans().count() as u64;

@@ -33,7 +33,7 @@ const ROUNDS_FEW: u32 = 2;
 const REMEMBERED: usize = 10;
 /// Rounds of checkpoints at most.
 const ROUNDS_MAX: u32 = 20;
-/// How long it is waited for that files which live by themselves are in the table, milliseconds.
+/// Time to wait until files which live by themselves are in the table, milliseconds.
 pub(super) const FLOATING_MS: u64 = 200;
 /// Ended migrations that are remembered for those who ask.
 const ENDED_MAX: usize = 64;
@@ -59,7 +59,7 @@ pub(crate) struct Export {
     pub(super) dir: Ino,
     /// Not the directory and what is below it, but these files, which live by themselves.
     pub(super) files: Vec<Ino>,
-    /// What was asked for, if it is not all that this rank has of the directory.
+    /// The fragment that was asked for, if it is not all that this rank has of the directory.
     pub(super) frag: Option<Frag>,
     /// The fragments that this rank had when it began, and which of them move.
     pub(super) own: Vec<Frag>,
@@ -82,11 +82,11 @@ pub(crate) struct Export {
     pub(super) ticket: u64,
     /// Inodes that moved, once they have.
     pub(super) inodes: u64,
-    /// What clients hold is being looked at, which must all be in memory at once.
+    /// Set while the holdings of clients are looked at: the inodes must all be in memory at once.
     pub(super) keeps: bool,
-    /// What is known of what they hold.
+    /// Progress of the look at clients' holdings.
     pub(super) held: Held,
-    /// Who held something.
+    /// Sessions that held something.
     pub(super) holders: Holders,
     pub(super) routes: Vec<Route>,
 }
@@ -119,12 +119,12 @@ pub(crate) struct Exports {
 }
 
 impl Exports {
-    /// Whether what has moved is still to be dropped from memory.
+    /// True if moved inodes are still to be dropped from memory.
     pub(super) fn drops(&self) -> bool {
         self.now.as_ref().is_some_and(|export| matches!(export.stage, Stage::Moving(_) | Stage::Cleaning))
     }
 
-    /// Whether one is under way.
+    /// True if a migration is under way.
     #[inline]
     pub(crate) fn is_active(&self) -> bool {
         self.now.is_some()
@@ -142,7 +142,7 @@ impl Exports {
         self.now = Some(export);
     }
 
-    /// Whether none is under way or waits.
+    /// True if no migration is under way or waits.
     pub(crate) fn is_idle(&self) -> bool {
         self.now.is_none() && self.waiting.is_empty()
     }
@@ -154,17 +154,17 @@ impl Exports {
         self.last
     }
 
-    /// Whether the one under way is of this directory.
+    /// True if the migration under way is of this directory.
     pub(super) fn is_of(&self, dir: Ino) -> bool {
         self.now.as_ref().is_some_and(|export| export.dir == dir)
     }
 
-    /// Whether the one under way goes to a rank.
+    /// True if the migration under way goes to a rank.
     pub(super) fn is_towards(&self, rank: Rank) -> bool {
         self.now.as_ref().is_some_and(|export| export.to == rank)
     }
 
-    /// What was given to a rank need not be known any more.
+    /// Forgets the last letter of ended migrations to a rank.
     pub(super) fn forget_landing(&mut self, rank: Rank) {
         self.landing.remove(&rank);
     }
@@ -256,8 +256,8 @@ impl Mds {
         }
     }
 
-    /// Whether what was changed meanwhile is too much to be in the record. Nobody waits yet, so all else is done before: but for so
-    /// many changes that remembering them takes too much memory.
+    /// True if too much was changed meanwhile for the record to hold. Nobody waits yet, so all else is done before, unless
+    /// remembering the changes takes too much memory.
     fn wants_round(&self, export: &Export) -> bool {
         let Some(tail) = self.cluster.tail.as_ref().filter(|_| export.rounds < ROUNDS_MAX) else { return false };
         let (few, most) = (self.config.some(RESIDUE_FEW), self.config.some(RESIDUE_MAX));
@@ -464,7 +464,7 @@ impl Mds {
         None
     }
 
-    /// Whether there is the directory, and it is this rank's. `None`: it has left memory, and is read first.
+    /// True if the directory exists and is this rank's. `None`: it has left memory, and is read first.
     fn has_dir(&mut self, dir: Ino) -> Option<bool> {
         let mut wants = Vec::new();
         let place = self.locate_of(dir, &mut wants);

@@ -10,17 +10,17 @@ use super::Where;
 use crate::load::Waiter;
 use crate::machine::Mds;
 
-/// How often it is looked for files that are to go home, milliseconds.
+/// Interval of the look for files that are to go home, milliseconds.
 const HOME_MS: u64 = 1000;
 /// Inodes in memory looked at then.
 const LOOKED_MAX: usize = 4096;
-/// How often these are looked at again, at the next tick, because it was not known whose the directories are: what is read to
-/// know it may be forgotten before their turn comes again.
+/// Most times that these files are looked at again, at the next tick, because the ranks of their directories were not known:
+/// the records read for that may be forgotten before their turn comes again.
 const AGAIN_MAX: u32 = 10;
 /// Files that go home at once.
 const HOME_MAX: usize = 64;
 
-/// How far the look for files that are to go home is.
+/// Progress of the look for files that are to go home.
 #[derive(Default)]
 pub(crate) struct Homes {
     at_ms: u64,
@@ -100,7 +100,7 @@ impl Mds {
         Some(id)
     }
 
-    /// Whether all of them are in memory, and still what they were. `None`: those that have left it are read first.
+    /// True if all these files are in memory, and still what they were. `None`: those that have left it are read first.
     pub(super) fn has_files(&mut self, files: &[Ino]) -> Option<bool> {
         let mut wants = Vec::new();
         let mut all = !self.files_have_changed(files);
@@ -114,13 +114,13 @@ impl Mds {
         (!reads).then_some(all)
     }
 
-    /// Whether one of them was removed, or lost its name.
+    /// True if one of these files was removed, or lost its name.
     pub(super) fn files_have_changed(&self, files: &[Ino]) -> bool {
         let known = |ino: &Ino| !matches!(self.tree.find(*ino), loligo_namespace::Found::Unknown);
         files.iter().any(|ino| known(ino) && !self.floats_here(*ino))
     }
 
-    /// What is to be said of them: they live at the other rank.
+    /// The events that say that these files live at the other rank.
     pub(super) fn moved_files(&self, files: &[Ino], to: Rank) -> Vec<Event> {
         let there = |ino: &Ino| {
             let mut inode = self.tree.inode(*ino)?.clone();

@@ -13,7 +13,7 @@ use loligo_types::{Event, Frag, Ino, Op, Rank};
 use crate::admin::Told;
 use crate::machine::Mds;
 
-/// How long after a fragment could not be moved it is tried again, milliseconds.
+/// Delay after which a fragment that could not be moved is tried again, milliseconds.
 const RETRY_MS: u64 = 1000;
 
 /// Directories that may have to be spread.
@@ -31,13 +31,14 @@ fn rank_of(frag: Frag, ranks: &[Rank], home: Rank) -> Option<Rank> {
     ranks.get((first + share) % ranks.len()).copied()
 }
 
-/// How many bits of the hash tell so many ranks apart.
+/// Number of bits of the hash that tell so many ranks apart.
 fn bits_for(ranks: usize) -> u8 {
     (0..Frag::BITS_MAX).find(|bits| 1 << bits >= ranks).unwrap_or(Frag::BITS_MAX)
 }
 
 impl Mds {
-    /// What was written into the table says that a directory is cut: it may be one that is to be spread, also if it was cut before a restart.
+    /// Notes an event written into the table: if it says that a directory is cut, the directory may have to be spread, also if it was cut
+    /// before a restart.
     #[inline]
     pub(crate) fn note_growing(&mut self, event: &Event) {
         if let Event::Inode(inode) = event

@@ -17,13 +17,13 @@ use crate::session::Slot;
 /// Sessions with the inodes that they hold something of.
 pub(super) type Holders = BTreeMap<Slot, Vec<Ino>>;
 
-/// What it costs beside the look at an inode, in units of [`crate::pace::Pace`], to remember that something is held of it.
+/// Cost of a note that something of an inode is held, beside the look at the inode, in units of [`crate::pace::Pace`].
 const NOTE: usize = 4;
 /// Records read at a time.
 const READS_MAX: usize = 512;
 /// Leases asked back at a time.
 const ASKED_MAX: usize = 1024;
-/// How often leases are looked through for more than so many again.
+/// Most times that all leases are looked through again because some were asked back.
 const ROUNDS_MAX: u32 = 4;
 /// Open inodes that can move with a subtree: nobody can be made to close them, and one letter names them all.
 const OPENS_MAX: usize = 65_536;
@@ -34,7 +34,7 @@ struct HeldOne {
     lease: Option<(Slot, Lease)>,
 }
 
-/// How far the look at what clients hold is.
+/// Progress of the look at what clients hold.
 #[derive(Default)]
 pub(super) struct Held {
     /// Leases below this place were not looked at; `None`: it has not begun.
@@ -49,14 +49,14 @@ pub(super) struct Held {
     leases: usize,
     /// Leases asked back that were not given back yet, or were given anew.
     asked: VecDeque<(Ino, Slot)>,
-    /// Whether any were asked back since the look began.
+    /// Set when some leases were asked back since the look began.
     shed: bool,
     rounds: u32,
     done: bool,
 }
 
 impl Held {
-    /// Whether records are read for some.
+    /// True if records are being read for unknown inodes.
     pub(super) fn asks(&self) -> bool {
         !self.unknown.is_empty()
     }
@@ -178,7 +178,7 @@ impl Mds {
         self.opens.watch_ends();
     }
 
-    /// What was given or opened since it was looked at.
+    /// Notes leases given and inodes opened since the look.
     fn note_given(&mut self, survey: &mut Survey, held: &mut Held) {
         for ino in self.leases.given().into_iter().chain(self.opens.opened()) {
             if !matches!(self.moves_in_step(survey, ino).0, Moves::No) {
@@ -202,7 +202,7 @@ impl Mds {
         }
     }
 
-    /// Whether it is known of all that clients hold if it moves. What must be read for it is read: their inodes may have
+    /// True if it is known of everything that clients hold if it moves. Missing records are read: their inodes may have
     /// left memory, or directories above them.
     pub(super) fn knows_held(&mut self, survey: &mut Survey, held: &mut Held) -> bool {
         self.note_given(survey, held);
@@ -225,7 +225,7 @@ impl Mds {
         false
     }
 
-    /// Who has files open that move, and what they may do with the data.
+    /// Sessions that have moving files open, and their access to the data.
     pub(super) fn users_of_moving(&mut self, survey: &mut Survey, held: &Held) -> Vec<(Ino, Slot, DataAccess)> {
         let mut all = Vec::new();
         for ino in &held.inos {
@@ -236,7 +236,8 @@ impl Mds {
         all
     }
 
-    /// What clients hold on what moves, and which sessions hold something of which inodes; it is not held here any more.
+    /// Takes the holdings of clients on moving inodes, and the sessions with the inodes that each holds something of;
+    /// they are not held here any more.
     pub(super) fn take_holdings(
         &mut self,
         survey: &mut Survey,

@@ -9,7 +9,7 @@ use crate::peer::PeerMsg;
 use crate::recall::{DATA, SHARED};
 use crate::session::{Session, Slot};
 
-/// What comes with a letter.
+/// Contents of a letter that moves something here.
 pub(crate) struct Moved<'a> {
     pub(super) routes: &'a [Route],
     pub(super) events: &'a [Event],
@@ -121,7 +121,7 @@ impl Mds {
         slot
     }
 
-    /// What the client held there it holds here.
+    /// Gives the session here the holdings that the client had at the other rank.
     fn take_over(&mut self, slot: Slot, client: &MovedClient) {
         let Some(id) = self.sessions.get(slot).map(|session| session.id) else { return };
         for (number, ino, flags, rights) in &client.held.opens {

@@ -1,5 +1,5 @@
-//! What may be in the way of the record with which something moves to another rank, while requests on it are kept waiting: locks, data that is
-//! being dropped, what clients and other ranks hold, and what the table does not show yet. How a migration goes on is `export.rs`'s.
+//! Obstacles to the record with which something moves to another rank, while requests on it are kept waiting: locks, data that is being
+//! dropped, holdings of clients and other ranks, and records that the table does not show yet. The course of a migration is in `export.rs`.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +23,7 @@ impl Mds {
         self.tree.dirty_keys().into_iter().any(|(ino, key)| key == DirtyKey::Inode(ino) && floats(ino))
     }
 
-    /// Whether nothing is in the way of the record any more.
+    /// True if nothing is in the way of the record any more.
     pub(super) fn may_move(&mut self, survey: &mut Survey, held: &mut Held, inode: &Inode, frozen_ms: u64) -> bool {
         if self.replicas_move(survey) {
             return false;
@@ -57,8 +57,8 @@ impl Mds {
         true
     }
 
-    /// Whether it is known of all that was changed whether it moves. Much of it may have left memory: what was made and removed meanwhile has. What must be
-    /// read for that is read at once, and before requests are kept waiting.
+    /// True if it is known of all changed inodes whether they move. Many may have left memory: those that were made and removed meanwhile
+    /// have. Records needed for that are read at once, and before requests are kept waiting.
     pub(super) fn knows_changed(&mut self, survey: &mut Survey) -> bool {
         let (mut needs, mut all) = (Vec::new(), true);
         for ino in self.changed_inos() {
@@ -75,7 +75,7 @@ impl Mds {
         all
     }
 
-    /// Whether other ranks have replicas of what moves: they are asked back.
+    /// True if other ranks have replicas of moving inodes: they are asked back.
     fn replicas_move(&mut self, survey: &mut Survey) -> bool {
         let lent = self.cluster.lent.inos();
         let moving: Vec<Ino> = lent.into_iter().filter(|ino| !matches!(self.moves(survey, *ino), Moves::No)).collect();

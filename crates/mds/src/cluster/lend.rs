@@ -19,10 +19,10 @@ use crate::peer::{Lent, PeerMsg, TxId, Want};
 use crate::recall::SHARED;
 use crate::session::Slot;
 
-/// How long what is marked for a transaction that was denied stays marked, milliseconds. Then it is called in any case.
+/// Time that inodes marked for a denied transaction stay marked, milliseconds. Then it is called in any case.
 const INTEREST_MS: u64 = 5000;
 
-/// How far a loan is.
+/// State of a loan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
     /// Records are being read, or an older transaction waits for a younger one.
@@ -35,16 +35,16 @@ enum Stage {
     Called,
 }
 
-/// What one transaction wants.
+/// Request of one transaction for records.
 struct Loan {
     client: u64,
-    /// How often it has asked.
+    /// Number of times that it has asked.
     round: u32,
     wants: Vec<Want>,
     stage: Stage,
     /// Inodes on which nothing new is given out.
     marks: Vec<Ino>,
-    /// What it is to lock, as far as that is known.
+    /// Locks that it is to take, as far as they are known.
     claims: Vec<Claim>,
     /// A lock is in the way of it: younger ones do not get what it waits for before it.
     queued: bool,
@@ -65,7 +65,7 @@ pub(crate) struct Loans {
 }
 
 impl Loans {
-    /// Whether nothing is locked.
+    /// True if nothing is locked.
     #[inline]
     pub(crate) fn is_idle(&self) -> bool {
         self.locks.is_empty()
@@ -76,7 +76,7 @@ impl Loans {
         self.locks.holder(ino)
     }
 
-    /// Whether all of an inode is locked.
+    /// True if all of an inode is locked.
     pub(crate) fn is_locked_whole(&self, ino: Ino) -> bool {
         self.locks.whole(ino).is_some()
     }
@@ -91,7 +91,7 @@ impl Loans {
         self.locks.inos()
     }
 
-    /// Whether something was unlocked since this was asked last.
+    /// True if something was unlocked since the last call.
     pub(crate) fn take_due(&mut self) -> bool {
         std::mem::take(&mut self.due)
     }
@@ -108,14 +108,14 @@ impl Loans {
     }
 }
 
-/// What can be said to one that asks.
+/// Answer to a transaction that asks for a loan.
 enum Verdict {
     Wait,
     Deny,
     Lend(Lent, Vec<Claim>),
 }
 
-/// What is found of what is wanted.
+/// Results of the search for wanted records.
 #[derive(Default)]
 struct Search {
     /// To be read first.
@@ -124,7 +124,7 @@ struct Search {
     lent: Lent,
 }
 
-/// What may come to be something else than what other ranks have replicas of: not what is locked for the sake of names alone, or only shown.
+/// Inodes of which replicas of other ranks may become stale: not those that are locked for names alone, or only shown.
 fn replicated(claims: &[Claim]) -> Vec<Ino> {
     let may_change = |claim: &&Claim| !matches!(claim.how, How::Names(_) | How::Shown);
     claims.iter().filter(may_change).map(|claim| claim.ino).collect()
@@ -306,7 +306,7 @@ impl Mds {
         }
     }
 
-    /// Whether it is here and can be lent.
+    /// True if the inode is here and can be lent.
     fn look_for_inode(&mut self, ino: Ino, recall: Lease, how: How, search: &mut Search) -> bool {
         let Search { needs, claims, lent } = search;
         match self.locate(ino, needs) {
@@ -351,7 +351,7 @@ impl Mds {
         true
     }
 
-    /// What it needs could not be read.
+    /// Ends a loan whose records could not be read.
     pub(crate) fn loan_failed(&mut self, tx: TxId) {
         let round = self.cluster.loans.by_tx.get(&tx).map_or(0, |loan| loan.round);
         self.end_loan(tx);
@@ -415,7 +415,7 @@ impl Mds {
         }
     }
 
-    /// Whether nothing has changed for one of them, as locks go: this is asked of all after each transaction.
+    /// True if nothing has changed for a waiting loan, as locks go: this is asked of all after each transaction.
     fn still_waits(&self, tx: TxId) -> bool {
         let loans = &self.cluster.loans;
         let Some(loan) = loans.by_tx.get(&tx).filter(|loan| loan.queued) else { return false };

@@ -93,7 +93,7 @@ impl Mds {
         }
     }
 
-    /// What the letter at the head needed was read (or could not be).
+    /// Goes on after the records that the letter at the head needed were read (or could not be).
     pub(crate) fn letter_loaded(&mut self, from: Rank) {
         if let Some(link) = self.cluster.links.get_mut(&from) {
             link.reading = false;
@@ -101,7 +101,7 @@ impl Mds {
         }
     }
 
-    /// What is below a directory has grown; false if the directory must be read first.
+    /// Adds to the sums of a directory; false if the directory must be read first.
     fn add_sum(&mut self, from: Rank, dir: Ino, entries: i64, bytes: i64, peer: PeerRecord) -> bool {
         let mut wants = Vec::new();
         let place = match self.has_moved(dir) {
@@ -162,8 +162,8 @@ impl Mds {
         }
     }
 
-    /// Whether something is on its way to become a rank's. Until it is, nobody is sent there: who comes before what he holds, and
-    /// has no session there, would be told that nothing of his is there.
+    /// True if something is on its way to become a rank's. Until it is, no client is sent there: one that arrives before its
+    /// holdings, and has no session there, would be told that it holds nothing.
     pub(crate) fn gives_to(&self, rank: Rank) -> bool {
         let link = self.cluster.links.get(&rank);
         link.is_some_and(|link| link.outbox.iter().any(|(.., letter)| letter.gives().is_some()))
@@ -232,7 +232,7 @@ impl Mds {
         letters.chain(self.cluster.departed.values().map(|(_, lsn)| *lsn)).min()
     }
 
-    /// What the sums of this rank's inodes are to bring up to directories of other ranks.
+    /// Splits the needs of sums: records of this rank to read, and directories of other ranks to which sums go up.
     pub(crate) fn sum_needs(&mut self, needs: Vec<Need>) -> (Vec<Need>, Vec<Ino>) {
         let (mut here, mut abroad) = (Vec::new(), Vec::new());
         for need in needs {

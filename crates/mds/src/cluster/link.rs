@@ -12,14 +12,14 @@ use crate::machine::Mds;
 use crate::park::Why;
 use crate::peer::PeerMsg;
 
-/// What is known of another rank.
+/// State of the link to another rank.
 #[derive(Default)]
 pub(crate) struct Link {
     /// There is a connection.
     pub(crate) up: bool,
     /// It has said hello on this connection.
     pub(crate) greeted: bool,
-    /// What has come over this connection while this rank could not say hello yet; none once it has.
+    /// Messages that came over this connection while this rank could not say hello yet; none once it has.
     pub(crate) early: Option<Vec<PeerMsg>>,
     /// Its life, when it last said hello.
     pub(crate) life: u64,
@@ -165,8 +165,8 @@ impl Mds {
         self.parked.wake(&Why::Peers);
     }
 
-    /// Whether a rank does not know of letters that it once had or sent for good; what to say then. Those that it had are not here
-    /// any more, and new ones under old numbers would be taken for what has come: it must not go on.
+    /// An error text if a rank does not know of letters that it once had or sent for good. The letters that it had are not here
+    /// any more, and new ones under old numbers would be taken for those: the rank must not go on.
     fn has_forgotten(&self, from: Rank, received: u64, sent: u64) -> Option<String> {
         let had = self.cluster.links.get(&from).map_or(0, |link| link.received);
         let known = self.tree.peer(from).received;
@@ -243,8 +243,8 @@ impl Mds {
         }
     }
 
-    /// Whether no line says who has a fragment, and it is not this rank's by the number of its directory. Of one that was this rank's it has a line as
-    /// long as there is the directory.
+    /// True if no line says which rank has a fragment, and it is not this rank's by the number of its directory. A fragment that was this
+    /// rank's has a line as long as its directory exists.
     fn knows_nothing_of(&self, dir: Ino, frag: Frag) -> bool {
         let routes = &self.cluster.routes;
         routes.line_of(dir, frag.first()).is_none() && routes.of(dir, frag.first()) != Some(self.me())

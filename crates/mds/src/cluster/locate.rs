@@ -1,4 +1,5 @@
-//! Whose an inode is. What is in memory is this rank's own; about the rest the table, the subtree map and the number say.
+//! Location of inodes: the rank that has one. Inodes in memory are this rank's own; for the rest the table, the subtree
+//! map and the number tell the rank.
 //!
 //! The table may be behind: whoever has an inode may have changed it and not written it there yet. So it is believed to be
 //! this rank's only where this rank's own records say the same (see docs/cluster.md, "Who has what").
@@ -10,12 +11,12 @@ use loligo_types::{Ino, Inode, Place, Rank, limits};
 
 use crate::machine::Mds;
 
-/// How long what the table said of others' inodes is used, milliseconds.
+/// Time that the table's records of foreign inodes are used, milliseconds.
 const KEEP_MS: u64 = 2000;
 /// Most of them.
 const KEEP_MAX: usize = 100_000;
 
-/// What is known.
+/// Location of an inode, as far as it is known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Where {
     /// It is this rank's, and in memory (also that it is gone).
@@ -29,11 +30,11 @@ pub(crate) enum Where {
 /// One step of finding out.
 enum Look {
     Found(Where),
-    /// Whose this directory above is.
+    /// The location is that of this directory above.
     Parent(Ino),
 }
 
-/// What the table says of inodes that are not (known to be) this rank's.
+/// Table records of inodes that are not (known to be) this rank's.
 #[derive(Default)]
 pub(crate) struct Strangers {
     by_ino: BTreeMap<Ino, (Option<(Ino, Place)>, u64)>,
@@ -73,7 +74,7 @@ impl Strangers {
 }
 
 impl Mds {
-    /// Whether there is an inode, or a part of it, be it in memory or in the table; `None`: that must be read first.
+    /// True if an inode, or a part of it, exists, be it in memory or in the table; `None`: that must be read first.
     pub(super) fn exists(&self, ino: Ino) -> Option<bool> {
         match self.tree.find(ino) {
             Found::Here(_) => return Some(true),
@@ -83,7 +84,7 @@ impl Mds {
         self.cluster.strangers.by_ino.get(&ino).map(|(known, _)| known.is_some())
     }
 
-    /// Whose an inode is; what to read first is added to `wants`.
+    /// Locates an inode; records to read first are added to `wants`.
     pub(crate) fn locate(&mut self, ino: Ino, wants: &mut Vec<Need>) -> Where {
         let mut at = ino;
         for _ in 0..limits::DEPTH_MAX {
@@ -119,7 +120,7 @@ impl Mds {
         }
     }
 
-    /// What the subtree map and the table say of an inode that is not in memory.
+    /// Locates an inode that is not in memory by the subtree map and the table.
     fn look_in_table(&mut self, ino: Ino, wants: &mut Vec<Need>) -> Look {
         let route = self.cluster.routes.home(ino).or((ino == Ino::ROOT).then_some(Rank::ZERO));
         if let Some(rank) = route {
@@ -190,7 +191,8 @@ impl Mds {
         Where::Unknown
     }
 
-    /// What the table says of it cannot be so any more. Who made it may know more; if that is this rank, the table will.
+    /// Locates an inode whose table row is stale. The rank that made it may know more; if that is this rank, the table
+    /// will.
     fn of_the_past(&mut self, ino: Ino, wants: &mut Vec<Need>) -> Where {
         let given = self.cluster.given_to(ino).is_some();
         if !given && !self.is_made_elsewhere(ino) && self.is_riddle(ino) {
@@ -263,19 +265,19 @@ impl Mds {
         }
     }
 
-    /// Whether all that is in memory of a directory is this rank's part of it.
+    /// True if all that is in memory of a directory is this rank's part of it.
     fn has_only_part(&self, ino: Ino) -> bool {
         self.tree.part(ino).is_some() && self.tree.inode(ino).is_some_and(|inode| inode.part_of().is_some())
     }
 
-    /// Whether what the table says of a scattered directory whose number names this rank is behind: it has been another rank's, and since
-    /// no line says where it is, it was removed there.
+    /// True if the table row of a scattered directory whose number names this rank is stale: the directory has been another rank's, and
+    /// since no line says where it is, it was removed there.
     fn has_ended(&self, ino: Ino, inode: Option<&Inode>) -> bool {
         let here = ino.zeroth_rank() == Some(self.me()) && self.cluster.routes.version(ino).is_none();
         here && inode.is_some_and(Inode::has_moved) && self.cluster.given_to(ino).is_none()
     }
 
-    /// Whether a record that the table has is this rank's.
+    /// True if a record that the table has is this rank's.
     fn is_mine(&mut self, ino: Ino, inode: Option<&Inode>) -> bool {
         let cluster = &self.cluster;
         if inode.is_some_and(|inode| inode.place.rank() == Some(self.me())) {

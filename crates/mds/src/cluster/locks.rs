@@ -1,12 +1,13 @@
-//! What is locked for transactions that other ranks coordinate: inodes as a whole, or only names of a directory, so that
-//! others may change other names of it meanwhile; or so that it can be shown, and others may look at it, too. A data structure; who is lent what is decided in `lend`.
+//! Locks for transactions that other ranks coordinate: on inodes as a whole, or only on names of a directory, so that others may change
+//! other names of it meanwhile; or so that it can be shown, and others may look at it, too. A data structure; the decision to lend is made
+//! in `lend`.
 
 use loligo_types::{Ino, Lease};
 
 use crate::hash::IntMap;
 use crate::peer::TxId;
 
-/// How much of an inode a transaction wants.
+/// Extent of the lock that a transaction wants on an inode.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum How {
     /// The inode is looked at. By itself that is all of it; beside names of it, what they are wanted for.
@@ -42,7 +43,7 @@ pub(super) fn claim(claims: &mut Vec<Claim>, ino: Ino, recall: Lease, how: How) 
     }
 }
 
-/// Whether two transactions cannot have both at the same time.
+/// True if two transactions cannot have both claims at the same time.
 pub(super) fn collide(a: &Claim, b: &Claim) -> bool {
     a.ino == b.ino
         && match (&a.how, &b.how) {
@@ -62,14 +63,14 @@ struct Lock {
     closed: bool,
 }
 
-/// What a request of this rank does with an inode.
+/// Use that a request of this rank makes of an inode.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Use {
     /// Looks at these names, or changes them and what is counted of the inode.
     Names {
         /// Their hashes.
         hashes: Vec<u64>,
-        /// Whether something changes.
+        /// Set when something changes.
         changes: bool,
     },
     /// Looks at all of it, and changes nothing.
@@ -85,7 +86,7 @@ pub(super) struct Locks {
 }
 
 impl Locks {
-    /// Whether nothing is locked.
+    /// True if nothing is locked.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.by_ino.is_empty()
@@ -110,7 +111,7 @@ impl Locks {
         self.by_ino.get(&ino)?.whole
     }
 
-    /// Whether a transaction has something of an inode.
+    /// True if a transaction has something of an inode locked.
     pub(super) fn has(&self, tx: TxId, ino: Ino) -> bool {
         let of = |lock: &Lock| {
             lock.whole == Some(tx) || lock.names.iter().any(|(_, holder)| *holder == tx) || lock.shown.contains(&tx)

@@ -1,4 +1,4 @@
-//! Who is there: ranks come, are drained, leave and are gone, while this one runs. Whoever keeps the cluster map says so;
+//! Membership: ranks come, are drained, leave and are gone, while this one runs. The keeper of the cluster map says so;
 //! the rules stand in docs/cluster.md, "Membership".
 
 use loligo_namespace::Found;
@@ -12,7 +12,7 @@ use crate::park::Why;
 use crate::peer::PeerMsg;
 
 impl Mds {
-    /// Who is there has changed, as the keeper of the map says or another rank that heard it before.
+    /// The cluster map has changed, as its keeper says or another rank that heard it before.
     pub(crate) fn map_changed(&mut self, map: ClusterMap) {
         if map.epoch <= self.cluster.map.epoch {
             return;
@@ -46,7 +46,7 @@ impl Mds {
         self.check_ready();
     }
 
-    /// What a rank alone takes for granted is not so any more: that a number which nothing has will never have something.
+    /// Ends the assumption of a rank alone that a number which nothing has will never have something.
     fn end_solitude(&mut self) {
         let (inodes, _) = self.tree.places();
         for place in 0..inodes {
@@ -80,7 +80,7 @@ impl Mds {
         self.end_births_of(rank);
     }
 
-    /// What was put down of ranks that have been removed since is of no use: they had handed it on.
+    /// Forgets the state of ranks that have been removed: they had handed it on.
     pub(crate) fn forget_removed(&mut self) {
         let known: Vec<Rank> = self.cluster.links.keys().copied().collect();
         for rank in known {
@@ -102,7 +102,7 @@ impl Mds {
         self.cluster.map.ranks.iter().find(|info| info.rank == rank).map(|info| info.state)
     }
 
-    /// What this rank is in the map; up, if it is alone.
+    /// The state of this rank in the map; up, if it is alone.
     pub(crate) fn member_state(&self) -> RankState {
         self.state_of(self.config.rank).unwrap_or_default()
     }
@@ -154,7 +154,7 @@ impl Mds {
         }
     }
 
-    /// Whether something is under way to a rank, or known only of what was given to it.
+    /// True if something is under way to a rank, or the table may not show yet what was given to it.
     fn has_words_for(&self, rank: Rank) -> bool {
         let Some(link) = self.cluster.links.get(&rank) else { return false };
         !link.outbox.is_empty()

@@ -1,5 +1,5 @@
-//! What a rank needs to be one of several: the subtree map, links to the others, letters, lending, migration. The protocols
-//! stand in docs/cluster.md. A rank alone in the cluster map does none of it.
+//! Parts of a rank that make it one of several: the subtree map, links to the others, letters, lending, migration. The
+//! protocols stand in docs/cluster.md. A rank alone in the cluster map does none of it.
 
 mod born;
 mod borrow;
@@ -100,9 +100,9 @@ pub(crate) struct Cluster {
     pub(crate) last_tx: u64,
     /// All that was changed since the checkpoints that a migration began with.
     pub(crate) tail: Option<Tail>,
-    /// What records below this say of inodes is in the table for good.
+    /// Changes of inodes in records below this are in the table for good.
     pub(crate) settled: Lsn,
-    /// What was asked for last.
+    /// The record up to which that was asked for last.
     pub(crate) settling: Lsn,
     /// When, milliseconds.
     pub(crate) settling_ms: u64,
@@ -145,8 +145,8 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Whether there never was anybody else. Of ranks that were there and were removed lines of the subtree map and remote
-    /// entries are left, so with a map of one rank it is not alone.
+    /// True if there never was another rank. Lines of the subtree map and remote entries of removed ranks are left, so
+    /// with a map of one rank it is not alone.
     #[inline]
     pub(crate) fn is_alone(&self) -> bool {
         self.map.ranks.is_empty()
@@ -157,13 +157,14 @@ impl Cluster {
         self.departed.get(&ino).map(|(rank, _)| *rank)
     }
 
-    /// Whether it may have come back with a directory: only of what has changed or is open a letter tells. If so, the entry
-    /// shows it. Who had it meanwhile may not be heard, and so not say that the table has it.
+    /// True if an inode may have come back with a directory: a letter tells only of inodes that have changed or are open.
+    /// If it has come back, the entry shows it. The rank that had it meanwhile may not be heard, and so not say that the
+    /// table has it.
     pub(crate) fn may_be_back(&self, ino: Ino) -> bool {
         self.departed.get(&ino).is_some_and(|(_, lsn)| *lsn < self.imported)
     }
 
-    /// Whether a rank is there and may be given something.
+    /// True if a rank exists and may be given something.
     pub(crate) fn takes_more(&self, rank: Rank) -> bool {
         self.map.ranks.iter().any(|info| info.rank == rank && info.state == RankState::Up)
     }
@@ -184,7 +185,7 @@ impl Mds {
         self.config.rank
     }
 
-    /// What a request of a cluster meets first: `None` if this rank is to execute it.
+    /// First check of a request in a cluster, for authority: `None` if this rank is to execute it.
     pub(crate) fn authority(&mut self, job: &mut Job) -> Option<Step> {
         if !self.cluster.ready {
             return Some(Step::Wait(Why::Peers));
@@ -210,7 +211,8 @@ impl Mds {
         }
     }
 
-    /// What is in the way of a request that has all it needs: locks of transactions, and what is about to move.
+    /// The step of a request that has all its records but is blocked: by locks of transactions, or by a migration about
+    /// to begin.
     pub(crate) fn blocked(&mut self, job: &mut Job) -> Option<Step> {
         if self.cluster.loans.is_idle() && !self.cluster.exports.is_active() {
             return None;
@@ -239,7 +241,8 @@ impl Mds {
         None
     }
 
-    /// Whether something that a request is about is only still in memory here, because it moves or has moved: it waits, or goes there.
+    /// The step of a request if something that it is about is only still in memory here, because it moves or has moved: the request
+    /// waits, or goes there.
     pub(crate) fn has_moved_on(&mut self, job: &Job) -> Option<Step> {
         if !self.cluster.exports.is_active() {
             return None;
@@ -254,7 +257,7 @@ impl Mds {
         })
     }
 
-    /// What a request does with an inode.
+    /// The use that a request makes of an inode.
     fn use_of(&self, op: &Op, ino: Ino) -> Use {
         let changes = op.is_change();
         match self.only_names(op, ino) {
@@ -375,7 +378,7 @@ impl Mds {
         greeted
     }
 
-    /// What is done on ticks.
+    /// Does the cluster's work of a tick.
     pub(crate) fn cluster_tick(&mut self) {
         self.cluster.strangers.expire(self.now.mono_ms);
         self.cluster.births.expire(self.now.mono_ms);

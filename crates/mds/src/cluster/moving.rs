@@ -1,5 +1,5 @@
-//! What a migration from this rank means to requests while it goes on: they wait for what moves, and go where it has moved.
-//! How it goes on is `export.rs`'s.
+//! Requests during a migration from this rank: they wait for inodes that move, and go where they have moved. The course of
+//! a migration is in `export.rs`.
 
 use loligo_namespace::Need;
 use loligo_types::{Frag, Ino, Rank};
@@ -13,13 +13,14 @@ use crate::machine::Mds;
 use crate::park::Why;
 
 impl Exports {
-    /// What the one under way is of, until what moved is the other rank's: a directory and which of its fragments, or files.
+    /// The object of the migration under way, until it is the other rank's: a directory and the fragments of it that move;
+    /// true if it is files.
     pub(crate) fn what(&self) -> Option<(Ino, Vec<Frag>, bool)> {
         let export = self.now.as_ref().filter(|export| export.stage != Stage::Cleaning)?;
         Some((export.dir, export.moves.clone(), !export.files.is_empty()))
     }
 
-    /// Whether a directory is about to go to a rank as a whole, or waits for that.
+    /// True if a directory is about to go to a rank as a whole, or waits for that.
     pub(crate) fn goes(&self, dir: Ino, to: Rank) -> bool {
         let now = self.now.as_ref().is_some_and(|now| (now.dir, now.frag, now.to) == (dir, None, to));
         now || self.waiting.iter().any(|wanted| (wanted.dir, wanted.frag, wanted.to) == (dir, None, to))
@@ -27,7 +28,7 @@ impl Exports {
 }
 
 impl Mds {
-    /// Whether what is about to move stays, because of a decoupled subtree. `Err`: that is to be read first.
+    /// True if the migration may not begin because of a decoupled subtree. `Err`: that is to be read first.
     pub(super) fn stays(&mut self, export: &Export) -> Result<bool, Vec<Need>> {
         if export.files.is_empty() {
             return Ok(self.stays_for(export.dir, &export.moves)?.is_some());
@@ -88,7 +89,7 @@ impl Mds {
         }
     }
 
-    /// Whether a fragment of a directory is about to move without the directory itself.
+    /// True if a fragment of a directory is about to move without the directory itself.
     pub(crate) fn is_spreading(&self, dir: Ino) -> bool {
         let is_it = |export: &Export| {
             let begun = matches!(export.stage, Stage::Freezing | Stage::Moving(_) | Stage::Cleaning);
@@ -97,12 +98,12 @@ impl Mds {
         self.cluster.exports.now.as_deref().is_some_and(is_it)
     }
 
-    /// Whether an inode is about to move, or has moved.
+    /// True if an inode is about to move, or has moved.
     pub(crate) fn is_leaving(&mut self, ino: Ino) -> bool {
         self.cluster.exports.is_active() && self.moved(ino).is_some()
     }
 
-    /// Whether nothing may leave memory just now.
+    /// True if nothing may leave memory just now.
     pub(crate) fn keeps_all(&self) -> bool {
         let now = self.cluster.exports.now.as_ref();
         self.cluster.exports.seeking

@@ -19,11 +19,11 @@ pub(crate) fn pinned_dirs(items: &[Loaded]) -> Vec<Ino> {
     items.iter().filter_map(pinned).collect()
 }
 
-/// How long it is waited after a pin could not be followed, milliseconds.
+/// Delay after a pin could not be followed, milliseconds.
 const RETRY_MS: u64 = 1000;
 
 impl Mds {
-    /// Whether a request sets a pin to ranks that are not there.
+    /// True if a request sets a pin to ranks that do not exist.
     pub(crate) fn is_bad_pin(&self, job: &Job) -> bool {
         let Op::SetXattr { name, value, .. } = &job.op else { return false };
         let is_there = |rank: &Rank| self.is_a_rank(*rank);
@@ -33,7 +33,7 @@ impl Mds {
         **name == *PIN && !pinned_ranks(value).is_some_and(good)
     }
 
-    /// Whether there is such a rank.
+    /// True if there is such a rank.
     pub(crate) fn is_a_rank(&self, rank: Rank) -> bool {
         rank == self.me() || self.cluster.map.ranks.iter().any(|info| info.rank == rank)
     }

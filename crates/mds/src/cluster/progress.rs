@@ -1,4 +1,4 @@
-//! What is told of migrations from this rank: those under way, those that wait, and the last ones that ended. Not what they do.
+//! Report of migrations from this rank: those under way, those that wait, and the last ones that ended. It does not run them.
 
 use super::export::{Export, Stage};
 use crate::admin::Migration;

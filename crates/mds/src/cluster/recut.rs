@@ -10,9 +10,10 @@ use loligo_types::{Event, Frag, Ino, Inode, Route};
 use crate::load::Waiter;
 use crate::machine::Mds;
 
-/// How often, milliseconds.
+/// Interval of the look for halves to join, milliseconds.
 const EVERY_MS: u64 = 200;
-/// How often names are read for one look. What was read may be gone when it is looked at, if memory is short.
+/// Most times that names are read for one look. Records that were read may be gone when they are looked at, if memory
+/// is short.
 const READS_MAX: u32 = 64;
 
 /// A fragment of which this rank has both halves, if there is one.

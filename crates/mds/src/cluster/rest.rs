@@ -1,13 +1,13 @@
-//! What those who test the machine from outside can see of a cluster: whether anything is under way between ranks, and what
-//! a rank has in memory. Changes nothing.
+//! View of a cluster for those who test the machine from outside: whether anything is under way between ranks, and what a
+//! rank has in memory. Changes nothing.
 
 use loligo_types::Ino;
 
 use crate::machine::Mds;
 
 impl Mds {
-    /// What is under way between this rank and others, in words: transactions, loans, migrations, letters that were not
-    /// applied. Empty: nothing is.
+    /// The work under way between this rank and others, in words: transactions, loans, migrations, letters that were
+    /// not applied. Empty: nothing is.
     pub fn under_way(&self) -> Vec<String> {
         let cluster = &self.cluster;
         let mut all: Vec<String> = Vec::new();

@@ -9,9 +9,9 @@ use loligo_types::{Event, Ino};
 use crate::load::Waiter;
 use crate::machine::Mds;
 
-/// How long the table may be behind before it is believed that an inode is gone, milliseconds.
+/// Time that the table may be behind before an inode is believed to be gone, milliseconds.
 const PATIENCE_MS: u64 = 10_000;
-/// How long it is remembered when an inode became a riddle, milliseconds.
+/// Time for which it is remembered when a row was found stale, milliseconds.
 const KEEP_MS: u64 = 60_000;
 
 /// All of them.
@@ -24,7 +24,7 @@ pub(crate) struct Riddles {
 }
 
 impl Mds {
-    /// Whether it is worth waiting until the table tells something else of an inode.
+    /// True if it is worth waiting until the table tells something else of an inode.
     pub(crate) fn is_riddle(&mut self, ino: Ino) -> bool {
         let now = self.now.mono_ms;
         let since = *self.cluster.riddles.since.entry(ino).or_insert(now);
@@ -65,9 +65,9 @@ impl Mds {
         }
     }
 
-    /// What of a change others can only learn from the table is to be there soon: that a file which has names has become
-    /// one that lives by itself, that a directory with a route of its own is gone, and by what a directory is balanced. Before it
-    /// is applied.
+    /// Notes a change that other ranks can only learn from the table, so that it is there soon: a file which has names has become
+    /// one that lives by itself, a directory with a route of its own is gone, or a directory is balanced by something else.
+    /// Before it is applied.
     pub(crate) fn note_for_others(&mut self, event: &Event) {
         let concerns_others = match event {
             Event::Inode(inode) if inode.place.rank() == Some(self.me()) && inode.nlink > 0 => {

@@ -19,11 +19,11 @@ pub(crate) struct Routes {
 struct Fresh {
     /// Until it is durable a crash may take it back: its version may be given again then, with another meaning.
     lsn: Lsn,
-    /// What it gives away is under way with this letter. Who asked for it where it is not yet would be taken for one who holds
-    /// nothing there.
+    /// The letter that carries the fragments which the line gives away. A client that asked for them where they are not yet
+    /// would be taken for one that holds nothing there.
     letter: Option<(Rank, u64)>,
     line: Route,
-    /// What it took the place of.
+    /// The lines that this one replaced.
     before: Vec<Route>,
 }
 
@@ -115,7 +115,7 @@ impl Routes {
         some
     }
 
-    /// Whether this is still what is known.
+    /// True if this line is still in the map.
     pub(crate) fn has(&self, line: &Route) -> bool {
         self.lines.get(&(line.dir, line.frag)) == Some(line)
     }
@@ -137,7 +137,7 @@ impl Routes {
         self.lines.range((dir, Frag::WHOLE)..).take_while(move |((d, _), _)| *d == dir).map(|(_, route)| route)
     }
 
-    /// Who has a name of a directory, if a line says so, or else the number of the directory.
+    /// The rank that has a name of a directory, if a line says so, or else the number of the directory.
     pub(crate) fn of(&self, dir: Ino, hash: u64) -> Option<Rank> {
         self.line_of(dir, hash).or_else(|| self.zeroth(dir))
     }
@@ -159,12 +159,12 @@ impl Routes {
         self.of_dir(dir).find(|route| route.frag.contains(hash)).map_or(Frag::WHOLE, |route| route.frag)
     }
 
-    /// Who has a directory's own inode, if a line or its number says so: it lives with its first fragment.
+    /// The rank that has a directory's own inode, if a line or its number says so: it lives with its first fragment.
     pub(crate) fn home(&self, dir: Ino) -> Option<Rank> {
         self.of(dir, 0)
     }
 
-    /// Whether the directory's fragments have lines of their own.
+    /// True if the directory's fragments have lines of their own.
     pub(crate) fn is_spread(&self, dir: Ino) -> bool {
         !self.lines.is_empty() && self.of_dir(dir).any(|route| route.frag != Frag::WHOLE)
     }
@@ -184,7 +184,7 @@ impl Routes {
         self.of_dir(dir).map(|route| route.version).max()
     }
 
-    /// How many lines there are.
+    /// Number of lines.
     pub(crate) fn len(&self) -> usize {
         self.lines.len()
     }

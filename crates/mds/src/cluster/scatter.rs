@@ -102,7 +102,7 @@ impl Mds {
         ranks.filter(|rank| self.is_up(*rank)).collect()
     }
 
-    /// Whether a rank takes more and can be asked.
+    /// True if a rank takes more and can be asked.
     fn is_up(&self, rank: Rank) -> bool {
         let up = |info: &loligo_types::RankInfo| info.rank == rank && info.state == RankState::Up;
         let is_near = rank == self.me() || self.cluster.links.get(&rank).is_some_and(|link| link.greeted);

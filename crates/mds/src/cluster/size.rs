@@ -1,8 +1,8 @@
-//! How long the one record of a migration would be, in bytes: it has what was changed of late, and all that clients hold, so
-//! it is looked at before anything is put down. The journal takes no record above its bound, and a rank whose journal refuses one
-//! stops. Not what is in the record (`depart.rs`).
+//! Length of the one record of a migration, in bytes: it has all recent changes, and all that clients hold, so its length is
+//! computed before anything is put down. The journal takes no record above its bound, and a rank whose journal refuses one stops.
+//! The contents of the record are `depart.rs`'s.
 //!
-//! What is told here is never less than what is written. The bound of the messages between ranks is far above.
+//! The length told here is never less than what is written. The bound of the messages between ranks is far above.
 
 use std::collections::BTreeSet;
 
@@ -39,7 +39,7 @@ const LEASE: usize = 11;
 const LOCK: usize = 56;
 /// An inode's number.
 const INO: usize = 10;
-/// What stands before an inode: the kind of the event, its number.
+/// Bytes before an inode: the kind of the event, its number.
 const HEAD: usize = 11;
 /// A line of the subtree map, in the record and in the letter, and the fragment that departs.
 const LINE: usize = 96;
@@ -59,13 +59,13 @@ impl Tail {
         self.bytes += bytes;
     }
 
-    /// Whether this is more than so many, or as much in bytes as [`RESIDUE_BYTES`] for each 10,000.
+    /// True if these are more events than so many, or as much in bytes as [`RESIDUE_BYTES`] for each 10,000.
     pub(super) fn is_long(&self, number: usize) -> bool {
         self.events.len() > number || self.bytes > RESIDUE_BYTES * number.div_ceil(RESIDUE_MAX)
     }
 }
 
-/// How long an inode is in a record.
+/// Length of an inode in a record, bytes.
 pub(super) fn inode_len(inode: &Inode, scratch: &mut Vec<u8>) -> usize {
     scratch.clear();
     put_inode(scratch, inode);
@@ -97,7 +97,7 @@ impl Mds {
         })
     }
 
-    /// How long it is what clients hold, and the inodes of what is open besides those that departed anyway.
+    /// Length of the holdings of clients, and of the open inodes besides those that departed anyway, bytes.
     fn held_len(&mut self, survey: &mut Survey, inos: &BTreeSet<Ino>, departed: &BTreeSet<Ino>) -> usize {
         let mut scratch = Vec::new();
         let mut len: usize =
@@ -119,7 +119,7 @@ impl Mds {
     }
 }
 
-/// How long it is by what the store knows a session's client.
+/// Length of the addresses by which the store knows a session's client, bytes.
 fn addresses_len(session: &crate::session::Session) -> usize {
     session.addresses.iter().map(|address| 2 + address.len()).sum::<usize>() + 1
 }

@@ -17,14 +17,14 @@ use crate::peer::PeerMsg;
 use crate::recall::SHARED;
 use crate::session::Slot;
 
-/// Whether fragments are all hashes together.
+/// True if fragments are all hashes together.
 pub(super) fn covers_all(frags: &[Frag]) -> bool {
     let all: u64 = frags.iter().map(|frag| 1u64 << (Frag::BITS_MAX - frag.bits)).sum();
     all == 1 << Frag::BITS_MAX
 }
 
-/// How a rank's fragments are cut so that those in `wanted` (all, if none is named) can move: those that move, and those
-/// that stay.
+/// Cuts a rank's fragments so that those in `wanted` (all, if none is named) can move: those that move, and those that
+/// stay.
 pub(super) fn cut(own: &[Frag], wanted: Option<Frag>) -> (Vec<Frag>, Vec<Frag>) {
     let Some(wanted) = wanted else { return (own.to_vec(), Vec::new()) };
     let (mut moves, mut stays) = (Vec::new(), Vec::new());
@@ -55,8 +55,8 @@ impl Mds {
         }
     }
 
-    /// Who is to execute a request on names of a directory whose fragments are several ranks': `None` if it is none of
-    /// these, or this rank must first look for the directory; else whether it is this one, or which one.
+    /// Finds the rank that executes a request on names of a directory whose fragments are several ranks': `None` if the
+    /// directory is none of these, or this rank must first look for it; else whether it is this rank, or which one.
     pub(super) fn names_authority(&mut self, op: &Op) -> Option<Option<Step>> {
         let About::Names(dir) = op.about() else { return None };
         if !self.cluster.routes.is_spread(dir) {
@@ -73,7 +73,7 @@ impl Mds {
         }
     }
 
-    /// What is in the way of a request because of other names than the first one.
+    /// The step of a request if another of its names than the first one moves.
     pub(super) fn second_name_moves(&mut self, op: &Op) -> Option<Step> {
         let Op::Rename { new_dir, new_name, .. } = op else { return None };
         if !self.tree_has_names(*new_dir, new_name) {
@@ -86,7 +86,7 @@ impl Mds {
         }
     }
 
-    /// Whether a name of a directory is this rank's, as the subtree map has it.
+    /// True if a name of a directory is this rank's, as the subtree map has it.
     pub(super) fn tree_has_names(&self, dir: Ino, name: &Name) -> bool {
         self.cluster.routes.of(dir, self.tree.hash(name)).is_none_or(|rank| rank == self.me())
     }
@@ -105,7 +105,7 @@ impl Mds {
         self.cluster.routes.home(dir).filter(|rank| *rank != self.me())
     }
 
-    /// What of a record that was read from the table is this rank's; the rest is behind, and another one's.
+    /// The part of a record read from the table that is this rank's; the rest is stale, and another one's.
     pub(super) fn clip(&self, item: Loaded) -> Option<Loaded> {
         match item {
             Loaded::Entry { dir, name, found } => {
@@ -124,7 +124,7 @@ impl Mds {
         }
     }
 
-    /// How far a range of a directory's hashes is this rank's from its begin on.
+    /// End of the part of a range of a directory's hashes that is this rank's from its begin on.
     fn own_part(&self, dir: Ino, from_hash: u64, upto_hash: u64) -> Option<u64> {
         let own = self.tree.own_until(dir, from_hash)?;
         let whole = own >= loligo_namespace::HASH_MAX;
@@ -146,8 +146,8 @@ impl Mds {
         Step::Wait(Why::Peers)
     }
 
-    /// What this rank has of a directory that a transaction of another rank wants to know as a whole. The lines that say
-    /// who has the rest go ahead.
+    /// The part of a directory that this rank lends to a transaction of another rank that wants to know the directory as
+    /// a whole. The lines that say who has the rest go ahead.
     pub(super) fn lend_part(&mut self, to: Rank, dir: Ino) -> Loaded {
         let lines = self.cluster.routes.lines(dir);
         self.tell_durably(to, PeerMsg::Routes(lines));
@@ -173,14 +173,15 @@ impl Mds {
         self.tree.own_frags(dir).unwrap_or_else(|| vec![Frag::WHOLE])
     }
 
-    /// Whether this rank has other fragments of a directory than those that it began with, or another record of it.
+    /// True if this rank has other fragments of a directory than those that the migration began with, or another record
+    /// of it.
     pub(super) fn has_other_frags(&self, export: &Export, inode: &Inode) -> bool {
         let is_part = self.tree.part(export.dir).is_some();
         self.frags_of(export.dir) != export.own || is_part != inode.part_of().is_some()
     }
 
-    /// Whether a directory of which a fragment is to move is locked, or clients hold what they cannot hold any more when its
-    /// fragments are several ranks': that is asked back.
+    /// True if a directory of which a fragment is to move is locked, or clients hold leases that they cannot hold any more
+    /// when its fragments are several ranks': those are asked back.
     pub(super) fn is_held_as_a_whole(&mut self, dir: Ino) -> bool {
         if self.cluster.loans.locked(dir).is_some() {
             return true;

@@ -10,15 +10,15 @@ use crate::io::Output;
 use crate::machine::Mds;
 use crate::peer::PeerMsg;
 
-/// What it costs in units of [`crate::pace::Pace`] to look at a file in the directory of the one before, or if it must be sought,
-/// to look at anything else, to forget an inode, and to free an entry.
+/// Costs in units of [`crate::pace::Pace`]: to look at a file in the directory of the one before, or if it must be sought, to
+/// look at anything else, to forget an inode, and to free an entry.
 const NEAR: usize = 1;
 const SOUGHT: usize = 4;
 const FAR: usize = 8;
 const FORGET: usize = 12;
 const ENTRY: usize = 3;
 
-/// How far the look at memory is.
+/// Progress of the look at memory.
 #[derive(Default)]
 pub(crate) struct Survey {
     /// Of directories: whether they move.
@@ -58,12 +58,12 @@ impl Survey {
         survey
     }
 
-    /// Whether a name moves: `None` if it is in another directory.
+    /// True if a name moves: `None` if it is in another directory.
     pub(crate) fn name_moves(&self, dir: Ino, hash: u64) -> Option<bool> {
         (dir == self.dir.0).then(|| self.dir.1.iter().any(|frag| frag.contains(hash)))
     }
 
-    /// Whether a file moves, if it is one in the directory that moves, or in that of the last one.
+    /// True if a file moves: one in the directory that moves, or in that of the last file; `None` for others.
     #[inline]
     fn near(&self, inode: &Inode) -> Option<bool> {
         let hash = inode.place.hash().filter(|_| inode.kind != Kind::Dir && !self.has_files)?;
@@ -79,7 +79,7 @@ impl Survey {
         self.last = None;
     }
 
-    /// Whether something is known of a directory.
+    /// True if something is known of a directory.
     pub(crate) fn knows(&self, ino: Ino) -> bool {
         self.below.contains_key(&ino)
     }
@@ -94,13 +94,13 @@ impl Survey {
         (self.inode, self.entries, self.found, self.moved) = (0, 0, 0, true);
     }
 
-    /// Whether a directory moves, as far as it was seen.
+    /// True if a directory moves, as far as it was seen.
     pub(crate) fn is_below(&self, dir: Ino) -> bool {
         self.below.get(&dir).copied().unwrap_or(false)
     }
 }
 
-/// Whether something moves.
+/// Answer of a survey about an inode: it moves, or not.
 pub(crate) enum Moves {
     Yes,
     No,
@@ -109,7 +109,7 @@ pub(crate) enum Moves {
 }
 
 impl Mds {
-    /// Whether an inode in memory is below the directory of the survey.
+    /// Tells if an inode in memory is below the directory of the survey.
     pub(crate) fn moves(&mut self, survey: &mut Survey, ino: Ino) -> Moves {
         let mut path = Vec::new();
         let mut at = ino;
@@ -208,7 +208,7 @@ impl Mds {
         }
     }
 
-    /// Whether what is below the directory that is looked at would not be the same after a rename between two names.
+    /// True if a rename between two names would change what is below the directory of the survey.
     pub(crate) fn disturbs_survey(&mut self, from: (Ino, &Name), to: (Ino, &Name)) -> bool {
         let Some(mut export) = self.cluster.exports.take_surveyed() else { return false };
         let mut survey = std::mem::take(export.survey_mut());
@@ -218,7 +218,7 @@ impl Mds {
         !matches!((from, to), (Moves::Yes, Moves::Yes) | (Moves::No, Moves::No))
     }
 
-    /// Whether what has a name moves, if it moves with it.
+    /// Tells if the inode of a name moves, if it moves with the name.
     fn moves_below(&mut self, survey: &mut Survey, (dir, name): (Ino, &Name)) -> Moves {
         match survey.name_moves(dir, self.tree.hash(name)) {
             Some(true) => Moves::Yes,
@@ -227,12 +227,12 @@ impl Mds {
         }
     }
 
-    /// Whether the authority over an inode is that over its parent directory.
+    /// True if the authority over an inode is that over its parent directory.
     fn is_embedded(&self, inode: &Inode) -> bool {
         inode.place.hash().is_some() && inode.parent.0 != 0 && self.cluster.routes.home(inode.ino).is_none()
     }
 
-    /// Whether a directory that is in memory is another rank's, by a line of the subtree map.
+    /// True if a directory that is in memory is another rank's, by a line of the subtree map.
     fn is_another_ones(&self, dir: Ino) -> bool {
         self.tree.part(dir).is_none() && self.cluster.routes.home(dir).is_some_and(|rank| rank != self.me())
     }

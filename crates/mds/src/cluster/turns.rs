@@ -1,7 +1,7 @@
-//! Whose turn it is with directories whose fragments are several ranks', at the home of each: of the requests that change or remove such a
-//! directory as a whole one after another borrows its parts, and who only looks at them does not ask meanwhile. Otherwise all of them would be denied by all those
-//! ranks, and called again. Not what keeps them apart: that are the locks at the ranks that lend (`locks`), and without turns
-//! nothing would be decided wrongly.
+//! Turns of requests at directories whose fragments are several ranks', at the home of each: of the requests that change or remove such a
+//! directory as a whole one after another borrows its parts, and those that only look at them do not ask meanwhile. Otherwise all of them
+//! would be denied by all those ranks, and called again. Turns do not keep them apart: that is done by the locks at the ranks that lend
+//! (`locks`), and without turns nothing would be decided wrongly.
 
 use std::collections::BTreeMap;
 
@@ -35,10 +35,11 @@ fn wanted(foreign: &Foreign) -> BTreeMap<Ino, bool> {
 }
 
 impl Mds {
-    /// Whether a request may borrow these now; else it waits until a turn ends, and has nothing meanwhile, no turn either: so none wait for
-    /// each other. Who has a turn keeps it whatever else it waits for.
+    /// True if a request may borrow these now; else it waits until a turn ends, and has nothing meanwhile, no turn either: so none wait for
+    /// each other. A request that has a turn keeps it whatever else it waits for.
     ///
-    /// Who only looks waits for what is being borrowed or was decided, not for what else those wait for that have a turn: clients, for example.
+    /// A request that only looks waits for what is being borrowed or was decided, not for what else those wait for that have a turn:
+    /// clients, for example.
     pub(super) fn is_its_turn(&self, job: &Job, foreign: &Foreign) -> bool {
         let turns = &self.cluster.turns.by_dir;
         let is_free = |(dir, shown): (Ino, bool)| {
@@ -58,8 +59,8 @@ impl Mds {
         }
     }
 
-    /// What other ranks hold replicas of, and a request is about to change as a whole, is asked back while parts of it are borrowed, and not
-    /// after that.
+    /// Asks back replicas of directories that a request is about to change as a whole, while parts of them are borrowed, and not after
+    /// that.
     pub(super) fn ask_for_replicas(&mut self, job: &mut Job, foreign: &Foreign) {
         let Op::SetAttr { ino, set, .. } = &job.op else { return };
         let changes_way = set.mode.is_some() || set.uid.is_some() || set.gid.is_some();

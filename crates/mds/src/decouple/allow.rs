@@ -25,7 +25,7 @@ use crate::park::{Job, Why};
 pub(super) const BYTES_MAX: u64 = 8 << 20;
 const RECORD_MAX: usize = 14 << 20;
 
-/// What others have removed below a root.
+/// Inodes that others have removed below a root.
 #[derive(Default)]
 pub(super) struct Held {
     inos: BTreeSet<Ino>,
@@ -33,7 +33,7 @@ pub(super) struct Held {
     found: bool,
 }
 
-/// What did not go together in the last merge, for whoever asks again.
+/// Conflicts of the last merge, for an owner who asks again.
 #[derive(Default)]
 pub(super) struct LastConflicts {
     pub(super) count: u64,
@@ -41,12 +41,12 @@ pub(super) struct LastConflicts {
 }
 
 impl Mds {
-    /// Whether others may work in a subtree.
+    /// True if others may work in a subtree.
     pub(super) fn allows(&self, dir: Ino) -> bool {
         self.tree.decoupled(dir).is_some_and(|record| record.interfere == Interfere::Allow)
     }
 
-    /// What a request has removed there lives on.
+    /// Holds the inodes that a request has removed there: they live on.
     pub(crate) fn hold(&mut self, dir: Ino, events: &[Event]) {
         let Some(owned) = self.decoupled.by_dir.get_mut(&dir) else { return };
         owned.held.inos.extend(events.iter().filter_map(|event| match event {
@@ -55,12 +55,12 @@ impl Mds {
         }));
     }
 
-    /// Whether something that nobody has open is not to go yet.
+    /// True if an inode that nobody has open is not to go yet.
     pub(crate) fn is_held(&self, ino: Ino) -> bool {
         self.decoupled.by_dir.values().any(|owned| owned.held.inos.contains(&ino))
     }
 
-    /// What was held of a subtree is not any more.
+    /// Lets the held inodes of a subtree go.
     pub(super) fn let_go(&mut self, dir: Ino) {
         let Some(owned) = self.decoupled.by_dir.get_mut(&dir) else { return };
         let held = std::mem::take(&mut owned.held);
@@ -78,7 +78,7 @@ impl Mds {
         }
     }
 
-    /// Whether something was removed from a subtree by others, and its owner may have it back.
+    /// True if something was removed from a subtree by others, and its owner may have it back.
     pub(super) fn is_held_for(&self, record: &DecoupledRecord, inode: &Inode) -> bool {
         let Some(owned) = self.decoupled.by_dir.get(&record.dir) else { return false };
         // Who may do things below paths only can say to be anybody, and has nothing that may be elsewhere.
@@ -86,7 +86,7 @@ impl Mds {
         owned.held.inos.contains(&inode.ino) && (is_his || !owned.held.found) && inode.nlink == 0
     }
 
-    /// Whether all that a part says is its owner's to say, and takes it down.
+    /// Checks that all that a part says is its owner's to say, and takes it down.
     pub(super) fn look_through_allowed(
         &mut self,
         record: &DecoupledRecord,
@@ -142,7 +142,8 @@ impl Mds {
         Ok(())
     }
 
-    /// Whether the owner may change an inode so: only what differs from how it says it found it is ever taken of it.
+    /// Checks that the owner may change an inode so: only what differs from how it says it found it is ever taken of
+    /// it.
     fn look_at_state(
         &mut self,
         record: &DecoupledRecord,
@@ -203,7 +204,7 @@ impl Mds {
         step
     }
 
-    /// What comes of a merge, or what it waits for.
+    /// The plan of a merge, or what it waits for.
     fn plan(&mut self, job: &mut Job, record: &DecoupledRecord, merge: u64, intake: &mut Intake) -> Result<Plan, Step> {
         let (mut there, mut needs) = (BTreeSet::new(), Vec::new());
         for ino in intake.draft.speaks_of() {
@@ -241,7 +242,7 @@ impl Mds {
         Err(self.wait_to_know(job, needs))
     }
 
-    /// Whether something that was there before the merge is in the subtree, or was removed from it.
+    /// True if something that was there before the merge is in the subtree, or was removed from it.
     fn find_there(&mut self, record: &DecoupledRecord, ino: Ino) -> Result<bool, Vec<Need>> {
         match self.tree.find(ino) {
             Found::Unknown => Err(vec![Need::Inode(ino)]),
@@ -282,7 +283,7 @@ impl Mds {
         Step::Answer(self.tell_merged(dir, merge))
     }
 
-    /// What is answered to a merge that is done.
+    /// The answer to a merge that is done.
     pub(super) fn tell_merged(&self, dir: Ino, merges: u64) -> Result<Answer, FsError> {
         let last = self.decoupled.by_dir.get(&dir).map(|owned| &owned.last);
         let (conflicts, told) = last.map_or((0, Vec::new()), |last| (last.count, last.told.clone()));

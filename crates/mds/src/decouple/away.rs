@@ -12,11 +12,11 @@ use crate::execute::Step;
 use crate::machine::Mds;
 use crate::park::{Job, Why};
 
-/// How long the one who takes it over waits until an owner who is connected has heard that, milliseconds.
+/// Time that a new owner waits until the former one, if it is connected, has heard of the takeover, milliseconds.
 const TELL_MS: u64 = 1000;
 
 impl Owned {
-    /// Whether its owner was not heard for longer than its lease.
+    /// True if its owner was not heard for longer than its lease.
     pub(super) fn is_left(&self, record: &DecoupledRecord, now_ms: u64) -> bool {
         self.by.is_none() && now_ms > self.lost_ms + u64::from(record.lease_ms)
     }
@@ -44,8 +44,8 @@ impl Mds {
         }
     }
 
-    /// Whether an owner from whom it was taken is about to hear that. From the answer on it must not tell its programs that anything succeeded.
-    /// One who is not connected, or does not answer in time, is not waited for: the rank refuses what it sends.
+    /// True if the owner that a subtree was taken from is about to hear that. From the answer on it must not tell its programs that
+    /// anything succeeded. An owner that is not connected, or does not answer in time, is not waited for: the rank refuses what it sends.
     fn is_telling(&mut self, job: &mut Job, dir: Ino) -> bool {
         let Some(owned) = self.decoupled.by_dir.get_mut(&dir) else { return false };
         let Some(slot) = owned.tells else { return false };

@@ -24,7 +24,7 @@ use crate::paths::Up;
 /// Bounds, and the directory whose policy has them.
 type Bound = (Ino, Bounds);
 
-/// Whether a document may have bounds. To look at it is cheaper than to read it.
+/// True if a document may have bounds. To look at it is cheaper than to read it.
 fn may_bind(text: &[u8]) -> bool {
     let has = |word: &[u8]| text.windows(word.len()).any(|part| part == word);
     has(b"floor") || has(b"ceiling")
@@ -34,7 +34,7 @@ fn bound(dir: Ino, text: &[u8]) -> Option<Bound> {
     may_bind(text).then(|| bounds_of(text)).filter(|bounds| !bounds.is_none()).map(|bounds| (dir, bounds))
 }
 
-/// How a refusal names what is broken.
+/// The reason in a refusal for a broken bound.
 pub(super) fn refused_by(broken: Broken) -> RefusedBy {
     match broken {
         Broken::Forbidden => RefusedBy::Forbidden,
@@ -43,7 +43,7 @@ pub(super) fn refused_by(broken: Broken) -> RefusedBy {
     }
 }
 
-/// What a decoupling has by now.
+/// The promise, inode numbers and lease that a decoupling has by now.
 fn has(record: &DecoupledRecord) -> Wanted {
     let granted: u64 = record.grants.iter().map(|(_, count)| count).sum();
     Wanted {
@@ -117,7 +117,8 @@ impl Mds {
         }
     }
 
-    /// Whether a directory may not be decoupled so: then what is answered, or waited for.
+    /// Checks the bounds of a directory that is to be decoupled: the answer if they are broken, or the wait until they
+    /// are known.
     pub(super) fn breaks_bounds(&mut self, job: &mut Job, dir: Ino, wanted: &Wanted) -> Option<Step> {
         let bounds = match self.bounds_at(job, dir) {
             Ok(bounds) => bounds,
@@ -127,14 +128,15 @@ impl Mds {
         broken.map(|(at, broken)| refused(refused_by(broken), at))
     }
 
-    /// How many more inode numbers may be granted to a subtree.
+    /// Number of further inode numbers that may be granted to a subtree.
     pub(super) fn room_for_inodes(&mut self, job: &mut Job, record: &DecoupledRecord) -> Result<u64, Step> {
         let bounds = self.bounds_at(job, record.dir)?;
         let most = bounds.into_iter().filter_map(|(_, bounds)| bounds.ceiling.allocated_inodes).min();
         Ok(most.map_or(u64::MAX, |most| most.saturating_sub(has(record).inodes)))
     }
 
-    /// What a request meets that gives a directory a policy, or takes it away, or moves a directory: `None` if it may go on.
+    /// Checks the bounds for a request that gives a directory a policy, or takes it away, or moves a directory: `None` if it
+    /// may go on.
     pub(crate) fn bounds_first(&mut self, job: &mut Job) -> Option<Step> {
         let checked = match &job.op {
             Op::SetXattr { ino, name, value, .. } if **name == *SUBTREE => {
@@ -188,8 +190,8 @@ impl Mds {
         if new.is_empty() { Ok(()) } else { self.keep_below(job, target.ino, &new, FsError::CrossDevice) }
     }
 
-    /// Whether a merge keeps bounds. A directory that has some is moved and removed by root alone; what a policy below gives is not less than the
-    /// floors that come to be above it. `Err`: it does not, or that is to be found out first.
+    /// Checks that a merge keeps bounds. A directory that has some is moved and removed by root alone; the promise of a policy below is not
+    /// less than the floors that come to be above it. `Err`: it does not, or that is to be found out first.
     pub(super) fn bounds_of_merge(
         &mut self,
         job: &mut Job,
@@ -229,7 +231,8 @@ impl Mds {
         if needs.is_empty() { Ok(()) } else { Err(self.wait_to_know(job, needs)) }
     }
 
-    /// What is wrong with what a merge does to a directory with a policy, or to those above it. `Err`: that is to be read first.
+    /// The error for a merge that does something to a directory with a policy, or to those above it, which it may not. `Err`:
+    /// that is to be read first.
     fn bounds_of_one_policied(
         &mut self,
         record: &DecoupledRecord,
@@ -297,8 +300,8 @@ impl Mds {
         Ok(way)
     }
 
-    /// Whether what a directory is, and what is in it, is within these bounds: decoupled directories, and policies. `Err`: it is not, or that is to be
-    /// found out first. `weaker`: the error where a policy is below a floor.
+    /// Checks that a directory and all in it are within these bounds: decoupled directories, and policies. `Err`: they are not, or that is
+    /// to be found out first. `weaker`: the error where a policy is below a floor.
     fn keep_below(&mut self, job: &mut Job, dir: Ino, bounds: &[Bound], weaker: FsError) -> Result<(), Step> {
         let records: Vec<(Ino, Wanted)> = self.tree.all_decoupled().map(|record| (record.dir, has(record))).collect();
         for (root, wanted) in records {

@@ -24,19 +24,19 @@ use crate::park::{Job, Why};
 use crate::paths::Up;
 use crate::peer::PeerMsg;
 
-/// How long it is waited for what other ranks have, milliseconds.
+/// Time to wait for parts that other ranks have, milliseconds.
 const GATHER_MS: u64 = 20_000;
-/// How long before a rank is asked again for something, milliseconds.
+/// Delay before a rank is asked again for something, milliseconds.
 const AGAIN_MS: u64 = 500;
-/// How long it is waited for a file, milliseconds.
+/// Time to wait for a file, milliseconds.
 const FILE_MS: u64 = 5000;
 
-/// How far one is.
+/// Progress of gathering a subtree.
 #[derive(Default)]
 pub(super) struct Gathering {
     /// Only answers to later questions count.
     after: u64,
-    /// How many directories had come here from others by then.
+    /// Number of directories that had come here from others by then.
     arrivals: u64,
     /// Directories of others that are not below it.
     clear: BTreeSet<Ino>,
@@ -58,7 +58,7 @@ pub(super) enum Far {
 }
 
 impl Mds {
-    /// What a request to decouple a directory waits for because something of it is another rank's; `None`: all is here.
+    /// Makes a request to decouple a directory wait because something of it is another rank's; `None`: all is here.
     pub(super) fn gather_subtree(&mut self, job: &mut Job, dir: Ino) -> Option<Step> {
         if self.cluster.is_alone() {
             return None;

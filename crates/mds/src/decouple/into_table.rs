@@ -19,7 +19,7 @@ use crate::park::Why;
 const FORGET: usize = 4;
 const APPLY: usize = 40;
 
-/// How far it is.
+/// Stage of a merge that goes into the table.
 #[derive(Debug)]
 pub(super) enum IntoTable {
     /// The record is on its way into the journal.
@@ -33,7 +33,7 @@ pub(super) enum IntoTable {
 }
 
 impl Owned {
-    /// Whether memory has nothing to do for its merge now.
+    /// True if memory has nothing to do for its merge now.
     pub(super) fn waits_for_table(&self) -> bool {
         !matches!(self.into_table, None | Some(IntoTable::Follows(..)))
     }
@@ -57,7 +57,7 @@ impl Mds {
         }
     }
 
-    /// What became of the rows of a merge: `None` if the table has not got all of them.
+    /// Takes note that the rows of a merge were written: `None` if the table has not got all of them.
     pub(crate) fn merge_rows_done(&mut self, id: u64, merged: Option<Box<MergedRows>>) {
         let newest = self.loads.newest();
         let asked = |owned: &&mut Owned| matches!(&owned.into_table, Some(IntoTable::Asked(of, _)) if *of == id);

@@ -1,6 +1,7 @@
-//! Whether what a part of a merge says is its owner's to say. First whether it is about the subtree: each inode, directory, name and object that
-//! an event speaks of is a number of the grant, or was found below the root and is of the kind that the event says. That is asked of every
-//! part, whoever sends it and however. Then whether the owner may do it to what is another's. Not whether all parts together make a tree (`whole.rs`).
+//! Checks that a part of a merge says only what is its owner's to say. First that it is about the subtree: each inode, directory, name and
+//! object that an event speaks of is a number of the grant, or was found below the root and is of the kind that the event says. That is
+//! asked of every part, whoever sends it and however. Then that the owner may do it to what is another's. The check that all parts together
+//! make a tree is `whole.rs`'s.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use loligo_types::{
 use super::merge::Intake;
 use crate::machine::Mds;
 
-/// What stands in the way of a part.
+/// Obstacle of a part.
 pub(super) enum Bar {
     /// Nobody may say it of it.
     Wrong,
@@ -30,7 +31,7 @@ fn right(is: bool) -> Result<(), Bar> {
 }
 
 impl Mds {
-    /// Whether all that a part says is its owner's to say; notes what it says.
+    /// Checks that all that a part says is its owner's to say; notes what it says.
     pub(super) fn look_through(
         &mut self,
         record: &DecoupledRecord,
@@ -65,7 +66,7 @@ impl Mds {
         right(noted.into_iter().all(|event| intake.note(event)))
     }
 
-    /// Whether an event is about the subtree, and its owner's to say.
+    /// Checks that an event is about the subtree, and its owner's to say.
     pub(super) fn look_at(
         &mut self,
         record: &DecoupledRecord,
@@ -175,7 +176,8 @@ impl Mds {
         if renamed { self.may_rename(record, cred, inode.ino, intake) } else { Ok(()) }
     }
 
-    /// Whether an inode may say that it is in this directory. One that is not embedded there may say so of one that is gone by now.
+    /// Checks that an inode may say that it is in this directory. One that is not embedded there may say so of one that is gone by
+    /// now.
     fn is_there_by(
         &mut self,
         record: &DecoupledRecord,
@@ -189,7 +191,7 @@ impl Mds {
         if matches!(self.tree.find(dir), Found::Gone) { Ok(()) } else { self.is_there(record, dir, intake) }
     }
 
-    /// Whether its owner may write to something in the subtree, as it is by now.
+    /// Checks that the owner may write to something in the subtree, as it is by now.
     pub(super) fn may_write(
         &mut self,
         record: &DecoupledRecord,
@@ -208,7 +210,8 @@ impl Mds {
         }
     }
 
-    /// Whether something in the subtree is there, and may be others': its owner may do whatever it likes with what it has made, and as root.
+    /// True if something in the subtree is there, and may be others': its owner may do whatever it likes with what it has made, and as
+    /// root.
     fn is_of_others(
         &mut self,
         record: &DecoupledRecord,
@@ -229,8 +232,8 @@ impl Mds {
         }
     }
 
-    /// Whether a user may write to something by himself. Not to a file with capabilities, nor to one of another's with setuid or setgid: a write
-    /// ends those, and only who may act as root is believed that it did.
+    /// True if a user may write to something by himself. Not to a file with capabilities, nor to one of another's with setuid or setgid: a
+    /// write ends those, and only a user who may act as root is believed that it did.
     pub(super) fn may_change(&self, inode: &Inode, cred: &Cred) -> Result<bool, Vec<Need>> {
         if cred.is_root() {
             return Ok(true);
@@ -246,8 +249,8 @@ impl Mds {
         Ok(is_his || !setid && access::check(inode, cred, access::W).is_ok())
     }
 
-    /// Whether its owner may give something that is in the subtree another name, or take its name away: whoever may write to the directory
-    /// that it is in. A directory knows its names by their number.
+    /// Checks that the owner may give something in the subtree another name, or take its name away: it must have the right to write to the
+    /// directory that it is in. A directory knows its names by their number.
     pub(super) fn may_rename(
         &mut self,
         record: &DecoupledRecord,
@@ -268,7 +271,7 @@ impl Mds {
         }
     }
 
-    /// Whether something is in the subtree: a number of its grant, or found there.
+    /// Checks that something is in the subtree: a number of its grant, or found there.
     pub(super) fn is_there(&mut self, record: &DecoupledRecord, ino: Ino, intake: &mut Intake) -> Result<(), Bar> {
         if record.is_granted(ino) || ino == record.dir || intake.below.contains(&ino) {
             return Ok(());
@@ -354,18 +357,18 @@ impl Mds {
     }
 }
 
-/// What of an inode changes with its names; of a directory the number of links does with those in it.
+/// The fields of an inode that change with its names; the number of links of a directory changes with those in it.
 pub(super) fn names_of(inode: &Inode) -> (Ino, Place, u32) {
     (inode.parent, inode.place, if inode.kind == Kind::Dir { 0 } else { inode.nlink })
 }
 
-/// Whether a user may set xattrs of this name. Policies are a rank's to hear of at once, and ACLs are in the inode.
+/// True if a user may set xattrs of this name. Policies are a rank's to hear of at once, and ACLs are in the inode.
 fn may_name(cred: &Cred, name: &[u8]) -> bool {
     let spaces: &[&[u8]] = if cred.is_root() { &[b"user.", b"trusted.", b"security."] } else { &[b"user."] };
     name.len() <= XATTR_NAME_MAX && !name.contains(&0) && spaces.iter().any(|space| name.starts_with(space))
 }
 
-/// Whether a user may have made an inode with this owner, group and mode.
+/// True if a user may have made an inode with this owner, group and mode.
 pub(super) fn is_his_to_make(inode: &Inode, cred: &Cred) -> bool {
     let group = inode.kind == Kind::Dir || inode.mode & access::S_ISGID == 0 || cred.in_group(inode.gid);
     let whiteout = inode.kind == Kind::Char && inode.extra.as_ref().is_none_or(|extra| extra.rdev == 0);
@@ -373,7 +376,7 @@ pub(super) fn is_his_to_make(inode: &Inode, cred: &Cred) -> bool {
     cred.is_root() || inode.uid == cred.uid && group && !device
 }
 
-/// Whether a new inode says nothing of itself that comes with a policy, or with what only a rank does.
+/// True if a new inode says nothing of itself that comes with a policy, or with what only a rank does.
 pub(super) fn is_as_made(inode: &Inode) -> bool {
     let rare = inode.extra.as_deref();
     rare.is_none_or(|rare| {

@@ -21,9 +21,9 @@ use crate::park::{Job, Why};
 
 /// Tickets of these looks begin here: those of a rank that gives everything away are smaller.
 pub(crate) const TICKETS: u64 = 1 << 63;
-/// How long for a page of the table before it is asked for again, milliseconds.
+/// Time to wait for a page of the table before it is asked for again, milliseconds.
 const PAGE_MS: u64 = 10_000;
-/// How long a look is waited for in all, milliseconds.
+/// Time to wait for a look in all, milliseconds.
 const LOOK_MS: u64 = 60_000;
 /// Records read at once.
 pub(super) const READS_MAX: usize = 1024;
@@ -39,7 +39,7 @@ pub(crate) struct Policied {
 /// A look at the table on behalf of a directory that is to be decoupled.
 struct Look {
     ticket: u64,
-    /// How many directories had come here from other ranks when it began.
+    /// Number of directories that had come here from other ranks when it began.
     arrivals: u64,
     asked_ms: u64,
     next: Option<Ino>,
@@ -63,7 +63,7 @@ impl Policied {
     }
 }
 
-/// What is answered where the policy of a directory is in the way.
+/// The answer where the policy of a directory is in the way.
 pub(super) fn refused(by: RefusedBy, dir: Ino) -> Step {
     Step::Answer(Ok(Answer::Subtree(Box::new(SubtreeAnswer::Refused { by, dir }))))
 }
@@ -179,7 +179,7 @@ impl Mds {
         }
     }
 
-    /// What the owner of a decoupled subtree gives.
+    /// The promise of the owner of a decoupled subtree.
     #[cfg(test)]
     pub(crate) fn decoupled_promise(&self, dir: Ino) -> Option<Promise> {
         self.tree.decoupled(dir).map(|record| record.promise)
@@ -222,8 +222,8 @@ impl Mds {
         self.tree.xattr(inode, SUBTREE)?.map(|text| bounds_of(&text))
     }
 
-    /// Whether a directory is not decoupled because something below it promises more, or has bounds that do not allow it: then what is answered, or
-    /// waited for.
+    /// Checks a directory that is to be decoupled for something below it that promises more, or has bounds that do not allow it: then the
+    /// answer, or what it waits for.
     pub(super) fn promises_more_below(
         &mut self,
         job: &mut Job,
@@ -238,8 +238,8 @@ impl Mds {
         }
     }
 
-    /// What the owner of a decoupled subtree meets who gives its root another policy. From then on that is what it gives, so it must not be less than
-    /// what directories below promise; a strong one is given when it is not decoupled any more.
+    /// Checks a request of the owner of a decoupled subtree that gives its root another policy. From then on that is what the owner gives,
+    /// so it must not be less than what directories below promise; a strong one is given when it is not decoupled any more.
     pub(super) fn changes_promise(&mut self, job: &mut Job) -> Option<Step> {
         let (dir, promise) = new_promise(&job.op)?;
         let Some(promise) = promise else { return Some(Step::Answer(Err(FsError::Busy))) };
@@ -261,7 +261,7 @@ impl Mds {
         Some(Event::Decoupled(Box::new(loligo_types::DecoupledRecord { promise: promise?, ..record })))
     }
 
-    /// Whether somebody who works in a decoupled subtree of somebody else gives a directory there a policy that does not hold there.
+    /// True if somebody who works in a decoupled subtree of somebody else gives a directory there a policy that does not hold there.
     pub(super) fn promises_more_within(&self, op: &Op, root: Ino) -> bool {
         let Some(cell) = new_cell(op).map(|(_, cell)| cell) else { return false };
         self.tree.decoupled(root).is_some_and(|record| !Cell::of_promise(record.promise).keeps(cell))

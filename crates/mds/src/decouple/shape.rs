@@ -1,5 +1,5 @@
-//! What the parts of a merge say of the shape of a subtree, taken together: which new number is of which kind and whether it is made, and which
-//! directory has which name. It looks nothing up, and knows no rights; `whole.rs` holds it against what was there before.
+//! The shape of a subtree as all parts of a merge give it together: the kind of each new number, whether it is made, and the name of each
+//! directory. It looks nothing up, and knows no rights; `whole.rs` holds it against what was there before.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ const SPOKEN: u8 = 8;
 const MADE: u8 = 16;
 const GONE: u8 = 32;
 
-/// What an event does to a number that is new.
+/// Effect of an event on a number that is new.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum What {
     /// It makes an inode of it, or changes that.
@@ -63,7 +63,7 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// How many events of a part were noted before it had to wait. `None`: another part waits in its place.
+    /// Number of events of a part that were noted before it had to wait. `None`: another part waits in its place.
     pub(super) fn noted_of(&self, body: &Arc<[u8]>) -> Option<usize> {
         match &self.under_way {
             None => Some(0),
@@ -81,12 +81,12 @@ impl Shape {
         self.under_way = None;
     }
 
-    /// Whether each new number that something is said of is an inode, or was one, and is below this one.
+    /// True if each new number that something is said of is an inode, or was one, and is below this one.
     pub(super) fn is_made_below(&self, used: Ino) -> bool {
         self.unmade == 0 && self.last < used
     }
 
-    /// Whether a new number is an inode in the end.
+    /// True if a new number is an inode in the end.
     pub(super) fn is_made(&self, ino: Ino) -> bool {
         self.state(ino) & MADE != 0
     }
@@ -211,7 +211,7 @@ mod tests {
         Event::Entry { dir: Ino(dir), name, ino: Ino(ino), kind, remote: false }
     }
 
-    /// Whether these go together, and whether all that they speak of is made.
+    /// Notes events; true if they go together, and true if all that they speak of is made.
     fn noted(events: &[Event]) -> (bool, bool) {
         let mut shape = Shape::default();
         let all = events.iter().all(|event| shape.note(&record(), event.view()));

@@ -1,6 +1,6 @@
-//! What a decoupled subtree means to migrations: nothing of it, nor what it is in as far as that is this rank's, goes to another rank
-//! before it ends. So its owner has one rank to speak to, and what it was told is that rank's to keep. Not here what is brought together
-//! before (`gather.rs`).
+//! Limits of migrations at a decoupled subtree: nothing of it, nor what it is in as far as that is this rank's, goes to another rank
+//! before it ends. So its owner has one rank to speak to, and what it was told is that rank's to keep. Gathering a subtree before is
+//! `gather.rs`'s.
 
 use loligo_namespace::{Found, Need};
 use loligo_types::{Event, Frag, FsError, Ino};
@@ -12,7 +12,7 @@ use crate::park::{Job, Why};
 use crate::paths::Up;
 
 impl Mds {
-    /// Whether something is decoupled here, or about to be.
+    /// True if something is decoupled here, or about to be.
     pub(crate) fn is_any_decoupled(&self) -> bool {
         !self.decoupled.by_dir.is_empty() || !self.decoupled.gathering.is_empty()
     }
@@ -36,7 +36,7 @@ impl Mds {
         Ok(None)
     }
 
-    /// What an administrator is told who wants to move such a directory.
+    /// The refusal for an administrator who wants to move such a directory.
     pub(crate) fn stays_text(&self, dir: Ino, root: Ino) -> String {
         let what = if root == dir { "is".into() } else { format!("is in, or contains, directory {root}, which is") };
         format!(
@@ -46,7 +46,7 @@ impl Mds {
         )
     }
 
-    /// Whether the migration under way, if there is one, is of something in a directory, or of what that is in.
+    /// True if the migration under way, if there is one, is of something in a directory, or of what that is in.
     pub(super) fn is_moving(&mut self, dir: Ino) -> Result<bool, Vec<Need>> {
         let Some((moving, frags, files)) = self.cluster.exports.what() else { return Ok(false) };
         if files || moving == dir || self.is_below(moving, dir)? {
@@ -72,7 +72,7 @@ impl Mds {
         Ok(None)
     }
 
-    /// What a request about a subtree waits for because something of it is lent to another rank: what that makes of it comes before.
+    /// Makes a request about a subtree wait while something of it is lent to another rank: the result of that loan comes before.
     pub(super) fn wait_for_loans(&mut self, job: &mut Job, dir: Ino) -> Option<Step> {
         if self.cluster.loans.is_idle() {
             return None;
@@ -112,7 +112,7 @@ impl Mds {
         self.wait_for(job, wants)
     }
 
-    /// Whether something is known to be another rank's.
+    /// True if something is known to be another rank's.
     pub(super) fn is_elsewhere(&mut self, ino: Ino) -> bool {
         let unknown = !self.cluster.is_alone() && matches!(self.tree.find(ino), Found::Unknown);
         unknown && matches!(self.locate(ino, &mut Vec::new()), Where::Elsewhere(_))
@@ -143,7 +143,7 @@ impl Mds {
     }
 }
 
-/// What a need is about.
+/// The inode that a need is about.
 pub(super) fn need_of(need: &Need) -> Ino {
     match need {
         Need::Inode(ino) | Need::Xattrs(ino) | Need::Inline(ino) | Need::Parts(ino) => *ino,

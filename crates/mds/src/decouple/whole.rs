@@ -1,9 +1,10 @@
-//! Whether all parts of a merge together leave a tree, and nothing outside that knows of something which is gone. Counts of files and sums are their
-//! owner's word (`fsck` mends them); here is what would lose a directory, or what others have, if it were not so.
+//! Checks that all parts of a merge together leave a tree, and nothing outside that knows of something which is gone. Counts of files and
+//! sums are their owner's word (`fsck` mends them); here is what would lose a directory, or what others have, if it were not so.
 //!
-//! Each directory has one name, where it says that it is, and the way from there leads to the root. A directory that was there before loses its name
-//! only if it gets another one or is gone, and goes only without directories in it. A file that may have names outside is counted: it keeps a link for
-//! each name that the merge does not take. A file whose bytes go although its owner may not write to it is gone. Xattrs are within their bounds.
+//! Each directory has one name, where it says that it is, and the way from there leads to the root. A directory that was there before loses
+//! its name only if it gets another one or is gone, and goes only without directories in it. A file that may have names outside is counted:
+//! it keeps a link for each name that the merge does not take. A file whose bytes go although its owner may not write to it is gone. Xattrs
+//! are within their bounds.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -21,7 +22,7 @@ use crate::machine::Mds;
 /// Names that are read at once.
 const READS_MAX: usize = 4096;
 
-/// How many names a directory has that is to be gone, and those that are taken.
+/// Number of names of a directory that is to be gone, and those that are taken.
 type Emptied = (u64, BTreeSet<Box<[u8]>>);
 /// Of inodes that were there before, and whose xattrs may change with the merge: whether each has some then.
 pub(super) type HaveXattrs = BTreeMap<Ino, bool>;
@@ -38,7 +39,7 @@ fn place_of(inode: &Inode) -> NewDir {
 }
 
 impl Mds {
-    /// Whether a merge can be true. `used`: what its owner says of the numbers that it has used. If it can be: whether inodes that were there
+    /// Checks that a merge can be true. `used`: the numbers that its owner says it has used. If it can be: whether inodes that were there
     /// before have xattrs with it.
     pub(super) fn is_whole(&mut self, record: &DecoupledRecord, intake: &Intake, used: Ino) -> Result<HaveXattrs, Bar> {
         right(intake.shape.is_made_below(used))?;
@@ -58,7 +59,7 @@ impl Mds {
         }
     }
 
-    /// Whether all that was there before, and matters, is in memory.
+    /// Checks that all that was there before, and matters, is in memory.
     fn all_is_known(&self, record: &DecoupledRecord, intake: &Intake) -> Result<(), Bar> {
         let shape = &intake.shape;
         let named = shape.names.values().flat_map(BTreeMap::values).filter(|ino| !record.is_new(**ino));
@@ -129,7 +130,7 @@ impl Mds {
         self.ways_lead_to_root(record, intake, &placed)
     }
 
-    /// Whether each directory that got a name is below the root.
+    /// Checks that each directory that got a name is below the root.
     fn ways_lead_to_root(&self, record: &DecoupledRecord, intake: &Intake, placed: &BTreeSet<Ino>) -> Result<(), Bar> {
         let mut leads = BTreeSet::from([record.dir]);
         for ino in placed {
@@ -143,7 +144,8 @@ impl Mds {
         Ok(())
     }
 
-    /// Whether directories that are gone are empty, and files that may have names outside keep a link for each of those.
+    /// Checks that directories that are gone are empty, and files that may have names outside keep a link for each of
+    /// those.
     fn names_are_taken(&self, record: &DecoupledRecord, intake: &Intake) -> Result<(), Bar> {
         let mut emptied: BTreeMap<Ino, Emptied> = BTreeMap::new();
         for (ino, (base, made)) in &intake.known {
@@ -213,8 +215,9 @@ impl Mds {
         Ok(())
     }
 
-    /// Whether inodes have no more xattrs than they can have, and those that the merge makes say whether they have some. Of those that were there
-    /// before it is found here: a rank may have given one a policy since its owner fetched it, which is an xattr, or taken it away.
+    /// Checks that inodes have no more xattrs than they can have, and that those that the merge makes say whether they have some. Of those
+    /// that were there before it is found here: a rank may have given one a policy since its owner fetched it, which is an xattr, or taken
+    /// it away.
     fn xattrs_are_within_bounds(&self, record: &DecoupledRecord, intake: &Intake) -> Result<HaveXattrs, Bar> {
         let mut needs = Vec::new();
         let mut have = HaveXattrs::new();

@@ -1,7 +1,7 @@
-//! What of a request, a read of the table or a checkpoint counts for which directory.
+//! Counts requests, reads of the table and checkpoints for directories.
 //!
-//! What is done with an inode counts for the fragment that holds its primary name, because it moves with that. What is read
-//! from the table or written into it in one go counts once for each directory, however many records of it there are.
+//! Anything done with an inode counts for the fragment that holds its primary name, because it moves with that. All records
+//! read from the table or written into it in one go count once for each directory, however many there are.
 
 use loligo_namespace::{Loaded, Lookup, Record, Recut};
 use loligo_types::{Event, Frag, FragHeat, Hit, Ino, Inode, Kind, Op};
@@ -13,7 +13,7 @@ use crate::machine::Mds;
 /// Fragments whose heat goes along when they move; colder ones are counted anew.
 const MOVED_MAX: usize = 4096;
 
-/// What an operation counts as; none: it concerns no directory.
+/// The kind of hit that an operation counts as; none: it concerns no directory.
 fn hit_of(op: &Op) -> Option<Hit> {
     match op {
         Op::Close { .. }
@@ -49,7 +49,7 @@ impl Mds {
         }
     }
 
-    /// What a request, once executed, has changed of directory lookup state.
+    /// Changes of directory lookup state by a request, once executed.
     fn dir_changes(&self, op: &Op, weight: f64) -> Option<DirChanges> {
         let is_dir = |ino: Ino| self.tree.peek(ino).is_some_and(|inode| inode.kind == Kind::Dir);
         let restricted = DirChanges { restricted: weight, ..DirChanges::default() };
@@ -82,7 +82,7 @@ impl Mds {
         }
     }
 
-    /// What a read of the table is to count for, once it is known to whom that belongs.
+    /// The fragments that a read of the table is to count for, once it is known to whom they belong.
     pub(crate) fn spots_of(&self, items: &[Loaded]) -> Vec<Spot> {
         let spot = |item: &Loaded| match item {
             Loaded::Inode(_, None) => None,
@@ -134,7 +134,7 @@ impl Mds {
         moved
     }
 
-    /// What another rank had counted of what it gave away to this one.
+    /// Takes the counters of fragments that another rank gave away to this one.
     pub(crate) fn heat_came(&mut self, heat: &[FragHeat]) {
         let (now, me) = (self.now.mono_ms, self.me());
         for FragHeat { dir, frag, load } in heat.iter().take(MOVED_MAX) {
@@ -185,7 +185,7 @@ impl Mds {
         }
     }
 
-    /// What followed from a change: directories were split or merged. Their counters are, too.
+    /// Follows up a change: directories were split or merged. Their counters are, too.
     #[cold]
     pub(crate) fn recut(&mut self, recuts: Vec<Recut>) {
         for Recut { dir, from, to } in recuts {

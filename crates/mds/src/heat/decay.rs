@@ -1,7 +1,7 @@
 //! Counters that forget: what was counted is worth half as much after each half-life. Time is an argument.
 
-/// What is left of a counted one after so many milliseconds: 1 at once, 1/2 after a half-life. A half-life of 0 counts as
-/// one of a millisecond.
+/// Weight that is left of one count after so many milliseconds: 1 at once, 1/2 after a half-life. A half-life of 0 counts
+/// as one of a millisecond.
 pub fn fading(elapsed_ms: u64, half_life_ms: u64) -> f64 {
     if elapsed_ms == 0 {
         return 1.0;
@@ -23,7 +23,7 @@ impl DecayCounter {
         self.at_ms = self.at_ms.max(now_ms);
     }
 
-    /// What it is worth at this time.
+    /// The counter's value at this time.
     pub fn get(&self, now_ms: u64, half_life_ms: u64) -> f64 {
         self.value * fading(now_ms.saturating_sub(self.at_ms), half_life_ms)
     }
@@ -33,7 +33,7 @@ impl DecayCounter {
         self.get(now_ms, half_life_ms) * DecayCounter::per_s_of(half_life_ms)
     }
 
-    /// What a counted one stands for per second, at a steady rate.
+    /// Rate per second that one count stands for, at a steady rate.
     pub fn per_s_of(half_life_ms: u64) -> f64 {
         std::f64::consts::LN_2 * 1000.0 / half_life_ms.max(1) as f64
     }

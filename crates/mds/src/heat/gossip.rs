@@ -1,4 +1,4 @@
-//! How every rank learns the load of all others without each telling each.
+//! Gossip: every rank learns the load of all others without each telling each.
 //!
 //! Time goes in rounds of `beat_ms` of the wall clock. In a round a rank puts down its own load and tells a few others what
 //! is new to it: in round `r`, of `m` such rounds until it begins anew, those that are 1, 2 and 3 times 4^(r mod m) places
@@ -6,8 +6,8 @@
 //! agree to a round, and no message lost, each beat is with all ranks in m = ceil(log4 N) rounds, over 3 messages a rank
 //! and round. Up to four ranks that is: each tells each.
 //!
-//! A message holds what its sender has learned since it last used that step, m rounds ago; so a rank that is passed over
-//! or a message that is lost delays news and does not stop them. Pure: time, round and the list of ranks are arguments.
+//! A message holds what its sender has learned since it last used that step, m rounds ago; so a rank that is passed over or
+//! a message that is lost delays news and does not stop them. Pure: time, round and the list of ranks are arguments.
 
 use std::collections::BTreeMap;
 
@@ -31,14 +31,14 @@ pub fn rounds(ranks: usize) -> u32 {
     rounds.max(1)
 }
 
-/// How many places after itself those ranks are that one of so many tells in a round.
+/// Distances in places from a rank to those that it tells in a round, with so many ranks.
 pub fn steps(ranks: usize, round: u64) -> impl Iterator<Item = usize> {
     let digit = (round % u64::from(rounds(ranks))) as u32;
     let unit = (FAN_OUT + 1).pow(digit);
     (1..=FAN_OUT).map(move |n| n * unit).filter(move |step| *step < ranks)
 }
 
-/// What is known of a rank.
+/// Load of a rank as last heard.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     seq: u64,
@@ -50,7 +50,7 @@ struct Known {
     learned: u64,
 }
 
-/// What a rank knows of the load of others.
+/// A rank's knowledge of the load of others.
 #[derive(Clone, Debug)]
 pub struct Gossip {
     own: Rank,
@@ -67,7 +67,7 @@ impl Gossip {
         Gossip { own, round: None, count: 0, known: BTreeMap::new() }
     }
 
-    /// Whether a round of the wall clock has begun since the last beat. It only has to be another one: a clock that is set
+    /// True if a round of the wall clock has begun since the last beat. It only has to be another one: a clock that is set
     /// back costs a beat and nothing else.
     pub fn is_due(&self, round: u64) -> bool {
         self.round != Some(round)
@@ -82,8 +82,8 @@ impl Gossip {
         self.known.insert(self.own, Known { seq, load, weighed, at_ms: now_ms, learned: self.count });
     }
 
-    /// Whom to tell in the round of the last beat, of all ranks in ascending order. Who cannot be reached is replaced by
-    /// the next one that can.
+    /// Ranks to tell in the round of the last beat, of all ranks in ascending order. A rank that cannot be reached is
+    /// replaced by the next one that can.
     pub fn targets(&self, ranks: &[Rank], can_reach: impl Fn(Rank) -> bool) -> Vec<Rank> {
         let Ok(place) = ranks.binary_search(&self.own) else { return Vec::new() };
         let mut targets: Vec<Rank> = Vec::new();
@@ -94,8 +94,8 @@ impl Gossip {
         targets
     }
 
-    /// What to tell them: of so many ranks what was learned in the last rounds; where nobody has to hand news on, only the
-    /// own load.
+    /// The beats to tell them: of so many ranks what was learned in the last rounds; where nobody has to hand news on,
+    /// only the own load.
     pub fn message(&self, ranks: usize, now_ms: u64) -> Vec<Beat> {
         let cycle = u64::from(rounds(ranks));
         let news =

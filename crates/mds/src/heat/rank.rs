@@ -16,14 +16,14 @@ use crate::peer::PeerMsg;
 
 /// A thread that is less at work than this does not show what it could do, percent.
 const CAPACITY_BUSY_PERCENT: f32 = 20.0;
-/// What a new measurement of capacity counts against those before it.
+/// Weight of a new measurement of capacity against those before it.
 const CAPACITY_SHARE: f64 = 0.1;
 
-/// What is measured.
+/// Measured load of this rank.
 pub(crate) struct Heat {
     pub(crate) sampler: Sampler,
     pub(crate) table: HeatTable,
-    /// What is done for directories of others.
+    /// Work done for directories of others.
     pub(crate) besides: DecayVec,
     /// All that was ever counted.
     pub(crate) totals: LoadVec,
@@ -109,7 +109,7 @@ impl Mds {
         HeatAccount { counted: self.heat.counted_here.get(now, half_life), held }
     }
 
-    /// What is known of the load of another rank, and how old that is, milliseconds.
+    /// The last known load of another rank, and its age, milliseconds.
     pub fn load_of(&self, rank: Rank) -> Option<(Load, u64)> {
         self.heat.gossip.load_of(rank, self.now.mono_ms).map(|(load, _, age_ms)| (load, age_ms))
     }
@@ -195,7 +195,7 @@ impl Mds {
         }
     }
 
-    /// What another rank told of itself and of others.
+    /// Takes beats of another rank, about itself and others.
     pub(crate) fn beaten(&mut self, beats: &[Beat]) {
         let ranks = self.ranks();
         self.heat.gossip.take(beats, &ranks, self.now.mono_ms);

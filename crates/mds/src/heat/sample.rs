@@ -18,7 +18,7 @@ impl Sampler {
         sampler
     }
 
-    /// Whether the next request is chosen.
+    /// True if the next request is chosen.
     #[inline]
     pub fn choose(&mut self) -> bool {
         if self.left > 0 {
@@ -29,7 +29,7 @@ impl Sampler {
         true
     }
 
-    /// How many requests a sample stands for.
+    /// Number of requests that a sample stands for.
     pub fn weight(&self) -> f64 {
         f64::from(self.every)
     }

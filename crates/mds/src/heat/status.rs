@@ -12,10 +12,10 @@ const SHOWN: usize = 10;
 /// Names of the longest path shown.
 const PATH_NAMES_MAX: usize = 256;
 
-/// What is known of the load of another rank.
+/// Last known load of another rank.
 #[derive(Clone, PartialEq, Debug)]
 pub struct KnownLoad {
-    /// Whose.
+    /// The rank.
     pub rank: Rank,
     /// The load and its age, milliseconds; none: it was never heard of.
     pub load: Option<(Load, u64)>,
@@ -34,7 +34,7 @@ pub struct HotDir {
     pub load: LoadVec,
 }
 
-/// What was counted of a fragment of a directory, per second, on average over the last half-lives of the counters.
+/// Rates of a fragment of a directory, per second, on average over the last half-lives of the counters.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SpotRates {
     /// The directory.
@@ -52,7 +52,7 @@ pub struct SpotRates {
 }
 
 impl Mds {
-    /// What was counted of the hottest fragments, hottest first; at most so many.
+    /// The rates of the hottest fragments, hottest first; at most so many.
     pub(crate) fn spot_rates(&self, most: usize) -> Vec<SpotRates> {
         let (now, per_s) = (self.now.mono_ms, DecayCounter::per_s_of(self.config.heat_half_life_ms));
         let rates = |((dir, frag), load): ((Ino, Frag), LoadVec)| {
@@ -69,7 +69,7 @@ impl Mds {
         self.heat.table.hottest(most, now).into_iter().map(rates).collect()
     }
 
-    /// What is known of the others.
+    /// The last known loads of the others.
     pub(crate) fn known_loads(&self) -> Vec<KnownLoad> {
         let others = self.ranks().into_iter().filter(|rank| *rank != self.config.rank);
         others.map(|rank| KnownLoad { rank, load: self.load_of(rank) }).collect()

@@ -40,17 +40,17 @@ impl HeatTable {
         }
     }
 
-    /// What was counted of changes of directories. It does not go along when fragments move or are cut otherwise, but is counted anew.
+    /// Counted changes of directories. They do not go along when fragments move or are cut otherwise, but are counted anew.
     pub(crate) fn dirs(&self, spot: Spot, now_ms: u64) -> DirChanges {
         self.spots.get(&spot).map(|load| load.dirs(now_ms, self.half_life_ms)).unwrap_or_default()
     }
 
-    /// How many fragments it knows, and the memory for them, bytes.
+    /// Number of fragments that it knows, and the memory for them, bytes.
     pub(crate) fn size(&self) -> (usize, usize) {
         (self.spots.len(), self.spots.capacity() * (size_of::<(Spot, DecayVec)>() + 1))
     }
 
-    /// How many fragments it knows.
+    /// Number of fragments that it knows.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.spots.len()

@@ -1,4 +1,4 @@
-//! What the machine counts of a script of operations.
+//! Counts of the machine for a script of operations.
 
 use loligo_types::msg::ToClient;
 use loligo_types::{Access, Answer, ClusterMap, Frag, Ino, Op, Rank, RankInfo, RankState};

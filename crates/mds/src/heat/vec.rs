@@ -61,12 +61,12 @@ impl DecayVec {
         self.values.add(load);
     }
 
-    /// What they are worth at this time.
+    /// The values at this time.
     pub fn get(&self, now_ms: u64, half_life_ms: u64) -> LoadVec {
         self.values.times(fading(now_ms.saturating_sub(self.at_ms), half_life_ms))
     }
 
-    /// What the changes of directories are worth at this time.
+    /// The values of the changes of directories at this time.
     pub fn dirs(&self, now_ms: u64, half_life_ms: u64) -> DirChanges {
         self.dirs.times(fading(now_ms.saturating_sub(self.at_ms), half_life_ms))
     }

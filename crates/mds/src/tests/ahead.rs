@@ -27,7 +27,7 @@ fn touch(world: &mut World, at: usize, dir: Ino, text: &str, files: usize) {
     }
 }
 
-/// How many single names were read, and how often hashes were.
+/// Number of reads of single names, and of hashes.
 fn reads(world: &mut World) -> (usize, usize) {
     let read = std::mem::take(&mut world.read);
     let count = |what: fn(&Need) -> bool| read.iter().filter(|need| what(need)).count();

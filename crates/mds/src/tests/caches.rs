@@ -10,7 +10,7 @@ use loligo_types::{Answer, FsError, FsResult, Ino, Lease, Op, OpenFlags, Seq};
 
 use super::*;
 
-/// What a client remembers under its leases.
+/// A client's cache under its leases.
 #[derive(Default)]
 struct Cache {
     attrs: BTreeMap<Ino, u64>,

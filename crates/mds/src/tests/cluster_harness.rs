@@ -13,7 +13,7 @@ use crate::admin::{Ask, Migration, Told};
 use crate::peer::PeerMsg;
 use crate::{Config, Input, Member, Peer};
 
-/// What became of a request.
+/// Outcome of a request.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Outcome {
     Answered(FsResult<Answer>),
@@ -131,7 +131,7 @@ impl Cluster {
         msg
     }
 
-    /// What is on its way in a direction.
+    /// The messages on their way in a direction.
     pub fn waiting(&self, from: usize, to: usize) -> Vec<&PeerMsg> {
         self.wires.get(&(from, to)).map_or(Vec::new(), |queue| queue.iter().collect())
     }
@@ -281,7 +281,7 @@ impl Cluster {
         self.at(at, |world| world.send(client, op))
     }
 
-    /// What became of a request, if something has.
+    /// The outcome of a request, if there is one.
     pub fn outcome(&mut self, client: usize, at: usize, seq: Seq) -> Option<Outcome> {
         let inbox = &mut self.worlds[at].clients[client].inbox;
         let is_it = |msg: &ToClient| match msg {
@@ -442,7 +442,7 @@ impl Cluster {
         });
     }
 
-    /// What a rank has said to the keeper of the map, which it forgets.
+    /// Takes the messages of a rank to the keeper of the map.
     pub fn members(&mut self, at: usize) -> Vec<Member> {
         std::mem::take(&mut self.worlds[at].members)
     }
@@ -519,7 +519,7 @@ impl Cluster {
         }
     }
 
-    /// How a migration is.
+    /// The state of a migration.
     pub fn state(&mut self, from: usize, id: u64) -> String {
         let all: Vec<Migration> = self.at(from, |world| world.mds.migrations());
         all.into_iter().find(|one| one.id == id).map_or("unknown".into(), |one| one.state)
@@ -547,7 +547,7 @@ impl Cluster {
         panic!("{what} does not come: {under_way:?}");
     }
 
-    /// Whether a rank has an inode in memory, and so says that it is its own.
+    /// True if a rank has an inode in memory, and so says that it is its own.
     pub fn has(&self, at: usize, ino: Ino) -> bool {
         self.worlds[at].mds.inodes_held().contains(&ino)
     }
@@ -605,7 +605,7 @@ impl Cluster {
         assert_eq!(self.faults(), Vec::<String>::new());
     }
 
-    /// What the table has.
+    /// The rows of the table.
     pub fn rows(&self) -> impl Iterator<Item = Row> + '_ {
         self.table.iter().map(|(key, value)| decode_row(key, value).expect("the table holds what was written"))
     }

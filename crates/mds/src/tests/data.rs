@@ -309,7 +309,7 @@ fn when_a_writer_dies_what_it_left_is_dropped_and_what_others_have_not_told_of_i
     assert!(world.pending_discards.is_empty());
 }
 
-/// What it has written behind the end before, it wrote without looking at what lies there.
+/// A writer writes behind the end before without looking at what lies there.
 #[test]
 fn a_writer_that_comes_to_be_alone_does_not_grow_over_what_a_dead_one_left() {
     let (mut world, a, b, ino) = file();

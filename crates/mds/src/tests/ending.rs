@@ -98,7 +98,7 @@ fn however_a_session_ends_its_rights_are_others_only_when_nothing_can_come_of_it
     local.ends("lived in this process");
 }
 
-/// Who waited would be a writer by the next tick, and nobody would drop it any more.
+/// A session that waited would be a writer by the next tick, and nobody would drop it any more.
 #[test]
 fn who_waited_for_the_file_gets_it_when_what_the_dead_one_left_is_dropped() {
     let mut wanted = wanted();

@@ -8,7 +8,7 @@ use loligo_types::{Access, Answer, FsError, FsResult, Ino, Lease, Op, OpenFlags,
 use super::*;
 use crate::{Identity, Peer, Rights, Squash};
 
-/// Who may do this.
+/// A peer with these rights.
 pub fn limited(allow: &[&str]) -> Peer {
     let rights = Rights::of(allow.iter().map(|text| text.parse().expect("a right")).collect()).expect("rights");
     let rights = rights.squashing(Squash::None);

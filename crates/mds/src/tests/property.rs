@@ -178,7 +178,7 @@ fn a_long_run_in_a_small_cache() {
     run(4711, 1500);
 }
 
-/// What a rank that gets these changes, and knows nothing else, has to write into the table.
+/// The records that a rank which gets these changes, and knows nothing else, has to write into the table.
 fn written<'a>(events: impl Iterator<Item = &'a Event>) -> BTreeSet<String> {
     let settings = loligo_namespace::Config { inline_max: 4096, rank: Rank::ZERO, frag: FragConfig::default() };
     let mut tree = Tree::new(config().hash_key, settings);

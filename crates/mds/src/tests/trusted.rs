@@ -43,7 +43,7 @@ impl Site {
         Site { world, root, bound, mine, my_file, theirs, their_file }
     }
 
-    /// What there is outside.
+    /// The files outside of the path.
     fn outside(&mut self) -> String {
         let (their_file, theirs) = (self.their_file, self.theirs);
         let inode = self.world.mds.tree.inode(their_file).expect("it is in memory").clone();

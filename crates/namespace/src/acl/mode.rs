@@ -1,4 +1,4 @@
-//! How the mode bits follow an ACL and an ACL the mode bits. Pure functions over both.
+//! Mode bits after a change of the ACL, and the ACL after a change of the mode bits. Pure functions over both.
 
 use loligo_types::{Acl, AclTag};
 
@@ -32,7 +32,7 @@ pub fn chmod(acl: &mut Acl, mode: u16) {
     }
 }
 
-/// What a new file gets from the default ACL of its directory: the mode, and an access ACL if it says more.
+/// The mode of a new file from the default ACL of its directory, and an access ACL if it says more.
 pub fn inherit(default: &Acl, mode: u16) -> (u16, Option<Acl>) {
     let mut acl = default.clone();
     let has_mask = acl.0.iter().any(|e| e.tag == AclTag::Mask);

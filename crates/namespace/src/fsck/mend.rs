@@ -185,7 +185,7 @@ fn mend_parents(scan: &mut Scan, changed: &mut BTreeSet<Ino>) {
     }
 }
 
-/// What each directory must have counted.
+/// The sums that each directory must have counted.
 fn sums(facts: &[Fact]) -> BTreeMap<Ino, RStat> {
     let mut sums: BTreeMap<Ino, RStat> = BTreeMap::new();
     for inode in facts.iter().map(|fact| &fact.inode).filter(|inode| inode.ino != Ino::ROOT) {

@@ -12,15 +12,15 @@ use loligo_types::{Event, Ino};
 /// One thing that is wrong.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {
-    /// What, in words, with the numbers.
+    /// The fault, in words, with the numbers.
     pub text: String,
     /// Bytes or names were lost; else only numbers were wrong.
     pub loss: bool,
-    /// What it is about, if it is there: of an entry the directory that it is in.
+    /// The inode that it is about, if it is there: of an entry the directory that it is in.
     pub about: Option<Ino>,
 }
 
-/// What a check found.
+/// Result of a check.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Report {
     /// All that is wrong; empty for a sound file system.

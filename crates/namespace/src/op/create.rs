@@ -9,7 +9,7 @@ use crate::need::Wants;
 use crate::tree::Tree;
 use crate::work::{Work, dir_of, entry_of, pointed};
 
-/// How to open, and what to make.
+/// Arguments of a create: the flags of the open, and the mode of the new file.
 pub(crate) struct How {
     pub mode: u16,
     pub umask: u16,

@@ -36,7 +36,7 @@ pub(crate) fn read(tree: &Tree, ctx: &Ctx<'_>, ino: Ino) -> FsResult<Change> {
     Ok(Change::only(Answer::Bytes(data)))
 }
 
-/// What to write.
+/// Arguments of a write.
 pub(crate) struct Write<'a> {
     pub offset: Option<u64>,
     pub data: &'a Arc<[u8]>,

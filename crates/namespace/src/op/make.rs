@@ -1,4 +1,4 @@
-//! What all operations that make an inode share: the checks, its owner, group, mode and ACLs, and its entry.
+//! Common parts of all operations that make an inode: the checks, its owner, group, mode and ACLs, and its entry.
 
 use loligo_types::{Event, FsError, FsResult, Ino, Inode, Kind, Name, Place, Placement, Target};
 

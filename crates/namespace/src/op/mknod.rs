@@ -7,7 +7,7 @@ use crate::ctx::{Change, Ctx};
 use crate::tree::Tree;
 use crate::work::Work;
 
-/// What to make.
+/// Arguments of a mknod.
 pub(crate) struct Node {
     pub kind: Kind,
     pub mode: u16,

@@ -8,14 +8,14 @@ use crate::need::{Need, Wants};
 use crate::tree::{Entry, Found, HASH_MAX, Tree};
 use crate::work::missing;
 
-/// How far the answer can go with what is in memory.
+/// Extent of an answer from entries in memory.
 struct Run<'a> {
     entries: Vec<(u64, &'a Entry)>,
     /// It goes on after this cookie.
     next: u64,
     /// Nothing lies behind the last entry.
     end: bool,
-    /// What is known ends before `limit` entries and before the end.
+    /// Set when the known entries end before `limit` entries and before the end.
     stuck: bool,
 }
 

@@ -84,7 +84,7 @@ fn check_loops(tree: &Tree, four: &Four<'_>, mode: RenameMode) -> FsResult<()> {
     Ok(())
 }
 
-/// Whether `ino` is `dir` or one of the directories above it.
+/// True if `ino` is `dir` or one of the directories above it.
 fn is_above(tree: &Tree, ino: Ino, dir: &Inode) -> FsResult<bool> {
     let mut at = dir;
     for _ in 0..limits::DEPTH_MAX {

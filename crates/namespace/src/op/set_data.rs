@@ -7,7 +7,7 @@ use crate::ctx::{Change, Ctx};
 use crate::tree::Tree;
 use crate::work::{Work, inode_of};
 
-/// What the writer tells.
+/// Arguments from the writer.
 pub(crate) struct Told {
     pub cuts: u32,
     pub grow_to: Option<u64>,

@@ -1,4 +1,4 @@
-//! What truncation and writing share: a new size, and the privileges that a change of content ends.
+//! Common parts of truncation and writing: a new size, and the privileges that a change of content ends.
 
 use loligo_types::{Event, FsError, FsResult, Inode, Kind, SetTime, Time, limits};
 
@@ -11,7 +11,7 @@ use crate::work::{Work, missing};
 /// The xattr that holds a file's capabilities.
 pub(crate) const CAPABILITY: &[u8] = b"security.capability";
 
-/// What a truncation of this inode to `size` needs.
+/// Adds the records that a truncation of this inode to `size` needs.
 pub(crate) fn need(wants: &mut Wants<'_>, inode: &Inode, size: u64) {
     if inode.kind == Kind::File {
         wants.xattrs(inode);
@@ -80,7 +80,7 @@ fn resize_inline(work: &mut Work<'_>, inode: &Inode, size: u64) -> FsResult<()> 
     Ok(())
 }
 
-/// Whether a file has setuid, setgid or capabilities.
+/// True if a file has setuid, setgid or capabilities.
 pub(crate) fn is_privileged(tree: &Tree, inode: &Inode) -> FsResult<bool> {
     if inode.kind != Kind::File || inode.mode & (S_ISUID | S_ISGID) != 0 || !inode.has_xattrs {
         return Ok(inode.kind == Kind::File && inode.mode & (S_ISUID | S_ISGID) != 0);

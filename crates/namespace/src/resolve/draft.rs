@@ -1,5 +1,5 @@
-//! What the owner of a subtree says with a part of its journal, taken together: of each name, inode, xattr and inline data the last state, and
-//! of inodes that were there before also the first.
+//! Statements of the owner of a subtree in the parts of its journal, taken together: of each name, inode, xattr and inline data the last
+//! state, and of inodes that were there before also the first.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// Whether the owner wants it to be there, as something else than it was.
+    /// True if the owner wants the inode to be there, as something else than it was.
     pub fn is_changed(&self) -> bool {
         self.made.as_ref().is_some_and(|made| **made != *self.base)
     }
@@ -27,7 +27,7 @@ impl Known {
 /// Xattrs of an inode by name; `None`: taken away.
 type Xattrs = BTreeMap<Arc<[u8]>, Option<Arc<[u8]>>>;
 
-/// What an owner says.
+/// Statements of an owner.
 #[derive(Clone, Debug, Default)]
 pub struct Draft {
     pub(crate) known: BTreeMap<Ino, Known>,

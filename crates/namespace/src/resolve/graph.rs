@@ -22,7 +22,7 @@ pub(super) struct Graph<'a> {
     pub inodes: BTreeMap<Ino, Inode>,
     /// Names that change.
     pub names: BTreeMap<(Ino, Name), Option<Target>>,
-    /// What has no name at the moment.
+    /// Inodes that have no name at the moment.
     pub nameless: BTreeSet<Ino>,
     /// Where a directory was put.
     at: BTreeMap<Ino, (Ino, Name)>,
@@ -72,12 +72,12 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// What is missing so far, if anything is.
+    /// An error with the missing records so far, if there are any.
     pub fn check(&self) -> Result<(), Vec<Need>> {
         if self.needs.is_empty() { Ok(()) } else { Err(self.needs.iter().cloned().collect()) }
     }
 
-    /// Whether the owner may speak of it.
+    /// True if the owner may speak of an inode.
     pub fn is_there(&self, ino: Ino) -> bool {
         self.draft.fresh.contains_key(&ino) || self.terms.there.contains(&ino)
     }
@@ -113,13 +113,13 @@ impl<'a> Graph<'a> {
         self.inodes.get_mut(&ino)
     }
 
-    /// Whether it has a name, and so those in it are reached.
+    /// True if an inode has a name, and so the names in it are reached.
     pub fn is_named(&mut self, ino: Ino) -> bool {
         let gone = self.nameless.contains(&ino) || self.gone.contains(&ino);
         !gone && self.find(ino).is_some_and(|inode| inode.nlink > 0)
     }
 
-    /// What a name points to.
+    /// The target of a name.
     pub fn entry(&mut self, dir: Ino, name: &Name) -> Option<Target> {
         if let Some(target) = self.names.get(&(dir, name.clone())) {
             return *target;
@@ -257,7 +257,7 @@ impl<'a> Graph<'a> {
         ino
     }
 
-    /// Whether the merge itself makes it.
+    /// True if the merge itself makes an inode.
     pub fn is_made(&self, ino: Ino) -> bool {
         ino >= self.terms.next && ino < self.next
     }

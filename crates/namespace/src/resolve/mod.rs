@@ -1,9 +1,9 @@
-//! What a merge makes where others could work meanwhile ("interfere: allow", Cudele §6.3): the owner's word counts, and nothing that
-//! others made is gone. Here what the owner says, gathered from its journal; `rules.rs` what becomes of each pair, `graph.rs` how names
-//! are given and taken, `plan.rs` the events that come of it. Reads nothing, and changes nothing: what it lacks it says.
+//! Result of a merge where others could work meanwhile ("interfere: allow", Cudele §6.3): the owner's word counts, and nothing that
+//! others made is gone. Here are the owner's statements, gathered from its journal; `rules.rs` resolves each pair, `graph.rs` gives and
+//! takes names, `plan.rs` makes the events. Reads nothing, and changes nothing: what it lacks it says.
 //!
-//! The owner's journal has absolute states, decided over what it had fetched. Here only what it *meant* counts: which names it gave
-//! and took, which attributes and data it set. Numbers that follow from names (sizes, links, sums, places) are counted anew over what is
+//! The owner's journal has absolute states, decided over what it had fetched. Here only what it *meant* counts: which names it gave and
+//! took, which attributes and data it set. Numbers that follow from names (sizes, links, sums, places) are counted anew over what is
 //! there by now, so they are right whatever the two sides did.
 
 mod draft;
@@ -22,13 +22,13 @@ pub use draft::Draft;
 /// The directory in the root of a subtree that has what lost its name.
 pub const CONFLICTS: &[u8] = b".conflicts";
 
-/// What a merge depends on beside the tree and what the owner says.
+/// Terms of a merge beside the tree and the owner's statements.
 pub struct Terms<'a> {
     /// Root of the subtree.
     pub root: Ino,
     /// Which merge it is.
     pub merge: u64,
-    /// Who owns the directory of conflicts, if it is made.
+    /// Owner of the directory of conflicts, if it is made.
     pub uid: u32,
     /// The time.
     pub now: Time,
@@ -36,16 +36,16 @@ pub struct Terms<'a> {
     pub next: Ino,
     /// Of what was there before: what is in the subtree, or was removed from it by others and is held.
     pub there: &'a BTreeSet<Ino>,
-    /// How often an inode is open anywhere.
+    /// Number of opens of an inode anywhere.
     pub open_count: &'a dyn Fn(Ino) -> u32,
 }
 
-/// What comes of a merge.
+/// Result of a merge.
 #[derive(Debug, Default)]
 pub struct Plan {
     /// In order, for one record.
     pub events: Vec<Event>,
-    /// How often something did not go together.
+    /// Number of conflicts.
     pub conflicts: u64,
     /// The first of these.
     pub told: Vec<Conflict>,
@@ -53,7 +53,7 @@ pub struct Plan {
     pub bytes: usize,
 }
 
-/// What comes of what an owner says; an error: what must be loaded first.
+/// Resolves the statements of an owner; an error: the records that must be loaded first.
 pub fn resolve(tree: &Tree, draft: &Draft, terms: &Terms<'_>) -> Result<Plan, Vec<Need>> {
     let mut graph = graph::Graph::new(tree, draft, terms);
     rules::carry_out(&mut graph)?;

@@ -7,7 +7,7 @@ use loligo_types::{Event, Ino, Inode, Kind, Need};
 use super::Plan;
 use super::graph::Graph;
 
-/// What an event takes about, beside names and data, bytes.
+/// Approximate size of an event, beside names and data, bytes.
 const EVENT_BYTES: usize = 100;
 
 pub(super) fn finish(mut graph: Graph<'_>) -> Result<Plan, Vec<Need>> {

@@ -1,4 +1,4 @@
-//! What becomes of each pair of things that the owner and others did: the one table of `docs/subtree-policies.md`, as code.
+//! Rules for each pair of things that the owner and others did: the one table of `docs/subtree-policies.md`, as code.
 //!
 //! In this order: attributes and data; names that the owner took; names that it gave; what both named anew; then whatever has no name
 //! gets one or goes; last, directories that were moved into each other.
@@ -71,7 +71,7 @@ fn attributes(graph: &mut Graph<'_>) -> Result<(), Vec<Need>> {
     graph.check()
 }
 
-/// Whether both set the same thing otherwise.
+/// Sets the attributes that the owner set; true if both set the same thing otherwise.
 fn set_attributes(all: &mut Inode, now: &Inode, base: &Inode, made: &Inode) -> bool {
     let mut both = false;
     let mut is_set = |owner: bool, others: bool, same: bool| {
@@ -104,12 +104,12 @@ fn set_attributes(all: &mut Inode, now: &Inode, base: &Inode, made: &Inode) -> b
     both
 }
 
-/// What a file holds, and how much.
+/// The content of a file as its size, cuts and place.
 fn content(inode: &Inode) -> (u64, u32, bool) {
     (inode.size, inode.cuts, inode.inline)
 }
 
-/// Whether others may have written a file since the owner found it. Times can be set, and be the same by chance, so each change counts but
+/// True if others may have written a file since the owner found it. Times can be set, and be the same by chance, so each change counts but
 /// that one by which it got another name or lost its name.
 fn is_written(base: &Inode, now: &Inode) -> bool {
     let named = |inode: &Inode| (inode.parent, inode.place, inode.nlink);
@@ -224,7 +224,7 @@ fn give_names(graph: &mut Graph<'_>) -> Result<(), Vec<Need>> {
     graph.check()
 }
 
-/// What the owner removed or named anew, and others named anew as well: their name goes. A file that has several names keeps those that
+/// Ends the names that others gave anew to inodes which the owner removed or named anew. A file that has several names keeps those that
 /// either side gave it.
 fn named_by_both(graph: &mut Graph<'_>) -> Result<(), Vec<Need>> {
     let draft = graph.draft;

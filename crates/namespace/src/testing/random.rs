@@ -126,7 +126,7 @@ fn op_of(fs: &Fs, (code, a, b, c, n): Step) -> Op {
     }
 }
 
-/// What the server does when the last handle of a file that was opened ends, in both.
+/// Does the server's part when the last handle of a file that was opened ends, in both.
 fn toggle_open(fs: &mut Fs, ino: Ino) {
     if fs.open.remove(&ino).is_none() {
         fs.open.insert(ino, 1);

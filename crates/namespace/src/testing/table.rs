@@ -91,7 +91,7 @@ impl Table {
         }
     }
 
-    /// What a server loads when it starts.
+    /// The records that a server loads when it starts.
     pub fn small(&self) -> Vec<Loaded> {
         let mut all: Vec<Loaded> = self.orphans.keys().map(|ino| Loaded::Orphan(*ino)).collect();
         let discard =

@@ -1,5 +1,6 @@
-//! What is forgotten because it is another rank's by now, or was of no use. Much of it is out of sight at once, and freed in steps: a
-//! million entries take longer to free than a request may wait. Which entries are evicted because memory is short is in `evict`.
+//! Deferred free of cached entries that are another rank's by now, or were of no use. Many of them are out of sight at once, and
+//! freed in steps: a million entries take longer to free than a request may wait. Which entries are evicted because memory is short
+//! is in `evict`.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +18,7 @@ const AT_ONCE: usize = 64;
 /// Entries of one directory by hash.
 type Entries = BTreeMap<u64, Group>;
 
-/// What is freed in steps.
+/// Entries or hashes to be freed in steps.
 pub(crate) enum Buried {
     Entries(Entries),
     Hashes(Pages),
@@ -33,7 +34,7 @@ impl Buried {
     }
 }
 
-/// What these take.
+/// Memory of these entries, bytes.
 fn cost(group: &Group) -> usize {
     group.entries().iter().map(|entry| ENTRY_BYTES + entry.name.heap_bytes()).sum()
 }

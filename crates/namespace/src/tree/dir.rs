@@ -25,13 +25,13 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// What it points to.
+    /// The target of the entry.
     pub fn target(&self) -> Target {
         Target { ino: self.ino, kind: self.kind, remote: self.flags.get() & flag::REMOTE != 0 }
     }
 }
 
-/// What is put down for an entry that is known to be absent.
+/// Target in an entry that is known to be absent.
 pub const ABSENT: Target = Target { ino: Ino(0), kind: Kind::File, remote: false };
 
 /// All entries of one hash: nearly always one.
@@ -45,7 +45,7 @@ pub enum Group {
 
 const _: () = assert!(size_of::<Group>() == 40);
 
-/// What one entry costs in the cache: key and group, over the mean filling of the nodes.
+/// Cost of one entry in the cache, bytes: key and group, over the mean filling of the nodes.
 pub const ENTRY_BYTES: usize = 72;
 
 impl Group {
@@ -57,7 +57,7 @@ impl Group {
         }
     }
 
-    /// Whether one of them is not only known to be absent.
+    /// True if some entry is more than known to be absent.
     pub fn is_there(&self) -> bool {
         self.entries().iter().any(|entry| entry.ino.0 != 0)
     }
@@ -109,7 +109,7 @@ impl DirSlot {
         DirSlot { ino, entries: BTreeMap::new(), complete: Ranges::default(), hashes: Hashes::default() }
     }
 
-    /// What is known of a name.
+    /// Looks a name up among the known entries.
     #[inline]
     pub fn lookup(&self, hash: u64, name: &[u8]) -> Lookup {
         match self.entries.get(&hash).and_then(|group| group.find(name)) {
@@ -122,7 +122,7 @@ impl DirSlot {
         }
     }
 
-    /// Whether something is so of all known entries.
+    /// True if the test holds for all known entries.
     pub fn all(&self, test: impl Fn(&Entry) -> bool) -> bool {
         self.entries.values().all(|group| group.entries().iter().all(&test))
     }

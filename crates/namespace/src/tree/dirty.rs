@@ -59,12 +59,12 @@ impl DirtyQueue {
         self.flying.first().or(self.waiting.front()).map(|(lsn, _)| *lsn)
     }
 
-    /// How many records are dirty and not being written.
+    /// Number of dirty records that are not being written.
     pub fn waiting(&self) -> usize {
         self.waiting.len().saturating_sub(self.idle)
     }
 
-    /// How many keys wait, with those of records that have nothing to be written any more.
+    /// Number of waiting keys, with those of records that have nothing to be written any more.
     pub fn len(&self) -> usize {
         self.waiting.len()
     }
@@ -80,7 +80,7 @@ impl DirtyQueue {
         self.idle = self.idle.saturating_sub(1);
     }
 
-    /// Whether a checkpoint is being written.
+    /// True if a checkpoint is being written.
     pub fn is_flying(&self) -> bool {
         !self.flying.is_empty()
     }

@@ -18,7 +18,7 @@ pub struct Hashes {
 /// Pages by their first hashes.
 pub type Pages = BTreeMap<u64, Page>;
 
-/// What is known of a range.
+/// Known hashes of a range.
 pub struct Page {
     /// Inclusive.
     upto: u64,
@@ -30,14 +30,14 @@ pub struct Page {
 const PAGE_MAX: usize = if cfg!(test) { 8 } else { 1024 };
 
 impl Page {
-    /// What it takes, with its key and its share of a node.
+    /// Memory of the page, bytes, with its key and its share of a node.
     pub fn bytes(&self) -> usize {
         size_of::<(u64, Page)>() * 3 / 2 + self.hashes.capacity() * 8
     }
 }
 
 impl Hashes {
-    /// Whether the table has no name with this hash that memory does not know.
+    /// True if the table has no name with this hash that memory does not know.
     pub fn deny(&self, hash: u64) -> bool {
         let Some(page) = self.page(hash) else { return false };
         let denies = page.hashes.binary_search(&hash).is_err();
@@ -117,7 +117,7 @@ impl Hashes {
         if self.used.replace(false) { Pages::new() } else { self.take() }
     }
 
-    /// Whether nothing is known.
+    /// True if the hashes of no range are known.
     pub fn is_empty(&self) -> bool {
         self.pages.is_empty()
     }

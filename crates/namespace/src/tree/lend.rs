@@ -5,8 +5,8 @@ use loligo_types::{Loaded, Need};
 use super::{Found, Lookup, Tree};
 
 impl Tree {
-    /// What is known of something that is needed elsewhere; `None`: it must be loaded first. Of a directory at most `limit` names,
-    /// and then all of the last one's namesakes.
+    /// The records for a need of another rank; `None`: they must be loaded first. Of a directory at most `limit` names, and then
+    /// all of the last one's namesakes.
     pub fn lend(&self, need: &Need, limit: usize) -> Option<Loaded> {
         Some(match need {
             Need::Inode(ino) => match self.find(*ino) {

@@ -171,7 +171,7 @@ pub(crate) fn ends(from: u64, upto: u64) -> (u64, u64) {
     (if from <= 1 { 0 } else { from }, if upto >= HASH_MAX { u64::MAX } else { upto })
 }
 
-/// What inline data costs in the cache.
+/// Cost of inline data in the cache, bytes.
 pub(crate) fn inline_bytes(data: Option<&Arc<[u8]>>) -> usize {
     56 + data.map_or(0, |data| data.len() + 24)
 }

@@ -1,7 +1,7 @@
-//! What comes to be merged into decoupled subtrees: parts are held as they are, without any effect, until one record of the
-//! journal makes all of them true. Whether what is in them may be is not looked at here.
+//! Parts to be merged into decoupled subtrees: they are held as they are, without any effect, until one record of the
+//! journal makes all of them true. Their contents are not checked here.
 //!
-//! A part is the body of a journal record, so what it says gets into the cache as any change does. Until all that a merge
+//! A part is the body of a journal record, so its events get into the cache as any change does. Until all that a merge
 //! changed is in the table the journal is needed from its first part on: the record that makes it true names none of it.
 
 use std::collections::VecDeque;
@@ -18,7 +18,7 @@ use crate::apply::apply_view;
 /// Names of a directory that are looked at, whether the table has them.
 const NAMES_MAX: usize = 4096;
 
-/// What has come to be merged into a subtree.
+/// Parts to be merged into a subtree.
 pub(crate) struct Merge {
     /// Where its first part stands in the journal.
     first: Lsn,
@@ -45,13 +45,13 @@ impl Tree {
         self.decoupled.values().filter_map(|record| record.value.as_deref())
     }
 
-    /// Whether there may be one.
+    /// True if there may be one.
     #[inline]
     pub fn has_decoupled(&self) -> bool {
         !self.decoupled.is_empty()
     }
 
-    /// How many parts have come to be merged into a subtree, and their bytes.
+    /// Number of parts that have come to be merged into a subtree, and their bytes.
     pub fn merge_parts(&self, dir: Ino) -> (usize, u64) {
         self.merges.get(&dir).map_or((0, 0), |merge| (merge.parts.len(), merge.bytes))
     }
@@ -75,12 +75,12 @@ impl Tree {
         self.merges.remove(&dir);
     }
 
-    /// What came to be merged anywhere and is not true is void: whoever sent it begins anew.
+    /// Drops the parts of all merges that are not true: their owners begin anew.
     pub fn drop_merges(&mut self) {
         self.merges.retain(|_, merge| merge.begun.is_some());
     }
 
-    /// What came to be merged into a subtree is true from now on; [`Tree::merge_some`] brings it into the cache.
+    /// Makes the parts to be merged into a subtree true from now on; [`Tree::merge_some`] brings them into the cache.
     pub fn begin_merge(&mut self, dir: Ino) {
         let record = self.decoupled.get(&dir).and_then(|record| record.value.clone());
         if let Some(merge) = self.merges.get_mut(&dir) {
@@ -118,9 +118,9 @@ impl Tree {
         done
     }
 
-    /// What of a merge that is true is to become rows of the table, instead of getting into the cache by [`Tree::merge_some`].
-    /// `touched`: what was there before and may get other names. Nothing below the root may change until
-    /// [`Tree::merge_rest`] has said the last of it.
+    /// The part of a true merge that is to become rows of the table, instead of getting into the cache by
+    /// [`Tree::merge_some`]. `touched`: inodes that were there before and may get other names. Nothing below the root may
+    /// change until [`Tree::merge_rest`] has said the last of it.
     pub fn merge_rows(&self, dir: Ino, touched: impl Iterator<Item = Ino>) -> Option<MergeRows> {
         let merge = self.merges.get(&dir)?;
         let record = merge.begun.clone()?;
@@ -129,7 +129,7 @@ impl Tree {
         Some(MergeRows { parts: merge.parts.iter().cloned().collect(), record, dirs, key: self.key })
     }
 
-    /// Whether the table has all that the cache has of a directory's names; not if that takes long to tell.
+    /// True if the table has all that the cache has of a directory's names; not if that takes long to tell.
     fn names_are_in_table(&self, dir: Ino) -> bool {
         let Some(slot) = self.dirs.get(dir.0) else { return true };
         slot.entries.len() <= NAMES_MAX && slot.all(|entry| entry.flags.get() & flag::HELD == 0)

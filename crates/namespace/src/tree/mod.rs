@@ -68,18 +68,18 @@ pub mod flag {
     pub const HELD: u8 = DIRTY | IN_FLIGHT | QUEUED;
 }
 
-/// What the tree must know of the file system's settings.
+/// Settings of the file system for the tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Config {
     /// Largest file held in its inode, bytes; at most [`loligo_types::limits::INLINE_MAX`].
     pub inline_max: u32,
-    /// Whose tree it is.
+    /// The rank whose tree it is.
     pub rank: Rank,
     /// When directories are cut into fragments.
     pub frag: FragConfig,
 }
 
-/// What is known of a name in a directory.
+/// Result of the lookup of a name in a directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Lookup {
     /// It must be loaded.
@@ -90,7 +90,7 @@ pub enum Lookup {
     Present(Target),
 }
 
-/// What is known of an inode.
+/// Result of the search for an inode.
 #[derive(Clone, Copy, Debug)]
 pub enum Found<'a> {
     /// It must be loaded.
@@ -111,7 +111,7 @@ pub struct Slot {
 
 const _: () = assert!(size_of::<Option<Slot>>() <= 128);
 
-/// What one inode costs in the cache, with its place in the index.
+/// Cost of one inode in the cache, bytes, with its place in the index.
 pub(crate) const SLOT_BYTES: usize = size_of::<Option<Slot>>() + 8;
 
 impl Keyed for Slot {
@@ -194,7 +194,7 @@ pub struct Tree {
     pub(crate) whole: BTreeSet<Ino>,
     /// Decoupled subtrees.
     pub(crate) decoupled: BTreeMap<Ino, Small<Box<DecoupledRecord>>>,
-    /// What has come to be merged into them.
+    /// Parts to be merged into them.
     pub(crate) merges: BTreeMap<Ino, merge::Merge>,
     /// Of merges that are done.
     pub(crate) pins: Vec<merge::Pin>,
@@ -330,7 +330,7 @@ impl Tree {
         group.entries().iter().find(of_it).map(|entry| entry.name.to_name())
     }
 
-    /// Whether all is known of the names with the hash under which an inode is embedded.
+    /// True if all names are known that have the hash under which an inode is embedded.
     pub fn primary_known(&self, inode: &Inode) -> bool {
         let Some(hash) = inode.place.hash() else { return true };
         self.primary_name(inode).is_some()
@@ -345,7 +345,7 @@ impl Tree {
         }
     }
 
-    /// What is known of an inode. Where its inode is not here, a directory is this rank's part of it.
+    /// Finds an inode. Where its inode is not here, a directory is this rank's part of it.
     #[inline]
     pub fn find(&self, ino: Ino) -> Found<'_> {
         let Some(slot) = self.inodes.get(ino.0) else { return self.part(ino).map_or(Found::Unknown, Found::Here) };
@@ -359,7 +359,7 @@ impl Tree {
         self.inodes.get(ino.0).map(|slot| &slot.inode).or_else(|| self.part(ino))
     }
 
-    /// How many places there are for inodes, and for directories: for those who go through all in steps.
+    /// Number of places for inodes, and for directories: for those who go through all in steps.
     pub fn places(&self) -> (usize, usize) {
         (self.inodes.places(), self.dirs.places())
     }
@@ -398,7 +398,7 @@ impl Tree {
         self.dirty.keys().filter_map(of).collect()
     }
 
-    /// What is known of a name. It says nothing about whether the inode it points to is loaded.
+    /// Looks up a name. The result does not tell if the inode it points to is loaded.
     #[inline]
     pub fn entry(&self, dir: Ino, name: &Name) -> Lookup {
         match self.dirs.get(dir.0) {
@@ -448,7 +448,7 @@ impl Tree {
         Some(present.collect())
     }
 
-    /// Whether the xattrs of the inode are in memory in full (or known not to be).
+    /// True if the xattrs of the inode are in memory in full (or known not to be).
     pub fn xattrs_known(&self, inode: &Inode) -> bool {
         !inode.has_xattrs || self.xattrs.get(&inode.ino).is_some_and(|set| set.complete)
     }
@@ -463,7 +463,7 @@ impl Tree {
         self.orphans.iter().filter(|(_, rec)| rec.value.is_some()).map(|(ino, _)| *ino)
     }
 
-    /// Whether it is an orphan.
+    /// True if an inode is an orphan.
     pub fn is_orphan(&self, ino: Ino) -> bool {
         self.orphans.get(&ino).is_some_and(|rec| rec.value.is_some())
     }
@@ -483,17 +483,17 @@ impl Tree {
         self.sessions.get(&id)?.value.as_deref()
     }
 
-    /// What this rank itself has put down of the subtree map, ascending.
+    /// Lines of the subtree map that this rank itself has put down, ascending.
     pub fn routes(&self) -> impl Iterator<Item = &Route> + '_ {
         self.routes.values().filter_map(|rec| rec.value.as_ref())
     }
 
-    /// How far letters to and from other ranks have come, ascending.
+    /// State of the letters to and from other ranks, ascending.
     pub fn peers(&self) -> impl Iterator<Item = &PeerRecord> + '_ {
         self.peers.values().filter_map(|rec| rec.value.as_ref())
     }
 
-    /// How far letters to and from a rank have come.
+    /// State of the letters to and from a rank.
     pub fn peer(&self, rank: Rank) -> PeerRecord {
         let known = self.peers.get(&rank).and_then(|rec| rec.value);
         known.unwrap_or(PeerRecord { rank, sent: 0, acked: 0, received: 0 })

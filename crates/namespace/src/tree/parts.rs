@@ -1,5 +1,5 @@
-//! What is here of directories whose fragments are several ranks': this rank's part of them, parts that others have lent,
-//! and which names are this rank's. No decisions about who should have what.
+//! Directories whose fragments are several ranks': this rank's part of them, parts that others have lent, and the names
+//! that are this rank's. No decisions about who should have what.
 
 use std::cell::Cell;
 
@@ -8,7 +8,7 @@ use loligo_types::{Attr, Event, Frag, Ino, Inode, Name, Rank, Route};
 use super::{HASH_MAX, Small, Tree};
 use crate::need::Need;
 
-/// How many entries a directory has of which a rank has only fragments.
+/// Estimated number of entries of a directory of which a rank has only fragments.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Estimate {
     /// About so many in all of it, if those here are like the others.
@@ -21,8 +21,8 @@ pub enum Estimate {
 const SAMPLE: usize = 1000;
 const SAMPLE_MIN: usize = 250;
 
-/// What a decision over ranks ends besides, at a rank whose part of a removed directory it ends: the lines that it has put
-/// down for its fragments.
+/// Lines of the subtree map that a decision over ranks ends besides, at a rank whose part of a removed directory it ends:
+/// those that the rank has put down for its fragments.
 pub fn ended_lines(decision: &[Event]) -> impl Iterator<Item = Event> + '_ {
     decision.iter().filter_map(|event| match event {
         Event::PartGone { dir, .. } => Some(Event::RouteGone(*dir)),
@@ -64,7 +64,7 @@ impl Tree {
         }
     }
 
-    /// Whether all entries of a directory are known up to this hash, which is not: one more range is read of several.
+    /// True if all entries of a directory are known up to this hash, which is not: one more range is read of several.
     pub fn is_known_before(&self, dir: Ino, hash: u64) -> bool {
         hash > 1
             && self.dirs.get(dir.0).is_some_and(|slot| !slot.complete.covers(hash) && slot.complete.covers(hash - 1))
@@ -88,7 +88,7 @@ impl Tree {
         self.part(dir).into_iter().chain(self.lent_parts.get(&dir).into_iter().flatten())
     }
 
-    /// Whether all parts of a directory are here while one operation is decided.
+    /// True if all parts of a directory are here while one operation is decided.
     pub fn is_whole(&self, dir: Ino) -> bool {
         self.whole.contains(&dir)
     }
@@ -98,7 +98,8 @@ impl Tree {
         self.whole.insert(dir);
     }
 
-    /// What a client sees of an inode; of a directory whose fragments are several ranks', all parts must be here.
+    /// The attributes of an inode for clients; of a directory whose fragments are several ranks', all parts must be
+    /// here.
     pub fn attr_of(&self, inode: &Inode) -> Attr {
         if !inode.is_spread() { inode.attr() } else { self.counted(inode).attr() }
     }
@@ -115,7 +116,7 @@ impl Tree {
         all
     }
 
-    /// How many entries a directory has; if its fragments are several ranks', all parts must be here.
+    /// Number of entries of a directory; if its fragments are several ranks', all parts must be here.
     pub(crate) fn entries_of(&self, dir: &Inode) -> u64 {
         if dir.is_spread() { self.counted(dir).size } else { dir.size }
     }
@@ -142,7 +143,7 @@ impl Tree {
         lines.filter_map(|(_, record)| record.value)
     }
 
-    /// Whether it has put down any.
+    /// True if this rank has put down lines for a directory.
     pub fn has_lines(&self, dir: Ino) -> bool {
         self.lines(dir).next().is_some()
     }
@@ -187,7 +188,7 @@ impl Tree {
         }
     }
 
-    /// Whether some part has grown by what its home was not told yet.
+    /// True if some part has grown by something that its home was not told yet.
     pub(crate) fn parts_unsettled(&self) -> bool {
         self.parts().any(|part| part.own() != part.accounted)
     }

@@ -30,7 +30,7 @@ impl Ranges {
         Some(self.some.get(at.checked_sub(1)?)?.1)
     }
 
-    /// Whether this hash is known.
+    /// True if this hash is known.
     #[inline]
     pub fn covers(&self, hash: u64) -> bool {
         self.all || self.known_until(hash).is_some()

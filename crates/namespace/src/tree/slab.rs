@@ -51,12 +51,12 @@ impl<T: Keyed> Slab<T> {
         Slab { blocks: Vec::new(), free: Vec::new(), shards, len: 0 }
     }
 
-    /// How many values.
+    /// Number of values.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// How many places there are, used or free; places are `0..places()`.
+    /// Number of places, used or free; places are `0..places()`.
     pub fn places(&self) -> usize {
         self.blocks.len().saturating_sub(1) * BLOCK + self.blocks.last().map_or(0, Vec::len)
     }

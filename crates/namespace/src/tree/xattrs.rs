@@ -23,18 +23,18 @@ pub struct XattrSet {
     pub complete: bool,
 }
 
-/// What an xattr costs in the cache.
+/// Cost of an xattr in the cache, bytes.
 pub fn xattr_bytes(name: &[u8], value: Option<&Arc<[u8]>>) -> usize {
     96 + name.len() + value.map_or(0, |value| value.len())
 }
 
 impl XattrSet {
-    /// What the set costs in the cache.
+    /// Cost of the set in the cache, bytes.
     pub fn heap_bytes(&self) -> usize {
         self.items.iter().map(|(name, slot)| xattr_bytes(name, slot.value.as_ref())).sum::<usize>() + 64
     }
 
-    /// Whether any item has any of the flag bits.
+    /// True if any item has any of the flag bits.
     pub fn any(&self, bits: u8) -> bool {
         self.items.values().any(|slot| slot.flags.get() & bits != 0)
     }

@@ -20,7 +20,7 @@ enum Step {
     Crash { loss: Vec<Loss> },
 }
 
-/// What a crash does to the bytes that were written and not synced.
+/// Effect of a crash on the bytes that were written and not synced.
 #[derive(Clone, Copy, Debug)]
 enum Loss {
     /// Only a part of them is there (of 256).

@@ -14,19 +14,20 @@ use crate::peer::PeerMsg;
 
 /// Most of them; beyond, all are dropped: who comes next asks again.
 const HELD_MAX: usize = 1 << 17;
-/// How long it is not asked again for what could not be had, milliseconds. It is mostly being changed, which takes less than one.
+/// Delay before a refused replica is asked for again, milliseconds. Its directory is mostly being changed, which takes less than
+/// one.
 const REFUSED_MS: u64 = 2;
-/// How long an answer is waited for before it is asked again, milliseconds.
+/// Time to wait for an answer before the question is asked again, milliseconds.
 const ASKED_MS: u64 = 500;
 
-/// What was asked of another rank.
+/// Question to another rank.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Asked {
     Name(Ino, Name),
     Dir(Ino),
 }
 
-/// What became of it.
+/// State of a question.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Reply {
     /// Nothing yet; since when, milliseconds.
@@ -38,7 +39,7 @@ enum Reply {
 /// One replica.
 struct Replica {
     inode: Box<Inode>,
-    /// Who has the directory.
+    /// The rank that has the directory.
     from: Rank,
 }
 
@@ -58,7 +59,7 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// How many there are.
+    /// Number of replicas.
     pub(crate) fn len(&self) -> usize {
         self.dirs.len()
     }
@@ -73,7 +74,7 @@ impl Held {
         self.until_ms.get(&rank).map_or(0, |(until, _)| until.saturating_sub(now_ms))
     }
 
-    /// Whether those of a rank count.
+    /// True if the replicas of a rank count.
     fn counts(&self, rank: Rank, now_ms: u64) -> bool {
         self.until_ms.get(&rank).is_some_and(|(until, _)| now_ms < *until)
     }
@@ -152,7 +153,7 @@ impl Mds {
         }
     }
 
-    /// What must be read of a directory that is this rank's own, as the subtree map or its number says.
+    /// The records to read of a directory that is this rank's own, as the subtree map or its number says.
     fn own_needs(&mut self, ino: Ino) -> Option<Vec<Need>> {
         let mut wants = Vec::new();
         let is_own = self.cluster.routes.home(ino) == Some(self.me());
@@ -178,12 +179,12 @@ impl Mds {
         counts.then_some((&*replica.inode, Some(replica.from)))
     }
 
-    /// Whether replicas of a rank count.
+    /// True if replicas of a rank count.
     pub(crate) fn replicas_count(&self, rank: Rank) -> bool {
         self.cluster.held.counts(rank, self.now.mono_ms)
     }
 
-    /// Who has a directory, as far as is known.
+    /// The rank that has a directory, as far as is known.
     pub(crate) fn probable_home(&self, ino: Ino, near: Rank) -> Rank {
         self.cluster.routes.home(ino).unwrap_or(near)
     }

@@ -32,18 +32,18 @@ pub(crate) struct Lent {
     until_ms: BTreeMap<Rank, u64>,
     /// Questions that wait for records, and who asks.
     late: Vec<(Rank, Late)>,
-    /// How often one was asked back.
+    /// Number of times that a replica was asked back.
     pub(crate) asked_back: u64,
 }
 
 impl Lent {
-    /// Whether nobody holds any.
+    /// True if no rank holds any replica.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.by_ino.is_empty()
     }
 
-    /// How many directories have any.
+    /// Number of directories of which ranks hold replicas.
     pub(crate) fn len(&self) -> usize {
         self.by_ino.len()
     }
@@ -89,7 +89,8 @@ impl Mds {
         }
     }
 
-    /// What is asked for must be read first. Whether it is: not if so much is being read that it would only be asked for in vain.
+    /// Reads the records that a question needs, and answers later. False if so much is being read that it would only be asked for
+    /// in vain.
     fn answer_later(&mut self, from: Rank, what: Late, needs: Vec<Need>) -> bool {
         if needs.is_empty() || self.cluster.lent.late.len() >= self.config.some(LATE_MAX) {
             return false;
@@ -158,7 +159,7 @@ impl Mds {
         self.tree.inode(ino).cloned().ok_or_else(Vec::new)
     }
 
-    /// Whether it is a directory of this rank that nobody is about to change. `Err`: that must be read first.
+    /// True if an inode is a directory of this rank that nobody is about to change. `Err`: that must be read first.
     pub(crate) fn is_lendable(&mut self, ino: Ino) -> Result<bool, Vec<Need>> {
         if !self.cluster.ready || self.grace.is_some() || self.stopping {
             return Ok(false);
@@ -273,7 +274,8 @@ impl Mds {
         events.iter().filter_map(changed).collect()
     }
 
-    /// What is committed must not make a replica untrue that somebody has: a mistake of this code, which simulations look for.
+    /// Asserts that committed events make no replica untrue that somebody has: a mistake of this code, which simulations look
+    /// for.
     #[inline]
     pub(crate) fn check_replicas(&self, events: &[Event]) {
         if cfg!(debug_assertions) && !self.cluster.lent.is_empty() {

@@ -21,12 +21,13 @@ use loligo_types::{Inode, limits};
 pub(crate) use self::held::{Held, Way};
 pub(crate) use self::lent::Lent;
 
-/// How long replicas count for who lends them, milliseconds.
+/// Time that replicas count for the rank that lends them, milliseconds.
 const LENT_MS: u64 = limits::REPLICA_MS + limits::REPLICA_MS / 10;
 /// After this the holder asks to keep them, milliseconds.
 const KEEP_MS: u64 = limits::REPLICA_MS / 3;
 
-/// Whether two records of a directory are the same to paths that lead through it. Who may search it is nothing to them under placement `table`.
+/// True if two records of a directory are the same to paths that lead through it. Under placement `table` the right to search it does not
+/// matter to them.
 pub(crate) fn is_same_way(a: &Inode, b: &Inode) -> bool {
     let way = |inode: &Inode| (inode.parent, inode.place, inode.nlink == 0);
     let search = |inode: &Inode| (inode.mode, inode.uid, inode.gid);

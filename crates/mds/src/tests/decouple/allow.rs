@@ -29,7 +29,7 @@ fn rmdir(dir: Ino, text: &str) -> Op {
     Op::Rmdir { dir, name: name(text) }
 }
 
-/// What a name in a directory is to a client.
+/// The inode of a name in a directory, as a client finds it.
 fn ino(world: &mut World, at: usize, dir: Ino, text: &str) -> Ino {
     world.lookup(at, dir, text).expect("it is there").ino
 }

@@ -1,4 +1,4 @@
-//! What is merged concerns records that are not in memory: each part of it waits for its own.
+//! Merges of records that are not in memory: each part waits for its own.
 
 use super::*;
 

@@ -49,7 +49,7 @@ impl Scene {
         self.world.client_from_afar(limited(&["rw:/a"]))
     }
 
-    /// What there is outside of the subtree, with its attributes and contents; of `/b` these files.
+    /// The files outside of the subtree, with their attributes and contents; of `/b` these files.
     fn outside(&mut self, names: &[&str]) -> Vec<String> {
         let mut told = Vec::new();
         for (dir, names) in [(self.b, names), (self.theirs, &["deep"])] {
@@ -123,7 +123,7 @@ fn entry(dir: Ino, text: &str, ino: Ino, kind: Kind) -> Event {
     Event::Entry { dir, name: name(text), ino, kind, remote: false }
 }
 
-/// How an inode is, and how it is to be.
+/// The states of an inode, as it is and as it is to be.
 fn changed(world: &World, ino: Ino, change: impl FnOnce(&mut Inode)) -> Vec<Event> {
     let inode = world.mds.tree.inode(ino).expect("it is in memory").clone();
     let mut made = inode.clone();

@@ -34,7 +34,7 @@ fn many() -> (World, usize, Ino, Owner) {
     (world, a, dir, owner)
 }
 
-/// Whether all of it is there, or nothing.
+/// True if all of it is there, false if nothing is.
 fn is_there(world: &mut World, at: usize, dir: Ino) -> bool {
     let size = world.lookup(at, Ino::ROOT, "job").map(|attr| attr.size).expect("the root is there");
     let Ok(sub) = world.lookup(at, dir, "sub") else {

@@ -1,4 +1,4 @@
-//! How long the journal is kept for a merge.
+//! Time for which the journal is kept for a merge.
 
 use super::*;
 use crate::Input;

@@ -1,4 +1,4 @@
-//! What the owner may do with the bytes of its files, and what is left of those that are none in the end.
+//! The owner's access to the objects of its files, and the rest of those that are none in the end.
 
 use loligo_types::StoredJournal;
 

@@ -90,7 +90,7 @@ fn merge_lies(world: &mut World, owner: &mut Owner, draw: &mut Draw, old: Ino) -
     panic!("the merge does not end")
 }
 
-/// What anybody may ask of what is there.
+/// A request that anybody may make of these inodes.
 fn anything(draw: &mut Draw, inos: &[Ino]) -> Op {
     let (ino, other) = (inos[draw.below(inos.len() as u64) as usize], inos[draw.below(inos.len() as u64) as usize]);
     let text = ["a", "b", "c", "d", "one", "two", "s", "sub", "deep", "old", "older", "new"][draw.below(12) as usize];

@@ -1,4 +1,4 @@
-//! What a rank shows to the policy of its balancer, and what it does of what that wants.
+//! Snapshots that a rank shows to the policy of its balancer, and its obedience to the decisions.
 
 use loligo_namespace::BALANCER;
 use loligo_types::{Decision, Move, Piece, PolicyId, RankState, Snapshot, Weighed, XattrMode};
@@ -24,7 +24,7 @@ fn in_force(cluster: &mut Cluster, policy: PolicyId) {
     (0..cluster.len()).for_each(|at| cluster.at(at, |world| world.input(Input::Map(map.clone()))));
 }
 
-/// What a rank asks at its next tick.
+/// The snapshot of a rank at its next tick.
 fn asked(cluster: &mut Cluster, at: usize) -> Option<Snapshot> {
     cluster.at(at, |world| world.snapshot = None);
     cluster.wait(TICK_MS + 1000);

@@ -1,4 +1,5 @@
-//! What has moved away leaves memory in steps, between which requests have their turn: nothing of it comes back meanwhile.
+//! Inodes that have moved away leave memory in steps, between which requests have their turn: none of them comes back
+//! meanwhile.
 
 use loligo_types::{Frag, Ino, Op, RankState};
 

@@ -1,5 +1,5 @@
-//! What is done of what the last name of a way leads to, with one request: opened, made and opened, changed, read, listed. Names that are made or taken
-//! away are in `via.rs`.
+//! Operations on the inode at the end of a path, with one request: opened, made and opened, changed, read, listed. Names that are made or
+//! taken away are in `via.rs`.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ fn symlink(dir: Ino, text: &str, target: &str) -> Op {
     Op::Symlink { dir, name: name(text), target: target.as_bytes().into() }
 }
 
-/// What was opened, and whether it was made.
+/// The inode that was opened, and true if it was made.
 fn opened(outcome: &Outcome) -> (Ino, bool) {
     match outcome {
         Outcome::Answered(Ok(Answer::Opened { attr, created, .. })) => (attr.ino, *created),
@@ -54,7 +54,7 @@ fn error(outcome: &Outcome) -> FsError {
     }
 }
 
-/// How far the way alone was gone, to what, and whose that is.
+/// Number of names that the way alone led on, the inode and kind at its end, and the rank that has it.
 fn gone(outcome: &Outcome) -> (u32, Ino, Kind, Option<usize>) {
     match outcome {
         Outcome::Answered(Ok(Answer::Walked { done, last, .. })) => match &**last {
@@ -75,7 +75,7 @@ fn listed(outcome: &Outcome) -> (Ino, Vec<String>, bool) {
     (*dir, names, *end)
 }
 
-/// Whether a rank knows a handle as one of this file.
+/// True if a rank knows a handle as one of this file.
 fn knows(cluster: &mut Cluster, client: usize, at: usize, ino: Ino, handle: u64) -> bool {
     let (owner, end) = (LockOwner(1), u64::MAX);
     let lock = FileLock { kind: LockKind::Flock, owner, pid: 1, exclusive: true, start: 0, end };

@@ -190,7 +190,8 @@ fn files_go_home_to_the_directory_that_counts_them_when_nothing_else_moves() {
     cluster.finish();
 }
 
-/// What is read to know whose a directory is counts for two seconds, and there is much else to look at before it comes again.
+/// Records read to find the rank of a directory count for two seconds, and there is much else to look at before it comes
+/// again.
 #[test]
 fn files_go_home_however_much_is_in_memory() {
     let cluster = Cluster::with_settings(&[RankState::Up; 2], |config| Config { shrink: 512, ..config });

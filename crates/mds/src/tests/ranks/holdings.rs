@@ -1,4 +1,5 @@
-//! What clients hold when a directory moves is theirs at the new rank, and what they had asked for is answered.
+//! Holdings of clients when a directory moves: they are theirs at the new rank, and what they had asked for is
+//! answered.
 
 use loligo_namespace::Need;
 use loligo_types::msg::{Reclaim, ToClient, ToServer};
@@ -380,7 +381,7 @@ fn a_client_whose_session_was_ended_is_not_told_that_it_goes_on_because_somethin
     cluster.finish();
 }
 
-/// Who holds leases on an inode at a rank.
+/// Number of leases on an inode at a rank.
 fn holders(cluster: &Cluster, at: usize, ino: Ino) -> usize {
     cluster.world(at).mds.leases.holders(ino).count()
 }

@@ -1,11 +1,11 @@
-//! What a rank has in memory of a subtree, and what it has counted of it, goes along when that moves.
+//! Cached records and counters of a subtree go along when it moves.
 
 use loligo_types::{Frag, Ino, Lease, LoadVec, Op};
 
 use super::*;
 use crate::peer::PeerMsg;
 
-/// What a rank has counted of fragments of a directory.
+/// The counters of fragments of a directory at a rank.
 fn heat(cluster: &Cluster, at: usize, dir: Ino) -> Vec<(Frag, LoadVec)> {
     let hot = cluster.world(at).mds.status().hottest;
     hot.into_iter().filter(|hot| hot.dir == dir).map(|hot| (hot.frag, hot.load)).collect()
@@ -165,7 +165,7 @@ fn a_directory_is_not_gone_because_the_table_did_not_have_it_a_moment_ago() {
     });
 }
 
-/// What ranks read to move a directory is no load: a balancer that took it for one would move what was moved.
+/// Reads of ranks to move a directory are no load: a balancer that took them for it would move what was moved.
 #[test]
 fn what_is_read_from_the_table_to_move_a_directory_is_not_counted_as_load() {
     let (mut cluster, a, here, _) = two_ranks();

@@ -1,4 +1,4 @@
-//! What moves with one record is never more than the journal takes in one, whatever is changed or held meanwhile.
+//! The record of a migration is never longer than the journal takes, whatever is changed or held meanwhile.
 
 use loligo_journal::frame::BODY_MAX;
 use loligo_types::{Answer, FileLock, Ino, LockKind, LockOwner, Op, RankState, limits};
@@ -35,7 +35,7 @@ fn fill(cluster: &mut Cluster, client: usize, inos: &[Ino], byte: u8) {
     }
 }
 
-/// What is in one of the files.
+/// The content of one of the files.
 fn content(cluster: &mut Cluster, client: usize, inos: &[Ino], at: usize) -> Vec<u8> {
     let ino = inos[at];
     match cluster.call(client, Op::ReadInline { ino, handle: at as u64 + 1 }) {

@@ -29,7 +29,7 @@ fn send_way(cluster: &mut Cluster, (client, uid): (usize, u32), at: usize, names
     })
 }
 
-/// What it promises, from the root on.
+/// The lookup leases that it gives, from the root on.
 fn ways_of(cluster: &mut Cluster, asks: (usize, u32), at: usize, names: &[&str]) -> Vec<(Ino, u16)> {
     let seq = send_way(cluster, asks, at, names);
     for _ in 0..40 {

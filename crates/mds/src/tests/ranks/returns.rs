@@ -1,4 +1,4 @@
-//! What has moved away comes back while the rank still drops it from memory.
+//! Inodes that have moved away come back while the rank still drops them from memory.
 
 use loligo_types::{Frag, Ino};
 

@@ -21,10 +21,10 @@ fn taken(cluster: &Cluster, at: usize) -> u64 {
     cluster.world(at).mds.status().paths.shortcuts_taken
 }
 
-/// What a walk comes to: see [`walked`].
+/// Result of a walk: see [`walked`].
 type Found = Result<(u32, Ino, Ino, Option<usize>), FsError>;
 
-/// How often one is taken by a walk that is done twice and must lead to the same both times.
+/// Number of shortcuts taken by a walk that is done twice and must lead to the same both times.
 fn taken_by(cluster: &mut Cluster, client: usize, at: usize, op: &Op) -> (Found, u64) {
     let before = taken(cluster, at);
     let first = walked(cluster, client, at, op.clone());

@@ -9,7 +9,7 @@ use super::*;
 
 const LOWER: Frag = Frag { bits: 1, value: 0 };
 
-/// What is on its way but for lines of the subtree map.
+/// The messages on their way but for lines of the subtree map.
 pub(super) fn said(cluster: &Cluster, from: usize, to: usize) -> Vec<&'static str> {
     on_the_way(cluster, from, to).into_iter().filter(|word| *word != "other").collect()
 }

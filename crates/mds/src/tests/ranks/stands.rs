@@ -23,7 +23,7 @@ fn balanced(ranks: usize, policy: PolicyId) -> Cluster {
     cluster
 }
 
-/// What a rank asks at its next tick.
+/// The snapshot of a rank at its next tick.
 fn asked(cluster: &mut Cluster, at: usize) -> Option<Snapshot> {
     cluster.at(at, |world| world.snapshot = None);
     cluster.wait(TICK_MS + 1500);

@@ -5,7 +5,7 @@ use loligo_types::{Answer, Op};
 use super::*;
 use crate::peer::PeerMsg;
 
-/// How many inodes are below a directory, as its rank has counted.
+/// Number of inodes below a directory, as its rank has counted.
 fn below(cluster: &mut Cluster, at: usize, client: usize, dir: loligo_types::Ino) -> String {
     let op = Op::GetXattr { ino: dir, name: (*b"loligo.rentries").into() };
     match cluster.ask(client, at, op) {

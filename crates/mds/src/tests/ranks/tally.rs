@@ -1,4 +1,4 @@
-//! What ranks count of requests: by the placement of the directory, what they waited for, how long paths were.
+//! Counts of requests by ranks: by the placement of the directory, reasons of waits, lengths of paths.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ fn tally(cluster: &Cluster, at: usize) -> TallyStatus {
     cluster.world(at).mds.status().tally
 }
 
-/// How often an operation was asked for in directories of a placement, over all ranks.
+/// Number of times that an operation was asked for in directories of a placement, over all ranks.
 fn placed(cluster: &Cluster, placement: Placement, op: &str) -> u64 {
     let all = (0..cluster.len()).flat_map(|at| tally(cluster, at).placed);
     all.filter(|(of, name, _)| (*of, *name) == (placement, op)).map(|(.., count)| count).sum()

@@ -6,7 +6,7 @@ use loligo_types::{Answer, FsError, Ino, Lease, Letter, Op, RenameMode};
 use super::*;
 use crate::peer::PeerMsg;
 
-/// What is on its way, in a word each.
+/// The messages on their way, in a word each.
 pub(super) fn on_the_way(cluster: &Cluster, from: usize, to: usize) -> Vec<&'static str> {
     let word = |msg: &&PeerMsg| match msg {
         PeerMsg::Borrow { .. } => "borrow",

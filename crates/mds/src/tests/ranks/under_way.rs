@@ -1,5 +1,5 @@
-//! What is on its way to another rank: who asks for it is not sent there before it is there, also if the rank that gives it
-//! restarts meanwhile.
+//! Inodes on their way to another rank: a client that asks for one is not sent there before it is there, also if the rank
+//! that gives it restarts meanwhile.
 
 use loligo_types::msg::Reclaim;
 use loligo_types::{Answer, Frag, Ino, Op, Seq};
@@ -36,7 +36,7 @@ fn given(frag: Option<Frag>) -> (Cluster, usize, Ino, Vec<Ino>) {
     (cluster, a, dir, files)
 }
 
-/// Whether the third rank has heard that something of a directory is the second's.
+/// True if the third rank has heard that something of a directory is the second's.
 fn third_knows(cluster: &mut Cluster, dir: Ino) -> bool {
     cluster.at(2, |world| world.mds.cluster.routes.lines(dir).iter().any(|line| line.rank == rank(1)))
 }

@@ -20,7 +20,7 @@ fn unlink(text: &str) -> Op {
     Op::Unlink { dir: Ino(0), name: name(text) }
 }
 
-/// How far the way alone was gone, to what, and whose that is.
+/// Number of names that the way alone led on, the inode at its end, and the rank that has it.
 fn gone(cluster: &mut Cluster, client: usize, at: usize, op: Op) -> (u32, Ino, Option<usize>) {
     match cluster.ask(client, at, op) {
         Outcome::Answered(Ok(Answer::Walked { done, last, .. })) => match *last {

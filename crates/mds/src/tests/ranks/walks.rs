@@ -10,7 +10,7 @@ pub(super) fn walk(dir: Ino, names: &[&str]) -> Op {
     Op::Walk { dir, names: names.iter().map(|text| name(text)).collect::<Arc<[Name]>>(), by: Replicas::Unused }
 }
 
-/// How far one request leads, and to what: the names found, the directory of the last, its inode, and whose that is if not the asked one's.
+/// Result of one request: the number of names found, the directory of the last, its inode, and its rank if that is not the asked one.
 pub(super) fn walked(
     cluster: &mut Cluster,
     client: usize,
