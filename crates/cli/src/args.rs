@@ -646,7 +646,8 @@ pub enum Subtree {
         #[command(flatten)]
         dir: Directory,
         /// Length of the lease: 1ms to 1000ms; depth: the longer the nearer the root; rate: the longer the less often it changes. With
-        /// "alone" behind it, not for directories that are made in it. Who renames, removes or restricts such a directory waits so long at most.
+        /// "alone" behind it, not for directories that are made in it. Who renames, removes or restricts such a directory waits so long at
+        /// most.
         time: String,
     },
     /// Let them ask again: removes the xattr.

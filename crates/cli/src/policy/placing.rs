@@ -9,7 +9,7 @@ use crate::output::{Failure, Outcome, quoted};
 
 /// Placement in force at a directory.
 pub struct Placed {
-    /// How directories live that are made in it.
+    /// Placement of the directories that are made in it.
     pub placement: Placement,
     /// The directory that says so, if it can be seen.
     pub from: Option<String>,
