@@ -1,5 +1,5 @@
-//! What this machine can do at best, for comparison with what the server does: a bare epoll server that answers every
-//! 128 bytes with 160, and the sync of a small append on a disk. Not a benchmark of Loligo: none of its code runs here.
+//! Limits of this machine, for comparison with the server: a bare epoll server that answers every 128 bytes with 160,
+//! and the sync of a small append on a disk. Not a benchmark of Loligo: none of its code runs here.
 //!
 //! `limits rpc` and `limits sync DIR`; `--json` for one object a line, `--seconds S` for how long each line takes (2).
 

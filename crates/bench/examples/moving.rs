@@ -1,5 +1,5 @@
-//! What moving a large subtree costs in the machines of two ranks: how long the longest step of each kind is, and how
-//! much CPU all takes. `cargo run --release -p loligo-bench --example moving -- [--entries N] [--leases N] [--opens N] [--dirs N]`.
+//! Cost of moving a large subtree in the machines of two ranks: the longest step of each kind, and the CPU time of all.
+//! `cargo run --release -p loligo-bench --example moving -- [--entries N] [--leases N] [--opens N] [--dirs N]`.
 //!
 //! The production machines in one thread, in memory: no wire, disk or table; a record is durable and a checkpoint in the
 //! table at once. Steps are measured by the thread's CPU clock. Between two steps of the migration a request of somebody

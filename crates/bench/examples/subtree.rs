@@ -1,5 +1,5 @@
-//! What a decoupled subtree costs its owner, the rank and the wire, beside the same creates asked of the rank: one table of measured numbers.
-//! Started by `bench/subtree.sh`, which starts the server, too. Not what it costs others.
+//! Cost of a decoupled subtree for its owner, the rank and the wire, beside the same creates asked of the rank: one table of measured
+//! numbers. Started by `bench/subtree.sh`, which starts the server, too. Not its cost for others.
 //!
 //! usage: subtree ADDRESS SERVER-PID FILES DIR    DIR: on a disk, for what is persisted
 

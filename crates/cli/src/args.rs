@@ -77,7 +77,7 @@ Options:
     help_template = TEMPLATE
 )]
 pub struct Cli {
-    /// What to do.
+    /// Command to run.
     #[command(subcommand)]
     pub command: Command,
     /// Configuration file (TOML); without it DATA/loligo.toml is read if it is there.
@@ -96,7 +96,7 @@ fn pair(text: &str) -> Result<(String, String), String> {
     Ok((key.trim().to_string(), value.trim().to_string()))
 }
 
-/// How a command finds the server or the data.
+/// Server or data directory that a command is for.
 #[derive(Args, Clone, Default)]
 pub struct Target {
     /// Data directory of the server.
@@ -144,12 +144,12 @@ pub enum Command {
         #[arg(long)]
         lazy: bool,
     },
-    /// Who may come in from other machines: identities for TLS.
+    /// Manage identities for TLS, with which clients on other machines may connect.
     Auth {
         #[command(subcommand)]
         what: AuthCommand,
     },
-    /// What a server does and how it is.
+    /// Show the state of a server and what it does.
     Status {
         #[command(flatten)]
         target: Target,
@@ -192,7 +192,7 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// What a directory and all below it promise: who sees changes when, what survives.
+    /// Manage the policy of a directory and all below it: who sees changes when, what survives.
     Policy {
         #[command(subcommand)]
         what: PolicyCommand,
@@ -280,7 +280,7 @@ impl Command {
         }
     }
 
-    /// Whether its output is for programs (`--json`).
+    /// True if the output is for programs (`--json`).
     pub fn for_programs(&self) -> bool {
         match self {
             Command::Fsck { json, .. } => *json,
@@ -314,7 +314,7 @@ pub struct Up {
     pub mount_options: MountOptions,
 }
 
-/// How many ranks there are.
+/// Number of ranks.
 #[derive(Args, Clone, Copy)]
 pub struct Ranks {
     /// Metadata ranks in this process; without it, as many as there were (a new file system: 1). More are added; for
@@ -323,7 +323,7 @@ pub struct Ranks {
     pub ranks: Option<u16>,
 }
 
-/// How a service runs.
+/// Options of a service.
 #[derive(Args, Clone)]
 pub struct Run {
     /// Go to the background once everything works; the log goes to DATA/loligo.log.
@@ -335,7 +335,7 @@ pub struct Run {
     /// HTTP admin address, or `off`.
     #[arg(long, value_name = "HOST:PORT")]
     pub admin: Option<String>,
-    /// What to log.
+    /// Log filter, as in `warn,loligo_mds=debug`.
     #[arg(long, value_name = "FILTER")]
     pub log: Option<String>,
     /// Descriptor to write a line to when everything works (used by --daemon).
@@ -343,7 +343,7 @@ pub struct Run {
     pub ready_fd: Option<i32>,
 }
 
-/// How to mount.
+/// Mount options.
 #[derive(Args, Clone, Default)]
 pub struct MountOptions {
     /// Mount read-only.
@@ -408,7 +408,7 @@ pub struct StoreArgs {
     /// Ceph's settings, for --store.
     #[arg(long, value_name = "FILE", default_value = "/etc/ceph/ceph.conf")]
     pub conf: PathBuf,
-    /// Who we are in the cluster, for --store.
+    /// Ceph user, for --store.
     #[arg(long, value_name = "NAME", default_value = "client.admin")]
     pub ceph_user: String,
 }
@@ -454,13 +454,13 @@ pub struct MountArgs {
     /// File for the log with --daemon.
     #[arg(long, value_name = "FILE")]
     pub log_file: Option<PathBuf>,
-    /// What to log.
+    /// Log filter, as in `warn,loligo_mds=debug`.
     #[arg(long, value_name = "FILTER")]
     pub log: Option<String>,
     /// Descriptor to write a line to when it is mounted (used by --daemon).
     #[arg(long, hide = true)]
     pub ready_fd: Option<i32>,
-    /// What `df` and /proc/mounts show as the device (used by mount.loligo).
+    /// Device name that `df` and /proc/mounts show (used by mount.loligo).
     #[arg(long, hide = true, value_name = "NAME")]
     pub source: Option<String>,
     #[command(flatten)]
@@ -490,7 +490,7 @@ pub enum BalancerCommand {
     },
     /// Show what a policy would do, and put it in force at all ranks if told to.
     Set {
-        /// What it is called, or one that comes with Loligo; `none`: balance nothing.
+        /// Name for the policy in FILE, or name of one that comes with Loligo; `none`: balance nothing.
         name: String,
         /// The policy; without a file the one of this name that comes with Loligo.
         file: Option<PathBuf>,
@@ -502,7 +502,7 @@ pub enum BalancerCommand {
     },
     /// Show what a policy would do, and put it down for directories that name it if told to.
     Add {
-        /// What it is called, or one that comes with Loligo.
+        /// Name for the policy in FILE, or name of one that comes with Loligo.
         name: String,
         /// The policy; without a file the one of this name that comes with Loligo.
         file: Option<PathBuf>,
@@ -539,7 +539,7 @@ pub enum BalancerCommand {
     Simulate(crate::balancer::simulate::Simulate),
     /// Print what balancers of all ranks did.
     Log {
-        /// How many lines, the newest.
+        /// Number of lines to print, the newest.
         #[arg(long, short = 'n', default_value_t = 50)]
         lines: usize,
         #[command(flatten)]
@@ -553,7 +553,7 @@ pub enum BalancerCommand {
         /// Of this rank alone.
         #[arg(long)]
         rank: Option<u16>,
-        /// How many ticks.
+        /// Number of ticks to print, the last ones.
         #[arg(long, short = 'n', default_value_t = 1)]
         ticks: usize,
         #[command(flatten)]
@@ -645,8 +645,9 @@ pub enum Subtree {
     Lease {
         #[command(flatten)]
         dir: Directory,
-        /// How long: 1ms to 1000ms; depth: the longer the nearer the root; rate: the longer the less often it changes. With "alone" behind it, not those
-        /// that are made in it. Who renames, removes or restricts such a directory waits so long at most.
+        /// Length of the lease: 1ms to 1000ms; depth: the longer the nearer the root; rate: the longer the less often it changes. With
+        /// "alone" behind it, not for directories that are made in it. Who renames, removes or restricts such a directory waits so long at
+        /// most.
         time: String,
     },
     /// Let them ask again: removes the xattr.

@@ -29,21 +29,21 @@ pub enum Store {
     Local(PathBuf),
     /// In a pool of a Ceph cluster.
     Rados {
-        /// What belongs to this machine.
+        /// Directory of this machine for its own files.
         data: PathBuf,
         /// Where it is.
         place: Place,
     },
 }
 
-/// How it is opened; what is said of the other kind counts for nothing.
+/// Options to open a store with; those of the other kind of store have no effect.
 #[derive(Clone, Copy, Debug)]
 pub struct Opening {
     /// Memory for the table's cache, bytes.
     pub table_cache: usize,
     /// Bytes kept in reserve on this machine's disk for the time when it is full; `None`: as its size wants it.
     pub reserve: Option<u64>,
-    /// How long a server may be silent before another one may have what it has.
+    /// Lease: so long a server may be silent before another one may take over what it owns.
     pub lease: Duration,
     /// A store in a cluster that is full refuses everything that needs room; otherwise only file data.
     pub refuse_full: bool,
@@ -72,7 +72,7 @@ impl Opening {
     }
 }
 
-/// What the file says.
+/// Content of the file `loligo.store`.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Told {
@@ -176,7 +176,7 @@ impl Store {
         std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, &path)).context(|| path.display().to_string())
     }
 
-    /// Who the file system there is.
+    /// Identity of the file system there.
     pub fn identify(&self) -> Result<Identity, StoreError> {
         match self {
             Store::Local(data) => LocalStore::identify(data),

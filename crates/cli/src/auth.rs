@@ -22,7 +22,7 @@ use crate::target;
 pub enum AuthCommand {
     /// Make an identity: a file with which clients come in over TLS, for all users of their host.
     Add {
-        /// What it is called.
+        /// Name of the identity.
         name: String,
         /// It may change nothing.
         #[arg(long, conflicts_with = "allow")]
@@ -50,14 +50,14 @@ pub enum AuthCommand {
     },
     /// Take an identity back: who has come in with it is out at once.
     Revoke {
-        /// What it is called.
+        /// Name of the identity.
         name: String,
         #[command(flatten)]
         target: Target,
     },
 }
 
-/// Who a client is to a server that it reaches over TCP.
+/// Identity of a client at a server that it reaches over TCP.
 #[derive(Args, Clone, Default)]
 pub struct AsIdentity {
     /// Identity with which to come in over TCP (see `loligo auth add`).

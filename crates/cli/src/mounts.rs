@@ -1,4 +1,4 @@
-//! What is mounted where, from /proc/self/mountinfo. Never touches a mount: one whose server is gone would hang.
+//! List of mounts, from /proc/self/mountinfo. Never touches a mount: one whose server is gone would hang.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;

@@ -1,5 +1,4 @@
-//! What every command says at its end: text or JSON on success; on failure the thing, the cause and the remedy, and an
-//! exit code.
+//! Output of every command: text or JSON on success; on failure the thing, the cause and the remedy, and an exit code.
 
 use std::fmt;
 use std::io::Write;
@@ -31,7 +30,7 @@ impl Failure {
         Failure { what: what.into(), remedy: None, code: 3 }
     }
 
-    /// What to do about it.
+    /// Adds a remedy.
     #[must_use]
     pub fn remedy(mut self, text: impl Into<String>) -> Failure {
         self.remedy = Some(text.into());
@@ -43,7 +42,7 @@ impl Failure {
         Failure { what: text.into(), remedy: None, code }
     }
 
-    /// Whether the cause has these words.
+    /// True if the cause contains these words.
     pub fn says(&self, words: &str) -> bool {
         self.what.contains(words)
     }

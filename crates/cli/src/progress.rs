@@ -1,5 +1,5 @@
-//! How far long work has come, on stderr: a bar with the time that is left where that is a terminal, elsewhere a plain
-//! line now and then, nothing with `--json` or `--quiet`.
+//! Progress of long work, on stderr: a bar with the time that is left where that is a terminal, elsewhere a plain line
+//! now and then, nothing with `--json` or `--quiet`.
 
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::output::{human_bytes, human_count, note};
 
-/// How often plain lines come.
+/// Interval of plain lines.
 const PLAIN_EVERY: Duration = Duration::from_secs(10);
 /// Counting small things looks at the clock once in so many steps.
 const STEPS: u32 = 256;
@@ -21,7 +21,7 @@ pub fn none() {
     NONE.store(true, Ordering::Relaxed);
 }
 
-/// What is counted.
+/// Unit of progress.
 #[derive(Clone, Copy)]
 pub enum Unit {
     /// Things.
@@ -85,7 +85,7 @@ impl Bar {
         }
     }
 
-    /// What is being done now.
+    /// Sets the text for the current step.
     pub fn message(&mut self, what: &str) {
         self.bar.set_message(what.to_string());
         if let Some(plain) = &mut self.plain {

@@ -14,7 +14,7 @@ pub struct Key {
     pub name: &'static str,
     /// Value if nothing sets it.
     pub default: &'static str,
-    /// What it is, with its unit.
+    /// Description, with the unit.
     pub doc: &'static str,
     kind: Kind,
 }
@@ -187,7 +187,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// What the command line says of the configuration.
+/// Configuration from the command line.
 #[derive(Clone, Default, Debug)]
 pub struct Given {
     /// `--config`: a file that must be there.

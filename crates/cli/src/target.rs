@@ -28,7 +28,7 @@ pub struct Found {
     pub address: Option<Address>,
     /// Where it tells about itself, if that is known.
     pub admin: Option<Admin>,
-    /// What it said when it started, if that is known.
+    /// State that it wrote when it started, if that is known.
     pub state: Option<ServerState>,
 }
 
@@ -71,7 +71,7 @@ pub fn find(target: &Target) -> Result<Found, Failure> {
         .remedy("give --data DIR, --server ADDR or a path inside a mount, or set LOLIGO_SERVER"))
 }
 
-/// What `--server` or LOLIGO_SERVER says; an empty variable says nothing.
+/// Address from `--server` or LOLIGO_SERVER; `None` if it is empty.
 pub fn named(server: Option<&str>) -> Option<&str> {
     server.filter(|server| !server.is_empty())
 }

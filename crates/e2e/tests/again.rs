@@ -1,5 +1,5 @@
-//! What the kernel asks a mount again, or waits for in vain: directories and files that another mount has moved or replaced, locks of open
-//! files, and programs that are killed while their server is away.
+//! Requests that the kernel repeats at a mount, or waits for in vain: directories and files that another mount has moved or replaced, locks
+//! of open files, and programs that are killed while their server is away.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, ErrorKind};

@@ -1,6 +1,6 @@
-//! What a change of a file ends: setuid, setgid and file capabilities. Each way to change content or size, by each kind of process, of small and
-//! large files; through the mount that made the file and through another one; and the same on ext4, where there is one. Not: what chmod and
-//! chown do with them (`setattr.rs` in the namespace).
+//! Privileges that a change of a file ends: setuid, setgid and file capabilities. Each way to change content or size, by each kind of
+//! process, of small and large files; through the mount that made the file and through another one; and the same on ext4, where there is
+//! one. Not: what chmod and chown do with them (`setattr.rs` in the namespace).
 
 use std::ffi::{CString, c_char, c_int};
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -44,7 +44,7 @@ impl Has {
     }
 }
 
-/// Who changes the file.
+/// Process that changes the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Actor {
     Owner,
@@ -58,7 +58,7 @@ enum Actor {
 
 const ACTORS: [Actor; 5] = [Actor::Owner, Actor::Member, Actor::Other, Actor::Root, Actor::BareRoot];
 
-/// How it is changed.
+/// Way in which the file is changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum How {
     Write,
@@ -107,7 +107,7 @@ const WAYS: [How; 20] = [
 ];
 
 impl Actor {
-    /// What this thread is from now on.
+    /// Gives this thread the user, groups and capabilities of the actor.
     fn become_it(self) {
         let id = |uid: u32, gid: u32, groups: &[u32]| {
             let groups: Vec<Gid> = groups.iter().map(|gid| Gid::from_raw(*gid)).collect();
@@ -206,7 +206,7 @@ fn change(how: How, path: &Path, source: &Path) -> io::Result<()> {
     }
 }
 
-/// What is left.
+/// State of the file after the change.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Left {
     result: Result<(), String>,

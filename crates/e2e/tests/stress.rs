@@ -25,11 +25,12 @@ fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().map_or(default, |text| text.parse().expect("it is a number"))
 }
 
-/// Whether an error is one that a race with another thread, or the kind of thing that has the name, explains.
+/// The error number ESTALE.
 fn estale() -> i32 {
     rustix::io::Errno::STALE.raw_os_error()
 }
 
+/// True if a race with another thread, or the kind of thing that has the name, explains the error.
 fn is_expected(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let allowed = [

@@ -1,8 +1,8 @@
-//! How long it really takes a rank to show a balancer's policy what it has, over the number of pieces that it shows, and to do a step
-//! of a migration's look at memory: `cargo run --release -p loligo-lab --example real_times`. The first are the defaults of
+//! Real times of a rank: to show a balancer's policy what it has, over the number of pieces that it shows, and to do a step of a
+//! migration's look at memory. Run it with `cargo run --release -p loligo-lab --example real_times`. The first are the defaults of
 //! `snapshot` and `piece` in `Costs`; the second can be held beside `step`. The tick that shows is timed as a whole: it does what
-//! every tick does, too. Last, how long a rank's machine takes for requests and messages of a workload under each placement, without
-//! what a server does besides (sockets, bytes, threads): what `name`, `entry` and `letter` are derived from.
+//! every tick does, too. Last, the times of a rank's machine for requests and messages of a workload under each placement, without the
+//! server around it (sockets, bytes, threads): `name`, `entry` and `letter` are derived from these.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;

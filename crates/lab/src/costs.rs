@@ -1,5 +1,5 @@
-//! What the simulation does not compute but was measured: how long a rank's thread takes for what, how long a sync and a
-//! message on its way take. Read from a file that says when and where it was measured. Not what happens in that time: `world.rs`.
+//! Costs that the simulation does not compute, as they were measured: times of a rank's thread by kind of work, of a sync, and of
+//! a message on its way. Read from a file that says when and where it was measured. Not what happens in that time: `world.rs`.
 
 use loligo_mds::Input;
 use loligo_mds::peer::PeerMsg;

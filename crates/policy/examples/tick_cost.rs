@@ -1,4 +1,4 @@
-//! What one decision costs: medians over many for each shipped policy, by how many pieces a rank has, when it holds still and
+//! Cost of one decision: medians over many for each shipped policy, by how many pieces a rank has, when it holds still and
 //! when it moves something. Run it with `cargo run --release -p loligo-policy --example tick_cost`. Not a test.
 
 use loligo_policy::balance::Policy;

@@ -14,8 +14,8 @@ use crate::blobs::RadosBlobs;
 use crate::error::{corrupt, store};
 use crate::placement;
 
-/// How long the cluster refuses a client, or a server that was deposed, seconds: a machine may sleep for months and send then what it had on
-/// its way, and what goes to a file's data names no epoch.
+/// Time for which the cluster refuses a client, or a server that was deposed, seconds. A machine may sleep for months and then send the
+/// requests that it had on their way, and requests on a file's data name no epoch.
 pub(crate) const SHUT_OUT_S: u32 = 3 * 365 * 86_400;
 /// Looks under way at a time.
 const AT_ONCE: usize = 64;

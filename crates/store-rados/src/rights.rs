@@ -1,5 +1,5 @@
-//! Whether the cluster lets this user do all that a server may have to: what is missing is told at the start, and not when another server
-//! has died. Not here: rights on the pool, which the first operations on it tell.
+//! Check that the cluster lets this user do all that a server may have to: a missing right is told at the start, and not when another
+//! server has died. Not here: rights on the pool, which the first operations on it tell.
 
 use loligo_rados::{Cluster, Error};
 use loligo_store::{Result, StoreError};

@@ -1,6 +1,6 @@
-//! Whether there is room in the pool. What servers put down about a file system they write also when there is none ([`loligo_rados::Pool`]
-//! says why that is allowed), so nothing tells them but this: from time to time a byte is put where there was none, and the cluster refuses
-//! it or not. It is asked about the pool's quota and full disks alike, needs no right that servers have not got, and costs two small writes.
+//! Test for room in the pool. Servers write their own data about a file system also when there is none ([`loligo_rados::Pool`] says why
+//! that is allowed), so nothing tells them but this: from time to time a byte is put where there was none, and the cluster refuses it or
+//! not. It is asked about the pool's quota and full disks alike, needs no right that servers have not got, and costs two small writes.
 //!
 //! Not here: what is refused then, and to whom.
 

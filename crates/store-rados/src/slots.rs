@@ -1,5 +1,6 @@
-//! Who owns what: the file system as a whole, and each rank. A slot has an epoch that grows with each owner; every write names that of its
-//! slot, and the cluster compares. The owner says with a beat that it is there; who sees none for the time of a lease may take over.
+//! Owners of the file system as a whole and of each rank. A slot has an epoch that grows with each owner; every write names that of its
+//! slot, and the cluster compares. The owner says with a beat that it is there; another server that sees none for the time of a lease may
+//! take over.
 //!
 //! Not here: whether somebody wants to take over, and what follows from it.
 //!
@@ -492,7 +493,7 @@ impl Inner {
         let _ = self.lease.lost.set(why.to_owned());
     }
 
-    /// What is put down of what is held, if it is all still this process's: a beat of which nothing was heard may have been there.
+    /// Stored records of the held slots, if all are still this process's: a beat of which nothing was heard may have been there.
     fn look(&self, held: &BTreeMap<String, Record>) -> Result<Option<BTreeMap<String, Record>>> {
         let mut all = Slots::all(&self.pool)?;
         let mut same = |name: &String, was: &Record| {

@@ -1,5 +1,6 @@
-//! How many bytes the pool holds and how many more it takes, for `statfs`: as the cluster's manager counts them, each byte once however many
-//! copies are kept of it, and within the pool's quota. Not here: whether the pool is full (`room.rs`), which the manager tells too late.
+//! Space of the pool, for `statfs`: the bytes that it holds and those that it still takes, as the cluster's manager counts them, each byte
+//! once however many copies are kept of it, and within the pool's quota. Not here: whether the pool is full (`room.rs`), which the manager
+//! tells too late.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};

@@ -56,8 +56,8 @@ pub trait Backend: Send + Sync {
         None
     }
 
-    /// Whether the store has no room, if calls do not tell it: what needs more of it should be refused then, while what is written is still
-    /// taken. `None`: a call that finds no room ends with [`crate::StoreError::Full`].
+    /// Flag that the store has no room, if calls do not tell it: requests that need more should be refused while it is set, but writes are
+    /// still taken. `None`: a call that finds no room ends with [`crate::StoreError::Full`].
     fn full(&self) -> Option<Arc<AtomicBool>> {
         None
     }

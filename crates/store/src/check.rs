@@ -1,5 +1,5 @@
-//! What a check of a store itself tells: what is wrong in it, what is worth a note, how much was looked at. Below the namespace, which
-//! has a check of its own. Not here: the checks; each backend has its own, because each makes other promises.
+//! Result of a check of a store itself: faults, notes, and how much was looked at. Below the namespace, which has a check of its own.
+//! Not here: the checks; each backend has its own, because each makes other promises.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

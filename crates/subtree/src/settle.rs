@@ -1,5 +1,5 @@
-//! What a directory is to count of what its owner makes in it, counted before it is merged: so a rank has nothing left to count of it, one by
-//! one and each with a record of its journal. Only of inodes that no merge has made before: of others the rank may be counting just now.
+//! Accounting of new inodes in their directories, by the owner before the merge. So a rank has none of them left to count, one by one and
+//! each with a record of its journal. Only inodes that no merge has made before: of others the rank may be counting just now.
 
 use std::collections::BTreeSet;
 

@@ -1,6 +1,6 @@
-//! What programs ask of a file system, as data: for each client a sequence of [`Call`]s on paths, from a [`Spec`] and a seed, or
-//! from a recorded trace ([`trace`]). The same spec and seed give the same calls. Each call is one thing that a program does
-//! with one or a few POSIX calls in a row (see [`Call`]), so it can be carried out on a mount as well as in a simulation.
+//! Workloads of programs on a file system, as data: for each client a sequence of [`Call`]s on paths, from a [`Spec`] and a
+//! seed, or from a recorded trace ([`trace`]). The same spec and seed give the same calls. Each call is one thing that a program
+//! does with one or a few POSIX calls in a row (see [`Call`]), so it can be carried out on a mount as well as in a simulation.
 //!
 //! Not here: who carries the calls out, when, and how long that takes. No clock, no files, no threads.
 //!

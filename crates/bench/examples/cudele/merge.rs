@@ -1,4 +1,4 @@
-//! How fast the rank merges what was made decoupled: journals of several sizes, with the pieces in which they are sent.
+//! Speed of a rank that merges decoupled work: journals of several sizes, with the pieces in which they are sent.
 
 use loligo_bench::figure::{Figure, Row, Sample};
 use loligo_lab::chart::Lines;

@@ -1,5 +1,5 @@
-//! How making files decoupled grows with the clients: measured with as many processes as this machine is asked to run, and simulated up to 100
-//! clients that each have a core of their own, with the times that one client and its merge took here ([`loligo_lab::Many`]).
+//! Growth of decoupled file creation with the clients: measured with as many processes as this machine is asked to run, and simulated up to
+//! 100 clients that each have a core of their own, with the times that one client and its merge took here ([`loligo_lab::Many`]).
 
 use loligo_bench::figure::{Figure, Row, Sample};
 use loligo_lab::Many;

@@ -1,5 +1,5 @@
-//! What a client of the native run has cached of names and attributes, as a kernel above it would: as long as the client says that it
-//! may be. Used by all lanes of the client at once; not who asks for what is not there.
+//! Cache of names and attributes in a client of the native run, as in a kernel above it: an entry stays as long as the client says that it
+//! may. Used by all lanes of the client at once; not who asks for what is not there.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};

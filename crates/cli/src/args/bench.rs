@@ -11,7 +11,7 @@ use crate::auth::AsIdentity;
 pub enum Bench {
     /// Metadata: the shapes of mdtest, natively or with --mount over FUSE.
     Md(BenchMd),
-    /// What programs do: generated workloads and recorded traces, natively or below a directory.
+    /// Workloads as programs have them: generated ones and recorded traces, natively or below a directory.
     Workload(BenchWorkload),
 }
 
@@ -35,7 +35,7 @@ pub struct BenchWorkload {
     pub ranks: u32,
     #[command(flatten)]
     pub who: AsIdentity,
-    /// How directories of the workload are placed: value of loligo.policy.placement of its directory (see `loligo subtree place`).
+    /// Placement of the workload's directories: value of loligo.policy.placement of its directory (see `loligo subtree place`).
     #[arg(long, value_name = "HOW")]
     pub placement: Option<String>,
     /// Clients cache nothing and ask for each path as a whole, as programs do that use the library's path functions. Without it they cache, and ask name by
@@ -88,7 +88,7 @@ pub struct BenchMd {
     /// All clients in one directory.
     #[arg(long)]
     pub shared: bool,
-    /// What to do, in this order.
+    /// Phases to run, in this order.
     #[arg(
         long,
         value_delimiter = ',',

@@ -78,7 +78,7 @@ pub enum DecoupledCommand {
         /// Directories, in a mount; or journals that programs kept on this machine. Each is done, also if another one cannot be.
         #[arg(value_name = "DIRECTORY|FILE")]
         what: Vec<PathBuf>,
-        /// What the program has kept in the store: of this directory, inside a mount unless a server is named.
+        /// Merge the journal that the program has kept in the store: of this directory, inside a mount unless a server is named.
         #[arg(long, value_name = "DIRECTORY")]
         stored: Option<PathBuf>,
         /// With --stored or a FILE: at once, without waiting for the owner, also if it is at work; it loses what is not in there. Root only.
@@ -113,7 +113,7 @@ pub enum DecoupledCommand {
 }
 
 impl DecoupledCommand {
-    /// Whether its output is for programs (`--json`).
+    /// True if the output is for programs (`--json`).
     pub fn for_programs(&self) -> bool {
         match self {
             DecoupledCommand::Sync { json, .. }

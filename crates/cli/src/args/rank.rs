@@ -17,7 +17,7 @@ pub enum RankCommand {
     },
     /// Add ranks to a running server. They begin empty, and have the lowest numbers that are free.
     Add {
-        /// How many.
+        /// Number of ranks to add.
         #[arg(value_name = "N", default_value = "1", value_parser = clap::value_parser!(u16).range(1..=i64::from(loligo_driver::server::RANKS_MAX)))]
         count: u16,
         #[command(flatten)]

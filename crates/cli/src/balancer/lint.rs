@@ -11,7 +11,7 @@ pub fn run(file: &Path) -> Outcome {
     put(report(&name, &text::of(&name, Some(file))?)?)
 }
 
-/// What it does; a failure if it cannot be used.
+/// Report on a policy; a failure if the policy cannot be used.
 pub fn report(name: &str, text: &str) -> Result<String, Failure> {
     let report = loligo_policy::lint(name, text);
     let lines = report.lines().join("\n");

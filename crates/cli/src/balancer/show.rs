@@ -71,7 +71,7 @@ fn meant(doc: &BalancerDoc, named: &NamedDoc) -> String {
     }
 }
 
-/// What there is.
+/// Lists the versions of policies, and the policies that come with Loligo.
 pub fn list(target: &Target, json: bool) -> Outcome {
     let found = target::find(target)?;
     let doc: BalancerDoc = ask::json(&found, "/api/v1/balancer")?;
@@ -93,7 +93,7 @@ pub fn list(target: &Target, json: bool) -> Outcome {
     put(format_args!("come with Loligo: {}", shipped_names().join(", ")))
 }
 
-/// What was in force.
+/// Prints the policies that were in force, and why each was put in force.
 pub fn history(target: &Target, json: bool) -> Outcome {
     let found = target::find(target)?;
     let doc: BalancerDoc = ask::json(&found, "/api/v1/balancer")?;

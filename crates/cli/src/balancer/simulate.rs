@@ -20,12 +20,12 @@ use crate::target;
 const COLUMNS: usize = 60;
 /// From nothing to the most that there was.
 const BLOCKS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-/// What differs by less than this many percent is the same.
+/// Differences of less than this many percent count as none.
 const SAME_PERCENT: f64 = 1.0;
 /// Height of one picture.
 const PICTURE: usize = 420;
 
-/// What is to be simulated.
+/// Simulation to run.
 #[derive(Args, Clone)]
 pub struct Simulate {
     /// One that comes with Loligo, or a file.
@@ -33,16 +33,16 @@ pub struct Simulate {
     /// Metadata ranks; all is at the first one at the beginning.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=128))]
     pub ranks: u16,
-    /// What clients do; a wrong one is answered with those that there are.
+    /// Workload of the clients; a wrong one is answered with those that there are.
     #[arg(long, value_name = "SPEC", default_value = "create-shared:clients=4,files=50000,lanes=4")]
     pub workload: String,
     /// Virtual seconds after which it ends, if the clients have not.
     #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub seconds: u64,
-    /// What chance is drawn from; the same one gives the same results.
+    /// Seed of randomness; the same one gives the same results.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// What it is compared with: one that comes with Loligo, a file, or `none`. Without it, with the one in force at the
+    /// Policy to compare with: one that comes with Loligo, a file, or `none`. Without it, the one in force at the
     /// server, if one is named.
     #[arg(long, value_name = "NAME|FILE")]
     pub against: Option<String>,
@@ -108,7 +108,7 @@ fn read(name: &str, text: &str) -> Result<PolicyDecider, Failure> {
     PolicyDecider::new(name, text).map_err(|what| Failure::found(what).remedy(remedy))
 }
 
-/// What it is compared with.
+/// The policy to compare with; `None`: no balancing.
 fn other(args: &Simulate) -> Result<Option<PolicyDecider>, Failure> {
     match args.against.as_deref() {
         Some("none") => return Ok(None),
@@ -145,7 +145,7 @@ fn better(tried: &Report, other: &Report) -> f64 {
     (tried.calls_per_s() / other.calls_per_s().max(f64::MIN_POSITIVE) - 1.0) * 100.0
 }
 
-/// What a line of the table is called, and what stands in it.
+/// Title of a line of the table, and the text of its cell for a report.
 type Row = (&'static str, fn(&Report) -> String);
 
 fn show(tried: &Report, other: &Report) -> Outcome {

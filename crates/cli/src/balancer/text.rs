@@ -20,7 +20,7 @@ pub fn of(name: &str, file: Option<&Path>) -> Result<String, Failure> {
     }
 }
 
-/// How long ago.
+/// Time since a moment, for people.
 pub fn ago(at_ms: u64) -> String {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_millis());
     format!("{} ago", human_time((now as u64).saturating_sub(at_ms) as f64 / 1e3))

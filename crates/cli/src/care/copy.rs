@@ -32,7 +32,7 @@ pub struct CopyArgs {
     /// Ceph's settings, for rados:. A data directory of a store in a cluster has its own.
     #[arg(long, value_name = "FILE", default_value = "/etc/ceph/ceph.conf")]
     pub conf: PathBuf,
-    /// Who we are in the cluster, for rados:.
+    /// Ceph user, for rados:.
     #[arg(long, value_name = "NAME", default_value = "client.admin")]
     pub ceph_user: String,
     /// As JSON.

@@ -151,7 +151,7 @@ fn inline(offline: &Offline, inode: &Inode) -> Result<Option<Event>, Failure> {
     })
 }
 
-/// What is written, with its checksum.
+/// Writer of a dump's lines, with the checksum of them.
 struct Lines<'a, W: Write> {
     out: BufWriter<W>,
     /// Where it goes, for people.
@@ -207,7 +207,7 @@ fn write(offline: &Offline, head: Head, dead: &BTreeSet<Ino>, out: impl Write, p
     lines.end()
 }
 
-/// What is counted of a directory whose fragments are several ranks' is true only with all that each of them has counted.
+/// Adds the counters of all ranks to a directory whose fragments belong to several: only their sum is meaningful.
 fn gather(offline: &Offline, inode: &mut Inode) -> Outcome {
     if !inode.is_spread() {
         return Ok(());

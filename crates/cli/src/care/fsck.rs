@@ -24,7 +24,7 @@ const ROUNDS: usize = 5;
 /// So many findings have a path: to find one out a directory is read.
 const NAMED_MAX: usize = 256;
 
-/// What one check of all records found.
+/// Result of one check of all records.
 struct Checked {
     report: fsck::Report,
     /// Keys of rows that are to be removed.
@@ -197,7 +197,7 @@ fn check(offline: &Offline) -> Result<Checked, Failure> {
     Ok(Checked { report, bad_keys, owners })
 }
 
-/// What is found while rows are read.
+/// Findings of a pass over the rows.
 #[derive(Default)]
 struct Rows {
     findings: Vec<Finding>,

@@ -49,7 +49,7 @@ impl Looked {
         }
     }
 
-    /// How far a rank's journal is known to be durable. A pool keeps no such mark.
+    /// The mark up to which a rank's journal is known to be durable. A pool keeps no such mark.
     pub fn synced(&self, rank: u32) -> Result<Option<Segment>, StoreError> {
         match self {
             Looked::Local(check) => check.synced(rank),
@@ -57,7 +57,7 @@ impl Looked {
         }
     }
 
-    /// Who the file system is, if that can be read.
+    /// Identity of the file system, if it can be read.
     pub fn fs_id(&self) -> Option<[u8; 16]> {
         match self {
             Looked::Local(check) => check.fs_id(),

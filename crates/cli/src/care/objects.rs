@@ -11,7 +11,7 @@ use crate::progress::{Bar, Unit};
 /// Bytes read at a time.
 const CHUNK: usize = 1 << 20;
 
-/// What there is.
+/// Result of a pass over the objects.
 #[derive(Default, Debug)]
 pub struct Report {
     pub objects: u64,

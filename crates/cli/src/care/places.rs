@@ -27,7 +27,7 @@ pub fn settle(offline: &mut Offline, entries: u64) -> Outcome {
     }
 }
 
-/// What the next entries change, and where to go on. Nothing: all is done.
+/// Changes that the next entries need; `range` then begins behind those entries. None: all is done.
 fn next_changes(offline: &Offline, range: &mut KeyRange, bar: &mut Bar) -> Result<Vec<Event>, Failure> {
     let (mut events, mut placed, mut failed) = (Vec::new(), BTreeSet::new(), None);
     let mut last = range.start.clone();

@@ -17,10 +17,10 @@ use crate::service::format;
 
 /// A journal that is trimmed while it is read is read anew; after so many times it is taken for broken.
 const TRIMS_MAX: usize = 20;
-/// What is missing of a journal is missing.
+/// Remedy of a journal that lacks records.
 const LOST: &str = "what the table does not have of its records is lost: leave the store as it is, and go back to a copy (loligo copy)";
 
-/// What is said of marks that cannot be read.
+/// Remedy of marks that cannot be read.
 const MARKS: &str = "whether the newest segment is whole cannot be told; the next start makes the marks anew";
 
 /// `loligo store`.

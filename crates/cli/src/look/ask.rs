@@ -16,7 +16,7 @@ use crate::service::admin::others::UnreachedDoc;
 use crate::service::admin::token::Token;
 use crate::target::{Admin, Found};
 
-/// How long an answer may take; the server itself gives up after 5 s.
+/// Time limit of an answer; the server itself gives up after 5 s.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The same of the answer to an order: what takes long to begin the server answers after 60 s, with what is known of it.
 const ORDER_PATIENCE: Duration = Duration::from_secs(70);

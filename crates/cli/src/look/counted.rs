@@ -1,5 +1,5 @@
-//! What `loligo status` says of all requests so far, over all ranks: in directories of which placement they were, what they waited for, how paths were
-//! found. Not here: rates (`top`), and which rank had what (`--json`, metrics).
+//! Counters of all requests so far, over all ranks, as `loligo status` shows them: requests by placement of their directory, waits by
+//! reason, path walks. Not here: rates (`top`), and counters by rank (`--json`, metrics).
 
 use std::collections::BTreeMap;
 

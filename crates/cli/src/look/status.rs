@@ -21,7 +21,7 @@ const SESSIONS_SHOWN: usize = 20;
 const OP_WIDTH: usize = 14;
 /// The least width of the numbers of sessions.
 const ID_WIDTH: usize = 7;
-/// What a server says of its health that answers requests.
+/// Health states of a server that answers requests.
 const SERVING: [&str; 2] = ["serving", "damaged"];
 
 /// Prints it.

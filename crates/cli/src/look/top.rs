@@ -87,7 +87,7 @@ fn look(found: &Found) -> Result<Look, Failure> {
     Ok(Look { at: Instant::now(), status: status?, ops: ops? })
 }
 
-/// What happened between two looks.
+/// Rates of operations between two looks.
 fn rates(before: &Ops, after: &Ops, seconds: f64) -> Vec<Rate> {
     let mut rates: Vec<Rate> = after
         .iter()

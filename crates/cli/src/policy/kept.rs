@@ -18,7 +18,7 @@ use crate::output::{Failure, Outcome, human_bytes, human_count, note, put, quote
 use crate::ranks::place;
 use crate::target;
 
-/// How long it is waited for the server at the end.
+/// Time limit for the client to stop at the end.
 pub(super) const STOP_TIME: Duration = Duration::from_secs(10);
 
 /// Merges it, ends the decoupling, and removes the file if all of it was merged. `now`: also if its owner is at work.
@@ -63,7 +63,7 @@ pub fn merge(file: &Path, target: &Target, now: bool, as_json: bool) -> Outcome 
     ))
 }
 
-/// What a merge was, for programs.
+/// Result of a merge as JSON.
 pub(super) fn json_of(merged: &Merged) -> serde_json::Value {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let told = merged.told.iter().map(
@@ -78,7 +78,7 @@ pub(super) fn json_of(merged: &Merged) -> serde_json::Value {
     })
 }
 
-/// What did not go together with what others did, for people.
+/// Prints the conflicts of a merge, for people.
 pub(super) fn tell_conflicts(merged: &Merged) {
     for conflict in &merged.told {
         note(format_args!("{}", line_of(conflict)));
@@ -88,7 +88,7 @@ pub(super) fn tell_conflicts(merged: &Merged) {
     }
 }
 
-/// What did not go together with what others did.
+/// Line for one conflict.
 fn line_of(conflict: &Conflict) -> String {
     let name = match &*conflict.name {
         [] => format!("inode {}", conflict.ino.0),

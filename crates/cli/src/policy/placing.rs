@@ -7,9 +7,9 @@ use loligo_types::{Ino, Placement};
 use super::chain::Link;
 use crate::output::{Failure, Outcome, quoted};
 
-/// What holds at a directory.
+/// Placement in force at a directory.
 pub struct Placed {
-    /// How directories live that are made in it.
+    /// Placement of the directories that are made in it.
     pub placement: Placement,
     /// The directory that says so, if it can be seen.
     pub from: Option<String>,
@@ -17,12 +17,12 @@ pub struct Placed {
     pub why: String,
 }
 
-/// What would hold if it said this itself.
+/// Placement in force at a directory whose own placement is this.
 fn would(ino: Ino, own: Placement) -> Placement {
     if own == Placement::Inherited { Placement::by_number(ino) } else { own }
 }
 
-/// What holds at the first of these directories; each is in the next.
+/// Placement in force at the first of these directories; each is in the next.
 pub fn of(links: &[Link]) -> Placed {
     let Some((here, above)) = links.split_first() else {
         return Placed { placement: Placement::Subtree, from: None, why: "the default".into() };
@@ -52,7 +52,7 @@ pub fn of(links: &[Link]) -> Placed {
     }
 }
 
-/// What would hold at the first of these directories with a policy, or without one of its own.
+/// Placement in force at the first of these directories once it has this policy, or none of its own.
 fn after(links: &[Link], policy: Option<&SubtreePolicy>) -> Option<Placement> {
     let here = links.first()?;
     let named_before = here.text.as_ref().is_some_and(|text| policy::names_placement(text));
@@ -86,7 +86,7 @@ pub fn contradiction(name: &str, placement: Placement, why: &str) -> Failure {
     ))
 }
 
-/// What a policy changes of it, as a line; none if nothing.
+/// Change of the placement by a policy, as a line; `None` if it stays.
 pub fn change(links: &[Link], policy: Option<&SubtreePolicy>) -> Option<String> {
     let (was, is) = (of(links).placement, after(links, policy)?);
     (was != is).then(|| {

@@ -1,9 +1,9 @@
-//! What a policy promises, and what of that holds now. Not here: the words for each level (crate `semantics`).
+//! Promises of a policy, and those of them that hold now. Not here: the words for each level (crate `semantics`).
 
 use loligo_semantics::{Cell, Consistency, SubtreePolicy};
 
-/// What it promises: who sees a change when, what survives which crash, and from when on that holds (thesis: the properties of
-/// a cell hold only after all its mechanisms are done).
+/// Promises of a policy: who sees a change when, what survives which crash, and from when on that holds (thesis: the
+/// properties of a cell hold only after all its mechanisms are done).
 pub fn of(policy: &SubtreePolicy) -> Vec<String> {
     let cell = policy.cell();
     let durable = match policy.lag() {

@@ -7,12 +7,12 @@ use loligo_semantics::{Fault, Preset, SubtreePolicy, policy};
 
 use crate::output::{Context, Failure};
 
-/// What a user gave.
+/// Policy that a user gave.
 #[derive(Debug)]
 pub struct Given {
     /// As it is to be kept: with the user's comments.
     pub text: String,
-    /// What it means.
+    /// The parsed policy.
     pub policy: SubtreePolicy,
 }
 

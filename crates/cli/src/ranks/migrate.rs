@@ -15,7 +15,7 @@ use crate::service::admin::others::UnreachedDoc;
 
 /// Time between two looks.
 const LOOK: Duration = Duration::from_millis(100);
-/// How long it may not be heard of: its rank goes to another server, or that hangs.
+/// Longest silence of the rank that gives the subtree away: it goes to another server, or its server hangs.
 const SILENT_MAX: Duration = Duration::from_secs(10);
 
 /// Brings all fragments of a directory together.

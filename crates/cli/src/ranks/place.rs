@@ -20,11 +20,11 @@ use crate::target::{self, Found};
 
 /// The name of a session that only asks.
 const NAME: &str = "loligo subtree";
-/// How long the end of a connection may take that was only asked a little.
+/// Time limit for the end of a connection that asked for little.
 const GOODBYE: Duration = Duration::from_secs(5);
 /// The time that a server without ranks gets to learn where the ranks are.
 const DOORS_WAIT: Duration = Duration::from_secs(10);
-/// How often it is asked meanwhile.
+/// Interval at which the server is asked for them meanwhile.
 const DOORS_LOOK: Duration = Duration::from_millis(50);
 /// Entries asked for at a time.
 const ENTRIES: u32 = 1000;
@@ -121,7 +121,7 @@ pub fn authority(place: &Place) -> Result<u16, Failure> {
     Ok(0)
 }
 
-/// What is said of something else than a directory.
+/// The failure for a path that is no directory.
 pub fn no_directory(name: &str) -> Failure {
     Failure::new(format!("{name} is no directory")).remedy("name a directory: what is below it goes with it")
 }
@@ -181,7 +181,7 @@ pub fn let_in(found: Found) -> Result<Found, Failure> {
     Ok(Found { address: Some(Address::Any(all.into())), ..found })
 }
 
-/// Whoever runs the command.
+/// Credentials of the user who runs the command.
 pub fn whoever_asks() -> Result<Cred, Failure> {
     let mut groups: Vec<u32> =
         rustix::process::getgroups().context(|| "this user's groups".into())?.iter().map(|g| g.as_raw()).collect();
@@ -205,7 +205,7 @@ impl Asker {
         self.client.call(&self.cred, call).map_err(|failed| failed.error)
     }
 
-    /// What is at a path in the file system, through symbolic links.
+    /// Attributes of a path in the file system, through symbolic links.
     pub fn stat(&self, path: &Path) -> Result<Attr, FsError> {
         self.client.fs(self.cred.clone()).stat(path)
     }

@@ -17,15 +17,15 @@ use crate::service::admin::doc::{BegunDoc, MigrationDoc, StatusDoc, SubtreeDoc};
 const AHEAD: usize = 32;
 /// Time between two looks.
 const LOOK: Duration = Duration::from_millis(50);
-/// How often it is looked again what is to be moved.
+/// Limit of passes, each of which looks for directories to move.
 const PASSES_MAX: u32 = 10;
-/// How often a directory is tried again that could not be moved just then.
+/// Limit of retries for a directory that could not be moved just then.
 const TRIES: u32 = 5;
 
 /// A directory below the one that is placed.
 struct Dir {
     ino: Ino,
-    /// Who has it, as far as can be told; none: several ranks have its fragments.
+    /// Rank that has the directory, as far as can be told; `None`: several ranks have its fragments.
     rank: Option<u16>,
     /// It does not simply follow the directory above.
     apart: bool,
@@ -39,7 +39,7 @@ struct Move {
     tries: u32,
 }
 
-/// Who has directories that do not follow the one above, by the lines of the subtree map.
+/// Lines of the subtree map by directory: the ranks of directories that do not follow the one above.
 struct Lines(BTreeMap<u64, Vec<SubtreeDoc>>);
 
 impl Lines {
@@ -124,7 +124,7 @@ fn tell(place: &Place, moved: u64, dirs: &[Dir]) -> Outcome {
     Ok(())
 }
 
-/// What there is below a directory now.
+/// The directories below a directory, as they are now.
 fn look(asker: &Asker, place: &Place, top: u16) -> Result<Vec<Dir>, Failure> {
     let lines = Lines::of(&place.found)?;
     let mut bar = Bar::start("looking for directories", 0, Unit::Count);

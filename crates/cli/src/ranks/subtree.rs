@@ -116,7 +116,7 @@ fn unplace_dirs(dir: &Directory) -> Outcome {
     }
 }
 
-/// What holds from now on.
+/// Prints the placement in force from now on.
 fn tell_placement(asker: &Asker, place: &Place) -> Outcome {
     let get = Op::GetXattr { ino: place.ino, name: Arc::from(PLACES) };
     let done = asker.call(Call::Op(get)).map_err(|error| refused(place, error))?;

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::notify;
 use crate::output::{Context, Failure};
 
-/// What a process that was started says of its start: a word, a number, a line's end, and a text for people.
+/// Report of a started process on its start: a word, a number, a line's end, and a text for people.
 #[derive(PartialEq, Eq, Debug)]
 pub enum Told {
     /// Everything works.
@@ -117,7 +117,7 @@ fn open_log(log: &Path) -> std::io::Result<File> {
     }
 }
 
-/// Whether a log could not be made for want of room only.
+/// Returns `Ok` if a log could not be made only for want of room.
 pub fn without_room(error: std::io::Error) -> std::io::Result<()> {
     match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Ok(()),

@@ -1,5 +1,5 @@
-//! What a process's limit of open files is spent on, so that connections, which others can make as many of as they like, leave enough for
-//! journal, table and objects. Drawn in docs/reliability.md.
+//! Division of a process's limit of open files: connections, which others can make as many of as they like, leave enough for journal,
+//! table and objects. Drawn in docs/reliability.md.
 
 use rustix::process::{Resource, getrlimit};
 

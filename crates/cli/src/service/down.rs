@@ -74,7 +74,7 @@ pub fn run(args: &Down, given: &Given) -> Outcome {
     Ok(())
 }
 
-/// Whether this process is the one that listens on the socket.
+/// True if this process is the one that listens on the socket.
 fn serves(socket: &Path, pid: Pid) -> bool {
     let Ok(stream) = UnixStream::connect(socket) else { return false };
     rustix::net::sockopt::socket_peercred(&stream).is_ok_and(|peer| peer.pid == pid)

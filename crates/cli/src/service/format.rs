@@ -74,8 +74,8 @@ fn unmade(data: &Path, error: &std::io::Error) -> Failure {
     Failure::new(format!("data directory {} cannot be made: {error}", data.display())).remedy(how)
 }
 
-/// Whether there is a finished file system. A copy or a load that was cut off leaves rows in a table that is not formatted: nothing
-/// to build on, and refused.
+/// True if there is a finished file system. A copy or a load that was cut off leaves rows in a table that is not formatted: that is
+/// refused.
 pub fn has_file_system(at: &Store, store: &dyn Backend) -> Result<bool, Failure> {
     let failed = |e: StoreError| Failure::new(e.to_string());
     let table = store.table();
@@ -147,8 +147,8 @@ pub fn require(at: &Store) -> Result<(), Failure> {
     }
 }
 
-/// Whether there is nothing yet, or what a formatting left that was cut off, so that a file system may be made there.
-/// The store looks once more before it does.
+/// True if a file system may be made there: there is nothing yet, or the rest of a formatting that was cut off. The store looks once more
+/// before it does.
 pub fn is_new(at: &Store) -> bool {
     const MAY_BE: [&str; 6] = ["lost+found", "loligo.toml", "lock", "epochs", "epochs.tmp", "loligo.tmp"];
     let data = match at {

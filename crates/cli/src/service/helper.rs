@@ -23,7 +23,7 @@ const RELEASED_WITHIN: Duration = Duration::from_secs(2);
 const RELEASED_LOOK: Duration = Duration::from_millis(10);
 /// Options that mount(8) adds to a remount because the mount has them, and that nobody can change.
 const FIXED: [&str; 7] = ["fd", "rootmode", "user_id", "group_id", "default_permissions", "allow_other", "max_read"];
-/// What mount(8) takes for wrong usage, and for a mount that failed.
+/// Exit codes of mount(8) for wrong usage, and for a mount that failed.
 const USAGE: u8 = 1;
 const FAILED: u8 = 32;
 /// Options that are for mount(8), systemd or nobody, and those that say what is so anyway. The times of accesses are the server's.
@@ -53,7 +53,7 @@ const DROPPED: [&str; 23] = [
     "lazytime",
 ];
 
-/// What was asked for.
+/// Command line of mount(8), parsed.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Call {
     source: String,
@@ -66,7 +66,7 @@ struct Call {
     is_verbose: bool,
 }
 
-/// Whether this program was called by that name.
+/// True if this program was called by one of these names.
 pub fn is_called() -> bool {
     let name = |program: OsString| Path::new(&program).file_name().map(OsStr::to_os_string);
     std::env::args_os().next().and_then(name).is_some_and(|name| NAMES.iter().any(|known| name == *known))
@@ -143,7 +143,7 @@ impl Call {
         Ok(call)
     }
 
-    /// What `--server` takes. What `df` shows of other mounts has a word in front.
+    /// Address for `--server`. The source of other mounts, as `df` shows it, has a word in front.
     fn server(&self) -> &str {
         self.source.strip_prefix("loligo:").unwrap_or(&self.source)
     }
@@ -165,8 +165,8 @@ impl Call {
         }
     }
 
-    /// How long calls wait for a server that cannot be reached, if the options say it, as those of NFS do: `timeo` is in tenths of a second, and
-    /// `hard` waits for good.
+    /// Time limit of calls to a server that cannot be reached, if the options say it, as those of NFS do: `timeo` is in tenths of a second,
+    /// and `hard` waits for good.
     fn give_up_ms(&self) -> Result<Option<u64>, Failure> {
         let is_hard = self.options.iter().rfind(|option| *option == "hard" || *option == "soft");
         let timeo = self.options.iter().filter_map(|option| option.strip_prefix("timeo=")).next_back();

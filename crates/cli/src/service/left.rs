@@ -17,9 +17,9 @@ use crate::output::{human_count, note};
 use crate::service::admin::doc::SessionDoc;
 use crate::target::Admin;
 
-/// How long a server may take to say which clients it has. One that hangs is stopped all the same.
+/// Time limit for a server to list its clients. One that hangs is stopped all the same.
 const ASK: Duration = Duration::from_secs(2);
-/// How long a mount that is gone may take to end its session. Without that the next start waits longer, but nothing is lost.
+/// Time limit for a mount that is gone to end its session. Without that the next start waits longer, but nothing is lost.
 const ENDS: Duration = Duration::from_secs(5);
 /// Clients that are named.
 const SHOWN: usize = 20;

@@ -17,7 +17,7 @@ use crate::ranks::place;
 use crate::settings::{Given, Settings};
 use crate::target::{self, Found};
 
-/// How often the loop looks whether somebody unmounted.
+/// Interval at which the loop looks whether somebody unmounted.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Mounts, and stays until it is unmounted or told to stop.
@@ -94,7 +94,7 @@ fn find(args: &MountArgs) -> Result<Found, Failure> {
     place::let_in(found)
 }
 
-/// What `df` shows, and what the other commands find the server by.
+/// Device name of the mount: `df` shows it, and other commands find the server by it.
 fn fs_name(found: &Found, address: &Address) -> Result<String, Failure> {
     let server = match (&found.data, address) {
         (_, several @ Address::Any(_)) => several.to_string(),
@@ -116,12 +116,12 @@ fn log_path(args: &MountArgs, found: &Found) -> PathBuf {
     args.log_file.clone().or_else(in_data).unwrap_or_else(|| elsewhere().join("loligo-mount.log"))
 }
 
-/// What the client of a mount calls itself; one of `loligo mount` also names its host.
+/// Session name of the client of a mount; one of `loligo mount` also names its host.
 pub fn session_name(at: &Path) -> String {
     format!("mount {}", at.display())
 }
 
-/// What this machine is called.
+/// Name of this machine.
 pub fn host() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname");
     name.map_or("an unknown host".to_string(), |name| name.trim().to_string())

@@ -28,13 +28,13 @@ use crate::output::{Context, Failure, note, quoted};
 use crate::progress::{Bar, Unit};
 use crate::settings::Settings;
 
-/// How long a process that was killed may take to let go of its data directory.
+/// Time limit for a process that was killed to let go of its data directory.
 const LET_GO: Duration = Duration::from_secs(15);
-/// How long it takes at most to see that a connection has ended.
+/// Time limit to see that a connection has ended.
 const HANGS_UP: Duration = Duration::from_millis(300);
 /// The longest path of a Unix socket (`sun_path`), less the longest name of ours.
 const SOCKET_DIR_MAX: usize = 107 - "/loligo-63.sock".len();
-/// How long clients may take to write back what they hold.
+/// Time limit for clients to write back the changes that they hold.
 const WRITE_BACK: Duration = Duration::from_secs(60);
 
 /// A running server.
@@ -52,7 +52,7 @@ pub struct Node {
     _lock: Option<File>,
 }
 
-/// How a server takes part beside others.
+/// Role of a server beside others.
 pub struct Part<'a> {
     /// Ranks that other processes of this machine run.
     pub elsewhere: &'a [u16],
@@ -174,7 +174,7 @@ fn on_read_only(data: &Path, what: &str, cause: &str) -> Failure {
     ))
 }
 
-/// Whether the process that has the directory lives. One that was killed accepts connections for as long as the system takes to free its
+/// True if the process that has the directory lives. One that was killed accepts connections for as long as the system takes to free its
 /// memory: its sockets are closed after that, like its lock.
 fn is_alive(data: &Path) -> bool {
     let Address::Unix(path) = socket_in(data) else { return false };
@@ -187,7 +187,7 @@ fn is_alive(data: &Path) -> bool {
     !matches!(ends, Ok(0)) && !ends.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset)
 }
 
-/// Whether the process that says that it has the directory was told to end at once, or has ended.
+/// True if the process named in the directory's lock was told to end at once, or has ended.
 fn is_dying(data: &Path) -> bool {
     let Ok(owner) = std::fs::read_to_string(data.join("lock")) else { return false };
     let Ok(owner) = owner.trim().parse::<u32>() else { return false };
@@ -282,7 +282,7 @@ impl Node {
         Ok(node)
     }
 
-    /// What the next commands need to find it.
+    /// Writes the state by which the next commands find the server.
     pub fn tell(&self, mount: Option<PathBuf>) -> Result<ServerState, Failure> {
         let state = ServerState {
             pid: std::process::id(),

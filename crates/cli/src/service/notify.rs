@@ -1,5 +1,5 @@
-//! What a service tells the manager that started it (systemd's `Type=notify`, sd_notify(3)): that it is ready, what it does, that it stops.
-//! Without one, nothing. Not here: when that is so.
+//! Messages of a service to the manager that started it (systemd's `Type=notify`, sd_notify(3)): that it is ready, what it does, that it
+//! stops. Without one, nothing. Not here: when that is so.
 
 use std::ffi::OsStr;
 use std::os::linux::net::SocketAddrExt;
@@ -14,7 +14,7 @@ pub fn ready(status: &str) {
     tell(&format!("READY=1\n{}", line(status)));
 }
 
-/// What it does now.
+/// Tells the current work.
 pub fn status(status: &str) {
     tell(&line(status));
 }

@@ -1,4 +1,4 @@
-//! What a service needs of the machine, looked at before anything is made or started, so that the error names it.
+//! Checks of the machine before anything is made or started, so that the error names the missing thing.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -38,7 +38,7 @@ pub fn files() -> Outcome {
     }
 }
 
-/// Whether this user can mount at all.
+/// Checks that this user can mount at all.
 pub fn fuse() -> Outcome {
     let uid = rustix::process::geteuid();
     if let Err(error) = std::fs::File::options().read(true).write(true).open(DEVICE) {
@@ -107,7 +107,7 @@ pub fn ports(settings: &Settings, ranks: u16) -> Outcome {
     admin::check_free(settings.text("admin"))
 }
 
-/// Whether there is a program of this name.
+/// True if there is a program of this name.
 fn in_path(name: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|dir| runs(&dir.join(name)))

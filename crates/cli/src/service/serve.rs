@@ -14,7 +14,7 @@ use crate::at::Store;
 use crate::output::{Failure, Outcome, quoted};
 use crate::settings::Given;
 
-/// How often the loop looks whether the server has ended by itself.
+/// Interval at which the loop looks whether the server has ended by itself.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Runs until told to stop.

@@ -54,16 +54,16 @@ impl Signals {
 
 /// Programs that run others (timeout, sudo, shells) may pass the same signal on twice; that is no impatience.
 const ECHO: Duration = Duration::from_millis(300);
-/// How often it is looked whether the end can be waited for.
+/// Interval at which the lease is looked at.
 const LOOK: Duration = Duration::from_secs(1);
-/// How often it is said what the end waits for.
+/// Interval of messages on the progress of the end.
 const TELL: Duration = Duration::from_secs(3);
-/// What an end without stopping means for a server.
+/// Consequence of an end without stopping, for a server.
 pub const RECOVERS: &str = "as after a crash, the next start recovers from the journal";
 /// And for a mount of a server that runs elsewhere.
 pub const UNSYNCED: &str = "what was written and not synced may be lost";
 
-/// How long a server that is to end waits for a store that does not answer. By then other servers have taken over what it owns.
+/// Time limit of a server that is to end for a store that does not answer. By then other servers have taken over what it owns.
 const SILENT: Duration = Duration::from_secs(15);
 
 /// A clean end under way: says what it waits for, and is cut short by another signal, or if the store is not to be reached.
@@ -74,7 +74,7 @@ pub struct Stopping {
 struct UnderWay {
     /// As in "still ...".
     stage: String,
-    /// What of a shared store is owned.
+    /// Lease on the parts of a shared store that this server owns.
     lease: Option<Arc<dyn Lease>>,
 }
 
@@ -117,15 +117,15 @@ impl Signals {
 }
 
 impl Stopping {
-    /// What is being done now, as in "still ...".
+    /// Sets the current stage, as in "still ...".
     pub fn now(&self, what: impl Into<String>) {
         let what = what.into();
         notify::status(&what);
         self.under_way.lock().unwrap_or_else(PoisonError::into_inner).stage = what;
     }
 
-    /// What is owned of a store that others share: if that is not to be reached, what is in memory cannot be brought there, and who waits
-    /// for it waits in vain.
+    /// Sets the lease on a store that others share. If that store is not to be reached, the changes in memory cannot be brought there,
+    /// and to wait for them is in vain.
     pub fn needs(&self, lease: Option<Arc<dyn Lease>>) {
         self.under_way.lock().unwrap_or_else(PoisonError::into_inner).lease = lease;
     }

@@ -1,5 +1,5 @@
-//! What a running server tells about itself in its data directory: DATA/server.json. Written when everything works,
-//! removed at a clean end. Not a lock: that is the store's.
+//! State of a running server in its data directory: DATA/server.json. Written when everything works, removed at a clean
+//! end. Not a lock: that is the store's.
 
 use std::fs::File;
 use std::io::{ErrorKind, Write};
@@ -81,7 +81,7 @@ impl ServerState {
         }
     }
 
-    /// What is said where the server that left this is gone.
+    /// The failure that tells that the server which left this is gone.
     pub fn killed(&self, data: &Path) -> Failure {
         let failure = Failure::new(format!(
             "no server runs on {}: the last one (process {}) ended without stopping; nothing acknowledged is lost",

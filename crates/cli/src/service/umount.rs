@@ -11,7 +11,7 @@ use crate::output::{Context, Failure, Outcome, note, quoted};
 use crate::service::presence::Presence;
 use crate::service::state::ServerState;
 
-/// How long the process of a mount may take to end. Its client brings what was written lately to the server for up to 60 s.
+/// Time limit for the process of a mount to end. Its client brings what was written lately to the server for up to 60 s.
 const ENDS: Duration = Duration::from_secs(70);
 /// After this it is said what is waited for.
 const TELL: Duration = Duration::from_secs(3);

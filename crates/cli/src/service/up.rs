@@ -15,7 +15,7 @@ use crate::mounts;
 use crate::output::{Context, Failure, Outcome, quoted};
 use crate::settings::{Given, Settings};
 
-/// How often the loop looks whether the mount or the server has ended by itself.
+/// Interval at which the loop looks whether the mount or the server has ended by itself.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Runs until told to stop, or unmounted.

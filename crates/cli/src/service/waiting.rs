@@ -16,7 +16,7 @@ use crate::service::admin::doc::StatusDoc;
 use crate::settings::{Given, Settings};
 use crate::target::Admin;
 
-/// How long a server may take to say which directories are decoupled.
+/// Time limit for a server to list its decoupled directories.
 const ASK: Duration = Duration::from_secs(2);
 
 /// The directories that are decoupled at a running server, and which file system that is.

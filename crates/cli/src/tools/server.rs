@@ -19,7 +19,7 @@ pub(super) enum Server {
 }
 
 impl Server {
-    /// What is named; without any name one is started, with so many ranks.
+    /// The server that is named; without any name one is started, with so many ranks.
     pub(super) fn of(data: Option<&Path>, server: Option<&str>, ranks: u32) -> Result<Server, Failure> {
         Ok(match (data, target::named(server)) {
             (Some(data), _) => Server::Found(Box::new(target::by_data(data)?)),
@@ -44,7 +44,7 @@ impl Server {
         }
     }
 
-    /// What was found of it.
+    /// Address and state of the server.
     pub(super) fn found(&self) -> &Found {
         match self {
             Server::Found(found) | Server::Own(_, found) => found,

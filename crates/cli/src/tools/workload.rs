@@ -137,7 +137,7 @@ fn measure(config: &Config, workload: Workload, target: Target<'_>, found: Optio
     workload::run(config, workload, target, &mut watch).map_err(Failure::new)
 }
 
-/// What the server says of itself; nothing if it says nothing, as the numbers are no part of what is measured.
+/// Counters of the server; empty if it does not tell them, as they are no part of what is measured.
 fn told(found: &Found) -> Told {
     let Ok(page) = ask::text(found, "/metrics") else { return Told::default() };
     Told {
@@ -158,7 +158,7 @@ fn sum(page: &str, name: &str, label: &str) -> Option<u64> {
     values.fold(None, |sum, value| Some(sum.unwrap_or(0) + value as u64))
 }
 
-/// What ranks have answered so far, by operation.
+/// Number of requests that ranks have answered so far, by rank and operation.
 fn requests(page: &str) -> Requests {
     let line = |line: &str| {
         let (labels, value) = line.strip_prefix("loligo_ops_total{")?.split_once("} ")?;

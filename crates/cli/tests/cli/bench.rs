@@ -81,7 +81,7 @@ fn a_mount_is_measured_with_the_cpu_of_its_server() {
 /// Sizes that take no time.
 const COMPILE: &str = "compile:clients=2,dirs=3,units=2,headers=30,includes=6,jobs=2,one-tree=1";
 
-/// What is below a directory: names, types, sizes and modes.
+/// List of everything below a directory: names, types, sizes and modes.
 fn listed(dir: &Path) -> String {
     let script = r"cd $D && find . -mindepth 1 -type d -printf '%p %y %m\n' -o -printf '%p %y %m %s\n' | sort";
     super::run::sh(script, dir).ok().out

@@ -13,7 +13,7 @@ use loligo_wire::{Decoder, FromClient};
 
 use super::run::PATIENCE;
 
-/// What is held.
+/// Messages to hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Hold {
     /// Of a merge this part, and what the client says after it.
@@ -37,7 +37,7 @@ struct Shared {
     changed: Condvar,
 }
 
-/// Who stands there, as long as the test's process lives.
+/// The proxy between them, as long as the test's process lives.
 pub struct Between {
     shared: Arc<Shared>,
     /// Where clients connect.
@@ -66,7 +66,7 @@ impl Between {
         assert!(waited.expect("no panic with it").0.held, "nothing is held within {PATIENCE:?}");
     }
 
-    /// What is held is lost, with its connection, and nothing is held any more.
+    /// Drops the held messages with their connection; nothing is held any more.
     pub fn lose(&self) {
         let mut state = self.shared.state.lock().expect("no panic with it");
         (state.hold, state.held, state.gone) = (None, false, state.gone + 1);
@@ -110,7 +110,7 @@ impl Shared {
         }
     }
 
-    /// Whether it goes to the server.
+    /// True if the client's message goes to the server.
     fn client_says(&self, decoder: &mut Decoder<FromClient>) -> bool {
         let mut passes = true;
         while let Some(message) = decoder.next_message().expect("clients send good frames") {

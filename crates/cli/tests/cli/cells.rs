@@ -35,7 +35,7 @@ impl Cell {
     }
 }
 
-/// How far it had come.
+/// Progress of the owner before the crash.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Stage {
     Appended,
@@ -43,7 +43,7 @@ enum Stage {
     Completed,
 }
 
-/// Who dies.
+/// Processes that die.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Dies {
     Client,
@@ -170,7 +170,7 @@ impl Scene {
         self.seen_by_others("while it is worked in");
     }
 
-    /// What others see as long as the mount has its directories: strong cells whole, else that it is another's.
+    /// Checks the view of others as long as the mount has its directories: strong cells whole, else that it is another's.
     fn seen_by_others(&self, when: &str) {
         for cell in &self.cells {
             let seen = names(&self.place.path("other").join(cell.name()));
@@ -218,7 +218,7 @@ impl Scene {
         }
     }
 
-    /// What is there for all, exactly.
+    /// Checks the exact content for all, after the crash.
     fn survived(&self, stage: Stage, lives: bool) {
         for cell in &self.cells {
             let dir = self.place.path("other").join(cell.name());
@@ -254,7 +254,7 @@ impl Scene {
     }
 }
 
-/// Whether something of it is in the store.
+/// True if something of the cell is in the store.
 fn fact_stored(place: &Place, cell: &Cell) -> bool {
     let status = loligo("status --data {} --json", &[&place.data()]).ok().json();
     let ranks = status["ranks"].as_array().cloned().unwrap_or_default();

@@ -33,7 +33,7 @@ fn dump(data: &Path) -> String {
     loligo("dump --quiet --without-data --data {}", &[data]).ok().out
 }
 
-/// What a file system holds, by its own words and by a client's.
+/// Checks that the copy holds the same, by its own words and by a client's.
 fn same(copy: &Path, original: &str) {
     loligo("fsck --data {} --data-checksums", &[copy]).ok();
     assert_eq!(dump(copy), original);

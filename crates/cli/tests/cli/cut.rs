@@ -15,7 +15,7 @@ const FILES: usize = 1000;
 /// One that is sent when others have come: a client has four on their way.
 const LATER: u32 = 6;
 
-/// Who dies.
+/// Processes that die.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Dies {
     Client,
@@ -43,7 +43,7 @@ fn mounted(place: &Place, at: &str, server: &Path) -> Service {
     Service::start("mount --server {} {} --set {}", &[server, &at, Path::new(&keep)])
 }
 
-/// How far the rank is with the only subtree that is decoupled: merges, parts that have come, whether it is bringing one up to date.
+/// Progress of the rank with the only subtree that is decoupled: merges, parts that have come, whether it is bringing one up to date.
 fn progress(place: &Place) -> Option<(u64, u64, bool)> {
     let status = loligo("status --data {} --json", &[&place.data()]).ok().json();
     let one = status["ranks"][0]["decoupled"].get(0)?.clone();
@@ -58,7 +58,7 @@ fn content(dir: usize, n: usize) -> String {
     format!("{dir} and {n}")
 }
 
-/// What is in a directory when all is there: one of its files has gone, another has a new name.
+/// Names in a directory when all is there: one of its files has gone, another has a new name.
 fn names_in(dir: usize) -> BTreeSet<String> {
     let files = (0..FILES).filter(|n| *n != dir).map(|n| format!("f{n}"));
     files.chain(["moved".to_string(), "linked".to_string()]).filter(|name| *name != format!("f{}", dir + 1)).collect()

@@ -1,4 +1,4 @@
-//! What a machine's own tools do with Loligo: mount(8) and lines of fstab, and a manager of services that wants to be told.
+//! Use of Loligo by a machine's own tools: mount(8) and lines of fstab, and a manager of services that wants to be told.
 
 use std::os::unix::net::UnixDatagram;
 use std::process::{Command, Stdio};

@@ -83,7 +83,7 @@ fn completions_complete_in_bash() {
     assert_eq!(out, expected, "{}", String::from_utf8_lossy(&bash.stderr));
 }
 
-/// What docs/cli.md and the README show is there: every option that they name is one of some command's.
+/// Everything that docs/cli.md and the README show is there: every option that they name is one of some command's.
 #[test]
 fn the_documents_name_only_options_and_commands_that_there_are() {
     let mut known: String = COMMANDS.iter().map(|command| loligo(&format!("{command} --help"), &[]).ok().out).collect();

@@ -21,7 +21,7 @@ fn join(data: &Path) -> Service {
     Service::start("serve --data {} --join 2,3", &[data])
 }
 
-/// Whether nobody runs the ranks any more.
+/// True if nobody runs the ranks any more.
 fn may_join(data: &Path) -> bool {
     let socket = data.join("loligo-2.sock");
     std::os::unix::net::UnixStream::connect(socket).is_err()

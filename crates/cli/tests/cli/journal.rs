@@ -17,7 +17,7 @@ fn exported(place: &Place) -> (PathBuf, PathBuf) {
     (data, file)
 }
 
-/// What `inspect --json` says of records: of each, what it is and not where it lies.
+/// Records as `inspect --json` prints them: the number, origin and events of each, and not where it lies.
 fn records(words: &str, paths: &[&Path]) -> Vec<(u64, String)> {
     let out = loligo(&format!("journal inspect --json {words}"), paths).ok().out;
     let lines = out.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));

@@ -1,5 +1,5 @@
-//! What a program kept of a decoupled directory before it died, when no server takes it as it is: the record that does harm is erased, or what
-//! comes before the damage is taken.
+//! Journals of a decoupled directory that a program kept before it died, when no server takes them as they are: the record that does harm
+//! is erased, or the part before the damage is taken.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -51,7 +51,7 @@ impl Scene {
         file
     }
 
-    /// What is in a directory.
+    /// Names in a directory.
     fn names(&self, dir: &str) -> Vec<String> {
         let entries = self.fs().readdir(dir).expect("a directory");
         entries.iter().map(|entry| String::from_utf8_lossy(entry.name.as_bytes()).into_owned()).collect()

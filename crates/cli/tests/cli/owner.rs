@@ -1,5 +1,6 @@
-//! Who has a directory that a mount has decoupled: that its name stays while a job works in it, what becomes of the journal that is kept of it on this
-//! machine, and how root ends what a dead or living owner has. Real servers and mounts; what a rank decides is tested there.
+//! Owners of directories that a mount has decoupled: that the name stays while a job works in it, what becomes of the journal that is kept
+//! of it on this machine, and how root ends the decoupling of a dead or living owner. Real servers and mounts; a rank's decisions are
+//! tested there.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

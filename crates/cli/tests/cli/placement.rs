@@ -16,7 +16,7 @@ fn connect(place: &Place) -> (Client, Fs) {
     (client, fs)
 }
 
-/// What a client finds in the tree that [`make`] makes.
+/// Checks that a client finds the whole tree that [`make`] makes.
 fn look(fs: &Fs) {
     for n in 0..40 {
         assert_eq!(fs.read(format!("/top/d{n}/f")).expect("it is there"), format!("file {n}").into_bytes());

@@ -1,4 +1,4 @@
-//! What directories promise: policies that are checked, set, shown and taken away, at a server and over a mount.
+//! Policies of directories: checked, set, shown and taken away, at a server and over a mount.
 
 use std::path::{Path, PathBuf};
 
@@ -25,7 +25,7 @@ fn served(place: &Place) -> Service {
     server
 }
 
-/// What `loligo policy show` says of a path in the file system.
+/// Output of `loligo policy show` for a path in the file system.
 fn shown(data: &Path, path: &str) -> serde_json::Value {
     loligo(&format!("policy show --data {{}} {path} --json"), &[data]).ok().json()
 }

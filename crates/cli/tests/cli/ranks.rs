@@ -110,7 +110,7 @@ fn directories_move_to_and_fro_and_so_do_those_below_them() {
     assert_eq!(server.stop().0, 0);
 }
 
-/// What the admin socket says at a path.
+/// Page of the admin socket at a path.
 fn page(data: &std::path::Path, path: &str) -> String {
     let mut stream = std::os::unix::net::UnixStream::connect(data.join("admin.sock")).expect("a connection");
     std::io::Write::write_all(&mut stream, format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes()).expect("a request");

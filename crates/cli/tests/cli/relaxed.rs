@@ -33,8 +33,8 @@ fn names(dir: &Path) -> BTreeSet<String> {
     entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect()
 }
 
-/// How many files have their last name. What else is there is one file, or two; and what came of the call that was sent again after the crash, and of
-/// the one after it: the program goes on.
+/// Number of files that have their last name. Checks that nothing else is there but one file, or two, and the results of the call that
+/// was sent again after the crash and of the one after it: the program goes on.
 fn whole(dir: &Path, sent_last: usize) -> usize {
     let mut found = names(dir);
     let renamed = (0..).take_while(|number| found.remove(&format!("g{number}"))).count();

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 pub const LOLIGO: &str = env!("CARGO_BIN_EXE_loligo");
 
-/// How long anything may take on a machine that is busy with other things.
+/// Time limit for anything on a machine that is busy with other things.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a command left behind.
+/// Exit code and output of a command.
 #[derive(Debug)]
 pub struct Ran {
     pub code: i32,
@@ -113,7 +113,7 @@ pub fn apart(script: &str, dir: &Path) -> Option<Ran> {
     Some(ran(shell))
 }
 
-/// Whether this machine lets us mount. Without it the tests with a mount pass without having tested it, and that is
+/// True if this machine lets us mount. Without it the tests with a mount pass without having tested it, and that is
 /// said at the end of `make test`; with LOLIGO_REQUIRE_MOUNT they fail.
 #[track_caller]
 pub fn can_mount() -> bool {
@@ -246,12 +246,12 @@ impl Service {
         Service { child, welcome, log, reader: Some(reader) }
     }
 
-    /// What it has logged so far.
+    /// Its log so far.
     pub fn log(&self) -> String {
         self.log.lock().expect("no panic with it").clone()
     }
 
-    /// Whether it has ended.
+    /// True if it has ended.
     pub fn has_ended(&mut self) -> bool {
         self.child.try_wait().expect("a child").is_some()
     }

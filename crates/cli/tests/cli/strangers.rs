@@ -28,7 +28,7 @@ fn tcp_of(data: &Path) -> SocketAddr {
     tcp.expect("it listens on TCP").parse().expect("an address")
 }
 
-/// What the port says to a request: code, text.
+/// Answer of the port to a request: code, text.
 fn asked(at: SocketAddr, request: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(at).expect("the port");
     stream.set_read_timeout(Some(PATIENCE)).expect("a time-out");

@@ -7,7 +7,7 @@ use loligo_rados::{Cluster, Pool, ReadOp, WriteOp};
 use crate::history::{Programs, check};
 use crate::servers::{LOLIGO, Place, connect};
 
-/// What `loligo store check` says, and its exit code.
+/// Output of `loligo store check`, and its exit code.
 fn store_check(place: &Place) -> (i32, String) {
     let mut command = Command::new(LOLIGO);
     command.args(["store", "check", "--quiet", "--store", &place.store, "--conf", &place.conf]);

@@ -26,7 +26,7 @@ const UNSYNCED: usize = 9_000_000;
 const DIRECT: [&str; 2] = ["--set", "direct_data=true"];
 const THROUGH: [&str; 2] = ["--set", "direct_data=false"];
 
-/// What the programs write: no byte is as the one before.
+/// Content of the programs' files: no byte is as the one before.
 pub fn content(len: usize, salt: u32) -> Vec<u8> {
     (0..len as u32).map(|at| (at.wrapping_add(salt).wrapping_mul(2_654_435_761) >> 23) as u8 | 1).collect()
 }
@@ -128,7 +128,7 @@ struct Busy {
     files: Vec<File>,
 }
 
-/// What it overwrites in the middle.
+/// Range in the middle that the client overwrites.
 const MIDDLE: std::ops::Range<usize> = 1_000_000..2_000_000;
 
 fn busy(place: &Place, way: &[&str]) -> Busy {
@@ -152,7 +152,7 @@ fn busy(place: &Place, way: &[&str]) -> Busy {
     Busy { mount, files: vec![synced, small, middle, unsynced, locked] }
 }
 
-/// What the client had synced is there; of the rest each byte is what it was, or what was written last.
+/// Checks the files: synced content is there; of the rest each byte is what it was, or what was written last.
 fn look(at: &Mount) {
     assert!(read(&at.path("synced")) == content(SYNCED, 0), "what was synced is there");
     assert_eq!(read(&at.path("small")), b"small and synced");

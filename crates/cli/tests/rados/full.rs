@@ -75,7 +75,7 @@ impl Drop for Own {
     }
 }
 
-/// What programs did, counted.
+/// Counters of the programs' operations.
 #[derive(Default)]
 struct Counts {
     /// Files that were made and synced.
@@ -198,7 +198,7 @@ fn program(fs: &Fs, number: usize, counts: &Counts) -> Dir {
     (dir, files)
 }
 
-/// What the server says of itself in a word.
+/// Health of the server, in a word.
 fn state(place: &Place, server: usize) -> String {
     let said = place.say(&["status", "--json", "--data", &place.data(server).display().to_string()], 0);
     let status: serde_json::Value = serde_json::from_str(&said).expect("JSON");
@@ -213,7 +213,7 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// What goes on in a full pool, for some leases.
+/// Checks the operations that go on in a full pool, for some leases.
 fn goes_on(own: &Own, place: &Place, server: usize, programs: &Programs, fs: &Fs) {
     programs.until_more(3, |counts| &counts.no_names);
     until("status says that it is full", || state(place, server) == "full");

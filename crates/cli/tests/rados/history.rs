@@ -14,7 +14,7 @@ use loligo_types::FsError;
 
 use crate::servers::connect;
 
-/// What one program did.
+/// History of one program.
 pub struct Told {
     /// Its directories.
     dirs: [PathBuf; 2],
@@ -22,7 +22,7 @@ pub struct Told {
     files: BTreeMap<PathBuf, Vec<u8>>,
     /// Names that it got of those that all want.
     won: Vec<u64>,
-    /// How long the longest call took.
+    /// Time of the longest call.
     longest: Duration,
 }
 
@@ -37,9 +37,9 @@ pub struct Programs {
 /// The turns of one program.
 #[derive(Default)]
 struct Turns {
-    /// How many it has done.
+    /// Number of turns that it has done.
     done: AtomicU64,
-    /// How long the longest took since that was asked, microseconds.
+    /// Time of the longest turn since that was asked, microseconds.
     longest: AtomicU64,
 }
 

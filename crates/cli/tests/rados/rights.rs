@@ -11,7 +11,7 @@ use crate::servers::Place;
 
 const DEPLOY: &str = include_str!("../../../../docs/deploy.md");
 
-/// What the document grants, of these daemons.
+/// Rights that the document grants at these daemons.
 fn granted(daemon: &str) -> String {
     let line = DEPLOY.lines().find(|line| line.contains("auth get-or-create client.loligo")).expect("it says how");
     let (_, rest) = line.split_once(&format!(" {daemon} '")).expect("it grants something");

@@ -11,7 +11,7 @@ use loligo_types::Cred;
 
 pub const LOLIGO: &str = env!("CARGO_BIN_EXE_loligo");
 
-/// How long anything may take on a machine that is busy with other things.
+/// Time limit for anything on a machine that is busy with other things.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The cluster's configuration; `None` without one.
@@ -153,7 +153,7 @@ impl Server {
         self.signal("-CONT");
     }
 
-    /// Whether it serves: somebody takes connections.
+    /// True if it serves: somebody takes connections.
     pub fn serves(&self) -> bool {
         std::os::unix::net::UnixStream::connect(&self.socket).is_ok()
     }
@@ -189,7 +189,7 @@ impl Server {
         self.signal("-TERM");
     }
 
-    /// Whether it has ended.
+    /// True if it has ended.
     pub fn is_over(&mut self) -> bool {
         self.child.try_wait().expect("its state").is_some()
     }

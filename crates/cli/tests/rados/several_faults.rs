@@ -151,7 +151,7 @@ pub fn ends(mut child: Child, what: &str) {
     }
 }
 
-/// How long links between servers are cut: longer than they are silent before they give a connection up.
+/// Time for which links between servers are cut: longer than they are silent before they give a connection up.
 const CUT: Duration = Duration::from_secs(6);
 
 /// Two servers are cut from each other while both reach the store.

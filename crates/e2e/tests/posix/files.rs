@@ -231,7 +231,7 @@ fn lock(fd: i64, command: i32, kind: i32, start: i64, len: i64) -> (i64, libc::f
     }
 }
 
-/// What another owner sees of a range: by a description of its own.
+/// Lock that another owner sees in a range: by a description of its own.
 fn seen(start: i64, len: i64) -> String {
     let fd = open("f", libc::O_RDWR, 0);
     let (result, lock) = lock(fd, libc::F_OFD_GETLK, libc::F_WRLCK, start, len);

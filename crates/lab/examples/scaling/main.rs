@@ -1,4 +1,4 @@
-//! How much faster many ranks are than one, in virtual time:
+//! Speed-up of many ranks over one, in virtual time:
 //! `cargo run --release -p loligo-lab --example scaling -- [--costs FILE] [--ranks 1,2,4,..] [--ms N] [--csv FILE] [--svg FILE]`.
 //!
 //! The metadata machines are the production ones, all of them, with their messages, journals' order and migrations. What

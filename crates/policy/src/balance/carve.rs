@@ -7,8 +7,7 @@ use crate::engine::Run;
 use crate::{Fault, FaultKind};
 use loligo_types::{Move, PieceHeat, Rank};
 
-/// What is at least moved of what a target asks for, if that much can be found and the policy does not say otherwise; then it is near
-/// enough. `mds_bal_need_min` of CephFS.
+/// Default share of a target that is enough: with that much the moves are near enough. `mds_bal_need_min` of CephFS.
 const NEED_MIN: f64 = 0.8;
 /// Pieces whose load is at least so much of the biggest one's are as big.
 const AS_BIG: f64 = 0.8;

@@ -1,5 +1,5 @@
-//! What a balancing policy can name (Table 4.2 of the paper and our own additions), made of a snapshot. The list for people
-//! is docs/policies.md. No decision is made here but who takes part.
+//! Names that a balancing policy can use (Table 4.2 of the paper and our own additions), made of a snapshot. The list for
+//! people is docs/policies.md. No decision is made here but who takes part.
 
 use super::explain::RankSeen;
 use crate::engine::Input;

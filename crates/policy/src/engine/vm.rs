@@ -9,8 +9,8 @@ use mlua::{Function, Lua, LuaOptions, StdLib, Table, VmState};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// What is taken over from the library as it is. Not `pcall` and the like, which could swallow the end of the budget; no
-/// metatables and coroutines, which could hide who does what; nothing that loads code.
+/// Functions of the library that are taken over as they are. Not `pcall` and the like, which could swallow the end of the
+/// budget; no metatables and coroutines, which could hide who does what; nothing that loads code.
 const BASIC: &[&str] =
     &["assert", "error", "ipairs", "next", "pairs", "rawequal", "rawget", "rawlen", "select", "tonumber", "type"];
 

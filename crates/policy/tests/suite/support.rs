@@ -71,8 +71,8 @@ pub fn hooks(when: &str, places: &str) -> String {
     )
 }
 
-/// Whether an answer can be carried out whatever made it: sound loads, no move after a fault, only pieces that are there and
-/// may move, each once and none inside another, to ranks that take more and are not the one itself.
+/// Checks that an answer can be carried out whatever made it: sound loads, no move after a fault, only pieces that are there
+/// and may move, each once and none inside another, to ranks that take more and are not the one itself.
 pub fn check(snapshot: &Snapshot, outcome: &Outcome) -> Result<(), String> {
     let moves = &outcome.decision.moves;
     if outcome.decision.tick != snapshot.tick || outcome.decision.weighed.is_some_and(|weighed| !weighed.is_sound()) {

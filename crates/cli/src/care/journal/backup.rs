@@ -1,4 +1,4 @@
-//! What was in a journal, kept in a file before it is changed. Of a rank's `loligo journal import` brings it back.
+//! Backup of a journal: a file made before the journal is changed. `loligo journal import` brings a rank's journal back from it.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -15,7 +15,7 @@ use crate::output::{Context, Failure, note};
 pub struct Backup {
     /// The file.
     pub path: PathBuf,
-    /// What is in it.
+    /// Content of the file.
     pub made: Made,
 }
 

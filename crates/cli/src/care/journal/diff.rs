@@ -19,7 +19,7 @@ use crate::output::{Failure, Outcome, human_count, note, written};
 pub struct DiffArgs {
     /// A journal file, or a data directory: DIR, or DIR:RANK.
     pub a: PathBuf,
-    /// What it is compared with; likewise.
+    /// Journal to compare with; likewise.
     pub b: PathBuf,
     #[command(flatten)]
     pub filters: Filters,
@@ -28,7 +28,7 @@ pub struct DiffArgs {
     pub json: bool,
 }
 
-/// How much was compared.
+/// Counts of compared records.
 #[derive(Default)]
 pub struct Counts {
     /// Records that both have, and that are the same.
@@ -42,7 +42,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Whether all is the same.
+    /// True if all records are the same.
     pub fn is_same(&self) -> bool {
         self.only_a + self.only_b + self.differ == 0
     }
@@ -101,7 +101,7 @@ fn named(word: &Path, rank: Option<u32>) -> Result<Journal, Failure> {
     super::inspect::of_rank(Journal::file(word)?, rank)
 }
 
-/// What stands at one number.
+/// The records with one number in two journals.
 pub struct Found {
     a: Option<Read>,
     b: Option<Read>,

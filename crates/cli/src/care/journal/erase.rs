@@ -42,7 +42,7 @@ pub struct EraseArgs {
     pub json: bool,
 }
 
-/// What would be erased.
+/// The records that would be erased, counted.
 #[derive(Default)]
 pub(super) struct Found {
     pub records: u64,

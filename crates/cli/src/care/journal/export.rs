@@ -73,13 +73,13 @@ pub fn run(args: &ExportArgs) -> Outcome {
 /// Which records a file is made of.
 #[derive(Clone, Copy)]
 pub enum Pick<'a> {
-    /// What a filter takes.
+    /// Records that a filter takes.
     Taken(&'a Filter),
     /// All, without what a filter takes: of a client's records, which are many changes each, the events; of a rank's, all that they say.
     Without(&'a Filter),
 }
 
-/// What is in a file that was made.
+/// Content of a file that was made.
 pub struct Made {
     /// Records in it.
     pub records: u64,
@@ -91,7 +91,7 @@ pub struct Made {
     pub last: Option<Lsn>,
     /// Records that the filter did not take.
     pub left_out: u64,
-    /// How the journal ends.
+    /// End of the journal.
     pub end: End,
 }
 

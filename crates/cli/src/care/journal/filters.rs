@@ -34,7 +34,7 @@ pub struct Filters {
 }
 
 impl Filters {
-    /// What is asked of records.
+    /// The filter that these options make.
     pub fn filter(&self) -> Result<Filter, Failure> {
         let name = self.name.as_ref().map(|name| {
             Name::new(name.as_bytes()).map_err(|_| {

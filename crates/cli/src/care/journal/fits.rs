@@ -1,5 +1,5 @@
-//! Whether a journal file may take the place of a rank's journal: of this file system, of the rank, whole in itself, and so that the table
-//! lacks nothing that the file has not either.
+//! Check that a journal file may take the place of a rank's journal: it is of this file system and of the rank, whole in itself, and has
+//! every record that the table lacks.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -26,15 +26,15 @@ pub struct Fits {
     pub next: Lsn,
     /// Where the table says that replay begins: what is below is in the table.
     pub from: Lsn,
-    /// How many events of each kind are in it.
+    /// Number of events of each kind in it.
     pub kinds: BTreeMap<&'static str, u64>,
 }
 
-/// What the table says of a rank.
+/// A rank's replay marks in the table.
 pub struct Told {
     /// Where replay begins.
     pub from: Lsn,
-    /// What records below say of inodes is in the table.
+    /// Changes of inodes in records below this number are in the table.
     pub upto: Lsn,
 }
 
@@ -109,7 +109,7 @@ fn rank_of(file: &Journal, store: &dyn Backend, data: &Path, asked: Option<u32>)
     number.map(Rank).ok_or_else(|| Failure::new(format!("{} has no rank {rank}: there are {ranks}", data.display())))
 }
 
-/// What is in a file.
+/// Content of a journal file.
 struct Content {
     first: Option<Lsn>,
     kinds: BTreeMap<&'static str, u64>,

@@ -70,7 +70,7 @@ pub fn run(args: &ImportArgs) -> Outcome {
     tell(args, &fits, &counts, broken.as_deref())
 }
 
-/// What is there beside what comes.
+/// Compares the rank's journal with the file.
 fn compare(there: &Journal, file: &Journal) -> Result<(Counts, Option<String>), Failure> {
     let mut counts = Counts::default();
     let broken = diff::walk(there, file, &Filter::default(), &mut |found| {

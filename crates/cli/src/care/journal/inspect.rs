@@ -122,7 +122,7 @@ pub fn count_kinds(kinds: &mut BTreeMap<&'static str, u64>, entry: &Entry) {
     }
 }
 
-/// How many events of each kind.
+/// Number of events of each kind, in words.
 pub fn kinds_text(kinds: &BTreeMap<&'static str, u64>) -> String {
     if kinds.is_empty() {
         return "no events".to_string();
@@ -199,7 +199,7 @@ fn end_json(journal: &Journal, end: &End, broken: Option<&str>, kinds: Option<&B
     line
 }
 
-/// How a journal ends, in words.
+/// End of a journal, in words.
 pub fn end_text(owner: Owner, end: &End, broken: Option<&str>) -> String {
     match (broken, end.torn, end.next_lsn) {
         (Some(text), ..) => format!("{owner}: broken: {text}"),

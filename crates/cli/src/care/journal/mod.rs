@@ -18,7 +18,7 @@ use clap::Subcommand;
 
 use crate::output::Outcome;
 
-/// What a dry run ends with.
+/// Last line of a dry run.
 const NOTHING_CHANGED: &str = "nothing was changed; with --yes it is done";
 
 /// `loligo journal`.
@@ -39,7 +39,7 @@ pub enum JournalCommand {
 }
 
 impl JournalCommand {
-    /// Whether its output is for programs.
+    /// True if the output is for programs.
     pub fn for_programs(&self) -> bool {
         match self {
             JournalCommand::Inspect(args) => args.json,

@@ -26,7 +26,7 @@ const PAUSES: [Duration; 3] = [Duration::from_millis(100), Duration::from_millis
 
 /// One journal.
 pub struct Journal {
-    /// Whose it is.
+    /// Owner of the journal.
     pub owner: Owner,
     /// The file system it belongs to.
     pub fs: FsId,
@@ -86,7 +86,7 @@ impl Journal {
         Ok(Journal { owner: header.owner, fs: header.fs, place: Place::File { path: path.to_path_buf(), header } })
     }
 
-    /// What a file says of itself, if this is one.
+    /// Header of the journal's file, if it is one.
     pub fn header(&self) -> Option<&FileHeader> {
         match &self.place {
             Place::Rank(_) => None,
@@ -193,14 +193,14 @@ pub struct Read {
 }
 
 impl Read {
-    /// What it says; or why that is not understood.
+    /// Decodes the record. The error says why that is not possible.
     pub fn entry(&self) -> Result<Entry, String> {
         let Read { segment, offset, lsn, body } = self;
         let raw = RawRecord { segment: *segment, offset: *offset, lsn: *lsn, body };
         Entry::new(&raw).map_err(|error: InspectError<StoreError>| error.to_string())
     }
 
-    /// Whether a filter takes it. One that is not understood it takes only if it asks for numbers alone.
+    /// True if a filter takes the record. A record that cannot be decoded is taken only if the filter asks for numbers alone.
     pub fn is_taken(&self, filter: &Filter) -> bool {
         match self.entry() {
             Ok(entry) => filter.takes(entry.lsn, entry.origin.as_ref(), &entry.events),
@@ -210,8 +210,8 @@ impl Read {
 }
 
 impl Read {
-    /// What is left of it without what a filter takes of it: of a client's record, which is many changes, the other events; of a rank's
-    /// nothing.
+    /// Encodes the record without the events that a filter takes: of a client's record, which is many changes, the other events stay; of a
+    /// rank's record none.
     pub fn encode_without(&self, filter: &Filter, owner: Owner, out: &mut Vec<u8>) {
         let rest = match (owner, self.entry()) {
             (Owner::Client(_), Ok(entry)) => {
@@ -223,16 +223,16 @@ impl Read {
     }
 }
 
-/// How reading ended.
+/// End of a journal, as a reader found it.
 #[derive(Default)]
 pub struct End {
-    /// What was cut off: it was never acknowledged, or is being written.
+    /// Torn write at the end: never acknowledged, or still being written.
     pub torn: Option<Torn>,
     /// Records that a file once had.
     pub missing: u64,
     /// The number behind the last record; `None`: not read to its end.
     pub next_lsn: Option<Lsn>,
-    /// What is broken.
+    /// Description of the damage, if the journal is broken.
     pub broken: Option<String>,
     /// Number and length of each segment, if it was read to its end.
     pub segments: Vec<(u64, u64)>,
@@ -309,7 +309,7 @@ impl Records<'_> {
         None
     }
 
-    /// How it ended, once there are no more.
+    /// End of the journal, once there are no more records.
     pub fn end(self) -> End {
         self.end.unwrap_or_default()
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-/// What stands for no bytes at all.
+/// Text of an empty byte string.
 const EMPTY: &str = "\\-";
 
 /// Valid UTF-8 stays as it is, but for backslashes, spaces and control characters; those and all other bytes become

@@ -2,7 +2,7 @@
 
 use super::VERSION;
 
-/// What a dump begins with: its counts, so that a reader can tell how far it has come and whether all was there.
+/// First line of a dump: its counts, so that a reader can tell how far it has come and whether all was there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Head {
     /// Lines of each kind.
@@ -63,7 +63,7 @@ impl Head {
     }
 }
 
-/// What a dump ends with.
+/// Last line of a dump.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tail {
     /// Lines before this one.

@@ -20,12 +20,12 @@ use crate::service::admin::doc::StatusDoc;
 use crate::service::admin::heat::SpotDoc;
 use crate::service::admin::others::UnreachedDoc;
 
-/// How often the ranks are asked.
+/// Interval at which the ranks are asked.
 const EVERY: Duration = Duration::from_secs(1);
 /// Deeper than any path that a system call takes.
 const DEPTH_MAX: usize = 2048;
 
-/// What was counted below the directory, per second.
+/// Counters of the load below the directory, per second.
 #[derive(Default)]
 struct Counted {
     seen: Seen,
@@ -75,7 +75,7 @@ pub fn run(dir: &Directory, seconds: u32, ranks: Option<u16>, json: bool) -> Out
     put(text(&place, &counted, ranks, seconds))
 }
 
-/// What all ranks have counted, at all times that they were asked.
+/// Collects the heat of all ranks, once per interval.
 fn look(place: &Place, seconds: u32) -> Result<(Vec<SpotDoc>, Vec<UnreachedDoc>), Failure> {
     let mut bar = Bar::start("looking", seconds.into(), Unit::Count);
     let (mut all, mut unreached) = (Vec::new(), Vec::new());
@@ -89,7 +89,7 @@ fn look(place: &Place, seconds: u32) -> Result<(Vec<SpotDoc>, Vec<UnreachedDoc>)
     Ok((all, unreached))
 }
 
-/// How much of what ranks have answered meanwhile were paths: of the whole file system, as ranks do not count that by directory.
+/// Share of paths in the requests that ranks have answered meanwhile: of the whole file system, as ranks do not count that by directory.
 fn paths(before: &StatusDoc, after: &StatusDoc) -> f64 {
     let sum = |status: &StatusDoc| {
         let counted = || status.ranks.iter().map(|rank| &rank.counted);
@@ -138,7 +138,7 @@ fn count(place: &Place, spots: &[SpotDoc], times: u32) -> Result<Counted, Failur
     Ok(counted)
 }
 
-/// What is above what.
+/// Parents of directories, as far as they are known.
 struct Above {
     top: u64,
     /// `None`: it cannot be found out.
@@ -152,7 +152,7 @@ impl Above {
         Ok(Above { top: place.ino.0, parents: known.collect(), asker: Asker::new(&place.found)? })
     }
 
-    /// Whether a directory is the one that was asked about, or below it.
+    /// True if a directory is the one that was asked about, or below it. `None`: it cannot be found out.
     fn is_below(&mut self, dir: u64) -> Option<bool> {
         let mut at = dir;
         for _ in 0..DEPTH_MAX {

@@ -1,10 +1,10 @@
-//! What a placement would make of a load: how evenly ranks had it, how many messages an operation took, and from which rate on a rank is busy all the
-//! time. Formulas: digest of ShardFS vs. IndexFS, §2.9; where a directory goes under `giga` is dealt out many times instead, so that any load can be judged. Pure: no
-//! server, no clock. Not here: where the numbers come from.
+//! Predicted effect of a placement on a load: how evenly ranks have it, how many messages an operation takes, and from which rate on a rank
+//! is busy all the time. Formulas: digest of ShardFS vs. IndexFS, §2.9; where a directory goes under `giga` is dealt out many times
+//! instead, so that any load can be judged. Pure: no server, no clock. Not here: where the numbers come from.
 
 use loligo_types::hash::mix;
 
-/// How often directories are dealt out.
+/// Number of times that directories are dealt out.
 const DEALS: u64 = 200;
 /// Making, removing or renaming a directory at two ranks costs so many times what it costs at one: `bench/placement.sh`, docs/placement.md.
 const TWO_RANKS: f64 = 2.9;
@@ -14,7 +14,7 @@ const MADE: f64 = 1.0;
 const CHANGED: f64 = 3.0;
 /// Less than so much of one rank: there is nothing to spread.
 const LITTLE: f64 = 0.5;
-/// What is better by less than this is as good: it would cost more to change.
+/// Smallest improvement, as a factor, that is worth the cost of a change.
 const BETTER: f64 = 1.1;
 /// The busiest rank has so many times what one has on average: that is not even.
 const UNEVEN: f64 = 1.5;
@@ -25,7 +25,7 @@ const WORTH: f64 = 0.05;
 /// A balancer moves a few pieces at a time: more directories for half of the load than so many for each rank are not followed.
 const FEW: usize = 4;
 
-/// What was seen below a directory.
+/// Load below a directory.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     /// Requests per second of each directory, by what moves with it; and whether it is large enough to be at all ranks.
@@ -40,7 +40,7 @@ pub struct Seen {
     pub at: Vec<f64>,
     /// Requests per second that a rank can answer; 0: not known.
     pub capacity: f64,
-    /// How much of all requests are paths, 0 to 1.
+    /// Share of paths in all requests, 0 to 1.
     pub paths: f64,
 }
 
@@ -53,7 +53,7 @@ pub struct Dir {
     pub large: bool,
 }
 
-/// What is to be expected.
+/// Prediction for a placement.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Outlook {
     /// Load of the busiest rank in that of a rank on average.
@@ -66,7 +66,7 @@ pub struct Outlook {
     pub limit: f64,
 }
 
-/// What to do.
+/// Advice on the placement of a directory.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Advice {
     /// There is one rank.
@@ -109,7 +109,7 @@ impl Seen {
         rates.iter().position(until).map_or(0, |at| at + 1)
     }
 
-    /// How many ranks this load keeps busy; `None`: not known.
+    /// Number of ranks that this load keeps busy; `None`: not known.
     pub fn needs(&self) -> Option<f64> {
         (self.capacity > 0.0).then(|| self.rate() / self.capacity)
     }
@@ -198,7 +198,7 @@ impl Seen {
         (less >= WORTH).then_some(less)
     }
 
-    /// What to do.
+    /// The advice for a file system of so many ranks.
     pub fn advice(&self, ranks: usize) -> Advice {
         if ranks < 2 {
             return Advice::OneRank;

@@ -33,7 +33,7 @@ pub fn page_of<T: Serialize>(doc: &T, unreached: &[UnreachedDoc]) -> Response {
     response
 }
 
-/// What this process says of something, and what the others do.
+/// The answers of this process and of the others to one question.
 async fn both<T, O>(
     source: &Arc<Source>,
     own: impl FnOnce(&Source) -> Result<T, ServerError> + Send + 'static,
@@ -133,7 +133,7 @@ pub async fn migrations(source: &Arc<Source>) -> Result<Response, Response> {
     Ok(page_of(&all, &others.unreached))
 }
 
-/// What all ranks have counted of the hottest fragments of their directories.
+/// Heat of the hottest fragments of the directories of all ranks.
 pub async fn heat(source: &Arc<Source>) -> Result<Response, Response> {
     let own =
         |source: &Source| Ok(source.heat()?.iter().map(|(rank, spot)| SpotDoc::new(*rank, spot)).collect::<Vec<_>>());
@@ -142,7 +142,7 @@ pub async fn heat(source: &Arc<Source>) -> Result<Response, Response> {
     Ok(page_of(&all, &others.unreached))
 }
 
-/// How far a rank is drained.
+/// Progress of a rank's drain.
 pub async fn drain(source: &Arc<Source>, rank: Rank) -> Result<Response, Response> {
     let path = format!("/api/v1/rank/drain/{rank}");
     let state = match source.state_elsewhere(rank) {

@@ -15,7 +15,7 @@ use super::{Source, pages};
 /// A line of the list of identities. Fields are only added.
 #[derive(Clone, Serialize, Deserialize, Debug)]
 pub struct IdentityDoc {
-    /// What it is called.
+    /// Name of the identity.
     pub name: String,
     /// Number of its certificate.
     pub serial: String,
@@ -36,15 +36,15 @@ pub struct IdentityDoc {
 pub struct AddedDoc {
     /// Its line of the list.
     pub identity: IdentityDoc,
-    /// What is to be its file.
+    /// Text of the identity file.
     pub file: String,
 }
 
-/// What is asked for.
+/// The identity that is asked for.
 #[derive(Clone, Serialize, Deserialize, Debug)]
 #[serde(deny_unknown_fields)]
 pub struct Asked {
-    /// What it is called.
+    /// Name of the identity.
     pub name: String,
     /// It may change nothing.
     pub read_only: bool,

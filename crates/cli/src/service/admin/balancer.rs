@@ -24,7 +24,7 @@ const SILENT_MIN: u64 = 3;
 pub struct VersionDoc {
     /// Its number among all.
     pub policy: u32,
-    /// What the policy is called.
+    /// Name of the policy.
     pub name: String,
     /// Its number among those of this name.
     pub version: u32,
@@ -32,7 +32,7 @@ pub struct VersionDoc {
     pub at_ms: u64,
 }
 
-/// What was put in force.
+/// One change of the policy in force.
 #[derive(Clone, Serialize, Deserialize, Debug)]
 pub struct InForceDoc {
     /// Milliseconds since 1970.
@@ -42,13 +42,13 @@ pub struct InForceDoc {
     /// For directories that name this policy; none: for the file system.
     #[serde(default)]
     pub name: Option<String>,
-    /// Who asked, or what failed.
+    /// The user who asked for it, or the fault that caused it.
     pub why: String,
     /// The one before was given up because it failed.
     pub failed: bool,
 }
 
-/// How a policy did at the last tick of a rank.
+/// State of a policy at the last tick of a rank.
 #[derive(Clone, Serialize, Deserialize, Debug, PartialEq, Eq)]
 pub struct AdvisedDoc {
     /// As directories name it; none: it is that of the file system.
@@ -74,7 +74,7 @@ pub struct NamedDoc {
     pub failed: Vec<u32>,
 }
 
-/// How a rank's balancer does.
+/// State of a rank's balancer.
 #[derive(Clone, Serialize, Deserialize, Debug, Default)]
 pub struct RankBalanceDoc {
     /// Which.
@@ -99,7 +99,7 @@ pub struct RankBalanceDoc {
     /// All that were asked at the last one.
     #[serde(default)]
     pub policies: Vec<AdvisedDoc>,
-    /// How long the last decision took, microseconds.
+    /// Time of the last decision, microseconds.
     pub took_us: u64,
     /// Own load, as the policy weighs it: of what it has authority over, and with what it does besides.
     pub auth: f64,
@@ -115,10 +115,10 @@ pub struct BalancerDoc {
     /// It was chosen, also if that is none; else it is the default.
     #[serde(default)]
     pub chosen: bool,
-    /// What is in force with more than one rank as long as nobody has chosen: a policy that comes with Loligo, or `none`.
+    /// Default policy with more than one rank as long as nobody has chosen: a policy that comes with Loligo, or `none`.
     #[serde(default)]
     pub default: String,
-    /// What directories mean that name a policy, as far as somebody has asked.
+    /// Policies that directories name, as far as somebody has asked.
     #[serde(default)]
     pub named: Vec<NamedDoc>,
     /// All ranks that answer.
@@ -128,11 +128,11 @@ pub struct BalancerDoc {
     pub unreached: Vec<UnreachedDoc>,
     /// All versions.
     pub versions: Vec<VersionDoc>,
-    /// What was put in force, the last of it last.
+    /// Changes of the policy in force, the last of them last.
     pub history: Vec<InForceDoc>,
 }
 
-/// What is in force for the file system, by name.
+/// Policy in force for the file system, by name.
 #[derive(Clone, Serialize, Deserialize, Debug)]
 pub struct NowDoc {
     /// Which; none: nothing is balanced but what names a policy.
@@ -155,9 +155,9 @@ pub struct TextDoc {
 pub struct LineDoc {
     /// Milliseconds since 1970.
     pub at_ms: u64,
-    /// Who says it; none: the keeper of the cluster map.
+    /// Rank that logged it; none: the keeper of the cluster map.
     pub rank: Option<u16>,
-    /// What.
+    /// Text of the line.
     pub text: String,
 }
 
@@ -173,13 +173,13 @@ pub struct TickDoc {
     /// As directories name it; none: it is that of the file system.
     #[serde(default)]
     pub name: Option<String>,
-    /// What each hook saw and answered.
+    /// Input and answer of each hook.
     pub lines: Vec<String>,
     /// Moves that were wanted.
     pub moves: usize,
-    /// What went wrong.
+    /// The policy's fault in this tick.
     pub fault: Option<String>,
-    /// How long it took, microseconds.
+    /// Time of the decision, microseconds.
     pub took_us: u64,
 }
 
@@ -229,7 +229,7 @@ pub fn rank_doc(rank: &loligo_driver::RankStatus) -> RankBalanceDoc {
     }
 }
 
-/// What is wrong with the balancer of a rank, and what to do.
+/// Trouble with the balancer of a rank, and its remedy.
 pub fn trouble(rank: &loligo_driver::RankStatus) -> Option<String> {
     trouble_of(&rank_doc(rank))
 }
@@ -255,11 +255,11 @@ fn trouble_of(doc: &RankBalanceDoc) -> Option<String> {
     })
 }
 
-/// What ranks say of their balancers, and who says nothing.
+/// States of ranks' balancers, and the processes that did not answer.
 type RanksSaid = (Vec<RankBalanceDoc>, Vec<UnreachedDoc>);
 
 impl Source {
-    /// What is in force, for the status of all; nothing if the table does not say.
+    /// Policy in force, for the status of all; `None` if the table does not say.
     pub fn policy_now(&self, policy: PolicyId) -> Option<NowDoc> {
         let version = self.server.policy(policy).ok()?;
         Some(NowDoc { policy: version.as_ref().map(version_doc), chosen: self.server.is_policy_chosen().ok()? })
@@ -294,7 +294,7 @@ impl Source {
     }
 }
 
-/// What anybody may look at.
+/// Pages that anybody may look at.
 pub fn pages() -> Router<Arc<Source>> {
     Router::new()
         .route("/api/v1/balancer", get(|State(source)| done(source, |_| Ok(()))))
@@ -303,7 +303,7 @@ pub fn pages() -> Router<Arc<Source>> {
         .route("/api/v1/balancer/ticks/{rank}", get(ticks))
 }
 
-/// What only the owner may do, at the server that leads.
+/// Orders that only the owner may give, at the server that leads.
 pub fn orders() -> Router<Arc<Source>> {
     Router::new()
         .route("/api/v1/balancer/set/{name}", post(set))

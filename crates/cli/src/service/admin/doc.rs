@@ -205,13 +205,14 @@ pub struct RankDoc {
     pub ops: BTreeMap<String, OpDoc>,
     #[serde(default)]
     pub load: LoadDoc,
-    /// What its balancer does.
+    /// State of its balancer.
     #[serde(default)]
     pub balancer: super::balancer::RankBalanceDoc,
-    /// What it knows of the load of the others.
+    /// Loads of the other ranks, as far as it knows them.
     #[serde(default)]
     pub others: Vec<KnownLoadDoc>,
-    /// How often file data could not be read or written since the rank was started, and the files, at most 64, until nothing of such data is left.
+    /// Number of failed reads and writes of file data since the rank was started, and the files, at most 64, until nothing of such data is
+    /// left.
     #[serde(default)]
     pub data_errors: u64,
     #[serde(default)]
@@ -276,7 +277,7 @@ pub struct SubtreeDoc {
     /// The fragment; `*` is the whole directory.
     pub frag: String,
     pub rank: u16,
-    /// How often the authority changed.
+    /// Number of changes of authority.
     pub version: u64,
 }
 
@@ -299,7 +300,7 @@ pub struct MigrationDoc {
     /// Inodes looked at, of all that are in memory.
     pub seen: u64,
     pub of: u64,
-    /// How long requests for it had to wait; 0: not yet.
+    /// Time that requests for it waited; 0: not yet.
     pub frozen_us: u64,
     /// So far, or in all.
     pub took_ms: u64,
@@ -325,7 +326,7 @@ pub struct DrainDoc {
     /// There is such a rank (still).
     pub there: bool,
     pub draining: bool,
-    /// What it does, in words.
+    /// State of the drain, in words.
     pub state: String,
     pub subtrees_left: u64,
     pub subtrees_given: u64,
@@ -379,7 +380,7 @@ pub(super) fn us(ns: u64) -> f64 {
 /// The state in a word, and why it is not serving, or what is wrong although it is.
 pub type Health = (&'static str, Option<String>);
 
-/// What is wrong with so many files. Their names are not for everybody who may ask for the health.
+/// Text on so many files with data errors. Their names are not for everybody who may ask for the health.
 fn damage(files: usize) -> String {
     let files = crate::output::human_files(files as u64);
     format!(
@@ -578,7 +579,7 @@ pub struct DamagedDoc {
     pub inode: u64,
     /// Null: not known by heart.
     pub path: Option<String>,
-    /// What the store said last.
+    /// Last error of the store.
     pub text: String,
     pub times: u64,
 }
@@ -654,7 +655,7 @@ pub fn migration(m: &Migration) -> MigrationDoc {
     }
 }
 
-/// How far a rank is drained. `there`: there is such a rank.
+/// Progress of a rank's drain. `there`: there is such a rank.
 pub fn drain(status: Option<DrainStatus>, there: bool) -> DrainDoc {
     let draining = status.is_some();
     let s = status.unwrap_or_default();

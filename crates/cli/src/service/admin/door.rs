@@ -21,7 +21,7 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::task::{AbortHandle, Id, JoinSet};
 use tokio::time::{Instant, sleep, timeout};
 
-/// How long a request may take to come, up to the end of its head.
+/// Time limit for the head of a request.
 const HEAD_TIME: Duration = Duration::from_secs(5);
 /// Longer heads are refused, bytes.
 const HEAD_MAX: usize = 16 << 10;
@@ -58,7 +58,7 @@ impl Listens for UnixListener {
     }
 }
 
-/// What a listener permits.
+/// Limits of a listener.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// Connections at a time.

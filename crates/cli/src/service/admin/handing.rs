@@ -24,7 +24,7 @@ use super::doc::BegunDoc;
 use super::others::{self, At, Other};
 use super::{Source, pages};
 
-/// How long an order may take that was handed on: a little longer than it does where it is carried out. Who hangs is given up as soon as
+/// Time limit of an order that was handed on: a little longer than where it is carried out. A process that hangs is given up as soon as
 /// nothing comes over the connection any more.
 const ORDER_TIME: Duration = Duration::from_secs(65);
 

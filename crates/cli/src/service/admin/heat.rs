@@ -19,7 +19,7 @@ pub struct LoadDoc {
     pub memory_percent: f64,
     /// Of one processor, over the last second.
     pub cpu_percent: f64,
-    /// How much of the last second its thread was at work.
+    /// Share of the last second in which its thread was at work.
     #[serde(default)]
     pub busy_percent: f64,
     /// Requests per second that it could answer; 0: not known yet.
@@ -27,7 +27,7 @@ pub struct LoadDoc {
     pub capacity_per_s: f64,
 }
 
-/// What a rank knows of another one.
+/// Load of another rank, as this rank knows it.
 #[derive(Serialize, Deserialize, Clone, Debug)]
 pub struct KnownLoadDoc {
     pub rank: u16,
@@ -59,7 +59,7 @@ pub struct HotDirDoc {
     pub heat: HeatDoc,
 }
 
-/// What was counted of a fragment of a directory at a rank, per second: a line of `/api/v1/heat`.
+/// Heat of a fragment of a directory at a rank, per second: a line of `/api/v1/heat`.
 #[derive(Serialize, Deserialize, Clone, Debug)]
 pub struct SpotDoc {
     pub rank: u16,

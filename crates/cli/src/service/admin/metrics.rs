@@ -15,7 +15,7 @@ use super::tally::names_of;
 /// Of the text.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// What a name stands for.
+/// Kind, stability and help text of a metric.
 struct Metric {
     name: &'static str,
     kind: &'static str,

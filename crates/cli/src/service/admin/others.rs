@@ -1,5 +1,6 @@
-//! Who else runs ranks of this file system, and asking them: processes of this machine by the sockets of their admin planes, servers that share
-//! the store over the connections that servers have. What is made of the answers is `all.rs`'s, orders are `handing.rs`'s.
+//! Requests to the other processes that run ranks of this file system: processes of this machine by the sockets of their admin planes,
+//! servers that share the store over the connections that servers have. The answers are put together in `all.rs`, orders are handed on in
+//! `handing.rs`.
 //!
 //! Whoever does not answer in time is named, and nobody is waited for longer. What another server has asked is asked nobody else, so no question
 //! goes in a circle.
@@ -19,7 +20,7 @@ use super::Source;
 use crate::look::ask;
 use crate::target;
 
-/// How long others may take to say what they know.
+/// Time limit for the answers of others.
 pub const REACH: Duration = Duration::from_secs(1);
 
 /// Another one that runs ranks.
@@ -49,12 +50,12 @@ pub enum At {
     Nowhere(String),
 }
 
-/// Whose ranks are not in an answer.
+/// A process or server whose ranks are missing in an answer.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 pub struct UnreachedDoc {
     /// The number of the server, in hexadecimal digits; none: a process of this machine, or nobody.
     pub number: Option<String>,
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// Those that it runs.
     pub ranks: Vec<u16>,
@@ -77,7 +78,7 @@ impl UnreachedDoc {
     }
 }
 
-/// What others have said, and who has not.
+/// Answers of the others, and those that did not answer.
 pub struct Gathered<T> {
     pub docs: Vec<T>,
     pub unreached: Vec<UnreachedDoc>,
@@ -116,7 +117,7 @@ impl Source {
         }
     }
 
-    /// What other servers call this one.
+    /// Name of this server at the other servers.
     pub(super) fn own_name(&self) -> String {
         let seen = self.server.sight().and_then(|(me, sight)| Some(sight.servers.get(&me)?.name.clone()));
         seen.unwrap_or_else(|| "this server".into())
@@ -167,7 +168,7 @@ impl Source {
         self.server.all_ranks().into_iter().filter_map(why).collect()
     }
 
-    /// What a rank is by the map that others run.
+    /// State in the map of a rank that another process runs.
     pub(super) fn state_elsewhere(&self, rank: Rank) -> Option<RankState> {
         self.server.state_elsewhere(rank)
     }

@@ -24,12 +24,12 @@ use super::door::{self, Bounds};
 use super::port::Port;
 use super::{Source, all, auth, balancer, doc, handing, metrics, snapshot};
 
-/// How long a connection of the owner may last: an order takes up to a minute, and one that is handed on a little longer.
+/// Time limit of a connection of the owner: an order takes up to a minute, and one that is handed on a little longer.
 const OWNER_TIME: Duration = Duration::from_secs(90);
 /// The same of anybody's at the port.
 const ANYBODY_TIME: Duration = Duration::from_secs(15);
 
-/// What the owner may look at.
+/// Pages that the owner may look at.
 pub(super) fn pages() -> Router<Arc<Source>> {
     Router::new()
         .route("/", get(index))
@@ -122,7 +122,7 @@ async fn hear(mut asked: mpsc::Receiver<(Question, Replier)>, pages: Router) {
     }
 }
 
-/// What the pages say to a question.
+/// Reply of the pages to a question.
 pub(super) async fn reply(pages: Router, question: Question) -> Reply {
     let method = match question.method {
         Method::Get => axum::http::Method::GET,

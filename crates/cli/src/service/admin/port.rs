@@ -28,7 +28,7 @@ const PACE: Duration = Duration::from_millis(10);
 /// Labels of metrics whose values are words and numbers of the program. Others may hold what users have named.
 const LABELS: [&str; 9] = ["rank", "op", "le", "state", "kind", "of", "placement", "why", "names"];
 
-/// What the port answers, and to whom.
+/// Pages at the port: for anybody, and for the owner.
 #[derive(Clone)]
 pub struct Port {
     anybody: Router,

@@ -1,4 +1,4 @@
-//! What the admin plane knows: the server, the settings, the mount of the same process. Asks and hands on; decides nothing.
+//! Sources of the admin plane: the server, the settings, the mount of the same process. Asks and hands on; decides nothing.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -92,7 +92,7 @@ impl Source {
         Ok(all)
     }
 
-    /// What each rank has counted of the hottest fragments of its directories.
+    /// Heat of the hottest fragments of each rank's directories.
     pub fn heat(&self) -> Result<Vec<(Rank, SpotRates)>, ServerError> {
         let mut all = Vec::new();
         for rank in self.ranks() {
@@ -122,7 +122,7 @@ impl Source {
         if drain { self.server.drain_rank(rank) } else { self.server.undrain_rank(rank) }
     }
 
-    /// How far a rank is drained; `None`: it is not being drained, or not there any more (the second value).
+    /// Progress of a rank's drain; `None`: it is not being drained, or not there any more (the second value).
     pub fn drain_status(&self, rank: Rank) -> Result<(Option<DrainStatus>, bool), ServerError> {
         match self.server.admin(rank, Ask::Drain) {
             Ok(Told::Drain(status)) => Ok((status, true)),

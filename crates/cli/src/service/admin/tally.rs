@@ -38,7 +38,7 @@ pub struct WalkDoc {
     pub partings: u64,
 }
 
-/// How many names paths have that are counted together.
+/// Number of names of the paths that are counted together.
 pub fn names_of(walks: &WalkCount) -> String {
     match walks.names {
         (from, to) if from == to => to.to_string(),

@@ -1,4 +1,5 @@
-//! What other servers may ask and order, without a cluster: on a server in memory. On several servers it is tested in `tests/rados`.
+//! Questions and orders of other servers, without a cluster: on a server in memory. On several servers it is tested in
+//! `tests/rados`.
 
 use std::sync::Arc;
 

@@ -68,7 +68,7 @@ impl Token {
         }
     }
 
-    /// Whether it is this, in a time that does not tell how much of it is right.
+    /// True if the token is this. Takes a time that does not tell how much of it is right.
     pub fn is(&self, shown: &str) -> bool {
         let differs = self.0.bytes().zip(shown.bytes()).fold(0, |all, (a, b)| all | (a ^ b));
         shown.len() == self.0.len() && differs == 0
