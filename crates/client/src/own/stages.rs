@@ -63,7 +63,7 @@ impl Client {
     ) -> Option<FsResult<()>> {
         match mechanism {
             Mechanism::LocalPersist => self.own_keep(id, own),
-            Mechanism::GlobalPersist => self.own_store(id, own, cred),
+            Mechanism::GlobalPersist => self.own_store(id, own),
             Mechanism::VolatileApply | Mechanism::NonvolatileApply => {
                 if let Err(error) = self.own_seal(own) {
                     return Some(Err(error));

@@ -78,12 +78,12 @@ impl Sink for Pieces {
 
 impl Client {
     /// Puts what is outstanding into the store. What came of it, as soon as that is known.
-    pub(super) fn own_store(&mut self, id: u64, own: &mut OwnTask, cred: &Arc<Cred>) -> Option<FsResult<()>> {
+    pub(super) fn own_store(&mut self, id: u64, own: &mut OwnTask) -> Option<FsResult<()>> {
         own.store_tries = 0;
-        self.own_store_anew(id, own, cred)
+        self.own_store_anew(id, own)
     }
 
-    fn own_store_anew(&mut self, id: u64, own: &mut OwnTask, cred: &Arc<Cred>) -> Option<FsResult<()>> {
+    fn own_store_anew(&mut self, id: u64, own: &mut OwnTask) -> Option<FsResult<()>> {
         let fs = self.fs_id.unwrap_or_default();
         let Some(owned) = self.own.trees.get_mut(&own.root) else { return Some(Err(FsError::Stale)) };
         let changes = owned.machine.outstanding().changes;
@@ -176,7 +176,7 @@ impl Client {
                 {
                     owned.forget_rights();
                 }
-                self.own_store_anew(id, own, cred)
+                self.own_store_anew(id, own)
             }
             Some(error) => {
                 own.store = None;

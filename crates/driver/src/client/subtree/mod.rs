@@ -386,7 +386,10 @@ impl Subtree {
     /// Ends it without what is outstanding. What was persisted stays on this machine's disk, and not in the store.
     pub fn abandon(&mut self) -> FsResult<()> {
         let epoch = self.record().epoch;
-        self.ask(SubtreeOp::End { epoch }).map(drop)
+        self.ask(SubtreeOp::End { epoch })?;
+        // An operation would be decided here, and never be anybody's.
+        self.doubt.store(true, Ordering::Release);
+        Ok(())
     }
 }
 

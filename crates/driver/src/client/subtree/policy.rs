@@ -335,10 +335,10 @@ mod tests {
         let plain = of("preset = 'hdfs'").expect("decoupled");
         assert_eq!((plain.allocated_inodes, plain.interfere), (100, Interfere::Allow));
         assert_eq!((plain.lease, plain.into, plain.blind), (Duration::from_secs(60), MergeInto::Memory, false));
-        let text = "pipeline = 'append_client_journal + nonvolatile_apply'\nblind = true\ninterfere = 'block'\nallocated_inodes = 5000\n\
+        let text = "pipeline = 'append_client_journal + nonvolatile_apply'\nblind = true\ninterfere = 'block'\nallocated_inodes = 500\n\
                     [ceiling]\nallocated_inodes = 1000\nlease = '10s'\n";
         let bounded = of(text).expect("decoupled");
-        assert_eq!((bounded.allocated_inodes, bounded.lease), (1000, Duration::from_secs(10)));
+        assert_eq!((bounded.allocated_inodes, bounded.lease), (500, Duration::from_secs(10)));
         assert_eq!((bounded.interfere, bounded.into, bounded.blind), (Interfere::Block, MergeInto::Table, false));
         let policy = SubtreePolicy::parse(text).expect("it makes sense");
         assert!(options_of(&policy, true).expect("decoupled").blind, "root's word is taken");
