@@ -11,12 +11,8 @@ use loligo_driver::client::{Call, Client, Fs, Options, Subtree};
 use loligo_types::{Cred, Op, XattrMode};
 
 /// The pipelines, behind the client's journal.
-const STAGES: [&str; 4] = [
-    "local_persist",
-    "global_persist",
-    "local_persist + global_persist",
-    "local_persist || global_persist",
-];
+const STAGES: [&str; 4] =
+    ["local_persist", "global_persist", "local_persist + global_persist", "local_persist || global_persist"];
 
 /// Makes files in a directory of its own and times its stages.
 fn once(fs: &Fs, stages: &str, files: u64) -> Result<Duration, String> {
@@ -24,7 +20,8 @@ fn once(fs: &Fs, stages: &str, files: u64) -> Result<Duration, String> {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let dir = format!("/stages-{}", since.as_nanos());
     let ino = fs.mkdir(&dir, 0o755).map_err(|error| say("mkdir", &error))?.ino;
-    let text = format!("pipeline = 'append_client_journal + {stages}'\ninterfere = 'block'\nallocated_inodes = {files}\n");
+    let text =
+        format!("pipeline = 'append_client_journal + {stages}'\ninterfere = 'block'\nallocated_inodes = {files}\n");
     let set = Op::SetXattr {
         ino,
         name: b"loligo.policy.subtree"[..].into(),

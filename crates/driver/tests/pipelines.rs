@@ -309,14 +309,17 @@ fn what_a_policy_or_bounds_above_do_not_permit_a_program_does_not_get() {
     for dir in ["/floor", "/floor/job", "/posix", "/local", "/shut", "/shut/job"] {
         owner.fs.mkdir(dir, 0o755).expect("made");
     }
-    let by = |fs: &Fs, path: &str| Subtree::decouple_by_policy(fs, path).map(|_| ()).map_err(|error| (path.to_string(), error));
+    let by = |fs: &Fs, path: &str| {
+        Subtree::decouple_by_policy(fs, path).map(|_| ()).map_err(|error| (path.to_string(), error))
+    };
     assert_eq!(by(&owner.fs, "/posix"), Err(("/posix".into(), FsError::NotSupported)), "the default");
     set_policy(&owner.fs, "/posix", "preset = 'relaxed'").expect("root may");
     assert_eq!(by(&owner.fs, "/posix"), Err(("/posix".into(), FsError::NotSupported)), "each operation is the rank's");
     set_policy(&owner.fs, "/local", "preset = 'batchfs'").expect("root may");
     assert_eq!(by(&without_keep, "/local"), Err(("/local".into(), FsError::NotSupported)), "no place for the journal");
     // The rank says what is below a floor, whatever options are named; and by its policy nothing is.
-    set_policy(&owner.fs, "/floor", "preset = 'hdfs'\n[floor]\nconsistency = 'weak'\ndurability = 'global'\n").expect("root");
+    set_policy(&owner.fs, "/floor", "preset = 'hdfs'\n[floor]\nconsistency = 'weak'\ndurability = 'global'\n")
+        .expect("root");
     assert_eq!(set_policy(&owner.fs, "/floor/job", "preset = 'batchfs'"), Err(FsError::Perm));
     let options = SubtreeOptions::default();
     assert_eq!(Subtree::decouple(&owner.fs, "/floor/job", &options).map(|_| ()), Err(FsError::Perm));
@@ -339,7 +342,8 @@ fn a_program_that_is_at_work_sends_on_what_is_outstanding_in_the_interval_and_he
     let _server = site.start();
     let owner = Owner::of(&site);
     owner.fs.mkdir("/job", 0o755).expect("made");
-    set_policy(&owner.fs, "/job", "preset = 'batchfs'\ninterfere = 'block'\nsync_interval = '10ms'\n").expect("root may");
+    set_policy(&owner.fs, "/job", "preset = 'batchfs'\ninterfere = 'block'\nsync_interval = '10ms'\n")
+        .expect("root may");
     let mut job = Subtree::decouple_by_policy(&owner.fs, "/job").expect("it says so");
     owner.break_disk();
     let begun = Instant::now();
@@ -363,6 +367,67 @@ fn a_program_that_is_at_work_sends_on_what_is_outstanding_in_the_interval_and_he
     job.sync_if_due();
     assert_eq!(job.record().merges, merges);
     assert!(job.complete().expect("all is well").recoupled);
+    owner.stop();
+}
+
+#[test]
+fn what_makes_no_sense_as_a_policy_is_refused_by_the_rank_and_is_no_version() {
+    let site = Site::new();
+    let _server = site.start();
+    let (client, fs) = plain(&site);
+    let root = fs.mkdir("/job", 0o755).expect("made").ino;
+    for text in [
+        "preset = 'relaxed'\nlag = '0s'",
+        "preset = 'relaxed'\nlag = '1ms'",
+        "preset = 'relaxed'\nlag = '24h'",
+        "preset = 'posix'\nlag = '1s'",
+        "preset = 'batchfs'\nlag = '1s'",
+        "preset = 'batchfs'\ninterfere = 'both'",
+        "preset = 'batchfs'\ninterfere = true",
+        "preset = 'posix'\nsync_interval = '1s'",
+        "preset = 'batchfs'\nsync_interval = '1ms'",
+        "pipeline = 'append_client_journal || local_persist'",
+        "pipeline = 'append_client_journal + local_persist || volatile_apply'",
+        "pipeline = 'append_client_journal + volatile_apply || nonvolatile_apply'",
+        "pipeline = 'append_client_journal + volatile_apply + global_persist'",
+        "pipeline = 'append_client_journal + local_persist || local_persist'",
+        "pipeline = 'append_client_journal + local_persist ||'",
+        "pipeline = 'rpcs || global_persist'",
+        "pipeline = 'rpcs + stream'\nconsistency = 'weak'",
+        "preset = 'batchfs'\n[floor]\ndurability = 'global'",
+        "preset = 'ramdisk'\n[floor]\nconsistency = 'weak'",
+        "preset = 'batchfs'\nallocated_inodes = 0",
+        "preset = 'batchfs'\nallocated_inodes = 10\n[ceiling]\nallocated_inodes = 5",
+    ] {
+        assert_eq!(set_policy(&fs, "/job", text), Err(FsError::Invalid), "{text}");
+    }
+    assert_eq!((read(&fs, root, POLICY), read(&fs, root, HISTORY)), (None, None));
+    client.stop(PATIENCE).expect("it ends");
+}
+
+#[test]
+fn one_that_is_decoupled_with_another_policy_has_that_until_the_directorys_is_set_and_not_below_a_floor() {
+    let site = Site::new();
+    let _server = site.start();
+    let owner = Owner::of(&site);
+    owner.fs.mkdir("/top", 0o755).expect("made");
+    let root = owner.fs.mkdir("/top/job", 0o755).expect("made").ino;
+    set_policy(&owner.fs, "/top/job", "preset = 'hdfs'\n").expect("root may");
+    order(&owner.fs, root, "decouple\npreset = 'ramdisk'\n").expect("nothing forbids it");
+    owner.fs.write("/top/job/a", b"a".to_vec()).expect("written");
+    order(&owner.fs, root, "sync").expect("that says nothing of it");
+    assert!(fact(&owner.fs, root, "changes") > Some(0), "it is what counts");
+    // The directory's own is set again: from then on that counts, and what is outstanding is as it says.
+    set_policy(&owner.fs, "/top/job", "preset = 'hdfs'\n").expect("root may");
+    assert_eq!(fact(&owner.fs, root, "changes"), Some(0));
+    assert!(status(&owner.fs, root).contains("pipeline append_client_journal + global_persist + volatile_apply"));
+    order(&owner.fs, root, "recouple").expect("nothing is outstanding");
+    let history = History::read(&read(&owner.fs, root, HISTORY).expect("it has one")).expect("it is one");
+    assert_eq!(history.changes().len(), 1, "it was set as it is");
+    set_policy(&owner.fs, "/top", "preset = 'hdfs'\n[floor]\nconsistency = 'weak'\ndurability = 'global'\n")
+        .expect("root");
+    let refused = order(&owner.fs, root, "decouple\npreset = 'ramdisk'\n").expect_err("a floor is above it");
+    assert!(refused.starts_with("Refused floor "), "{refused}");
     owner.stop();
 }
 
@@ -497,7 +562,8 @@ fn the_example_of_the_guide_follows_a_policy() {
     owner.stop();
     let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/subtree-policies.md");
     let text = std::fs::read_to_string(guide).expect("the guide");
-    let example = include_str!("pipelines.rs").split("// The example of the guide, from here.\n").nth(1).expect("it is here");
+    let example =
+        include_str!("pipelines.rs").split("// The example of the guide, from here.\n").nth(1).expect("it is here");
     let example = example.split("// To here.").next().expect("it ends");
     assert!(text.contains(example.trim_end()), "the guide has another example than this:\n{example}");
 }

@@ -290,11 +290,13 @@ impl Live {
         let done = "the stages before it are done and count, those after it were not begun";
         let shown = quoted(&self.dir);
         let again = format!("then again: loligo {verb} {shown}; what is outstanding: loligo policy explain {shown}");
-        Failure::new(format!("{cause}: the stage {stage} of the pipeline failed; {done}")).remedy(match (remedy, stage) {
-            (Some(remedy), _) => remedy.to_string(),
-            (None, "local_persist") => format!("look at keep_dir of this machine (room, permissions), {again}"),
-            (None, _) => format!("see that the server is well (loligo status), {again}"),
-        })
+        Failure::new(format!("{cause}: the stage {stage} of the pipeline failed; {done}")).remedy(
+            match (remedy, stage) {
+                (Some(remedy), _) => remedy.to_string(),
+                (None, "local_persist") => format!("look at keep_dir of this machine (room, permissions), {again}"),
+                (None, _) => format!("see that the server is well (loligo status), {again}"),
+            },
+        )
     }
 
     fn failed(&self, verb: &str, error: &str) -> Failure {

@@ -29,8 +29,12 @@ use crate::settings::Given;
 /// Runs one.
 pub fn run(what: PolicyCommand, given: &Given) -> Outcome {
     match what {
-        PolicyCommand::Set { dir, policy: Some(policy), dry_run, .. } => set::set(&dir, &set::To::Named(policy), dry_run),
-        PolicyCommand::Set { dir, version: Some(number), dry_run, .. } => set::set(&dir, &set::To::Version(number), dry_run),
+        PolicyCommand::Set { dir, policy: Some(policy), dry_run, .. } => {
+            set::set(&dir, &set::To::Named(policy), dry_run)
+        }
+        PolicyCommand::Set { dir, version: Some(number), dry_run, .. } => {
+            set::set(&dir, &set::To::Version(number), dry_run)
+        }
         PolicyCommand::Set { dir, dry_run, .. } => set::set(&dir, &set::To::Before, dry_run),
         PolicyCommand::History { dir, version, json } => history::run(&dir, version, json),
         PolicyCommand::Unset { dir } => set::unset(&dir, false),

@@ -41,7 +41,8 @@ fn a_history_of_a_policy_is_shown_rolled_back_and_goes_into_a_dump() {
     let server = served(&place);
     let never = loligo("policy history --data {} /a", &[&data]).ok().out;
     assert!(never.contains("/a never had a policy of its own"), "{never}");
-    loligo("policy set --data {} /a --rollback", &[&data]).fails(1, &["there is nothing to go back to", "policy history"]);
+    loligo("policy set --data {} /a --rollback", &[&data])
+        .fails(1, &["there is nothing to go back to", "policy history"]);
     let file = place.path("mine.toml");
     std::fs::write(&file, "# mine\npreset = 'hdfs'\n").expect("a file");
     loligo("policy set --data {} /a batchfs", &[&data]).ok();
@@ -72,7 +73,10 @@ fn a_history_of_a_policy_is_shown_rolled_back_and_goes_into_a_dump() {
     assert_eq!(cell(&data, "/a"), "strong/global");
     let text = loligo("policy history --data {} /a", &[&data]).ok().out;
     assert_eq!(text.lines().count(), 7, "{text}");
-    assert!(text.lines().last().is_some_and(|line| line.starts_with("* ") && line.contains("none, by user 0")), "{text}");
+    assert!(
+        text.lines().last().is_some_and(|line| line.starts_with("* ") && line.contains("none, by user 0")),
+        "{text}"
+    );
     // It is durable, sound, and in a dump.
     let before = history(&data, "/a");
     assert_eq!(server.stop().0, 0);

@@ -227,7 +227,9 @@ impl Client {
             // Writing to a string does not fail.
             _ = writeln!(text, "command {number} running {done} {total}");
         }
-        for Over { number, result, refused, stage, .. } in self.own.commands.done.iter().filter(|over| over.root == root) {
+        for Over { number, result, refused, stage, .. } in
+            self.own.commands.done.iter().filter(|over| over.root == root)
+        {
             _ = match (result, refused, stage) {
                 (Ok((records, bytes)), ..) => writeln!(text, "command {number} done {records} {bytes}"),
                 (_, Some((by, dir)), _) => writeln!(text, "command {number} failed Refused {} {dir}", by.name()),

@@ -9,8 +9,8 @@ use loligo_types::{
 };
 use loligo_types::{is_policy_name, limits};
 
-use super::{past, placed};
 use super::truncate::CAPABILITY;
+use super::{past, placed};
 use crate::access::{self, R, S_ISGID, S_ISVTX, W};
 use crate::acl::{self, xattr as form};
 use crate::ctx::{Change, Ctx};
@@ -273,7 +273,8 @@ pub(crate) fn set(
             }
             let cost = |(name, value): &XattrPair| name.len() + 1 + value.len();
             // The history makes room.
-            let stays = |(other, _): &&XattrPair| other != name && !(space == Space::OwnersPolicy && **other == *HISTORY);
+            let stays =
+                |(other, _): &&XattrPair| other != name && !(space == Space::OwnersPolicy && **other == *HISTORY);
             let others: usize = all.iter().filter(stays).map(cost).sum();
             if others + name.len() + 1 + value.len() > limits::XATTR_TOTAL_MAX {
                 return Err(FsError::NoSpace);

@@ -61,7 +61,9 @@ pub enum Unreadable {
 impl fmt::Display for Unreadable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Unreadable::Form(form) => write!(f, "a history of form {form}, which this program does not know (it knows {FORM})"),
+            Unreadable::Form(form) => {
+                write!(f, "a history of form {form}, which this program does not know (it knows {FORM})")
+            }
             Unreadable::Damaged => f.write_str("no history of a policy: it is damaged"),
         }
     }

@@ -119,10 +119,10 @@ impl Keeper {
                 let file = keeper.path.clone();
                 (Ok(keeper), file)
             }
-            (None, Some(file)) => (Keeper::anew(&file, fs, record, groups), file),
-            (None, None) => match Keeper::begin(path, fs, record) {
+            (None, Some(file)) if file == *path => (Keeper::anew(&file, fs, record, groups), file),
+            (None, broken) => match Keeper::begin(path, fs, record) {
                 // It is somebody else's.
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return (None, None, Err(error)),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return (None, broken, Err(error)),
                 begun => (begun, path.to_path_buf()),
             },
         };

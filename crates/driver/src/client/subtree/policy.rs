@@ -258,7 +258,10 @@ impl Subtree {
     fn at_once(&mut self, begun: &[Mechanism], merged: &mut Merged) -> Vec<(Mechanism, io::Result<()>)> {
         if begun.contains(&Mechanism::LocalPersist) && begun.contains(&Mechanism::GlobalPersist) {
             let (local, global) = self.persist_both();
-            return vec![(Mechanism::LocalPersist, local), (Mechanism::GlobalPersist, global.map_err(io::Error::other))];
+            return vec![
+                (Mechanism::LocalPersist, local),
+                (Mechanism::GlobalPersist, global.map_err(io::Error::other)),
+            ];
         }
         let mut one = |mechanism: Mechanism| match mechanism {
             Mechanism::LocalPersist => self.persist(self.file_by_policy()?),
