@@ -84,6 +84,11 @@ pub fn decoupled(what: DecoupledCommand) -> Outcome {
     }
 }
 
+/// The stage of the pipeline that failed last in a directory that the mount has decoupled, and why; none, if all is well or nothing is known.
+pub fn failed_stage(dir: &Path) -> Option<(String, String)> {
+    live::Live::at(dir).outstanding().ok()??.failed
+}
+
 /// Does it with each, and says of each what came of it; what cannot be done keeps no other from being done. `done`: as in "3 of 4 were merged".
 fn each(what: &[PathBuf], done: &str, as_json: bool, one: impl Fn(&Path) -> Outcome) -> Outcome {
     if let [only] = what {

@@ -6,8 +6,12 @@ use std::path::Path;
 use super::run::{Place, Service, can_mount, loligo, sh};
 
 fn served(place: &Place) -> Service {
+    served_with(place, "")
+}
+
+fn served_with(place: &Place, more: &str) -> Service {
     loligo("format --data {}", &[&place.data()]).ok();
-    let server = Service::start("serve --data {}", &[&place.data()]);
+    let server = Service::start(&format!("serve --data {{}} {more}"), &[&place.data()]);
     let client = loligo_driver::client::Client::connect(
         &loligo_driver::socket_in(&place.data()),
         loligo_driver::client::Options::default(),
@@ -113,6 +117,27 @@ fn a_rollback_is_held_against_floors_and_bounds_as_any_policy() {
     // From then on it breaks the floor, which cannot come back over it.
     loligo("policy set --data {} /a --version 1", &[&data]).fails(1, &["the policy of /a"]);
     assert_eq!(server.stop().0, 0);
+}
+
+#[test]
+fn a_history_goes_with_its_directory_to_another_rank_and_grows_there() {
+    let place = Place::new();
+    let data = place.data();
+    let server = served_with(&place, "--ranks 3 --set balancer=none");
+    loligo("policy set --data {} /a/b batchfs", &[&data]).ok();
+    loligo("policy set --data {} /a/b hdfs", &[&data]).ok();
+    for rank in [2, 1] {
+        loligo(&format!("subtree migrate --data {{}} /a/b {rank}"), &[&data]).ok();
+        loligo("policy set --data {} /a/b --rollback", &[&data]).ok();
+    }
+    assert_eq!((cell(&data, "/a/b"), changes(&history(&data, "/a/b"))), ("weak/global".into(), vec![1, 2, 1, 2]));
+    // Each rank has its own journal: what is there after a restart was in that of the rank which had the directory.
+    let before = history(&data, "/a/b");
+    assert_eq!(server.stop().0, 0);
+    let server = Service::start("serve --data {} --set balancer=none", &[&data]);
+    assert_eq!(history(&data, "/a/b"), before);
+    assert_eq!(server.stop().0, 0);
+    loligo("fsck --data {}", &[&data]).ok();
 }
 
 #[test]
