@@ -1,13 +1,24 @@
-//! Arbitrary bytes as the policy of a subtree: reading them never panics; what is wrong is at a place in the text, and what is
+//! Arbitrary bytes as the policy of a subtree, and as the history of one: reading them never panics; what is wrong is at a place in the text, and what is
 //! right reads back from its canonical text as the same policy, and shows any placement that the directory has by then.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use loligo_semantics::policy::History;
 use loligo_semantics::{Composition, SubtreePolicy};
 use loligo_types::Placement;
 
 fuzz_target!(|bytes: &[u8]| {
     let _ = Composition::parse(&String::from_utf8_lossy(bytes));
+    if let Ok(mut history) = History::read(bytes) {
+        assert_eq!(history.to_bytes(), bytes);
+        // Behind the highest number there is no other.
+        if history.versions().last().is_some_and(|last| last.number == u32::MAX) {
+            return;
+        }
+        history.change(1, 0, Some(b"preset = 'hdfs'"));
+        assert!(history.len() <= loligo_semantics::policy::history::BYTES_MAX.max(bytes.len()));
+        assert_eq!(History::read(&history.to_bytes()), Ok(history));
+    }
     match SubtreePolicy::parse_bytes(bytes) {
         Ok(policy) => {
             let text = policy.to_text();

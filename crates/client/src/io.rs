@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use loligo_subtree::Group;
 use loligo_types::msg::{DataRequest, Refusal, ToClient, ToServer, Welcome};
-use loligo_types::{Cred, DataAnswer, DataError, DecoupledRecord, FsResult, Ino, Rank, Time};
+use loligo_types::{Cred, DataAnswer, DataError, DecoupledRecord, FsError, FsResult, Ino, Rank, Time};
 
 use crate::pace::Runs;
 use crate::{Call, CallResult, Invalidation};
@@ -183,6 +183,9 @@ pub enum Output {
     KeptMerged { epoch: u64, all: bool },
     /// A subtree was taken from this client: what was put down on this machine's disk stays there, and is not this client's any more.
     KeptLost { epoch: u64 },
+    /// A stage of the pipeline of a decoupled subtree has failed: for people. What was done before counts, and the stage is begun again with the next
+    /// completion.
+    StageFailed { dir: Ino, stage: &'static str, error: FsError },
     /// The rank wants names of a directory back that this client has not got. If it is the root of a subtree that a program has decoupled by itself, that
     /// may have been taken from it: the program is to ask before it does anything else there.
     Doubt { dir: Ino },

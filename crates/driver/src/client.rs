@@ -220,6 +220,11 @@ impl Client {
         Fs::new(self.clone(), cred)
     }
 
+    /// Where journals of subtrees are kept on this machine's disk, if their policies say so.
+    fn keep_dir(&self) -> Option<&std::path::Path> {
+        self.owner.shared.keep.as_deref()
+    }
+
     /// What the server said last when it welcomed this client.
     pub fn welcome(&self) -> Welcome {
         self.owner.shared.welcome()

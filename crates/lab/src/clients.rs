@@ -304,7 +304,11 @@ impl Clients {
             // They have no connection to the store.
             Output::Direct { .. } => {}
             // Nor a subtree for themselves.
-            Output::Keep { .. } | Output::KeptMerged { .. } | Output::KeptLost { .. } | Output::Doubt { .. } => {}
+            Output::Keep { .. }
+            | Output::KeptMerged { .. }
+            | Output::KeptLost { .. }
+            | Output::StageFailed { .. }
+            | Output::Doubt { .. } => {}
             Output::Complete { id: FORGET, .. } => {}
             Output::Complete { id: SAY, result } => match result {
                 Ok(_) => self.said = true,

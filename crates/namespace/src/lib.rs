@@ -43,7 +43,7 @@ pub use merged::{merged, uncount};
 pub use need::{Need, need};
 pub use op::prepare;
 pub use op::xattr::{
-    BALANCER, EXPECTED_ENTRIES, LOOKUP_LEASE, PIN, PLACEMENT, SUBTREE, balancer_of, bounds_of, pinned_ranks,
+    BALANCER, EXPECTED_ENTRIES, HISTORY, LOOKUP_LEASE, PIN, PLACEMENT, SUBTREE, balancer_of, bounds_of, pinned_ranks,
 };
 pub use reap::reap;
 pub use resolve::{CONFLICTS, Draft, Plan, Terms, resolve};

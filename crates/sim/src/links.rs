@@ -233,7 +233,7 @@ impl World {
             // Subtrees are decoupled here by programs that have them for themselves.
             // They hear of it with their next request.
             Output::Doubt { .. } => {}
-            Output::Keep { .. } | Output::KeptMerged { .. } | Output::KeptLost { .. } => {
+            Output::Keep { .. } | Output::KeptMerged { .. } | Output::KeptLost { .. } | Output::StageFailed { .. } => {
                 self.wrong(format!("client {node} keeps a subtree that nobody asked it to decouple"));
             }
             Output::ClockRuns { rank, runs } => {

@@ -14,8 +14,14 @@ pub enum PolicyCommand {
         #[command(flatten)]
         dir: Directory,
         /// A preset (loligo policy presets), a file with a policy, or `-` for stdin.
-        #[arg(value_name = "FILE|PRESET")]
-        policy: PathBuf,
+        #[arg(value_name = "FILE|PRESET", required_unless_present_any = ["version", "rollback"])]
+        policy: Option<PathBuf>,
+        /// A version of the directory's own policy that was in force before (loligo policy history).
+        #[arg(long, value_name = "N", conflicts_with_all = ["policy", "rollback"])]
+        version: Option<u32>,
+        /// What was in force before: another version, or none.
+        #[arg(long, conflicts_with = "policy")]
+        rollback: bool,
         /// Only show what would change.
         #[arg(long)]
         dry_run: bool,
@@ -30,6 +36,17 @@ pub enum PolicyCommand {
         server: Option<String>,
         /// A directory or a file, inside a mount unless a server is named.
         path: PathBuf,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print the versions of a directory's own policy: which was in force when, and who set it.
+    History {
+        #[command(flatten)]
+        dir: Directory,
+        /// Print the document of this version.
+        #[arg(long, value_name = "N", conflicts_with = "json")]
+        version: Option<u32>,
         /// As JSON.
         #[arg(long)]
         json: bool,

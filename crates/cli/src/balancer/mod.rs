@@ -10,7 +10,7 @@ mod text;
 
 use std::path::Path;
 
-pub use text::shipped_names;
+pub use text::{ago, shipped_names};
 
 use crate::args::{BalancerCommand, Target};
 use crate::output::Outcome;

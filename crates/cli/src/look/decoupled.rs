@@ -1,5 +1,8 @@
 //! Decoupled subtrees of all ranks, as `status` shows them, and what to do about those that wait for somebody.
 
+use std::path::{Path, PathBuf};
+
+use crate::mounts;
 use crate::output::{human_bytes, human_count, human_time, quoted};
 use crate::ranks::place::Asker;
 use crate::service::admin::decoupled::DecoupledDoc;
@@ -37,6 +40,20 @@ pub fn lines(ranks: &[RankDoc], data: &str) -> String {
         out.push_str(&format!("... and {} more decoupled subtrees\n", human_count(count - shown)));
     }
     out
+}
+
+/// A line for each decoupled directory of which a stage of its pipeline has failed, in the mount that a path is in: no other knows it.
+pub fn failed_stages(ranks: &[RankDoc], path: Option<&Path>) -> Vec<String> {
+    let top = path.and_then(|path| mounts::over(&mounts::all().ok()?, &path.canonicalize().ok()?));
+    let Some(top) = top else { return Vec::new() };
+    let places = ranks.iter().flat_map(|rank| &rank.decoupled).filter_map(|one| one.path.as_deref());
+    let places = places.map(|path| top.path.join(path.trim_start_matches('/'))).take(SHOWN);
+    let line = |dir: PathBuf| {
+        let (stage, error) = crate::policy::failed_stage(&dir)?;
+        let (shown, dir) = (plain(&dir.display().to_string()), quoted(&dir));
+        Some(format!("failed: {shown}: the stage {stage} of its pipeline ({error}); loligo policy explain {dir}"))
+    };
+    places.filter_map(line).collect()
 }
 
 /// The root, and the server, as a command takes them.

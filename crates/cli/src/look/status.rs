@@ -47,7 +47,8 @@ pub fn run(target: &Target, json: bool, given: &Given) -> Outcome {
     if SERVING.contains(&&*status.health) && status.unreached.is_empty() {
         name_all(&found, &mut status);
     }
-    put(page(&status, &ops?, &sessions).trim_end())
+    put(page(&status, &ops?, &sessions).trim_end())?;
+    decoupled::failed_stages(&status.ranks, target.path.as_deref()).into_iter().try_for_each(put)
 }
 
 /// Which files of this machine hold changes of decoupled directories.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use loligo_driver::client::Call;
 use loligo_namespace::{PLACEMENT, SUBTREE};
 use loligo_semantics::{SubtreePolicy, policy};
+use loligo_types::limits::XATTR_VALUE_MAX;
 use loligo_types::{Answer, FsError, Ino, Kind, Op, Placement, XattrMode};
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
@@ -125,7 +126,11 @@ fn placement_of(value: Option<Vec<u8>>) -> Placement {
 
 fn read_mounted(dir: &Path, name: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
     // No policy is longer.
-    let mut value = vec![0; policy::LEN_MAX];
+    read_up_to(dir, name, policy::LEN_MAX)
+}
+
+fn read_up_to(dir: &Path, name: &[u8], most: usize) -> Result<Option<Vec<u8>>, Errno> {
+    let mut value = vec![0; most];
     match rustix::fs::getxattr(dir, name, &mut value) {
         Ok(len) => {
             value.truncate(len);
@@ -221,6 +226,21 @@ impl Chain {
             }
         }
         Ok(())
+    }
+
+    /// An extended attribute of the directory.
+    pub fn attribute(&self, name: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
+        match &self.at {
+            At::Mounted(dir) => read_up_to(dir, name, XATTR_VALUE_MAX).map_err(|error| unreadable(dir, error)),
+            At::Served(asker, ino) => match asker.call(Call::Op(Op::GetXattr { ino: *ino, name: Arc::from(name) })) {
+                Ok(done) => match done.answer {
+                    Answer::Bytes(bytes) => Ok(Some(bytes.to_vec())),
+                    _ => Ok(None),
+                },
+                Err(FsError::NoData) => Ok(None),
+                Err(error) => Err(Failure::new(format!("the policy of {}: {error}", self.name()))),
+            },
+        }
     }
 
     /// What cannot be seen from here, if something cannot.

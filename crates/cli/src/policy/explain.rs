@@ -91,6 +91,7 @@ pub fn run(path: &Path, as_json: bool, given: &Given) -> Outcome {
                     "changes": out.changes, "events": out.events, "bytes": out.bytes,
                     "age_ms": out.age_ms, "on_disk": out.persisted, "in_store": out.stored,
                 },
+                "failed_stage": out.failed.as_ref().map(|(stage, error)| json!({ "stage": stage, "error": error })),
                 "lost_if": losses,
             })
         ));
@@ -106,6 +107,13 @@ pub fn run(path: &Path, as_json: bool, given: &Given) -> Outcome {
     put(format_args!("at {}: {cell}, by {whose}", absolute.display()))?;
     put(format_args!("{:<13} {}", "now", now(&has, &seen)))?;
     put(format_args!("{:<13} {}", "outstanding", outstanding(&has, server.as_deref())))?;
+    if let Some((stage, error)) = &out.failed {
+        put(format_args!(
+            "{:<13} the stage {stage} of the pipeline ({error}); it is begun again with the next sync, merge or recouple, or by itself after the \
+             sync_interval",
+            "failed"
+        ))?;
+    }
     if let Has::Nobody(below) = &has {
         below.iter().try_for_each(|one| {
             put(format_args!("{:<13}   {} by {} (user {})", "", named(one), plain(&one.name), one.uid))

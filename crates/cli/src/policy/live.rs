@@ -61,6 +61,8 @@ pub struct Outstanding {
     pub persisted: u64,
     /// How many of them are in the store.
     pub stored: u64,
+    /// The stage of the pipeline that failed last and has not succeeded since, and why.
+    pub failed: Option<(String, String)>,
     /// The policy that it is decoupled with, as far as it says how changes become durable and visible.
     pub policy: SubtreePolicy,
     /// The inode of the decoupled directory, which this one may be below.
@@ -115,6 +117,10 @@ impl Live {
             bytes: fact("bytes").unwrap_or(0),
             persisted: fact("persisted").unwrap_or(0),
             stored: fact("stored").unwrap_or(0),
+            failed: status
+                .lines()
+                .find_map(|line| line.strip_prefix("failed_stage ")?.split_once(' '))
+                .map(|(stage, error)| (stage.to_string(), error.to_string())),
             policy: status.lines().find_map(|line| line.strip_prefix("pipeline ")).map(policy_of).unwrap_or_default(),
             root: fact("root").unwrap_or(0),
         }))
@@ -162,6 +168,7 @@ impl Live {
                     return Ok(Told { records: number_of(records), bytes: number_of(bytes) });
                 }
                 Some(["failed", "Refused", by, dir]) => return Err(self.in_the_way(by, number_of(dir))),
+                Some(["failed", error, "at", stage]) => return Err(self.failed_at(verb, error, stage)),
                 Some(["failed", error]) => return Err(self.failed(verb, error)),
                 Some(["running", done, total]) => {
                     if number_of(total) > 0 {
@@ -274,6 +281,22 @@ impl Live {
             }
         }
         None
+    }
+
+    /// A stage of the pipeline has failed. What is special about its error is said as elsewhere.
+    fn failed_at(&self, verb: &str, error: &str, stage: &str) -> Failure {
+        let failure = self.failed(verb, error);
+        let (cause, remedy) = failure.parts();
+        let done = "the stages before it are done and count, those after it were not begun";
+        let shown = quoted(&self.dir);
+        let again = format!("then again: loligo {verb} {shown}; what is outstanding: loligo policy explain {shown}");
+        Failure::new(format!("{cause}: the stage {stage} of the pipeline failed; {done}")).remedy(
+            match (remedy, stage) {
+                (Some(remedy), _) => remedy.to_string(),
+                (None, "local_persist") => format!("look at keep_dir of this machine (room, permissions), {again}"),
+                (None, _) => format!("see that the server is well (loligo status), {again}"),
+            },
+        )
     }
 
     fn failed(&self, verb: &str, error: &str) -> Failure {

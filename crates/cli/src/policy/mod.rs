@@ -1,11 +1,12 @@
 //! `loligo policy`: what a directory and all below it promise. One file a command; `chain` finds the policy in force, `source`
-//! reads one that a user gives, `promise` says what holds now, `placing` where directories live. `live`: decoupling on a mount, and its end; `run` does all of it around a command;
+//! reads one that a user gives, `history` what was in force before, `promise` says what holds now, `placing` where directories live. `live`: decoupling on a mount, and its end; `run` does all of it around a command;
 //! `kept` and `stored`: what a program has kept that is gone. Not here: what makes sense as a policy (crate `semantics`).
 
 mod advise;
 mod chain;
 mod check;
 mod explain;
+mod history;
 mod kept;
 mod live;
 mod placing;
@@ -28,8 +29,15 @@ use crate::settings::Given;
 /// Runs one.
 pub fn run(what: PolicyCommand, given: &Given) -> Outcome {
     match what {
-        PolicyCommand::Set { dir, policy, dry_run } => set::set(&dir, &policy, dry_run),
-        PolicyCommand::Unset { dir } => set::unset(&dir),
+        PolicyCommand::Set { dir, policy: Some(policy), dry_run, .. } => {
+            set::set(&dir, &set::To::Named(policy), dry_run)
+        }
+        PolicyCommand::Set { dir, version: Some(number), dry_run, .. } => {
+            set::set(&dir, &set::To::Version(number), dry_run)
+        }
+        PolicyCommand::Set { dir, dry_run, .. } => set::set(&dir, &set::To::Before, dry_run),
+        PolicyCommand::History { dir, version, json } => history::run(&dir, version, json),
+        PolicyCommand::Unset { dir } => set::unset(&dir, false),
         PolicyCommand::Show { data, server, path, json } => show::run(&Directory { data, server, path }, json),
         PolicyCommand::Explain { path, json } => explain::run(&path, json, given),
         PolicyCommand::Advise { dir, seconds, ranks, json } => advise::run(&dir, seconds, ranks, json),
@@ -74,6 +82,11 @@ pub fn decoupled(what: DecoupledCommand) -> Outcome {
             }
         }
     }
+}
+
+/// The stage of the pipeline that failed last in a directory that the mount has decoupled, and why; none, if all is well or nothing is known.
+pub fn failed_stage(dir: &Path) -> Option<(String, String)> {
+    live::Live::at(dir).outstanding().ok()??.failed
 }
 
 /// Does it with each, and says of each what came of it; what cannot be done keeps no other from being done. `done`: as in "3 of 4 were merged".

@@ -1,19 +1,50 @@
-//! `loligo policy set` and `unset`: a directory's own policy, and what it changes against what counts there now.
+//! `loligo policy set` and `unset`: a directory's own policy, and what it changes against what counts there now. One of before is set as any other: what
+//! forbids a policy forbids it, too.
 
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::PathBuf;
 
 use loligo_semantics::policy::changes;
 
 use super::live::Live;
-use super::{chain, placing, promise, source};
+use super::{chain, history, placing, promise, source};
 use crate::args::Directory;
 use crate::output::{Failure, Outcome, note, put, quoted};
 
+/// Which policy is set.
+pub enum To {
+    /// A preset, a file, or stdin.
+    Named(PathBuf),
+    /// A version of the directory's own.
+    Version(u32),
+    /// What was in force before.
+    Before,
+}
+
 /// Shows what changes, and sets it.
-pub fn set(dir: &Directory, policy: &Path, dry_run: bool) -> Outcome {
-    let given = source::named(policy)?;
+pub fn set(dir: &Directory, to: &To, dry_run: bool) -> Outcome {
+    // A file that is no policy is told before anybody is asked.
+    let named = match to {
+        To::Named(policy) => Some(source::named(policy)?),
+        To::Version(_) | To::Before => None,
+    };
     let chain = chain::of_directory(dir)?;
+    let version = match to {
+        To::Named(_) => 0,
+        To::Version(number) => *number,
+        To::Before => match history::before(&chain, dir)? {
+            0 => return unset(dir, dry_run),
+            number => number,
+        },
+    };
+    let given = match named {
+        Some(given) => given,
+        None => {
+            let given = history::version(&chain, version, dir)?;
+            put(format_args!("version {version} of the policy of {}:", chain.name()))?;
+            given
+        }
+    };
     if let Some(unseen) = chain.unseen() {
         note(format_args!("warning: {unseen}, nor are their floors"));
     }
@@ -68,7 +99,7 @@ pub fn set(dir: &Directory, policy: &Path, dry_run: bool) -> Outcome {
 }
 
 /// Takes it away, and shows what changes.
-pub fn unset(dir: &Directory) -> Outcome {
+pub fn unset(dir: &Directory, dry_run: bool) -> Outcome {
     let chain = chain::of_directory(dir)?;
     let decoupled = dir.path.is_dir().then(|| Live::at(&dir.path).outstanding().ok().flatten()).flatten();
     let shown = quoted(&dir.path);
@@ -84,6 +115,13 @@ pub fn unset(dir: &Directory) -> Outcome {
     let then = chain.inherited()?;
     let placement = placing::change(chain.links(), None);
     let lines = chain.in_force().map(|now| changes(&now.policy, &then.policy).into_iter().chain(placement).collect());
+    if dry_run {
+        told(&format!("against the policy of {}", chain.name()), lines.unwrap_or_default())?;
+        return put(format_args!(
+            "nothing was changed: without --dry-run {} has no policy of its own, as before",
+            chain.name()
+        ));
+    }
     chain.unset()?;
     if let Ok(lines) = lines {
         told("now", lines)?;

@@ -30,6 +30,7 @@ mod owner;
 mod placement;
 mod plain;
 mod policy;
+mod policy_history;
 mod ranks;
 mod relaxed;
 mod run;

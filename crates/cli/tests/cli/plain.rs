@@ -74,3 +74,39 @@ fn moving_a_directory_where_there_is_one_rank_says_how_to_add_another() {
     loligo("subtree migrate {} 1", &[&mount.join("a")]).ok();
     loligo("subtree migrate {} 5", &[&mount.join("a")]).fails(1, &["the ranks are 0, 1", "add 4: loligo rank add 4"]);
 }
+
+#[test]
+fn a_stage_of_a_pipeline_that_failed_is_named_by_the_command_by_status_and_by_explain_until_it_succeeds() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    let (data, mount, keep) = (place.data(), place.mount(), place.path("kept"));
+    let server =
+        Service::start(&format!("up --data {{}} --mount {{}} --set keep_dir={}", keep.display()), &[&data, &mount]);
+    let job = mount.join("job");
+    std::fs::create_dir(&job).expect("a directory");
+    let policy = place.path("policy.toml");
+    std::fs::write(&policy, "pipeline = 'append_client_journal + global_persist + local_persist + volatile_apply'\n")
+        .expect("a file");
+    loligo("decouple {} --policy {}", &[&job, &policy]).ok();
+    sh("echo data > $D/job/f", &mount).ok();
+    // Nothing can be kept there.
+    let _ = std::fs::remove_dir_all(&keep);
+    std::fs::write(&keep, "a file in the place of the directory").expect("a file");
+    loligo("sync {}", &[&job]).fails(1, &["the stage local_persist of the pipeline failed", "keep_dir", "loligo sync"]);
+    let line = "the stage local_persist of ";
+    let status = loligo("status {}", &[&mount]).ok().out;
+    assert!(status.contains(line) && status.contains("loligo policy explain"), "{status}");
+    let explained = loligo("policy explain {} --json", &[&job]).ok().json();
+    assert_eq!(explained["failed_stage"]["stage"], "local_persist", "{explained}");
+    let (there, stored) = (&explained["outstanding"]["changes"], &explained["outstanding"]["in_store"]);
+    assert_eq!(there, stored, "what was done before counts");
+    assert!(loligo("policy explain {}", &[&job]).ok().out.contains(line));
+    std::fs::remove_file(&keep).expect("it is there");
+    loligo("sync {}", &[&job]).ok();
+    assert!(!loligo("status {}", &[&mount]).ok().out.contains(line));
+    assert!(loligo("policy explain {} --json", &[&job]).ok().json()["failed_stage"].is_null());
+    loligo("recouple {}", &[&job]).ok();
+    assert_eq!(server.stop().0, 0);
+}

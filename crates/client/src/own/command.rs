@@ -6,14 +6,15 @@
 //! set:  decouple NUMBER [lease_ms=N], with a policy document from the next line on
 //!       sync NUMBER, merge NUMBER, recouple NUMBER, abandon NUMBER
 //! get:  a line for each thing known, KEY VALUE...; of commands: command NUMBER running DONE TOTAL | done RECORDS BYTES | failed ERROR |
-//!       failed Refused below|floor|forbidden|limit DIRECTORY, the number of the directory whose policy is in the way
+//!       failed ERROR at STAGE, of the pipeline | failed Refused below|floor|forbidden|limit DIRECTORY, the number of the directory whose
+//!       policy is in the way
 //! ```
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write;
 use std::sync::Arc;
 
-use loligo_semantics::SubtreePolicy;
+use loligo_semantics::{Mechanism, SubtreePolicy};
 use loligo_subtree::Subtree;
 use loligo_types::{Answer, Cred, FsError, FsResult, Ino, Interfere, Op, RefusedBy, SubtreeAnswer, SubtreeOp};
 
@@ -48,6 +49,8 @@ struct Over {
     result: FsResult<(u64, u64)>,
     /// The directory whose policy is in the way.
     refused: Option<(RefusedBy, Ino)>,
+    /// The stage of the pipeline that failed.
+    stage: Option<Mechanism>,
 }
 
 /// Commands, by the numbers that those who gave them chose.
@@ -67,17 +70,28 @@ impl Commands {
 
     /// One has come to this: records and bytes that were merged.
     pub fn done(&mut self, number: u64, result: FsResult<(u64, u64)>) {
-        self.over(number, result, None);
+        self.ended(number, result, None);
+    }
+
+    /// Likewise. If it failed: in which stage of the pipeline.
+    pub fn ended(&mut self, number: u64, result: FsResult<(u64, u64)>, stage: Option<Mechanism>) {
+        self.over(number, result, None, stage);
     }
 
     /// A directory is not decoupled because of the policy of another one.
     fn refused(&mut self, number: u64, by: RefusedBy, dir: Ino) {
-        self.over(number, Err(by.error()), Some((by, dir)));
+        self.over(number, Err(by.error()), Some((by, dir)), None);
     }
 
-    fn over(&mut self, number: u64, result: FsResult<(u64, u64)>, refused: Option<(RefusedBy, Ino)>) {
+    fn over(
+        &mut self,
+        number: u64,
+        result: FsResult<(u64, u64)>,
+        refused: Option<(RefusedBy, Ino)>,
+        stage: Option<Mechanism>,
+    ) {
         let Some(root) = self.running.remove(&number) else { return };
-        self.done.push_back(Over { number, root, result, refused });
+        self.done.push_back(Over { number, root, result, refused, stage });
         if self.done.len() > DONE_MAX {
             self.done.pop_front();
         }
@@ -132,7 +146,7 @@ impl Client {
         let goal = Goal::of(&owned.policy);
         let goal = match verb {
             "sync" => goal,
-            "merge" => Goal { apply: true, ..goal },
+            "merge" => goal.and_apply(),
             "recouple" => Goal { end: true, ..goal },
             "abandon" => Goal { end: true, abandon: true, ..Goal::default() },
             _ => return Err(FsError::Invalid),
@@ -154,7 +168,7 @@ impl Client {
             // Operations go to the rank one by one: there is nothing to decouple.
             return Err(FsError::NotSupported);
         }
-        if Goal::of(&policy).local && !self.config.keeps {
+        if Goal::of(&policy).local() && !self.config.keeps {
             return Err(FsError::NotSupported);
         }
         if self.own.root_of(root).is_some() {
@@ -213,11 +227,14 @@ impl Client {
             // Writing to a string does not fail.
             _ = writeln!(text, "command {number} running {done} {total}");
         }
-        for Over { number, result, refused, .. } in self.own.commands.done.iter().filter(|over| over.root == root) {
-            _ = match (result, refused) {
-                (Ok((records, bytes)), _) => writeln!(text, "command {number} done {records} {bytes}"),
-                (_, Some((by, dir))) => writeln!(text, "command {number} failed Refused {} {dir}", by.name()),
-                (Err(error), None) => writeln!(text, "command {number} failed {error:?}"),
+        for Over { number, result, refused, stage, .. } in
+            self.own.commands.done.iter().filter(|over| over.root == root)
+        {
+            _ = match (result, refused, stage) {
+                (Ok((records, bytes)), ..) => writeln!(text, "command {number} done {records} {bytes}"),
+                (_, Some((by, dir)), _) => writeln!(text, "command {number} failed Refused {} {dir}", by.name()),
+                (Err(error), None, Some(stage)) => writeln!(text, "command {number} failed {error:?} at {stage}"),
+                (Err(error), None, None) => writeln!(text, "command {number} failed {error:?}"),
             };
         }
         (!text.is_empty()).then(|| text.into_bytes())
@@ -236,7 +253,7 @@ impl Client {
             ("events", out.events),
             ("bytes", out.bytes),
             ("age_ms", age_ms.cast_unsigned()),
-            ("persisted", if goal.local { owned.persisted.min(out.changes) } else { 0 }),
+            ("persisted", if goal.local() { owned.persisted.min(out.changes) } else { 0 }),
             ("stored", owned.stored_changes.min(out.changes)),
             ("memory_bytes", owned.machine.memory_bytes() as u64),
         ];
@@ -246,6 +263,9 @@ impl Client {
         _ = writeln!(text, "pipeline {}", owned.policy.pipeline());
         if let Some(file) = owned.kept.as_ref().filter(|_| owned.persisted > 0) {
             _ = writeln!(text, "kept {file}");
+        }
+        if let Some((stage, error)) = owned.failed {
+            _ = writeln!(text, "failed_stage {stage} {error:?}");
         }
         if owned.ending {
             text.push_str("ending 1\n");

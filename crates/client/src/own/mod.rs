@@ -1,7 +1,7 @@
 //! Subtrees that are decoupled for this client, and worked in by programs that know nothing of it (Cudele, thesis §6.3: the client
 //! library, but through any call): what they ask of names and attributes below such a directory is answered here, as if by a rank of the client's
 //! own, and journaled for the merge. Here what is known of them and which operation goes there; `serve.rs` carries one out,
-//! `users.rs` says in whose name, `ask.rs` gets from the rank what is missing, `data.rs` sends bytes, `task.rs` persists, merges and ends, `command.rs` is how people
+//! `users.rs` says in whose name, `ask.rs` gets from the rank what is missing, `data.rs` sends bytes, `task.rs` merges and ends, `stages.rs` carries out the stages of a pipeline, `command.rs` is how people
 //! say so. Not how an operation is decided ([`loligo_subtree`]), nor how a subtree comes to be given or merged at the rank.
 //!
 //! Nobody else comes in below the root, so all that is answered here may be cached, and open files may hold everything back.
@@ -11,6 +11,7 @@ mod command;
 mod data;
 mod locks;
 mod serve;
+mod stages;
 mod store;
 mod sync;
 mod task;
@@ -21,7 +22,7 @@ use std::fmt;
 use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
-use loligo_semantics::SubtreePolicy;
+use loligo_semantics::{Mechanism, SubtreePolicy};
 use loligo_subtree::{Growing, Subtree};
 use loligo_types::{About, Cred, FsError, FsResult, Ino, Lease, Op, Rank};
 
@@ -96,6 +97,8 @@ pub(crate) struct Owned {
     /// The journal in the store, as far as it counts, and how many of the changes that are outstanding are in it.
     pub stored: Option<(Ino, Growing)>,
     pub stored_changes: u64,
+    /// The stage of its pipeline that failed last and has not succeeded since, and why.
+    pub failed: Option<(Mechanism, FsError)>,
     /// The number that was written last.
     pub last_journal: Option<Ino>,
     /// How often what this session might do with objects was found to be gone: what was written before and not synced may be, too.
@@ -138,6 +141,7 @@ impl Owned {
             kept: None,
             stored: None,
             stored_changes: 0,
+            failed: None,
             last_journal: None,
             life: 0,
             given_up: false,

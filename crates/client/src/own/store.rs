@@ -13,7 +13,7 @@ use loligo_types::{
     Answer, Cred, DataAnswer, DataError, DataOp, FsError, FsResult, Ino, Layout, Op, StoredJournal, SubtreeOp,
 };
 
-use super::task::{OwnTask, Stage};
+use super::task::OwnTask;
 use crate::machine::Client;
 use crate::session::{DataThen, PendingData, Then};
 use crate::task::data_error;
@@ -37,6 +37,25 @@ pub(crate) struct Store {
     /// The object that counted before.
     old: Option<Ino>,
     failed: Option<DataError>,
+    /// Data requests that were not answered.
+    left: usize,
+    at: At,
+}
+
+/// How far it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum At {
+    Writes,
+    Syncs,
+    /// The rank is told how much of it counts.
+    Registers,
+}
+
+impl Store {
+    /// Whether the next answer of the rank is about it.
+    pub fn registers(&self) -> bool {
+        self.at == At::Registers
+    }
 }
 
 /// Pieces of what is to be written.
@@ -58,13 +77,18 @@ impl Sink for Pieces {
 }
 
 impl Client {
-    /// Puts what is outstanding into the store, if that is to be done, and goes on.
-    pub(super) fn own_store(&mut self, id: u64, own: &mut OwnTask, cred: &Arc<Cred>) -> Option<FsResult<()>> {
+    /// Puts what is outstanding into the store. What came of it, as soon as that is known.
+    pub(super) fn own_store(&mut self, id: u64, own: &mut OwnTask) -> Option<FsResult<()>> {
+        own.store_tries = 0;
+        self.own_store_anew(id, own)
+    }
+
+    fn own_store_anew(&mut self, id: u64, own: &mut OwnTask) -> Option<FsResult<()>> {
         let fs = self.fs_id.unwrap_or_default();
         let Some(owned) = self.own.trees.get_mut(&own.root) else { return Some(Err(FsError::Stale)) };
         let changes = owned.machine.outstanding().changes;
-        if !own.goal.global || changes == 0 {
-            return self.own_kept(id, own, cred);
+        if changes == 0 {
+            return Some(Ok(()));
         }
         let (record, groups) = (owned.machine.record().clone(), owned.machine.groups());
         let counts = record.journal.map(|journal| journal.ino);
@@ -90,14 +114,13 @@ impl Client {
         }
         if pieces.queue.is_empty() {
             owned.stored_changes = changes;
-            return self.own_kept(id, own, cred);
+            return Some(Ok(()));
         }
         owned.last_journal = Some(ino);
         let old = counts.filter(|counts| *counts != ino);
         let life = owned.life;
-        own.store = Some(Store { ino, form, queue: pieces.queue, life, changes, old, failed: None });
-        own.stage = Stage::Store;
-        own.left = 0;
+        let (queue, at) = (pieces.queue, At::Writes);
+        own.store = Some(Store { ino, form, queue, life, changes, old, failed: None, left: 0, at });
         self.own_store_on(id, own)
     }
 
@@ -105,16 +128,16 @@ impl Client {
         let Some(store) = &mut own.store else { return Some(Err(FsError::Io)) };
         let ino = store.ino;
         let mut ops = Vec::new();
-        while own.left < IN_FLIGHT
+        while store.left < IN_FLIGHT
             && store.failed.is_none()
             && let Some((offset, data)) = store.queue.pop_front()
         {
             ops.push(DataOp::Write { offset, data });
-            own.left += 1;
+            store.left += 1;
         }
-        if ops.is_empty() && own.left == 0 && store.failed.is_none() {
-            own.stage = Stage::StoreSync;
-            own.left = 1;
+        if ops.is_empty() && store.left == 0 && store.failed.is_none() {
+            store.at = At::Syncs;
+            store.left = 1;
             ops.push(DataOp::Sync);
         }
         ops.into_iter().for_each(|op| self.own_store_say(id, ino, op));
@@ -135,9 +158,9 @@ impl Client {
         cred: &Arc<Cred>,
         result: Result<DataAnswer, DataError>,
     ) -> Option<FsResult<()>> {
-        own.left = own.left.saturating_sub(1);
         let life = self.own.trees.get(&own.root).map(|owned| owned.life);
         let Some(store) = &mut own.store else { return Some(Err(FsError::Io)) };
+        store.left = store.left.saturating_sub(1);
         if let Err(error) = result {
             store.failed.get_or_insert(error);
         } else if life != Some(store.life) {
@@ -145,25 +168,26 @@ impl Client {
             store.failed.get_or_insert(DataError::Stale);
         }
         match store.failed {
-            Some(_) if own.left > 0 => None,
-            Some(DataError::Stale) if own.tries < TRIES => {
-                own.tries += 1;
+            Some(_) if store.left > 0 => None,
+            Some(DataError::Stale) if own.store_tries < TRIES => {
+                own.store_tries += 1;
                 if let Some(owned) = self.own.trees.get_mut(&own.root)
                     && owned.life == store.life
                 {
                     owned.forget_rights();
                 }
-                self.own_store(id, own, cred)
+                self.own_store_anew(id, own)
             }
             Some(error) => {
+                own.store = None;
                 if let Some(owned) = self.own.trees.get_mut(&own.root) {
                     owned.stored = None;
                 }
                 Some(Err(data_error(error)))
             }
-            None if own.stage == Stage::StoreSync => {
+            None if store.at == At::Syncs => {
                 store.form.synced();
-                own.stage = Stage::StoreKeep;
+                store.at = At::Registers;
                 let journal = StoredJournal { ino: store.ino, bytes: store.form.bytes() };
                 let epoch = self.own.trees.get(&own.root)?.machine.record().epoch;
                 let op = Op::Subtree { dir: own.root, what: Box::new(SubtreeOp::Keep { epoch, journal }) };
@@ -174,34 +198,20 @@ impl Client {
         }
     }
 
-    pub(super) fn own_store_kept(
-        &mut self,
-        id: u64,
-        own: &mut OwnTask,
-        cred: &Arc<Cred>,
-        result: FsResult<Answer>,
-    ) -> Option<FsResult<()>> {
-        let Some(store) = own.store.take() else { return Some(Err(FsError::Io)) };
-        let Some(owned) = self.own.trees.get_mut(&own.root) else { return Some(Err(FsError::Stale)) };
-        match result {
-            Ok(answer) => {
-                if let Some(record) = super::ask::record_of(answer) {
-                    owned.machine.take_record(record);
-                }
-                owned.stored = Some((store.ino, store.form));
-                owned.stored_changes = store.changes;
-                if let Some(old) = store.old {
-                    let drop = loligo_subtree::Drop { ino: old, from: 0, object_size: Layout::default().object_size };
-                    self.own_drop(vec![drop], None);
-                }
-                own.tries = 0;
-                self.own_kept(id, own, cred)
-            }
-            // It may be registered all the same.
-            Err(error) => {
-                owned.stored = None;
-                Some(Err(error))
-            }
+    pub(super) fn own_store_kept(&mut self, own: &mut OwnTask, result: FsResult<Answer>) -> FsResult<()> {
+        let store = own.store.take().ok_or(FsError::Io)?;
+        let owned = self.own.trees.get_mut(&own.root).ok_or(FsError::Stale)?;
+        // If it is refused it may be registered all the same.
+        let answer = result.inspect_err(|_| owned.stored = None)?;
+        if let Some(record) = super::ask::record_of(answer) {
+            owned.machine.take_record(record);
         }
+        owned.stored = Some((store.ino, store.form));
+        owned.stored_changes = store.changes;
+        if let Some(old) = store.old {
+            let drop = loligo_subtree::Drop { ino: old, from: 0, object_size: Layout::default().object_size };
+            self.own_drop(vec![drop], None);
+        }
+        Ok(())
     }
 }

@@ -1,11 +1,11 @@
 //! Completing what was done in a subtree that is decoupled for this client, as its policy says or as somebody asks: bytes to the server,
-//! the journal to a disk, the merge, the end. One such task at a time in a subtree; programs go on meanwhile, and what they do then is
+//! the stages of the pipeline (`stages.rs`), the end. One such task at a time in a subtree; programs go on meanwhile, and what they do then is
 //! another task's to complete. Not what each mechanism promises: `docs/subtree-policies.md`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use loligo_semantics::{Mechanism, SubtreePolicy};
+use loligo_semantics::{Completion, Mechanism, Run, SubtreePolicy};
 use loligo_subtree::{FULL_PAUSE_MS, Group, PARTS_IN_FLIGHT};
 use loligo_types::{Answer, Cred, FsError, FsResult, Ino, Lease, MergeInto, Op, SubtreeAnswer, SubtreeOp};
 
@@ -21,18 +21,14 @@ use crate::{CallResult, Done, Invalidation, Output, Token};
 const TRIES: u32 = 8;
 
 /// What is to be done.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Goal {
     /// What programs have written and is held back goes to the server first.
     pub flush: bool,
     /// Bytes are to be durable.
     pub durable: bool,
-    /// The journal goes to this machine's disk.
-    pub local: bool,
-    /// It goes into the store.
-    pub global: bool,
-    /// It is merged.
-    pub apply: bool,
+    /// Then these stages, as they are written.
+    pub stages: Completion,
     /// The subtree is given back.
     pub end: bool,
     /// Without what is outstanding.
@@ -40,37 +36,51 @@ pub(crate) struct Goal {
 }
 
 impl Goal {
-    /// The completion mechanisms of a policy.
+    /// What a policy says of the completion of work.
     pub(crate) fn of(policy: &SubtreePolicy) -> Goal {
-        let has = |mechanism| policy.pipeline().composition().has(mechanism);
-        let local = has(Mechanism::LocalPersist);
-        let apply = has(Mechanism::VolatileApply) || has(Mechanism::NonvolatileApply);
-        let global = has(Mechanism::GlobalPersist);
-        let durable = local || global || has(Mechanism::NonvolatileApply);
-        Goal { flush: true, durable, local, global, apply, ..Goal::default() }
+        let stages = Completion::of(policy.pipeline());
+        let durable = stages.mechanisms().into_iter().any(|mechanism| mechanism != Mechanism::VolatileApply);
+        Goal { flush: true, durable, stages, ..Goal::default() }
     }
 
     /// What makes it durable, without making it visible.
     pub(crate) fn persist(self) -> Goal {
-        Goal { apply: false, end: false, ..self }
+        Goal { stages: self.stages.persists(), end: false, ..self }
+    }
+
+    /// The same, and others see it.
+    pub(crate) fn and_apply(self) -> Goal {
+        Goal { stages: self.stages.and_apply(), ..self }
+    }
+
+    /// The journal goes to this machine's disk.
+    pub(crate) fn local(&self) -> bool {
+        self.stages.has(Mechanism::LocalPersist)
     }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stage {
+    /// Bytes that are held back go to the server.
     Flush,
+    /// They become durable there.
     Sync,
-    Persist,
-    Store,
-    StoreSync,
-    StoreKeep,
+    /// The stages of the pipeline run.
+    Stages,
+    /// The rank is asked whether the subtree is this client's still.
     Check,
-    Parts,
-    Merge,
-    Resume,
     Drop,
     End,
     Policy,
+}
+
+/// How far a merge is, or what it needs first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Merging {
+    Not,
+    Parts,
+    Merge,
+    Resume,
 }
 
 /// A task.
@@ -83,14 +93,20 @@ pub(crate) struct OwnTask {
     /// The policy that counts when all else is done, and the request that says so to the rank.
     policy: Option<Box<(SubtreePolicy, Op)>>,
     pub(super) stage: Stage,
-    /// What goes into the store.
+    /// How far the stages of the pipeline are.
+    pub(super) run: Run,
+    /// The first of them that failed, and why.
+    pub(super) failed: Option<(Mechanism, FsError)>,
+    /// What goes into the store, and how often that was begun.
     pub(super) store: Option<Store>,
-    /// Files that are being written, requests that were not answered.
+    pub(super) store_tries: u32,
+    /// Files that are being written, parts that were not answered.
     pub(super) left: usize,
+    pub(super) merging: Merging,
     groups: VecDeque<Group>,
     next_part: usize,
-    failed: Option<FsError>,
-    pub(super) tries: u32,
+    part_failed: Option<FsError>,
+    tries: u32,
     /// The rank had no room for a part: when it is sent again.
     again_ms: Option<u64>,
     /// The rank does not take this client's word for what it merges, because that is limited to paths: all of it is looked through.
@@ -109,11 +125,15 @@ impl OwnTask {
             command,
             policy: None,
             stage: Stage::Flush,
+            run: Run::default(),
+            failed: None,
             store: None,
+            store_tries: 0,
             left: 0,
+            merging: Merging::Not,
             groups: VecDeque::new(),
             next_part: 0,
-            failed: None,
+            part_failed: None,
             tries: 0,
             again_ms: None,
             looked_through: false,
@@ -149,13 +169,16 @@ impl Client {
     pub(crate) fn own_change_policy(&mut self, waiter: Waiter, root: Ino, policy: SubtreePolicy, op: Op) {
         let Some(owned) = self.own.trees.get(&root) else { return self.fail(waiter, FsError::Stale) };
         let (old, new) = (Goal::of(&owned.policy), Goal::of(&policy));
-        if new.local && !self.config.keeps && policy.pipeline().has_client_journal() {
+        if new.local() && !self.config.keeps {
             return self.fail(waiter, FsError::NotSupported);
         }
         let end = !policy.pipeline().has_client_journal();
-        let apply = new.apply && !old.apply || end;
-        let (local, global) = (new.local && !old.local, new.global && !old.global);
-        let goal = Goal { flush: true, durable: new.durable, local, global, apply, end, abandon: false };
+        let is_new = |mechanism: Mechanism| match mechanism.applies() {
+            true => !old.stages.applies(),
+            false => !old.stages.has(mechanism),
+        };
+        let goal = Goal { stages: new.stages.only(is_new), end, ..new };
+        let goal = if end { goal.and_apply() } else { goal };
         let policy = Some(Box::new((policy, op)));
         self.own_enqueue(waiter, OwnTask { policy, ..OwnTask::new(root, goal, None) });
     }
@@ -171,7 +194,8 @@ impl Client {
     /// What a task came to; the next one begins.
     fn own_finish(&mut self, own: &OwnTask, result: FsResult<()>) -> CallResult {
         if let Some(command) = own.command {
-            self.own.commands.done(command, result.map(|()| (own.records, own.merged)));
+            let stage = own.failed.filter(|(_, error)| result == Err(*error)).map(|(mechanism, _)| mechanism);
+            self.own.commands.ended(command, result.map(|()| (own.records, own.merged)), stage);
         }
         if let Some(owned) = self.own.trees.get_mut(&own.root) {
             owned.task = None;
@@ -202,30 +226,9 @@ impl Client {
             }
             (Stage::Sync, Event::Reply(result)) => match result {
                 Ok(_) => self.own_synced(id, own, &cred),
-                Err(error) => Some(Err(error)),
+                Err(error) => self.own_not_synced(own, error),
             },
-            (Stage::Persist, Event::Kept(result)) => match result {
-                Ok(file) => {
-                    if let Some(owned) = self.own.trees.get_mut(&own.root) {
-                        (owned.persisted, owned.kept) = (owned.persisting, Some(file));
-                    }
-                    self.own_store(id, own, &cred)
-                }
-                Err(error) => Some(Err(error)),
-            },
-            (Stage::Store | Stage::StoreSync, Event::Data(result)) => self.own_store_data(id, own, &cred, result),
-            (Stage::StoreKeep, Event::Reply(result)) => self.own_store_kept(id, own, &cred, result),
-            (Stage::Check, Event::Reply(result)) => self.own_checked(id, own, &cred, &result),
-            (Stage::Parts, Event::Reply(result)) => {
-                own.left = own.left.saturating_sub(1);
-                if let Err(error) = result {
-                    own.failed.get_or_insert(error);
-                }
-                self.own_parts(id, own, &cred)
-            }
-            (Stage::Parts, Event::Start) => self.own_parts(id, own, &cred),
-            (Stage::Merge, Event::Reply(result)) => self.own_merged(id, own, &cred, result),
-            (Stage::Resume, Event::Reply(result)) => self.own_resumed(id, own, &cred, result),
+            (Stage::Stages | Stage::Check, event) => self.own_hear(id, own, &cred, event),
             (Stage::Drop, Event::Dropped) => {
                 own.left = own.left.saturating_sub(1);
                 if own.left == 0 {
@@ -285,68 +288,9 @@ impl Client {
         self.own.trees.get(&root).is_some_and(written)
     }
 
-    fn own_synced(&mut self, id: u64, own: &mut OwnTask, cred: &Arc<Cred>) -> Option<FsResult<()>> {
-        let Some(owned) = self.own.trees.get_mut(&own.root) else { return Some(Err(FsError::Stale)) };
-        if !own.goal.local || owned.machine.outstanding().changes == 0 {
-            return self.own_store(id, own, cred);
-        }
-        own.stage = Stage::Persist;
-        owned.persisting = owned.machine.outstanding().changes;
-        let (record, groups) = (Box::new(owned.machine.record().clone()), owned.machine.groups());
-        let fs = self.fs_id.unwrap_or_default();
-        self.out.push_back(Output::Keep { token: id, fs, record, groups });
-        None
-    }
-
-    /// The driver has put the journal on the disk, or cannot.
-    pub(crate) fn own_keep_done(&mut self, token: u64, result: FsResult<Box<str>>) {
-        self.events.push_back((token, Event::Kept(result)));
-    }
-
-    pub(super) fn own_kept(&mut self, id: u64, own: &mut OwnTask, cred: &Arc<Cred>) -> Option<FsResult<()>> {
-        let now = self.now.ms;
-        let Some(owned) = self.own.trees.get_mut(&own.root) else { return Some(Err(FsError::Stale)) };
-        if !own.goal.apply {
-            return self.own_check(id, own, cred);
-        }
-        owned.synced_ms = now;
-        own.groups = owned.machine.sealed().into();
-        own.total = own.groups.iter().map(|group| group.bytes).sum();
-        self.own_parts(id, own, cred)
-    }
-
-    /// Asks the rank whether the subtree is this client's still, if the rank can be reached: a sync to the local disk must not succeed after somebody
-    /// else was told that it has the subtree. A store or a merge has asked already.
-    fn own_check(&mut self, id: u64, own: &mut OwnTask, cred: &Arc<Cred>) -> Option<FsResult<()>> {
-        let rank = self.own_rank(own.root);
-        if !own.goal.local || own.goal.end || !self.is_up(rank) {
-            return self.own_applied(id, own, cred);
-        }
-        let epoch = self.own.trees.get(&own.root)?.machine.record().epoch;
-        own.stage = Stage::Check;
-        let what = Box::new(SubtreeOp::Fetch { epoch, needs: Vec::new() });
-        self.request_at(rank, Cred::clone(cred), Op::Subtree { dir: own.root, what }, Then::OwnTask(id), 0);
-        None
-    }
-
-    fn own_checked(
-        &mut self,
-        id: u64,
-        own: &mut OwnTask,
-        cred: &Arc<Cred>,
-        result: &FsResult<Answer>,
-    ) -> Option<FsResult<()>> {
-        match result {
-            // It does not know this session for the owner's, or somebody else has it.
-            Err(FsError::Stale) => self.own_parts_failed(id, own, cred, FsError::Stale),
-            // Or it is not there, and is not waited for.
-            _ => self.own_applied(id, own, cred),
-        }
-    }
-
     /// Sends the parts of the oldest group.
-    fn own_parts(&mut self, id: u64, own: &mut OwnTask, cred: &Arc<Cred>) -> Option<FsResult<()>> {
-        own.stage = Stage::Parts;
+    pub(super) fn own_parts(&mut self, id: u64, own: &mut OwnTask, cred: &Arc<Cred>) -> Option<FsResult<()>> {
+        own.merging = Merging::Parts;
         let rank = self.own_rank(own.root);
         let Some(record) = self.own.trees.get(&own.root).map(|owned| owned.machine.record()) else {
             return Some(Err(FsError::Stale));
@@ -354,13 +298,16 @@ impl Client {
         let (epoch, merge) = (record.epoch, record.merges + 1);
         let (into, blind) = self.own_how(own.root, cred);
         let blind = blind && !own.looked_through;
-        let Some(group) = own.groups.front() else { return self.own_applied(id, own, cred) };
-        if let Some(error) = own.failed {
+        let Some(group) = own.groups.front() else {
+            own.merging = Merging::Not;
+            return Some(Ok(()));
+        };
+        if let Some(error) = own.part_failed {
             // What was sent is still answered.
             if own.left > 0 {
                 return None;
             }
-            own.failed = None;
+            own.part_failed = None;
             return self.own_parts_failed(id, own, cred, error);
         }
         let parts = group.parts.len();
@@ -376,7 +323,7 @@ impl Client {
             self.request_at(rank, Cred::clone(cred), op, Then::OwnTask(id), 0);
         }
         if own.left == 0 {
-            own.stage = Stage::Merge;
+            own.merging = Merging::Merge;
             let what = Box::new(SubtreeOp::Merge { epoch, merge, parts: parts as u32, used, into });
             self.request_at(rank, Cred::clone(cred), Op::Subtree { dir: own.root, what }, Then::OwnTask(id), 0);
         }
@@ -393,7 +340,7 @@ impl Client {
     }
 
     /// This life of the rank does not know what was sent, or not who this is, or it has no room: from the first part on.
-    fn own_parts_failed(
+    pub(super) fn own_parts_failed(
         &mut self,
         id: u64,
         own: &mut OwnTask,
@@ -405,7 +352,7 @@ impl Client {
         match error {
             FsError::WouldBlock if own.tries < TRIES => self.own_parts(id, own, cred),
             FsError::NoSpace if own.tries < TRIES => {
-                own.stage = Stage::Parts;
+                own.merging = Merging::Parts;
                 own.again_ms = Some(self.now.ms + (FULL_PAUSE_MS << (own.tries - 1)));
                 None
             }
@@ -414,7 +361,7 @@ impl Client {
                 self.own_parts(id, own, cred)
             }
             FsError::Stale if own.tries < TRIES => {
-                own.stage = Stage::Resume;
+                own.merging = Merging::Resume;
                 if let Some(what) = self.own_resume_op(own.root) {
                     let op = Op::Subtree { dir: own.root, what: Box::new(what) };
                     self.request_at(self.own_rank(own.root), Cred::clone(cred), op, Then::OwnTask(id), 0);
@@ -425,7 +372,7 @@ impl Client {
         }
     }
 
-    fn own_resumed(
+    pub(super) fn own_resumed(
         &mut self,
         id: u64,
         own: &mut OwnTask,
@@ -452,7 +399,7 @@ impl Client {
         }
     }
 
-    fn own_merged(
+    pub(super) fn own_merged(
         &mut self,
         id: u64,
         own: &mut OwnTask,
@@ -485,14 +432,14 @@ impl Client {
         self.own_parts(id, own, cred)
     }
 
-    fn own_applied(&mut self, id: u64, own: &mut OwnTask, cred: &Arc<Cred>) -> Option<FsResult<()>> {
+    pub(super) fn own_applied(&mut self, id: u64, own: &mut OwnTask, cred: &Arc<Cred>) -> Option<FsResult<()>> {
         if !own.goal.end {
             return Some(Ok(()));
         }
         let outstanding = self.own.trees.get(&own.root).is_some_and(|owned| owned.machine.outstanding().changes > 0);
         if outstanding {
             // Made meanwhile, or never to be merged by itself.
-            return if own.goal.apply && own.tries < TRIES {
+            return if own.goal.stages.applies() && own.tries < TRIES {
                 own.tries += 1;
                 own.stage = Stage::Flush;
                 self.events.push_back((id, Event::Start));
@@ -502,6 +449,23 @@ impl Client {
             };
         }
         self.own_drop_caches(id, own, cred)
+    }
+
+    /// What is outstanding becomes the groups of a merge.
+    pub(super) fn own_seal(&mut self, own: &mut OwnTask) -> FsResult<()> {
+        let owned = self.own.trees.get_mut(&own.root).ok_or(FsError::Stale)?;
+        owned.synced_ms = self.now.ms;
+        own.groups = owned.machine.sealed().into();
+        own.total = own.groups.iter().map(|group| group.bytes).sum();
+        Ok(())
+    }
+
+    /// A part was answered.
+    pub(super) fn own_part_answered(&mut self, own: &mut OwnTask, result: FsResult<Answer>) {
+        own.left = own.left.saturating_sub(1);
+        if let Err(error) = result {
+            own.part_failed.get_or_insert(error);
+        }
     }
 
     /// Nothing of it may be held above when it is others', too.
@@ -619,7 +583,7 @@ impl Client {
         let roots: Vec<Ino> = self.own.trees.iter().filter(|(_, owned)| due(owned)).map(|(root, _)| *root).collect();
         for root in roots {
             let Some(owned) = self.own.trees.get(&root) else { continue };
-            let goal = Goal { apply: true, ..Goal::of(&owned.policy) };
+            let goal = Goal::of(&owned.policy).and_apply();
             self.own_complete(root, Waiter::Nobody, goal, None);
         }
     }

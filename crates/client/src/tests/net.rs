@@ -101,7 +101,10 @@ impl Net {
                 Output::Invalidate { token, what } => node.invalidations.push_back((token, what)),
                 Output::Ready { .. } | Output::Doubt { .. } => {}
                 Output::Direct { .. } => panic!("there is no connection to the store"),
-                Output::Keep { .. } | Output::KeptMerged { .. } | Output::KeptLost { .. } => panic!("not decoupled"),
+                Output::Keep { .. }
+                | Output::KeptMerged { .. }
+                | Output::KeptLost { .. }
+                | Output::StageFailed { .. } => panic!("not decoupled"),
                 Output::Disconnect { .. } => panic!("there is only one rank"),
                 Output::ClockRuns { .. } => panic!("there is one clock"),
                 Output::Refused { .. } => node.refused = true,

@@ -179,7 +179,10 @@ impl Ranks {
                 Output::Complete { id, result } => self.done.push((id.0, result)),
                 Output::Invalidate { token, what } => self.dropped.push((token, what)),
                 Output::Refused { .. } => self.refused = true,
-                Output::Keep { .. } | Output::KeptMerged { .. } | Output::KeptLost { .. } => panic!("not decoupled"),
+                Output::Keep { .. }
+                | Output::KeptMerged { .. }
+                | Output::KeptLost { .. }
+                | Output::StageFailed { .. } => panic!("not decoupled"),
                 Output::ClockRuns { rank, runs } => self.clocks.push((rank, runs)),
                 Output::Ready { .. } | Output::Doubt { .. } | Output::Stopped => {}
             }

@@ -17,7 +17,7 @@ use super::invalidator::Invalidator;
 use super::keeping::Keeping;
 use super::link::Link;
 use super::receiver::{self, Aside, Incoming};
-use super::{Call, CallResult, ConnectError, Options};
+use super::{Call, CallResult, ConnectError, Options, subtree};
 use crate::Address;
 use crate::sock::{Sock, Waker};
 use crate::tls::Identity;
@@ -69,6 +69,8 @@ pub struct Shared {
     pub address: Address,
     /// With which it comes in over TCP.
     pub identity: Option<Identity>,
+    /// Where journals of subtrees are kept on this machine's disk.
+    pub keep: Option<PathBuf>,
     pub waker: Waker,
     /// The number of the first connection.
     pub first: Rank,
@@ -115,6 +117,7 @@ impl Shared {
         let shared = Arc::new(Shared {
             address: address.clone(),
             identity: options.identity.clone(),
+            keep: options.keep.clone(),
             waker,
             first,
             turn: AtomicUsize::new(0),
@@ -496,6 +499,7 @@ impl Core {
                     self.keeping.iter().for_each(|keeping| keeping.merged(epoch, all));
                 }
                 Output::KeptLost { epoch } => self.keeping.iter().for_each(|keeping| keeping.lost(epoch)),
+                Output::StageFailed { dir, stage, error } => subtree::log_failed(dir, stage, error),
                 Output::Doubt { dir } => {
                     self.subtrees.retain(|(_, doubt)| doubt.strong_count() > 0);
                     let of_it = self.subtrees.iter().filter(|(root, _)| *root == dir);

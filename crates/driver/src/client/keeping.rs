@@ -110,28 +110,23 @@ fn keep(
     groups: &[Group],
 ) -> io::Result<()> {
     let path = path_of(dir, fs, record.epoch);
-    let before = made.get_mut(&record.epoch).map(|made| made.keeper.take());
-    let mut keeper = match before {
-        Some(Some(keeper)) => keeper,
-        Some(None) => Keeper::anew(&path, fs, record, groups)?,
+    let (kept, broken) = match made.remove(&record.epoch) {
+        Some(Made { path, keeper: None }) => (None, Some(path)),
+        Some(Made { keeper, .. }) => (keeper, None),
         None => {
             std::fs::create_dir_all(dir)?;
-            let keeper = Keeper::begin(&path, fs, record);
-            if !matches!(&keeper, Err(error) if error.kind() == io::ErrorKind::AlreadyExists) {
-                // From here on it is this thread's to remove.
-                made.insert(record.epoch, Made { path, keeper: None });
-            }
-            keeper?
+            (None, None)
         }
     };
-    keeper.keep(record, groups)?;
-    if let Some(made) = made.get_mut(&record.epoch) {
-        made.keeper = Some(keeper);
+    let (keeper, broken, result) = Keeper::go_on(kept, broken, &path, fs, record, groups);
+    if keeper.is_some() || broken.is_some() {
+        // It is this thread's to remove.
+        made.insert(record.epoch, Made { path, keeper });
     }
-    Ok(())
+    result
 }
 
-fn errno(error: &io::Error) -> FsError {
+pub(super) fn errno(error: &io::Error) -> FsError {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => FsError::NoSpace,
         io::ErrorKind::PermissionDenied => FsError::Access,

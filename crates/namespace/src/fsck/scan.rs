@@ -2,9 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use loligo_semantics::policy::History;
+use loligo_semantics::policy::history::Unreadable;
 use loligo_types::{Event, Frag, Ino, Inode, Kind, LookupLease, Name, Place, Placement, Rank, Time, limits};
 
 use super::Report;
+use crate::HISTORY;
 
 /// Directory in the root that unreachable inodes are put in.
 pub const LOST_FOUND: &[u8] = b"lost+found";
@@ -204,7 +207,13 @@ impl Scan {
     pub fn parts(&mut self, event: &Event) {
         match event {
             Event::Entry { dir, name, ino, kind, remote } => self.entry(*dir, name, *ino, *kind, *remote),
-            Event::Xattr { ino, name, .. } => match self.fact(*ino) {
+            Event::Xattr { ino, name, value } => match self.fact(*ino) {
+                // That of a newer program stays.
+                Some(_) if **name == *HISTORY && History::read(value) == Err(Unreadable::Damaged) => {
+                    let gone = Event::XattrGone { ino: *ino, name: name.clone() };
+                    let text = format!("the history of the policy of directory {ino} cannot be read, and begins anew");
+                    self.report.add(false, text, [gone]);
+                }
                 Some(fact) => fact.xattrs = true,
                 None => {
                     let gone = Event::XattrGone { ino: *ino, name: name.clone() };

@@ -113,6 +113,21 @@ fn data_and_xattrs_without_their_inode_or_the_other_way_round() {
 }
 
 #[test]
+fn a_history_of_a_policy_that_is_damaged_begins_anew_and_one_of_a_newer_program_stays() {
+    let of = |bytes: &[u8]| Event::Xattr { ino: Ino(B), name: Arc::from(crate::HISTORY), value: Arc::from(bytes) };
+    let of = |bytes: &'static [u8]| {
+        move |table: &Table| {
+            let mut inode = table.inodes[&Ino(B)].clone();
+            inode.has_xattrs = true;
+            vec![Event::Inode(Box::new(inode)), of(bytes)]
+        }
+    };
+    damage(of(b"\x01damaged"), "the history of the policy of directory 257 cannot be read");
+    let newer = with(&sound(), &of(b"\x02anything")(&sound()));
+    assert_eq!(check_all(KEY, &newer.events()).findings, []);
+}
+
+#[test]
 fn entries_that_lead_nowhere_or_lie() {
     let entry = |dir, text: &str, ino, kind| Event::Entry {
         dir: Ino(dir),

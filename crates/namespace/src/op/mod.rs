@@ -11,6 +11,7 @@ mod make;
 mod mkdir;
 mod mknod;
 mod open;
+mod past;
 mod placed;
 mod readdir;
 mod readlink;

@@ -9,8 +9,8 @@ use loligo_types::{
 };
 use loligo_types::{is_policy_name, limits};
 
-use super::placed;
 use super::truncate::CAPABILITY;
+use super::{past, placed};
 use crate::access::{self, R, S_ISGID, S_ISVTX, W};
 use crate::acl::{self, xattr as form};
 use crate::ctx::{Change, Ctx};
@@ -43,6 +43,10 @@ pub const LOOKUP_LEASE: &[u8] = b"loligo.policy.lookup_lease";
 /// The policy that says what a directory and all below it promise: a document of `loligo_semantics`. Its owner's to set: it is
 /// the owner's changes that it is about.
 pub const SUBTREE: &[u8] = b"loligo.policy.subtree";
+
+/// The versions of [`SUBTREE`] and which was in force when: a record of `loligo_semantics::policy::History`. It is written with each change of that, and by
+/// nothing else; everybody reads it.
+pub const HISTORY: &[u8] = b"loligo.policy.subtree.history";
 
 /// The ranks that a pin names; none if it makes no sense.
 pub fn pinned_ranks(value: &[u8]) -> Option<Vec<Rank>> {
@@ -77,7 +81,9 @@ enum Space {
     Policy,
     /// The same, but its owner's to set.
     OwnersPolicy,
-    /// The same, but in the inode, and its owner's to set.
+    /// What was said before: everybody's to read, and nobody's to set.
+    History,
+    /// As a policy, but in the inode, and its owner's to set.
     Expected,
     /// The same.
     Placement,
@@ -95,6 +101,7 @@ fn space_of(name: &[u8]) -> FsResult<Space> {
         form::DEFAULT => return Ok(Space::DefaultAcl),
         PIN | BALANCER => return Ok(Space::Policy),
         SUBTREE => return Ok(Space::OwnersPolicy),
+        HISTORY => return Ok(Space::History),
         EXPECTED_ENTRIES => return Ok(Space::Expected),
         PLACEMENT => return Ok(Space::Placement),
         LOOKUP_LEASE => return Ok(Space::LookupLease),
@@ -114,7 +121,8 @@ fn space_of(name: &[u8]) -> FsResult<Space> {
 }
 
 fn is_record(name: &[u8]) -> bool {
-    matches!(space_of(name), Ok(Space::User | Space::Trusted | Space::Security | Space::Policy | Space::OwnersPolicy))
+    use Space::{History, OwnersPolicy, Policy, Security, Trusted, User};
+    matches!(space_of(name), Ok(User | Trusted | Security | Policy | OwnersPolicy | History))
 }
 
 pub(crate) fn need_get(wants: &mut Wants<'_>, ino: Ino, name: &[u8]) {
@@ -224,7 +232,7 @@ pub(crate) fn set(
     }
     let mut work = Work::new(tree, ctx.stamp.now);
     match space {
-        Space::Computed => return Err(FsError::Perm),
+        Space::Computed | Space::History => return Err(FsError::Perm),
         Space::AccessAcl => set_access_acl(&mut work, ctx, inode, form::parse(value)?)?,
         Space::DefaultAcl => set_default_acl(&mut work, ctx, inode, form::parse(value)?)?,
         Space::Expected => {
@@ -264,13 +272,18 @@ pub(crate) fn set(
                 _ => {}
             }
             let cost = |(name, value): &XattrPair| name.len() + 1 + value.len();
-            let others: usize = all.iter().filter(|(other, _)| other != name).map(cost).sum();
+            // The history makes room.
+            let stays =
+                |(other, _): &&XattrPair| other != name && !(space == Space::OwnersPolicy && **other == *HISTORY);
+            let others: usize = all.iter().filter(stays).map(cost).sum();
             if others + name.len() + 1 + value.len() > limits::XATTR_TOTAL_MAX {
                 return Err(FsError::NoSpace);
             }
             if space == Space::OwnersPolicy {
-                may_bind(ctx.cred, old.map(|(_, old)| &**old), Some(value))?;
+                let old = old.map(|(_, old)| &**old);
+                may_bind(ctx.cred, old, Some(value))?;
                 placed::document_changes(&mut work, inode, Some(value))?;
+                past::note(&mut work, ctx, inode, &all, (old, Some(value)));
             }
             work.event(Event::Xattr { ino, name: name.clone(), value: value.clone() });
             work.edit(inode).has_xattrs = true;
@@ -285,7 +298,7 @@ pub(crate) fn remove(tree: &Tree, ctx: &Ctx<'_>, ino: Ino, name: &Arc<[u8]>) -> 
     let space = space_of(name)?;
     let mut work = Work::new(tree, ctx.stamp.now);
     match space {
-        Space::Computed => return Err(FsError::Perm),
+        Space::Computed | Space::History => return Err(FsError::Perm),
         Space::AccessAcl => set_access_acl(&mut work, ctx, inode, None)?,
         Space::DefaultAcl => set_default_acl(&mut work, ctx, inode, None)?,
         Space::Expected => {
@@ -312,12 +325,16 @@ pub(crate) fn remove(tree: &Tree, ctx: &Ctx<'_>, ino: Ino, name: &Arc<[u8]>) -> 
             }
             let all = tree.xattrs(inode).ok_or_else(|| missing("xattrs"))?;
             let old = all.iter().find(|(other, _)| other == name).ok_or(FsError::NoData)?;
+            let mut stays = all.len() > 1;
             if space == Space::OwnersPolicy {
                 may_bind(ctx.cred, Some(&*old.1), None)?;
                 placed::document_changes(&mut work, inode, None)?;
+                // What was in force is known of a directory that says nothing any more.
+                let noted = past::note(&mut work, ctx, inode, &all, (Some(&*old.1), None));
+                stays = noted || all.iter().any(|(other, _)| **other != *SUBTREE && **other != *HISTORY);
             }
             work.event(Event::XattrGone { ino, name: name.clone() });
-            work.edit(inode).has_xattrs = all.len() > 1;
+            work.edit(inode).has_xattrs = stays;
         }
     }
     work.copy_to_parts(inode, false);

@@ -1,8 +1,9 @@
 //! The policy of a directory and all below it: how changes there come about, and what goes along (Cudele, thesis chapter 6; its
-//! keys are those of the document). Reading one is in `read.rs`, what changes from one to another in `changes.rs`. Not here:
+//! keys are those of the document). Reading one is in `read.rs`, what changes from one to another in `changes.rs`, what was in force before in `history.rs`. Not here:
 //! where it is kept, which directory's counts.
 
 mod changes;
+pub mod history;
 mod interval;
 mod placement;
 mod read;
@@ -12,6 +13,7 @@ mod tests;
 use std::fmt::{self, Write};
 
 pub use changes::changes;
+pub use history::History;
 pub use interval::SyncInterval;
 use loligo_types::Placement;
 pub use placement::{names_placement, with_placement};

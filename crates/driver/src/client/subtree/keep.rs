@@ -104,6 +104,35 @@ impl Keeper {
         Ok(keeper)
     }
 
+    /// Keeps what is outstanding: in the file that there is, in a new one in the place of one that could not be written to, or in the first one, which must
+    /// not be there. What there is then, and the file that could not be written to.
+    pub(in crate::client) fn go_on(
+        kept: Option<Keeper>,
+        broken: Option<PathBuf>,
+        path: &Path,
+        fs: FsId,
+        record: &DecoupledRecord,
+        groups: &[Group],
+    ) -> (Option<Keeper>, Option<PathBuf>, io::Result<()>) {
+        let (begun, file) = match (kept, broken) {
+            (Some(keeper), _) => {
+                let file = keeper.path.clone();
+                (Ok(keeper), file)
+            }
+            (None, Some(file)) if file == *path => (Keeper::anew(&file, fs, record, groups), file),
+            (None, broken) => match Keeper::begin(path, fs, record) {
+                // It is somebody else's.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return (None, broken, Err(error)),
+                begun => (begun, path.to_path_buf()),
+            },
+        };
+        match begun.and_then(|mut keeper| keeper.keep(record, groups).map(|()| keeper)) {
+            Ok(keeper) => (Some(keeper), None, Ok(())),
+            // After a failed write the file is not written to again.
+            Err(error) => (None, Some(file), Err(error)),
+        }
+    }
+
     /// All of it is merged.
     pub(in crate::client) fn remove(self) {
         // What stays is known to be merged by its record, and does no harm.
@@ -122,18 +151,16 @@ impl Subtree {
     /// it adds what is new, whatever path is given. After a crash of this process: [`super::Kept::read`], [`Subtree::resume`],
     /// [`Subtree::merge_kept`].
     ///
-    /// After an error it is not known what the file holds; nothing is lost here, and it can be merged. An error of [`loligo_types::FsError::Stale`] says that
+    /// After an error it is not known what the file holds; nothing is lost here, and it can be merged, or kept again: then all of it goes into a new file,
+    /// which takes the place of that one. An error of [`loligo_types::FsError::Stale`] says that
     /// the subtree was taken from this client. All is in the file then, to be looked into (`loligo journal inspect`).
     pub fn persist(&mut self, path: impl AsRef<Path>) -> io::Result<()> {
         self.nothing_left_behind().map_err(io::Error::other)?;
         let (record, groups) = (self.machine.record().clone(), self.machine.groups());
-        let mut keeper = match self.kept.take() {
-            Some(keeper) => keeper,
-            None => Keeper::begin(path.as_ref(), self.client.welcome().fs_id, &record)?,
-        };
-        // After a failed write the file is not written to again.
-        keeper.keep(&record, &groups)?;
-        self.kept = Some(keeper);
+        let (kept, broken, fs) = (self.kept.take(), self.broken.take(), self.client.welcome().fs_id);
+        let (kept, broken, result) = Keeper::go_on(kept, broken, path.as_ref(), fs, &record, &groups);
+        (self.kept, self.broken) = (kept, broken);
+        result?;
         self.is_mine().map_err(io::Error::other)
     }
 }

@@ -1,5 +1,5 @@
 //! A decoupled subtree for a program: all below a directory is this client's, changes need no server, and what was made becomes everybody's
-//! with a merge. Here the way between the machine ([`loligo_subtree::Subtree`]) and the rank; paths stand in `paths.rs`, what is kept on
+//! with a merge. Here the way between the machine ([`loligo_subtree::Subtree`]) and the rank; paths stand in `paths.rs`, what the policy of a directory says in `policy.rs`, what is kept on
 //! this machine's disk in `keep.rs`, in the store in `store.rs`, in which form in `form.rs`, and how that is read in `kept.rs`. Not how an
 //! operation is decided.
 //!
@@ -11,6 +11,7 @@ mod form;
 mod keep;
 mod kept;
 mod paths;
+mod policy;
 mod store;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -30,6 +31,8 @@ use super::{Call, CallResult, Client, Fs};
 pub use form::{KeptError, Place};
 pub(in crate::client) use keep::Keeper;
 pub use kept::{Kept, Waiting};
+pub(crate) use policy::log_failed;
+pub use policy::{CompleteError, Completed};
 
 /// How often a merge is begun anew because the rank had begun a new life.
 const TRIES: usize = 4;
@@ -86,6 +89,8 @@ pub struct Subtree {
     blind: bool,
     machine: loligo_subtree::Subtree,
     kept: Option<keep::Keeper>,
+    /// The file that a write to has failed, of which it is not known what it holds: another one takes its place.
+    broken: Option<std::path::PathBuf>,
     stored: Option<store::Stored>,
     /// The object that was written to last.
     last: Option<Ino>,
@@ -93,6 +98,7 @@ pub struct Subtree {
     left: Option<StoredJournal>,
     /// It may have been taken from this client: the rank is asked before anything else is done.
     doubt: Arc<AtomicBool>,
+    by_policy: Option<policy::ByPolicy>,
 }
 
 impl Subtree {
@@ -142,10 +148,12 @@ impl Subtree {
             blind: options.blind,
             machine,
             kept: None,
+            broken: None,
             stored: None,
             last: None,
             left,
             doubt,
+            by_policy: None,
         })
     }
 
@@ -182,6 +190,14 @@ impl Subtree {
     /// client, by root or because its lease was over.
     pub fn op(&mut self, op: &Op) -> FsResult<Answer> {
         self.is_mine()?;
+        let result = self.decide(op);
+        if self.by_policy.is_some() {
+            self.sync_if_due();
+        }
+        result
+    }
+
+    fn decide(&mut self, op: &Op) -> FsResult<Answer> {
         loop {
             match self.machine.run(op, &self.cred, now()) {
                 Outcome::Done(result) => return result,
@@ -258,6 +274,10 @@ impl Subtree {
         }
         if let Some(keeper) = self.kept.take() {
             keeper.remove();
+        }
+        if let Some(broken) = self.broken.take() {
+            // What stays is known to be merged by its record, and does no harm.
+            let _ = std::fs::remove_file(broken);
         }
         self.void_stored();
         if self.machine.may_change_meanwhile() {
@@ -366,7 +386,10 @@ impl Subtree {
     /// Ends it without what is outstanding. What was persisted stays on this machine's disk, and not in the store.
     pub fn abandon(&mut self) -> FsResult<()> {
         let epoch = self.record().epoch;
-        self.ask(SubtreeOp::End { epoch }).map(drop)
+        self.ask(SubtreeOp::End { epoch })?;
+        // An operation would be decided here, and never be anybody's.
+        self.doubt.store(true, Ordering::Release);
+        Ok(())
     }
 }
 

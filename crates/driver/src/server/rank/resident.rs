@@ -14,7 +14,7 @@ use super::super::conn::answered;
 use super::super::format::now as wall;
 use super::super::resident::{Ask, Residence};
 use super::{Abroad, Rank, TOKEN_GUEST};
-use crate::client::calls;
+use crate::client::{calls, subtree};
 
 impl Rank {
     pub(super) fn resident_asks(&mut self, ask: Ask) {
@@ -157,6 +157,7 @@ impl Rank {
                 residence.keeping.iter().for_each(|keeping| keeping.merged(epoch, all));
             }
             ClientOutput::KeptLost { epoch } => residence.keeping.iter().for_each(|keeping| keeping.lost(epoch)),
+            ClientOutput::StageFailed { dir, stage, error } => subtree::log_failed(dir, stage, error),
             // No program of the library is in this process.
             ClientOutput::Doubt { .. } => {}
             ClientOutput::Connect { rank, .. } if rank != residence.rank => residence.abroad.connect(rank),

@@ -86,6 +86,29 @@ fn what_a_subtree_promises_is_its_owners_to_say_on_directories_and_is_not_listed
 }
 
 #[test]
+fn the_history_of_a_policy_is_nobodys_to_set_is_not_listed_and_stays_when_the_policy_is_taken_away() {
+    check(
+        "
+        0 mkdir /d 755
+        0 chown /d 1000 1000
+        0 getxattr /d loligo.policy.subtree.history = NoData
+        0 setxattr /d loligo.policy.subtree.history x = Perm
+        1000 setxattr /d loligo.policy.subtree preset='batchfs'
+        1000 removexattr /d loligo.policy.subtree.history = Perm
+        0 removexattr /d loligo.policy.subtree.history = Perm
+        1000 setxattr /d user.a 1
+        1000 listxattr /d = user.a
+        1000 removexattr /d user.a
+        1000 removexattr /d loligo.policy.subtree
+        1000 listxattr /d =
+        1000 removexattr /d loligo.policy.subtree = NoData
+        0 setxattr /d loligo.policy.subtree.history x = Perm
+        0 rmdir /d
+        ",
+    );
+}
+
+#[test]
 fn what_is_no_policy_of_a_subtree_is_refused() {
     check(
         "
