@@ -63,6 +63,8 @@ pub struct Outstanding {
     pub stored: u64,
     /// The policy that it is decoupled with, as far as it says how changes become durable and visible.
     pub policy: SubtreePolicy,
+    /// Others read the state of the last merge.
+    pub read: bool,
     /// The inode of the decoupled directory, which this one may be below.
     pub root: u64,
 }
@@ -116,6 +118,7 @@ impl Live {
             persisted: fact("persisted").unwrap_or(0),
             stored: fact("stored").unwrap_or(0),
             policy: status.lines().find_map(|line| line.strip_prefix("pipeline ")).map(policy_of).unwrap_or_default(),
+            read: status.lines().any(|line| line == "others read"),
             root: fact("root").unwrap_or(0),
         }))
     }

@@ -31,6 +31,7 @@ mod placement;
 mod plain;
 mod policy;
 mod ranks;
+mod readers;
 mod relaxed;
 mod run;
 mod spread;

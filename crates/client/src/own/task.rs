@@ -65,6 +65,7 @@ pub(super) enum Stage {
     StoreSync,
     StoreKeep,
     Check,
+    Freeze,
     Parts,
     Merge,
     Resume,
@@ -92,7 +93,9 @@ pub(crate) struct OwnTask {
     failed: Option<FsError>,
     pub(super) tries: u32,
     /// The rank had no room for a part: when it is sent again.
-    again_ms: Option<u64>,
+    pub(super) again_ms: Option<u64>,
+    /// How often what was written before the cut was waited for.
+    pub(super) rounds: u32,
     /// The rank does not take this client's word for what it merges, because that is limited to paths: all of it is looked through.
     looked_through: bool,
     /// Bytes of the journal that are merged, and of all that is to be.
@@ -116,6 +119,7 @@ impl OwnTask {
             failed: None,
             tries: 0,
             again_ms: None,
+            rounds: 0,
             looked_through: false,
             merged: 0,
             total: 0,
@@ -170,6 +174,7 @@ impl Client {
 
     /// What a task came to; the next one begins.
     fn own_finish(&mut self, own: &OwnTask, result: FsResult<()>) -> CallResult {
+        self.own_unseal(own.root);
         if let Some(command) = own.command {
             self.own.commands.done(command, result.map(|()| (own.records, own.merged)));
         }
@@ -216,6 +221,11 @@ impl Client {
             (Stage::Store | Stage::StoreSync, Event::Data(result)) => self.own_store_data(id, own, &cred, result),
             (Stage::StoreKeep, Event::Reply(result)) => self.own_store_kept(id, own, &cred, result),
             (Stage::Check, Event::Reply(result)) => self.own_checked(id, own, &cred, &result),
+            (Stage::Freeze, Event::Start) => self.own_freeze(id, own, &cred),
+            (Stage::Freeze, Event::Flushed) => {
+                own.left = own.left.saturating_sub(1);
+                if own.left == 0 { self.own_freeze(id, own, &cred) } else { None }
+            }
             (Stage::Parts, Event::Reply(result)) => {
                 own.left = own.left.saturating_sub(1);
                 if let Err(error) = result {
@@ -310,6 +320,16 @@ impl Client {
             return self.own_check(id, own, cred);
         }
         owned.synced_ms = now;
+        own.rounds = 0;
+        if owned.is_read_by_others() {
+            return self.own_freeze(id, own, cred);
+        }
+        self.own_seal(id, own, cred)
+    }
+
+    /// What is outstanding by now is to be merged.
+    pub(super) fn own_seal(&mut self, id: u64, own: &mut OwnTask, cred: &Arc<Cred>) -> Option<FsResult<()>> {
+        let Some(owned) = self.own.trees.get_mut(&own.root) else { return Some(Err(FsError::Stale)) };
         own.groups = owned.machine.sealed().into();
         own.total = own.groups.iter().map(|group| group.bytes).sum();
         self.own_parts(id, own, cred)
@@ -476,6 +496,7 @@ impl Client {
         own.records += group.parts.len() as u64;
         let Some(owned) = self.own.trees.get_mut(&own.root) else { return Some(Err(FsError::Stale)) };
         owned.machine.merged(merges, group.used);
+        owned.rights_of_merge_end();
         let outstanding = owned.machine.outstanding().changes;
         (owned.persisted, owned.stored_changes) =
             (owned.persisted.min(outstanding), owned.stored_changes.min(outstanding));
@@ -486,6 +507,7 @@ impl Client {
     }
 
     fn own_applied(&mut self, id: u64, own: &mut OwnTask, cred: &Arc<Cred>) -> Option<FsResult<()>> {
+        self.own_unseal(own.root);
         if !own.goal.end {
             return Some(Ok(()));
         }
