@@ -18,6 +18,8 @@ use crate::{CallResult, Done, Fh, Invalidation};
 
 /// Reads begun again at most this often because what they read was overtaken by writes.
 const TRIES_MAX: u32 = 64;
+/// Reads begun again at most this often because the server refused bytes.
+pub(crate) const STALE_MAX: u32 = 16;
 /// A read this near to where the last one ended is sequential: several threads of a kernel read ahead out of order.
 const NEAR: u64 = 1 << 20;
 
@@ -35,6 +37,9 @@ pub(crate) struct Read {
     /// What came may be older than what was written meanwhile.
     pub redo: bool,
     tries: u32,
+    /// Some of the bytes were refused; and how often that was.
+    is_stale: bool,
+    stale: u32,
     asked: Asked,
     /// Of the file, when its size was asked for.
     change: u64,
@@ -82,6 +87,8 @@ impl Client {
             missing: 0,
             redo: false,
             tries: 0,
+            is_stale: false,
+            stale: 0,
             asked: Asked::Bytes,
             change: 0,
         };
@@ -168,11 +175,22 @@ impl Client {
                 return self.fetch(id, ino, &cred, read, attr.inline, attr.size);
             }
             Event::Reply(Ok(_)) => return Some(Err(FsError::Io.into())),
+            // A merge has made it another file, or its rank does not know the handle: how long it is by now says which.
+            Event::Block(Err(DataError::Stale)) if read.stale < STALE_MAX => {
+                read.missing = read.missing.saturating_sub(1);
+                read.is_stale = true;
+                if read.missing == 0 {
+                    return self.read_anew(id, ino, &cred, read);
+                }
+            }
             Event::Block(Err(error)) => return Some(Err(data_error(error).into())),
             Event::Block(Ok((at, bytes))) => {
                 read.parts.push((at, bytes));
                 read.missing = read.missing.saturating_sub(1);
                 if read.missing == 0 {
+                    if read.is_stale {
+                        return self.read_anew(id, ino, &cred, read);
+                    }
                     if read.redo && read.tries < TRIES_MAX {
                         return self.restart(id, ino, &cred, read);
                     }
@@ -181,6 +199,16 @@ impl Client {
             }
             _ => {}
         }
+        None
+    }
+
+    /// Some of the bytes were refused: all are read again, of the file as it is by now.
+    fn read_anew(&mut self, id: u64, ino: Ino, cred: &Arc<Cred>, read: &mut Read) -> Option<CallResult> {
+        read.stale += 1;
+        (read.is_stale, read.redo) = (false, false);
+        read.parts.clear();
+        read.asked = Asked::Size;
+        self.request(cred, Op::GetAttr { ino }, Then::Task(id));
         None
     }
 

@@ -448,7 +448,7 @@ impl Client {
     /// Whether what a rank lent for an open file cannot be relied on.
     pub(crate) fn is_suspended(&self, ino: Ino) -> bool {
         let session = self.files.map.get(&ino).and_then(|file| self.session(file.rank));
-        session.is_some_and(|session| session.suspended)
+        session.is_some_and(|session| session.suspended) || self.own.is_any() && self.own.is_freezing(ino)
     }
 
     /// How often the rank that has an open file restarted and may have lost data.

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use loligo_types::limits::FILE_SIZE_MAX;
-use loligo_types::{Answer, Cred, DataAnswer, DataOp, FsError, Ino, Op, SetTime};
+use loligo_types::{Answer, Cred, DataAnswer, DataError, DataOp, FsError, Ino, Op, SetTime};
 
 use crate::machine::{Client, Waiter};
+use crate::read::STALE_MAX;
 use crate::session::{DataThen, Then};
 use crate::task::{Event, Step, Task, data_error};
 use crate::{CallResult, Done, Fallocate, Fh};
@@ -48,11 +49,13 @@ enum Asked {
 pub(crate) struct Seek {
     offset: u64,
     data: bool,
+    /// How often the server has refused it, because the file was another one by then.
+    stale: u32,
 }
 
 impl Seek {
     pub(crate) fn new(offset: u64, data: bool) -> Seek {
-        Seek { offset, data }
+        Seek { offset, data, stale: 0 }
     }
 }
 
@@ -256,6 +259,10 @@ impl Client {
             }
             Event::Data(Ok(DataAnswer::Offset(Some(at)))) => return Some(Ok(Done::plain(Answer::Offset(at)))),
             Event::Data(Ok(_)) => return Some(Err(FsError::NoSuchOffset.into())),
+            Event::Data(Err(DataError::Stale)) if seek.stale < STALE_MAX => {
+                seek.stale += 1;
+                self.request(&cred, Op::GetAttr { ino }, Then::Task(id));
+            }
             Event::Data(Err(error)) => return Some(Err(data_error(error).into())),
             _ => {}
         }

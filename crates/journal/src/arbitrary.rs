@@ -7,8 +7,8 @@ use loligo_types::msg::Reclaim;
 use loligo_types::{
     Acl, AclEntry, AclTag, DecoupledRecord, Event, FileLock, Frag, Ino, InoGrant, InoGrants, Inode, Interfere, Kind,
     LOOKUP_LEASE_MS_MAX, Layout, Lease, Letter, LockKind, LockOwner, LookupLease, MovedClient, Name, OpenFlags, Origin,
-    PeerRecord, Place, Placement, Promise, RStat, Rank, Route, Seq, SessionId, SessionRecord, Spread, StoredJournal,
-    Target, Time, limits,
+    Overwritten, PeerRecord, Place, Placement, Promise, RStat, Rank, Route, Seq, SessionId, SessionRecord, Spread,
+    StoredJournal, Target, Time, limits,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -300,7 +300,7 @@ fn decoupled() -> impl Strategy<Value = DecoupledRecord> {
             let session = SessionId(session);
             let name = name.as_ref().into();
             let used = Ino(used);
-            let interfere = if epoch % 2 == 0 { Interfere::Allow } else { Interfere::Block };
+            let interfere = [Interfere::Allow, Interfere::Block, Interfere::Read][(epoch % 3) as usize];
             let journal = (uid % 3 == 0).then_some(StoredJournal { ino: Ino(merges | 1), bytes: epoch });
             let record = DecoupledRecord {
                 dir,
@@ -321,6 +321,9 @@ fn decoupled() -> impl Strategy<Value = DecoupledRecord> {
             for (gap, count) in steps {
                 record.grant(Ino(at + gap), count);
                 record.objects.push((Ino(at + gap), count));
+                if interfere == Interfere::Read {
+                    record.overwritten.push(Overwritten { file: Ino(at + gap), copy: Ino(count), count });
+                }
                 at += gap + count;
             }
             record

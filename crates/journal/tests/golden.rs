@@ -15,8 +15,8 @@ use loligo_types::msg::Reclaim;
 use loligo_types::{
     Acl, AclEntry, AclTag, DecoupledRecord, Event, FileLock, Frag, Ino, InoGrant, InoGrants, Inode, Interfere, Kind,
     Layout, Lease, LeaseTime, Letter, LockKind, LockOwner, LookupLease, Lsn, MovedClient, Name, OpenFlags, Origin,
-    PeerRecord, Place, Placement, Promise, RStat, Rank, Route, Seq, SessionId, SessionRecord, Spread, StoredJournal,
-    Target, Time,
+    Overwritten, PeerRecord, Place, Placement, Promise, RStat, Rank, Route, Seq, SessionId, SessionRecord, Spread,
+    StoredJournal, Target, Time,
 };
 
 const EVENT: &str = include_str!("golden/event.hex");
@@ -210,7 +210,14 @@ fn decoupled() -> DecoupledRecord {
         journal: Some(StoredJournal { ino: Ino(1001), bytes: 70_000 }),
         objects: vec![(Ino(1000), 64)],
         promise: Promise::NONE,
+        overwritten: Vec::new(),
     }
+}
+
+/// One that others read, and of which its owner may have overwritten two files.
+fn read() -> DecoupledRecord {
+    let overwritten = vec![Overwritten { file: Ino(300), copy: Ino(2100), count: 2 }];
+    DecoupledRecord { interfere: Interfere::Read, overwritten, ..promised() }
 }
 
 /// One whose owner has said what it gives: weak/local.
@@ -259,6 +266,7 @@ fn events() -> Vec<(&'static str, Event)> {
         ("letter-fragment", letter(4, fragment())),
         ("decoupled", Event::Decoupled(Box::new(decoupled()))),
         ("decoupled-promised", Event::Decoupled(Box::new(promised()))),
+        ("decoupled-read", Event::Decoupled(Box::new(read()))),
         ("decoupled-gone", Event::DecoupledGone(ino)),
         ("merge-part", Event::MergePart { dir: ino, part: 300, body: [2, 0, 0].into() }),
         ("merge", Event::Merge { dir: ino }),

@@ -438,6 +438,7 @@ impl World {
             Output::Quiesce { ticket, .. } => (0, Input::Quiesced { ticket, ok: true }),
             Output::Spill { ino, .. } => (sync, Input::Spilled { ino, ok: true }),
             Output::Discard { ino, .. } => (sync, Input::Discarded { ino }),
+            Output::Restore { ino, .. } => (sync, Input::Restored { ino }),
             // Nothing is pinned and nothing floats.
             Output::Scan { ticket, .. } => (load, Input::Scanned { ticket, page: Some(Page::default()) }),
             Output::TakenBack { .. } => return,

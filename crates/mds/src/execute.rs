@@ -151,6 +151,9 @@ impl Mds {
         {
             return step;
         }
+        if self.has_hidden() {
+            self.show_hidden(job);
+        }
         match &job.op {
             Op::Close { .. } => return self.close(job),
             Op::SetLock { .. } | Op::Unlock { .. } | Op::GetLock { .. } | Op::CancelLock { .. } => {

@@ -155,7 +155,9 @@ impl Mds {
         // Who writes in the store by himself would leave an object without a file.
         let unborn = self.config.direct.is_some() && self.is_volatile(ino);
         let waits = self.parked.is_marked(ino) || self.tidy.is_left(ino) || unborn;
-        if fresh && recalled.is_none() && attr.kind == Kind::File && !waits {
+        // Of what is merged there nobody is asked to give anything back.
+        let merged = self.tree.has_decoupled() && self.is_decoupled(ino, Lease::CACHE);
+        if fresh && recalled.is_none() && attr.kind == Kind::File && !waits && !merged {
             let mut rights = self.opens.allowed(ino, slot);
             if self.leases.others_hold(ino, slot, Lease::ATTR) {
                 rights = rights.without(Lease::BUFFER);

@@ -101,6 +101,8 @@ pub enum Input {
     Discarded { ino: Ino },
     /// The inode's inline bytes are in its first object, durably.
     Spilled { ino: Ino, ok: bool },
+    /// What [`Output::Restore`] asked for is so.
+    Restored { ino: Ino },
     /// All file data that was answered before [`Output::SyncData`] is durable, or not.
     DataSynced { ticket: u64, ok: bool },
     /// The process of a session that was there before the restart is known to be dead.
@@ -160,6 +162,8 @@ pub enum DataAccess {
     Read,
     /// Read and write.
     Write,
+    /// Nothing before it is said anew, not even for who may do everything: a merge has made it another file.
+    Hidden,
     /// Nothing for now: its data requests are answered `Busy`, to be sent again.
     Moving,
     /// Nothing: its data requests are answered `Moved`.
@@ -235,6 +239,13 @@ pub enum Output {
     /// From now on the session may do this with the objects of all these inodes, so many from the first on, of which it has not been said
     /// one by one.
     AccessRange { session: SessionId, first: Ino, count: u64, access: DataAccess },
+    /// From now on this session changes the file's objects, and all others read its first `size` bytes as they are now: an object is copied
+    /// under the number `copy` before it is changed first, unless there is such a copy.
+    Freeze { ino: Ino, copy: Ino, size: u64, owner: SessionId },
+    /// All read the file's objects as they are.
+    Thaw { ino: Ino },
+    /// Put back what was copied of a file, durably, and come back with [`Input::Restored`], however often that must be tried.
+    Restore { ino: Ino, copy: Ino },
     /// The connection speaks for this session from now on (for routing data requests).
     Bound { conn: ConnId, session: SessionId },
     /// The session is gone: its queued data requests must not be executed any more. [`Input::Fenced`] follows when none runs.

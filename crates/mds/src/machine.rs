@@ -142,6 +142,7 @@ impl Mds {
             Input::MergeRowsDone { id, merged } => self.merge_rows_done(id, merged),
             Input::CheckpointFailed { id, full } => self.checkpoint_failed(id, full),
             Input::Discarded { ino } => self.discarded(ino),
+            Input::Restored { ino } => self.put_back(ino),
             Input::Spilled { ino, ok } => self.spilled(ino, ok),
             Input::DataSynced { ticket, ok } => self.data_synced(ticket, ok),
             Input::PeerDead { session } => self.peer_dead(session),

@@ -59,7 +59,7 @@ pub(crate) fn class_asked(op: &DataOp) -> Class {
 pub(crate) fn refusal(access: Access, class: Class) -> Option<DataError> {
     match (access, class) {
         (Access::Write, _) | (Access::Read, Class::Read | Class::Sync) => None,
-        (Access::None | Access::Read, _) => Some(DataError::Stale),
+        (Access::None | Access::Hidden | Access::Read, _) => Some(DataError::Stale),
         (Access::Moving, _) => Some(DataError::Busy),
         (Access::Moved, _) => Some(DataError::Moved),
     }
@@ -92,6 +92,27 @@ pub(crate) fn class_of(effect: &Effect) -> (Class, (u64, u64)) {
         Effect::Discard { from, .. } => (Class::Write, (*from, u64::MAX)),
         Effect::Spill { .. } => (Class::Write, (0, u64::MAX)),
         Effect::Sync { .. } | Effect::SyncDiscards { .. } | Effect::SyncAll => (Class::Sync, (0, u64::MAX)),
+        // Whole objects are copied.
+        Effect::Copying { effect, .. } => {
+            let (class, (first, end)) = class_of(effect);
+            let size = object_size(effect);
+            (class, (first / size * size, end.checked_next_multiple_of(size).unwrap_or(u64::MAX)))
+        }
+        Effect::AsItWas { effect, .. } => class_of(effect),
+        Effect::Restore { .. } => (Class::Write, (0, u64::MAX)),
+    }
+}
+
+/// Bytes in one of the objects of a file.
+fn object_size(effect: &Effect) -> u64 {
+    match effect {
+        Effect::Write { object_size, .. }
+        | Effect::Punch { object_size, .. }
+        | Effect::Discard { object_size, .. }
+        | Effect::Read { object_size, .. }
+        | Effect::Seek { object_size, .. }
+        | Effect::Spill { object_size, .. } => (*object_size).max(1),
+        _ => BLOCK_SIZE,
     }
 }
 
@@ -112,6 +133,7 @@ pub(crate) fn touches(effect: &Effect) -> Touches {
         Effect::Spill { object_size, data, .. } => {
             Touches { removes: true, ..spanned(0, data.len() as u64, *object_size) }
         }
+        Effect::Copying { effect, .. } => touches(effect),
         _ => Touches::default(),
     }
 }
@@ -121,6 +143,7 @@ pub(crate) fn cost(effect: &Effect) -> u64 {
     let bytes = match effect {
         Effect::Read { len, .. } => u64::from(*len),
         Effect::Write { data, .. } | Effect::Spill { data, .. } => data.len() as u64,
+        Effect::Copying { effect, .. } | Effect::AsItWas { effect, .. } => cost(effect),
         _ => 0,
     };
     bytes.max(COST_MIN)

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use loligo_store::{Blobs, ObjectId, Result, StoreError};
 use loligo_types::{DataAnswer, Ino};
 
+use crate::frozen::{self, View};
+
 /// What the machine wants done. Offsets are offsets in the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs)]
@@ -28,6 +30,12 @@ pub enum Effect {
     SyncDiscards { files: Vec<(Ino, u64)> },
     /// Make everything durable.
     SyncAll,
+    /// Change a file of which others read the first `size` bytes as they were: objects are copied, durably, before they are changed first.
+    Copying { copy: Ino, size: u64, effect: Box<Effect> },
+    /// Read a file as it was, of so many bytes: what was copied from the copy.
+    AsItWas { copy: Ino, size: u64, effect: Box<Effect> },
+    /// Put back what was copied, durably.
+    Restore { ino: Ino, copy: Ino },
 }
 
 /// When what a discard drops must be so durably: it does not come back with a crash.
@@ -50,7 +58,9 @@ const SYNC_BY_INDEX: u64 = 16;
 /// Carries out `effect`. Blocks.
 pub fn execute(blobs: &dyn Blobs, effect: &Effect) -> EffectResult {
     match effect {
-        Effect::Read { ino, object_size, offset, len } => read(blobs, *ino, *object_size, *offset, *len),
+        Effect::Read { ino, object_size, offset, len } => {
+            read(blobs, View::of(*ino), *object_size, (*offset, *len), u64::MAX)
+        }
         Effect::Write { ino, object_size, offset, data } => write(blobs, *ino, *object_size, *offset, data),
         Effect::Punch { ino, object_size, offset, len } => punch(blobs, *ino, *object_size, *offset, *len),
         Effect::Discard { ino, object_size, from, durable } => {
@@ -61,16 +71,24 @@ pub fn execute(blobs: &dyn Blobs, effect: &Effect) -> EffectResult {
             }
             Ok(DataAnswer::Done)
         }
-        Effect::Seek { ino, object_size, offset, size, data: true } => {
-            seek_data(blobs, *ino, *object_size, *offset, *size)
-        }
-        Effect::Seek { ino, object_size, offset, size, data: false } => {
-            seek_hole(blobs, *ino, *object_size, *offset, *size)
+        Effect::Seek { ino, object_size, offset, size, data } => {
+            seek(blobs, View::of(*ino), *object_size, (*offset, *size), *data)
         }
         Effect::Spill { ino, object_size, data } => spill(blobs, *ino, *object_size, data),
         Effect::Sync { ino, ranges, removed } => sync(blobs, *ino, ranges, *removed),
         Effect::SyncDiscards { files } => sync_discards(blobs, files),
         Effect::SyncAll => blobs.sync_all().map(|()| DataAnswer::Done),
+        Effect::Copying { copy, size, effect } => frozen::change(blobs, *copy, *size, effect),
+        Effect::AsItWas { copy, size: was, effect } => match &**effect {
+            Effect::Read { ino, object_size, offset, len } => {
+                read(blobs, View { ino: *ino, copy: Some(*copy) }, *object_size, (*offset, *len), *was)
+            }
+            Effect::Seek { ino, object_size, offset, size, data } => {
+                seek(blobs, View { ino: *ino, copy: Some(*copy) }, *object_size, (*offset, *size.min(was)), *data)
+            }
+            effect => execute(blobs, effect),
+        },
+        Effect::Restore { ino, copy } => frozen::restore(blobs, *ino, *copy),
     }
 }
 
@@ -99,11 +117,13 @@ fn pieces(ino: Ino, object_size: u64, offset: u64, len: u64) -> impl Iterator<It
     })
 }
 
-fn read(blobs: &dyn Blobs, ino: Ino, object_size: u64, offset: u64, len: u32) -> EffectResult {
+/// `size`: behind it all is zeros.
+fn read(blobs: &dyn Blobs, view: View, object_size: u64, (offset, len): (u64, u32), size: u64) -> EffectResult {
     let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, len as usize).collect();
     let buf = Arc::get_mut(&mut bytes).expect("it was just made");
-    for piece in pieces(ino, object_size, offset, u64::from(len)) {
-        blobs.read_at(piece.id, piece.within, &mut buf[piece.at as usize..(piece.at + piece.len) as usize])?;
+    for piece in pieces(view.ino, object_size, offset, u64::from(len).min(size.saturating_sub(offset))) {
+        let id = view.object(blobs, piece.id.index)?;
+        blobs.read_at(id, piece.within, &mut buf[piece.at as usize..(piece.at + piece.len) as usize])?;
     }
     Ok(DataAnswer::Bytes(bytes))
 }
@@ -164,12 +184,19 @@ fn spill(blobs: &dyn Blobs, ino: Ino, object_size: u64, data: &[u8]) -> EffectRe
     sync(blobs, ino, &[(0, last)], true)
 }
 
-fn seek_data(blobs: &dyn Blobs, ino: Ino, object_size: u64, offset: u64, size: u64) -> EffectResult {
+fn seek(blobs: &dyn Blobs, view: View, object_size: u64, (offset, size): (u64, u64), data: bool) -> EffectResult {
+    match data {
+        true => seek_data(blobs, view, object_size, offset, size),
+        false => seek_hole(blobs, view, object_size, offset, size),
+    }
+}
+
+fn seek_data(blobs: &dyn Blobs, view: View, object_size: u64, offset: u64, size: u64) -> EffectResult {
     let first = offset / object_size;
-    for index in blobs.objects_of(ino.0)?.into_iter().filter(|index| *index >= first) {
+    for index in view.indexes(blobs)?.into_iter().filter(|index| *index >= first) {
         let start = index.saturating_mul(object_size);
         let within = offset.saturating_sub(start);
-        let data = blobs.extents(ObjectId::new(ino.0, index), within, object_size - within)?;
+        let data = blobs.extents(view.object(blobs, index)?, within, object_size - within)?;
         if let Some(extent) = data.first() {
             let place = start.saturating_add(extent.offset);
             return Ok(DataAnswer::Offset((place < size).then_some(place)));
@@ -178,14 +205,14 @@ fn seek_data(blobs: &dyn Blobs, ino: Ino, object_size: u64, offset: u64, size: u
     Ok(DataAnswer::Offset(None))
 }
 
-fn seek_hole(blobs: &dyn Blobs, ino: Ino, object_size: u64, offset: u64, size: u64) -> EffectResult {
+fn seek_hole(blobs: &dyn Blobs, view: View, object_size: u64, offset: u64, size: u64) -> EffectResult {
     if offset >= size {
         return Ok(DataAnswer::Offset(None));
     }
     let mut place = offset;
     while place < size {
         let within = place % object_size;
-        let id = ObjectId::new(ino.0, place / object_size);
+        let id = view.object(blobs, place / object_size)?;
         let data = blobs.extents(id, within, object_size - within)?;
         let Some(extent) = data.first().filter(|extent| extent.offset == within) else { break };
         place += extent.len;

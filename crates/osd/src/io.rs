@@ -17,6 +17,8 @@ pub type EffectId = u64;
 pub enum Access {
     /// Nothing (any more): what it asks, and what waits, is answered with `Stale`.
     None,
+    /// Nothing before it is said anew, not even for who may do everything: answered with `Stale`.
+    Hidden,
     /// Nothing for now: answered with `Busy`, to be sent again.
     Moving,
     /// Nothing here any more: answered with `Moved`, to be sent to another rank.
@@ -108,6 +110,32 @@ pub enum Input {
         /// The right.
         access: Access,
     },
+    /// From now on this session changes the file, and all others read its first `size` bytes as they are now: before an object is changed it
+    /// is copied under the number `copy`, unless it was before.
+    Freeze {
+        /// The file.
+        ino: Ino,
+        /// The number of its copy.
+        copy: Ino,
+        /// Its length for others.
+        size: u64,
+        /// Who changes it.
+        owner: SessionId,
+    },
+    /// The file is read as it is, by all. The copy is dropped with a [`Input::Discard`] of its own.
+    Thaw {
+        /// The file.
+        ino: Ino,
+    },
+    /// Put back what was copied of a file. Answered with [`Output::Restored`] once durable.
+    Restore {
+        /// Comes back with the answer.
+        tag: Tag,
+        /// The file.
+        ino: Ino,
+        /// The number of its copy.
+        copy: Ino,
+    },
     /// The session may do everything: it lives in the server's own process.
     Trust {
         /// The session.
@@ -152,6 +180,15 @@ pub enum Output {
     },
     /// The answer to [`Input::Spill`]. After an error do it again.
     Spilled {
+        /// The tag given.
+        tag: Tag,
+        /// The file.
+        ino: Ino,
+        /// How it went.
+        result: Result<(), DataError>,
+    },
+    /// The answer to [`Input::Restore`]. After an error do it again.
+    Restored {
         /// The tag given.
         tag: Tag,
         /// The file.

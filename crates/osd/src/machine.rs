@@ -7,6 +7,7 @@ use loligo_types::{DataError, DataOp, Ino, SessionId};
 use crate::admit::{check_limits, class_asked, class_of, cost, refusal, to_effect, touches};
 use crate::dirty::Dirty;
 use crate::execute::{Durable, Effect, EffectResult, to_data_error};
+use crate::frozen::AllFrozen;
 use crate::io::{Access, EffectId, Input, Output, Tag};
 use crate::queue::{Queue, Queued, Waiter};
 use crate::quiesce::Quiesce;
@@ -66,6 +67,8 @@ pub struct Osd {
     sync_all_asked: Vec<Tag>,
     /// Sessions being fenced, with the number of their operations still running.
     fencing: BTreeMap<SessionId, usize>,
+    /// Files that one session changes while others read them as they were.
+    frozen: AllFrozen,
     /// Files that are to be quiet.
     pub(crate) quiesces: Vec<Quiesce>,
     /// Bytes waiting or running.
@@ -94,6 +97,7 @@ impl Osd {
             inherits: true,
             sync_all_asked: Vec::new(),
             fencing: BTreeMap::new(),
+            frozen: AllFrozen::default(),
             quiesces: Vec::new(),
             queued: 0,
             stamp: 0,
@@ -114,7 +118,7 @@ impl Osd {
                 // Many are made durable together, see `sync_discards`.
                 let effect =
                     Effect::Discard { ino, object_size: u64::from(object_size), from, durable: Durable::Later };
-                self.enqueue(ino, Waiter::Discard(tag), effect);
+                self.enqueue(self.frozen.file_of(ino), Waiter::Discard(tag, ino), effect);
             }
             Input::Spill { tag, ino, object_size, data } => {
                 let effect = Effect::Spill { ino, object_size: u64::from(object_size), data };
@@ -127,6 +131,11 @@ impl Osd {
             Input::Done { id, result } => self.done(id, result),
             Input::Access { session, ino, access } => self.set_access(session, ino, access),
             Input::AccessRange { session, first, count, access } => self.set_range(session, first, count, access),
+            Input::Freeze { ino, copy, size, owner } => self.frozen.freeze(ino, copy, size, owner),
+            Input::Thaw { ino } => self.frozen.thaw(ino),
+            Input::Restore { tag, ino, copy } => {
+                self.enqueue(ino, Waiter::Restore(tag), Effect::Restore { ino, copy });
+            }
             Input::Trust { session } => {
                 self.trusted.insert(session);
             }
@@ -166,7 +175,7 @@ impl Osd {
         if let Some(error) = refusal(self.access(session, ino), class_asked(&op)) {
             return Err(error);
         }
-        let effect = to_effect(ino, object_size, op);
+        let effect = self.frozen.as_asked(session, ino, to_effect(ino, object_size, op));
         // A lone operation is always let in, or a small bound would refuse it for ever.
         if self.queued > 0 && self.queued + cost(&effect) > self.config.queue_bytes {
             return Err(DataError::Busy);
@@ -196,7 +205,11 @@ impl Osd {
                 *ranges = dirty.clone().into_ranges();
                 self.syncing.insert(op.id, dirty);
             }
-            if let Effect::Discard { durable: durable @ Durable::IfDropped, .. } = &mut effect {
+            let asked = match &mut effect {
+                Effect::Copying { effect, .. } => &mut **effect,
+                effect => effect,
+            };
+            if let Effect::Discard { durable: durable @ Durable::IfDropped, .. } = asked {
                 // Removals that are not durable yet: what they dropped must not be back either.
                 let under_way = |(id, dirty): (&EffectId, &Dirty)| dirty.removed && self.running.get(id) == Some(&ino);
                 if self.dirty.get(&ino).is_some_and(|dirty| dirty.removed) || self.syncing.iter().any(under_way) {
@@ -262,10 +275,16 @@ impl Osd {
             Waiter::Spill(tag) => {
                 self.out.push_back(Output::Spilled { tag, ino, result: result.map(drop) });
             }
-            Waiter::Discard(tag) => match result {
-                Ok(_) => self.discarded.push((tag, ino, op.touches.objects.map_or(0, |(cut, _)| cut))),
-                Err(error) => self.out.push_back(Output::Discarded { tag, ino, result: Err(error) }),
+            Waiter::Discard(tag, of) => match result {
+                Ok(_) => {
+                    self.frozen.dropped(of);
+                    self.discarded.push((tag, of, op.touches.objects.map_or(0, |(cut, _)| cut)));
+                }
+                Err(error) => self.out.push_back(Output::Discarded { tag, ino: of, result: Err(error) }),
             },
+            Waiter::Restore(tag) => {
+                self.out.push_back(Output::Restored { tag, ino, result: result.map(drop) });
+            }
             Waiter::Quiesce => {}
         }
     }
@@ -335,7 +354,7 @@ impl Osd {
     fn access(&self, session: SessionId, ino: Ino) -> Access {
         match self.rights.get(&(session, ino)) {
             // Not even who may do everything may change what another server is about to have.
-            Some(away @ (Access::Moving | Access::Moved)) => *away,
+            Some(away @ (Access::Moving | Access::Moved | Access::Hidden)) => *away,
             _ if self.trusted.contains(&session) => Access::Write,
             Some(known) => *known,
             None => self.range_access(session, ino),

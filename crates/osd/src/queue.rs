@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use loligo_types::SessionId;
+use loligo_types::{Ino, SessionId};
 
 use crate::admit::{Class, Touches};
 use crate::execute::Effect;
@@ -16,10 +16,12 @@ const WINDOW: usize = 64;
 pub(crate) enum Waiter {
     /// A client.
     Session(SessionId, Tag),
-    /// The metadata server's discard.
-    Discard(Tag),
+    /// The metadata server's discard of the objects of this number.
+    Discard(Tag, Ino),
     /// The metadata server's spill.
     Spill(Tag),
+    /// The metadata server has what was copied put back.
+    Restore(Tag),
     /// The sync of a file that is to be quiet.
     Quiesce,
 }

@@ -132,6 +132,11 @@ pub enum Cause {
     /// Partial merges where nothing is merged.
     #[error("`sync_interval` sends on what is in a client's journal, and this policy has none; remove it")]
     SyncWithoutJournal,
+    /// Others are to read what was merged, and nothing is (in the client's journal, or without one).
+    #[error(
+        "`interfere = \"read\"` shows others the state of the last merge, and {0}; leave it out, or say consistency `weak`"
+    )]
+    ReadWithoutMerge(&'static str),
     /// A lag where answers wait.
     #[error(
         "`lag` says how long a change may be not durable, and with {0} an answered change is; remove it, or say preset `relaxed`"

@@ -84,6 +84,11 @@ impl Pipeline {
     pub fn has_client_journal(&self) -> bool {
         self.composition.has(AppendClientJournal)
     }
+
+    /// Whether a client's journal is merged in the end, so that others see what is in it.
+    pub fn merges(&self) -> bool {
+        self.composition.has(VolatileApply) || self.composition.has(NonvolatileApply)
+    }
 }
 
 impl fmt::Display for Pipeline {

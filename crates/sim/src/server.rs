@@ -124,6 +124,7 @@ enum Asked {
     Client { conn: u64, id: u64 },
     Discard { from: u64, object_size: u32 },
     Spill,
+    Restore { copy: Ino },
     SyncAll { ticket: u64 },
 }
 
@@ -454,6 +455,14 @@ impl Server {
             Output::AccessRange { session, first, count, access } => {
                 self.osd_feed(loligo_osd::Input::AccessRange { session, first, count, access: to_osd(access) });
             }
+            Output::Freeze { ino, copy, size, owner } => {
+                self.osd_feed(loligo_osd::Input::Freeze { ino, copy, size, owner });
+            }
+            Output::Thaw { ino } => self.osd_feed(loligo_osd::Input::Thaw { ino }),
+            Output::Restore { ino, copy } => {
+                let tag = self.tag(Asked::Restore { copy });
+                self.osd_feed(loligo_osd::Input::Restore { tag, ino, copy });
+            }
             Output::Bound { conn, session } => drop(self.sessions.insert(conn.0, session)),
             Output::TakenBack { .. } => {}
             Output::Again if self.again => {}
@@ -478,6 +487,7 @@ fn to_osd(access: DataAccess) -> Access {
         DataAccess::None => Access::None,
         DataAccess::Read => Access::Read,
         DataAccess::Write => Access::Write,
+        DataAccess::Hidden => Access::Hidden,
         DataAccess::Moving => Access::Moving,
         DataAccess::Moved => Access::Moved,
     }

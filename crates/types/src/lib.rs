@@ -50,8 +50,8 @@ pub use op::{About, Access, Op, OpenFlags, RenameMode, Replicas, SetAttr, SetTim
 pub use rank::{ClusterMap, Frag, Place, Rank, RankInfo, RankState, Route, Target};
 pub use record::{Loaded, Need, XattrPair};
 pub use subtree::{
-    Conflict, ConflictKind, DecoupledRecord, Interfere, MergeInto, Promise, RefusedBy, SplitRule, StoredJournal,
-    SubtreeAnswer, SubtreeOp,
+    Conflict, ConflictKind, DecoupledRecord, Interfere, MergeInto, Overwritten, Promise, RefusedBy, SplitRule,
+    StoredJournal, SubtreeAnswer, SubtreeOp,
 };
 pub use table_meta::TableMeta;
 pub use time::Time;

@@ -48,6 +48,10 @@ pub const SUBTREE_INOS_MAX: u64 = 1 << 28;
 pub const SUBTREE_JOURNALS: u64 = 2;
 /// Most ranges of numbers that it may have been given.
 pub const SUBTREE_GRANTS_MAX: usize = 4096;
+/// Most files that the owner of a decoupled subtree which others read may overwrite between two merges, and rows of such files in its record.
+pub const OVERWRITTEN_FILES_MAX: u64 = 1 << 18;
+/// See there.
+pub const OVERWRITTEN_ROWS_MAX: usize = 1 << 16;
 /// Longest part of a merge, bytes: a rank applies one part without looking at anything else.
 pub const MERGE_PART_MAX: usize = 256 << 10;
 /// Most conflicts told of one by one in the answer to a merge.

@@ -18,6 +18,40 @@ pub enum Interfere {
     Block = 0,
     /// They may work there; the owner's merge wins over what they have done.
     Allow = 1,
+    /// They read the state of the last merge, and are refused, as busy, where they would change something.
+    Read = 2,
+}
+
+impl Interfere {
+    /// Whether nobody but the owner changes anything there.
+    pub fn is_exclusive(self) -> bool {
+        self != Interfere::Allow
+    }
+}
+
+/// Files of a decoupled subtree whose objects its owner may overwrite while others read the state of the last merge. Before an object is
+/// changed it is copied; others read the copy until the next merge.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
+pub struct Overwritten {
+    /// The first file.
+    pub file: Ino,
+    /// The number of the objects that hold its copy; those of the following files follow. These numbers make no inodes.
+    pub copy: Ino,
+    /// How many files.
+    pub count: u64,
+}
+
+impl Overwritten {
+    /// Each file with the number of its copy.
+    pub fn pairs(self) -> impl Iterator<Item = (Ino, Ino)> {
+        (0..self.count).map(move |at| (Ino(self.file.0 + at), Ino(self.copy.0 + at)))
+    }
+
+    /// The number of the copy of a file.
+    pub fn copy_of(self, file: Ino) -> Option<Ino> {
+        let at = file.0.wrapping_sub(self.file.0);
+        (at < self.count).then(|| Ino(self.copy.0 + at))
+    }
 }
 
 /// What the owner of a decoupled subtree says that it gives: a level of consistency and one of durability. A rank holds it against the policies of
@@ -126,9 +160,40 @@ pub struct DecoupledRecord {
     pub objects: Vec<(Ino, u64)>,
     /// What its owner has said that it gives.
     pub promise: Promise,
+    /// With [`Interfere::Read`]: files that its owner may have overwritten since the last merge. Ascending by file.
+    pub overwritten: Vec<Overwritten>,
 }
 
 impl DecoupledRecord {
+    /// The number of the objects that hold the copy of a file, if its owner may have overwritten it since the last merge.
+    pub fn copy_of(&self, file: Ino) -> Option<Ino> {
+        let at = self.overwritten.partition_point(|files| files.file <= file);
+        self.overwritten.get(at.checked_sub(1)?)?.copy_of(file)
+    }
+
+    /// Notes files, ascending, that it may overwrite from now on; their copies have numbers from `copy` on. Those that were noted before are
+    /// left out. How many numbers were used.
+    pub fn note_overwritten(&mut self, files: impl IntoIterator<Item = Ino>, copy: Ino) -> u64 {
+        let mut used = 0;
+        for file in files {
+            if self.copy_of(file).is_some() {
+                continue;
+            }
+            let next = Overwritten { file, copy: Ino(copy.0 + used), count: 1 };
+            used += 1;
+            let at = self.overwritten.partition_point(|files| files.file < file);
+            match at.checked_sub(1).and_then(|before| self.overwritten.get_mut(before)) {
+                Some(before)
+                    if before.file.0 + before.count == file.0 && before.copy.0 + before.count == next.copy.0 =>
+                {
+                    before.count += 1;
+                }
+                _ => self.overwritten.insert(at, next),
+            }
+        }
+        used
+    }
+
     /// Whether a number was given to it.
     pub fn is_granted(&self, ino: Ino) -> bool {
         self.grants.iter().any(|(first, count)| ino.0.wrapping_sub(first.0) < *count)
@@ -186,6 +251,9 @@ pub enum SubtreeOp {
     /// To read and write objects of these by data requests: of files that are there, as the owner may do it; of numbers that were
     /// granted, everything. `Decoupled`. `NotFound` if one is not of the subtree.
     Data { epoch: u64, inos: Vec<Ino> },
+    /// To change objects of these files that are there, where others read the state of the last merge meanwhile ([`Interfere::Read`]): the
+    /// right ends with the next merge. `Decoupled`. `NotFound` if one is not of the subtree, `Quota` if they are too many before a merge.
+    Overwrite { epoch: u64, inos: Vec<Ino> },
     /// So much of the owner's journal is in the store, durably. `Decoupled`. `Invalid` if that is not one of the numbers which were
     /// reserved for it ([`DecoupledRecord::journal_inos`]).
     Keep { epoch: u64, journal: StoredJournal },
@@ -216,6 +284,7 @@ impl SubtreeOp {
             SubtreeOp::Part { .. } => "merge_part",
             SubtreeOp::Merge { .. } => "merge",
             SubtreeOp::Data { .. } => "subtree_data",
+            SubtreeOp::Overwrite { .. } => "subtree_overwrite",
             SubtreeOp::Keep { .. } => "subtree_keep",
             SubtreeOp::End { .. } => "recouple",
         }
@@ -324,6 +393,19 @@ pub struct SplitRule {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_that_are_overwritten_are_noted_once_and_those_in_a_row_as_one() {
+        let mut record = DecoupledRecord::default();
+        assert_eq!(record.note_overwritten([Ino(10), Ino(11), Ino(20)], Ino(1000)), 3);
+        assert_eq!(record.note_overwritten([Ino(11), Ino(12), Ino(15)], Ino(2000)), 2, "one was noted before");
+        let all: Vec<_> = record.overwritten.iter().map(|files| (files.file.0, files.copy.0, files.count)).collect();
+        assert_eq!(all, [(10, 1000, 2), (12, 2000, 1), (15, 2001, 1), (20, 1002, 1)]);
+        let copies = [9, 10, 11, 12, 13, 15, 20, 21].map(|file| record.copy_of(Ino(file)).map(|copy| copy.0));
+        assert_eq!(copies, [None, Some(1000), Some(1001), Some(2000), None, Some(2001), Some(1002), None]);
+        let pairs: Vec<_> = record.overwritten.iter().flat_map(|files| files.pairs()).collect();
+        assert!(pairs.iter().all(|(file, copy)| record.copy_of(*file) == Some(*copy)) && pairs.len() == 5);
+    }
 
     #[test]
     fn numbers_are_new_until_a_merge_has_used_them() {

@@ -30,6 +30,7 @@ mod ask {
     pub const PART_BLIND: u8 = 10;
     pub const MERGE_INTO_TABLE: u8 = 11;
     pub const TAKE_OVER_NOW: u8 = 12;
+    pub const OVERWRITE: u8 = 13;
 }
 
 /// The codes of answers. On the wire: keep stable, never reuse.
@@ -78,8 +79,9 @@ pub(crate) fn encode(what: &SubtreeOp) -> Vec<u8> {
             };
             put(code, &[*epoch, *merge, u64::from(*parts), used.0]);
         }
-        SubtreeOp::Data { epoch, inos } => {
-            put(ask::DATA, &[*epoch]);
+        SubtreeOp::Data { epoch, inos } | SubtreeOp::Overwrite { epoch, inos } => {
+            let changes = matches!(what, SubtreeOp::Overwrite { .. });
+            put(if changes { ask::OVERWRITE } else { ask::DATA }, &[*epoch]);
             put_list(&mut out, inos, |out, ino| put_u64(out, ino.0));
         }
         SubtreeOp::Keep { epoch, journal } => put(ask::KEEP, &[*epoch, journal.ino.0, journal.bytes]),
@@ -94,7 +96,9 @@ pub(crate) fn decode(bytes: &[u8], payload: &mut Payload) -> Result<SubtreeOp, D
     from.finish()?;
     match &what {
         SubtreeOp::Part { body, .. } => limit(body.len(), MERGE_PART_MAX, "bytes of a part of a merge")?,
-        SubtreeOp::Data { inos, .. } => limit(inos.len(), FETCH_MAX, "files of a subtree")?,
+        SubtreeOp::Data { inos, .. } | SubtreeOp::Overwrite { inos, .. } => {
+            limit(inos.len(), FETCH_MAX, "files of a subtree")?
+        }
         SubtreeOp::Fetch { needs, .. } => limit(needs.len(), FETCH_MAX, "records of a subtree")?,
         _ => {}
     }
@@ -131,10 +135,11 @@ fn take(from: &mut Cursor<'_>, payload: &mut Payload) -> Result<SubtreeOp, Bad> 
             used: Ino(from.u64()?),
             into: if code == ask::MERGE { MergeInto::Memory } else { MergeInto::Table },
         },
-        ask::DATA => SubtreeOp::Data {
-            epoch: from.u64()?,
-            inos: take_list(from, 1, "numbers of files", |from| from.u64().map(Ino))?,
-        },
+        code @ (ask::DATA | ask::OVERWRITE) => {
+            let epoch = from.u64()?;
+            let inos = take_list(from, 1, "numbers of files", |from| from.u64().map(Ino))?;
+            if code == ask::DATA { SubtreeOp::Data { epoch, inos } } else { SubtreeOp::Overwrite { epoch, inos } }
+        }
         ask::KEEP => {
             let epoch = from.u64()?;
             SubtreeOp::Keep { epoch, journal: StoredJournal { ino: Ino(from.u64()?), bytes: from.u64()? } }

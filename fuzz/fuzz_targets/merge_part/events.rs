@@ -150,6 +150,7 @@ fn made(code: u8, (a, b): (u8, u8), more: u8, numbers: &Numbers) -> Event {
             journal: None,
             objects: Vec::new(),
             promise: loligo_types::Promise::NONE,
+            overwritten: Vec::new(),
         })),
         _ => match more % 3 {
             0 => Event::DecoupledGone(ino),

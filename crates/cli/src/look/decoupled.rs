@@ -73,6 +73,9 @@ fn line(rank: Option<u16>, one: &DecoupledDoc, data: &str) -> String {
     if one.shared {
         out.push_str("; others may work there");
     }
+    if one.read {
+        out.push_str("; others read the last merge");
+    }
     if one.merging {
         out.push_str("; a merge is on its way into memory");
     }
@@ -133,6 +136,7 @@ mod tests {
             name: "a job".into(),
             uid: 0,
             shared: false,
+            read: false,
             here: true,
             away_ms: None,
             taken_back_in_ms: None,
@@ -152,6 +156,8 @@ mod tests {
         assert_eq!(line(None, &one(), "/my data"), "decoupled: /job by a job (uid 0), 3 merges, 97 numbers left\n");
         let shared = DecoupledDoc { shared: true, ..one() };
         assert!(line(None, &shared, "/my data").ends_with("97 numbers left; others may work there\n"));
+        let read = DecoupledDoc { read: true, ..one() };
+        assert!(line(None, &read, "/my data").ends_with("97 numbers left; others read the last merge\n"));
         let away =
             DecoupledDoc { here: false, away_ms: Some(12_000), taken_back_in_ms: Some(48_000), merges: 1, ..one() };
         assert_eq!(

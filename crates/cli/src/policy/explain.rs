@@ -175,6 +175,14 @@ fn below_of(found: &Found, inode: Ino, mut all: Vec<DecoupledDoc>) -> Vec<Decoup
     all
 }
 
+/// Which decoupled directory that others read is above one, by their paths in the file system.
+fn above_of(found: &Found, inode: Ino, all: &mut [DecoupledDoc]) -> Option<usize> {
+    let path = Asker::new(found).ok().and_then(|asker| asker.path_of(inode))?;
+    decoupled::paths(found, all.iter_mut().map(|one| (one.dir, &mut one.path)));
+    let is_above = |one: &DecoupledDoc| one.path.as_ref().is_some_and(|root| Path::new(&path).starts_with(root));
+    all.iter().position(|one| one.read && is_above(one))
+}
+
 fn who_has(seen: &Path, below: bool, relaxed: bool, given: &Given) -> Result<Has, Failure> {
     if let Some(out) = Live::at(seen).outstanding()? {
         return Ok(Has::ThisMount(out));
@@ -195,6 +203,11 @@ fn who_has(seen: &Path, below: bool, relaxed: bool, given: &Given) -> Result<Has
             waiting::name_files(&status.fs_id, given, found.data.as_deref(), [&mut doc]);
             Ok(Has::Another(doc))
         }
+        None if all.iter().any(|doc| doc.read)
+            && let Some(at) = above_of(&found, Ino(inode), &mut all) =>
+        {
+            Ok(Has::Another(all.swap_remove(at)))
+        }
         None if below => {
             Err(Failure::new(format!("{}: somebody had it for itself a moment ago", seen.display()))
                 .remedy("ask again"))
@@ -210,13 +223,17 @@ fn now(has: &Has, seen: &Path) -> String {
     match has {
         Has::Nobody(_) => "strong/global: every change is seen by all, and durable, when the call that made it returns".into(),
         Has::Relaxed(_) => "every change is seen by all when the call that made it returns, and durable at the next fsync, or a moment later".into(),
+        Has::ThisMount(out) if out.read => {
+            "this mount's alone: its programs see all that they do; others read the state of the last merge, and change nothing below".into()
+        }
         Has::ThisMount(_) => {
             "this mount's alone: its programs see all that they do; others are refused below, and see it when it was merged and given back".into()
         }
         Has::Another(doc) => format!(
-            "decoupled by {} (user {}): others are refused below{}; who has it: loligo status {}",
+            "decoupled by {} (user {}): others {}{}; who has it: loligo status {}",
             doc.name,
             doc.uid,
+            if doc.read { "read the state of the last merge, and change nothing below" } else { "are refused below" },
             match (doc.here, doc.taken_back_in_ms) {
                 (false, Some(ms)) => format!(", and for {} more, because it is not heard", human_time(ms as f64 / 1000.0)),
                 _ => String::new(),

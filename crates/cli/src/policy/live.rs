@@ -65,6 +65,8 @@ pub struct Outstanding {
     pub failed: Option<(String, String)>,
     /// The policy that it is decoupled with, as far as it says how changes become durable and visible.
     pub policy: SubtreePolicy,
+    /// Others read the state of the last merge.
+    pub read: bool,
     /// The inode of the decoupled directory, which this one may be below.
     pub root: u64,
 }
@@ -122,6 +124,7 @@ impl Live {
                 .find_map(|line| line.strip_prefix("failed_stage ")?.split_once(' '))
                 .map(|(stage, error)| (stage.to_string(), error.to_string())),
             policy: status.lines().find_map(|line| line.strip_prefix("pipeline ")).map(policy_of).unwrap_or_default(),
+            read: status.lines().any(|line| line == "others read"),
             root: fact("root").unwrap_or(0),
         }))
     }

@@ -32,6 +32,7 @@ mod plain;
 mod policy;
 mod policy_history;
 mod ranks;
+mod readers;
 mod relaxed;
 mod run;
 mod spread;

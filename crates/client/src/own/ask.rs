@@ -28,6 +28,8 @@ pub(crate) enum Ask {
     Records,
     Numbers,
     Rights(Vec<Ino>),
+    /// To change files that others read as they were at the last merge.
+    Overwrite(Vec<Ino>),
     Resume,
     /// To have it.
     Begin(Box<Begin>),
@@ -66,11 +68,17 @@ impl Client {
             let inos = had.clamp(1, MORE_MAX).min(SUBTREE_INOS_MAX);
             (SubtreeOp::Grant { epoch, inos }, Ask::Numbers)
         } else if !owned.data.is_empty() {
-            let mut inos: Vec<Ino> = owned.data.iter().map(|(_, pending)| pending.request.ino).collect();
+            let overwrites = |(_, pending): &&(u64, crate::session::PendingData)| owned.overwrites(pending);
+            let changes = owned.data.iter().any(|pending| overwrites(&pending));
+            let asked = owned.data.iter().filter(|pending| overwrites(pending) == changes);
+            let mut inos: Vec<Ino> = asked.map(|(_, pending)| pending.request.ino).collect();
             inos.sort_unstable();
             inos.dedup();
             inos.truncate(if owned.one_by_one { 1 } else { FETCH_MAX / 2 });
-            (SubtreeOp::Data { epoch, inos: inos.clone() }, Ask::Rights(inos))
+            match changes {
+                true => (SubtreeOp::Overwrite { epoch, inos: inos.clone() }, Ask::Overwrite(inos)),
+                false => (SubtreeOp::Data { epoch, inos: inos.clone() }, Ask::Rights(inos)),
+            }
         } else {
             owned.one_by_one = false;
             return;
@@ -136,12 +144,16 @@ impl Client {
                 }
                 self.own_retry(root);
             }
-            (Ask::Rights(inos), Ok(answer)) => {
+            (ask @ (Ask::Rights(_) | Ask::Overwrite(_)), Ok(answer)) => {
                 if let Some(record) = record_of(answer) {
                     owned.machine.take_record(record);
                     owned.ranges_count = true;
                 }
-                owned.rights.extend(inos);
+                match ask {
+                    Ask::Rights(inos) if owned.is_read_by_others() => owned.reads.extend(inos),
+                    Ask::Rights(inos) | Ask::Overwrite(inos) => owned.rights.extend(inos),
+                    _ => {}
+                }
                 self.own_send_data(root);
             }
             (Ask::Resume, Ok(answer)) => {
@@ -163,8 +175,8 @@ impl Client {
             }
             (Ask::Resume, Err(FsError::Stale | FsError::Perm | FsError::NotFound)) => return self.own_lost(root),
             // Of several it may be true of one only.
-            (Ask::Rights(inos), Err(_)) if inos.len() > 1 => owned.one_by_one = true,
-            (Ask::Rights(inos), Err(error)) => self.own_fail_data(root, &inos, error),
+            (Ask::Rights(inos) | Ask::Overwrite(inos), Err(_)) if inos.len() > 1 => owned.one_by_one = true,
+            (Ask::Rights(inos) | Ask::Overwrite(inos), Err(error)) => self.own_fail_data(root, &inos, error),
             (Ask::Resume, Err(error)) => {
                 self.own_fail_waiting(root, error);
                 self.own_fail_data(root, &[], error);
@@ -186,6 +198,7 @@ impl Client {
     /// It was taken from this client, which was away for longer than its lease, or by root: what was not merged is nobody's. Where its policy
     /// makes something durable all of that goes to this machine's disk, to be looked into.
     pub(super) fn own_lost(&mut self, root: Ino) {
+        self.own_unseal(root);
         self.own_fail_waiting(root, FsError::Stale);
         self.own_fail_data(root, &[], FsError::Stale);
         self.own.commands.lost(root);

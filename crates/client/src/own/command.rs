@@ -178,8 +178,11 @@ impl Client {
         // Nobody else must be able to guess it.
         let mixed = (self.config.client ^ self.own.begun).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let owner = (mixed ^ (mixed >> 29) ^ self.now.wall.0.cast_unsigned()).wrapping_mul(0xbf58_476d_1ce4_e5b9) | 1;
-        // What is known here must stay true: programs have files open.
-        let interfere = Interfere::Block;
+        // What is known here must stay true: programs have files open. So nobody else changes anything.
+        let interfere = match policy.interfere() {
+            loligo_semantics::Interfere::Read => Interfere::Read,
+            loligo_semantics::Interfere::Block | loligo_semantics::Interfere::Allow => Interfere::Block,
+        };
         let promise = policy.cell().promise().ok_or(FsError::NotSupported)?;
         let inos = policy.allocated_inodes().min(loligo_types::limits::SUBTREE_INOS_MAX / 2);
         let what = SubtreeOp::Decouple { owner, resume: 0, inos, lease_ms, interfere, promise };
@@ -261,6 +264,7 @@ impl Client {
             _ = writeln!(text, "{key} {value}");
         }
         _ = writeln!(text, "pipeline {}", owned.policy.pipeline());
+        _ = writeln!(text, "others {}", if owned.is_read_by_others() { "read" } else { "block" });
         if let Some(file) = owned.kept.as_ref().filter(|_| owned.persisted > 0) {
             _ = writeln!(text, "kept {file}");
         }

@@ -21,9 +21,10 @@ impl Client {
             return self.data_replied(id, pending.then, Err(DataError::Stale));
         };
         let Some(owned) = self.own.trees.get_mut(&root) else { return };
-        let is_in = |(first, count): &(Ino, u64)| ino.0.wrapping_sub(first.0) < *count;
-        let noted = owned.ranges_count && owned.machine.record().objects.iter().any(is_in);
-        if noted || owned.rights.contains(&ino) {
+        if owned.holds(&pending) {
+            return owned.held.push((id, pending));
+        }
+        if owned.may_send(&pending) {
             let rank = self.own_rank(root);
             return self.data_request_at(rank, id, pending);
         }
@@ -45,7 +46,7 @@ impl Client {
         let of_them = |(_, pending): &mut (u64, PendingData)| inos.is_empty() || inos.contains(&pending.request.ino);
         let failed: Vec<_> = owned.data.extract_if(.., of_them).collect();
         let error = match error {
-            FsError::NoSpace => DataError::NoSpace,
+            FsError::NoSpace | FsError::Quota => DataError::NoSpace,
             FsError::Stale | FsError::NotFound | FsError::Access => DataError::Stale,
             _ => DataError::Io,
         };

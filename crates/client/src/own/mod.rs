@@ -1,7 +1,8 @@
 //! Subtrees that are decoupled for this client, and worked in by programs that know nothing of it (Cudele, thesis §6.3: the client
 //! library, but through any call): what they ask of names and attributes below such a directory is answered here, as if by a rank of the client's
 //! own, and journaled for the merge. Here what is known of them and which operation goes there; `serve.rs` carries one out,
-//! `users.rs` says in whose name, `ask.rs` gets from the rank what is missing, `data.rs` sends bytes, `task.rs` merges and ends, `stages.rs` carries out the stages of a pipeline, `command.rs` is how people
+//! `users.rs` says in whose name, `ask.rs` gets from the rank what is missing, `data.rs` sends bytes, `seal.rs` cuts off what others are to read, `task.rs` merges and ends,
+//! `stages.rs` carries out the stages of a pipeline, `command.rs` is how people
 //! say so. Not how an operation is decided ([`loligo_subtree`]), nor how a subtree comes to be given or merged at the rank.
 //!
 //! Nobody else comes in below the root, so all that is answered here may be cached, and open files may hold everything back.
@@ -10,6 +11,7 @@ mod ask;
 mod command;
 mod data;
 mod locks;
+mod seal;
 mod serve;
 mod stages;
 mod store;
@@ -76,8 +78,15 @@ pub(crate) struct Owned {
     pub told: Vec<(Rank, u64)>,
     /// Files that were there before whose objects this session may have.
     pub rights: BTreeSet<Ino>,
+    /// Where others read what was merged: those whose objects it may read alone.
+    pub reads: BTreeSet<Ino>,
     /// The rank has said so of numbers that were granted, to this session.
     pub ranges_count: bool,
+    /// What was written goes to the server, and nothing more is written here until it is there: what others are to read is cut off.
+    pub freezing: bool,
+    /// What is merged is cut off, and not merged yet: changes of objects wait for that.
+    pub sealed: bool,
+    pub held: Vec<(u64, PendingData)>,
     /// Rights are asked for one after the other, because there is none to one of several.
     pub one_by_one: bool,
     /// Data requests that wait for a right.
@@ -111,6 +120,7 @@ impl Owned {
     /// What this session may do with objects is not known any more.
     pub fn forget_rights(&mut self) {
         self.rights.clear();
+        self.reads.clear();
         self.ranges_count = false;
         self.life += 1;
     }
@@ -129,6 +139,10 @@ impl Owned {
             doubted: false,
             told: Vec::new(),
             rights: BTreeSet::new(),
+            reads: BTreeSet::new(),
+            freezing: false,
+            sealed: false,
+            held: Vec::new(),
             ranges_count: false,
             one_by_one: false,
             data: Vec::new(),

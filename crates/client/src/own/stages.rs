@@ -65,10 +65,9 @@ impl Client {
             Mechanism::LocalPersist => self.own_keep(id, own),
             Mechanism::GlobalPersist => self.own_store(id, own),
             Mechanism::VolatileApply | Mechanism::NonvolatileApply => {
-                if let Err(error) = self.own_seal(own) {
-                    return Some(Err(error));
-                }
-                self.own_parts(id, own, cred)
+                own.rounds = 0;
+                let is_read = self.own.trees.get(&own.root).is_some_and(super::Owned::is_read_by_others);
+                if is_read { self.own_freeze(id, own, cred) } else { self.own_cut(id, own, cred) }
             }
             // They are done with each operation.
             Mechanism::Rpcs | Mechanism::AppendClientJournal | Mechanism::Stream => Some(Ok(())),
@@ -113,6 +112,12 @@ impl Client {
                 (Mechanism::GlobalPersist, Some(self.own_store_kept(own, result)))
             }
             Event::Reply(result) => (self.own_apply(own), self.own_hear_of_merge(id, own, cred, result)),
+            Event::Start if own.merging == Merging::Freeze => (self.own_apply(own), self.own_freeze(id, own, cred)),
+            Event::Flushed if own.merging == Merging::Freeze => {
+                own.left = own.left.saturating_sub(1);
+                let frozen = if own.left == 0 { self.own_freeze(id, own, cred) } else { None };
+                (self.own_apply(own), frozen)
+            }
             Event::Start if own.merging == Merging::Parts => (self.own_apply(own), self.own_parts(id, own, cred)),
             _ => return None,
         };
@@ -154,8 +159,16 @@ impl Client {
                 // Or it is not there, and is not waited for.
                 _ => Some(Ok(())),
             },
-            Merging::Not => None,
+            Merging::Not | Merging::Freeze => None,
         }
+    }
+
+    /// Cuts the journal where it is now, and sends the part before the cut to be merged.
+    pub(super) fn own_cut(&mut self, id: u64, own: &mut OwnTask, cred: &Arc<Cred>) -> Option<FsResult<()>> {
+        if let Err(error) = self.own_seal(own) {
+            return Some(Err(error));
+        }
+        self.own_parts(id, own, cred)
     }
 
     /// Has the driver put what is outstanding on this machine's disk.

@@ -78,6 +78,8 @@ pub(super) enum Stage {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Merging {
     Not,
+    /// Writes that were begun before the cut are waited for.
+    Freeze,
     Parts,
     Merge,
     Resume,
@@ -108,7 +110,9 @@ pub(crate) struct OwnTask {
     part_failed: Option<FsError>,
     tries: u32,
     /// The rank had no room for a part: when it is sent again.
-    again_ms: Option<u64>,
+    pub(super) again_ms: Option<u64>,
+    /// How often what was written before the cut was waited for.
+    pub(super) rounds: u32,
     /// The rank does not take this client's word for what it merges, because that is limited to paths: all of it is looked through.
     looked_through: bool,
     /// Bytes of the journal that are merged, and of all that is to be.
@@ -136,6 +140,7 @@ impl OwnTask {
             part_failed: None,
             tries: 0,
             again_ms: None,
+            rounds: 0,
             looked_through: false,
             merged: 0,
             total: 0,
@@ -193,6 +198,7 @@ impl Client {
 
     /// What a task came to; the next one begins.
     fn own_finish(&mut self, own: &OwnTask, result: FsResult<()>) -> CallResult {
+        self.own_unseal(own.root);
         if let Some(command) = own.command {
             let stage = own.failed.filter(|(_, error)| result == Err(*error)).map(|(mechanism, _)| mechanism);
             self.own.commands.ended(command, result.map(|()| (own.records, own.merged)), stage);
@@ -423,6 +429,7 @@ impl Client {
         own.records += group.parts.len() as u64;
         let Some(owned) = self.own.trees.get_mut(&own.root) else { return Some(Err(FsError::Stale)) };
         owned.machine.merged(merges, group.used);
+        owned.rights_of_merge_end();
         let outstanding = owned.machine.outstanding().changes;
         (owned.persisted, owned.stored_changes) =
             (owned.persisted.min(outstanding), owned.stored_changes.min(outstanding));
@@ -433,6 +440,7 @@ impl Client {
     }
 
     pub(super) fn own_applied(&mut self, id: u64, own: &mut OwnTask, cred: &Arc<Cred>) -> Option<FsResult<()>> {
+        self.own_unseal(own.root);
         if !own.goal.end {
             return Some(Ok(()));
         }

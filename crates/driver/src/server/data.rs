@@ -59,6 +59,7 @@ enum Asked {
     Client { conn: u64, id: u64 },
     Discard { from: u64, object_size: u32 },
     Spill,
+    Restore { copy: Ino },
     SyncAll { ticket: u64 },
 }
 
@@ -73,6 +74,8 @@ pub(crate) struct DataPlane {
     out: VecDeque<Out>,
     /// Discards that failed, to be tried again with the next tick.
     retry: Vec<(Ino, u64, u32)>,
+    /// Files that could not be put back, and their copies, likewise.
+    restore: Vec<(Ino, Ino)>,
     /// Files that are to be quiet, by the ticket of who wants it.
     quieting: HashMap<u64, Vec<Ino>>,
     faults: Faults,
@@ -89,6 +92,7 @@ impl DataPlane {
             next_tag: 1,
             out: VecDeque::new(),
             retry: Vec::new(),
+            restore: Vec::new(),
             quieting: HashMap::new(),
             faults: Faults::default(),
         }
@@ -149,6 +153,22 @@ impl DataPlane {
         self.feed(loligo_osd::Input::Spill { tag, ino, object_size, data });
     }
 
+    /// One session changes a file, and others read it as it was.
+    pub(crate) fn freeze(&mut self, ino: Ino, copy: Ino, size: u64, owner: SessionId) {
+        self.feed(loligo_osd::Input::Freeze { ino, copy, size, owner });
+    }
+
+    /// All read a file as it is.
+    pub(crate) fn thaw(&mut self, ino: Ino) {
+        self.feed(loligo_osd::Input::Thaw { ino });
+    }
+
+    /// Puts back what was copied of a file.
+    pub(crate) fn restore(&mut self, ino: Ino, copy: Ino) {
+        let tag = self.tag(Asked::Restore { copy });
+        self.feed(loligo_osd::Input::Restore { tag, ino, copy });
+    }
+
     /// Makes all data durable that was answered before.
     pub(crate) fn sync_all(&mut self, ticket: u64) {
         let tag = self.tag(Asked::SyncAll { ticket });
@@ -186,6 +206,9 @@ impl DataPlane {
         for (ino, from, object_size) in std::mem::take(&mut self.retry) {
             self.discard(ino, from, object_size);
         }
+        for (ino, copy) in std::mem::take(&mut self.restore) {
+            self.restore(ino, copy);
+        }
     }
 
     fn tag(&mut self, asked: Asked) -> Tag {
@@ -218,6 +241,10 @@ impl DataPlane {
                 self.asked.remove(&tag);
                 self.out.push_back(Out::Input(Input::Spilled { ino, ok: result.is_ok() }));
             }
+            Output::Restored { tag, ino, result } => match (self.asked.remove(&tag), result) {
+                (Some(Asked::Restore { copy }), Err(_)) => self.restore.push((ino, copy)),
+                _ => self.out.push_back(Out::Input(Input::Restored { ino })),
+            },
             Output::SyncedAll { tag, result } => {
                 if let Some(Asked::SyncAll { ticket }) = self.asked.remove(&tag) {
                     self.out.push_back(Out::Input(Input::DataSynced { ticket, ok: result.is_ok() }));
@@ -240,6 +267,7 @@ fn of(access: DataAccess) -> Access {
         DataAccess::None => Access::None,
         DataAccess::Read => Access::Read,
         DataAccess::Write => Access::Write,
+        DataAccess::Hidden => Access::Hidden,
         DataAccess::Moving => Access::Moving,
         DataAccess::Moved => Access::Moved,
     }

@@ -39,6 +39,8 @@ impl About {
             | Effect::Seek { ino, .. }
             | Effect::Sync { ino, .. } => (*ino, false),
             Effect::Discard { ino, from, .. } => (*ino, *from == 0),
+            Effect::Copying { effect, .. } | Effect::AsItWas { effect, .. } => return About::of(effect),
+            Effect::Restore { ino, .. } => (*ino, false),
             Effect::Spill { ino, .. } => (*ino, true),
             Effect::SyncDiscards { .. } | Effect::SyncAll => return None,
         };

@@ -517,6 +517,9 @@ impl Rank {
             Output::AccessRange { session, first, count, access } => {
                 self.data.access_range(session, (first, count), access);
             }
+            Output::Freeze { ino, copy, size, owner } => self.data.freeze(ino, copy, size, owner),
+            Output::Thaw { ino } => self.data.thaw(ino),
+            Output::Restore { ino, copy } => self.data.restore(ino, copy),
             Output::Bound { conn, session } => {
                 self.lost.retain(|lost| *lost != session);
                 if let Some(residence) = self.resident.as_mut().filter(|r| r.connected && r.conn == conn.0) {

@@ -132,6 +132,7 @@ fn bad_merges(site: &Site, own: u64) -> Vec<(&'static str, Vec<Event>)> {
                 journal: None,
                 objects: Vec::new(),
                 promise: loligo_types::Promise::NONE,
+                overwritten: Vec::new(),
             };
             vec![Event::Decoupled(Box::new(record))]
         }),

@@ -1,11 +1,15 @@
 //! The bytes of a decoupled subtree's record without its root (which stands in the key or before it).
 
-use loligo_types::{DecoupledRecord, Ino, Interfere, Promise, SessionId, StoredJournal};
+use loligo_types::{DecoupledRecord, Ino, Interfere, Overwritten, Promise, SessionId, StoredJournal};
 
 use super::{Cursor, DecodeError, put_bytes, put_u64};
 
 /// The shortest range of numbers: the first, and how many.
 const RANGE_MIN: usize = 2;
+/// The shortest row of files that are overwritten: the first, its copy, and how many.
+const FILES_MIN: usize = 3;
+/// In the byte of terms: others read the state of the last merge.
+const READ: u8 = 1 << 4;
 
 /// Appends one.
 pub fn put_decoupled(out: &mut Vec<u8>, record: &DecoupledRecord) {
@@ -24,6 +28,12 @@ pub fn put_decoupled(out: &mut Vec<u8>, record: &DecoupledRecord) {
     put_u64(out, journal.ino.0);
     put_u64(out, journal.bytes);
     put_ranges(out, &record.objects);
+    if record.interfere == Interfere::Read {
+        put_u64(out, record.overwritten.len() as u64);
+        for Overwritten { file, copy, count } in &record.overwritten {
+            [file.0, copy.0, *count].into_iter().for_each(|number| put_u64(out, number));
+        }
+    }
 }
 
 /// Takes one; its ranges of numbers ascend and none ends beyond the last number that there is.
@@ -36,19 +46,45 @@ pub fn take_decoupled(from: &mut Cursor<'_>, dir: Ino) -> Result<DecoupledRecord
         return Err(from.invalid("number of a stored journal"));
     }
     let objects = take_ranges(from, "numbers that have objects")?;
-    Ok(DecoupledRecord { interfere, journal, objects, promise, ..record })
+    let overwritten = if interfere == Interfere::Read { take_overwritten(from)? } else { Vec::new() };
+    Ok(DecoupledRecord { interfere, journal, objects, promise, overwritten, ..record })
 }
 
-/// The byte of what others meet in a subtree (the lowest bit), and of what its owner gives (the others; 0 where that was not said).
+fn take_overwritten(from: &mut Cursor<'_>) -> Result<Vec<Overwritten>, DecodeError> {
+    let rows = from.count(FILES_MIN, "number of rows of files")?;
+    let (mut all, mut after) = (Vec::new(), 0);
+    for _ in 0..rows {
+        let (file, copy, count) = (from.u64()?, from.u64()?, from.u64()?);
+        let ends = [file, copy].map(|first| first.checked_add(count));
+        after = match ends {
+            [Some(end), Some(_)] if file >= after && file > 0 && copy > 0 && count > 0 => end,
+            _ => return Err(from.invalid("files that are overwritten")),
+        };
+        all.push(Overwritten { file: Ino(file), copy: Ino(copy), count });
+    }
+    Ok(all)
+}
+
+/// The byte of what others meet in a subtree (bits 0 and 4), and of what its owner gives (bits 1 to 3; 0 where that was not said).
 pub fn put_terms(interfere: Interfere, promise: Promise) -> u8 {
-    interfere as u8 | promise.code() << 1
+    let met = match interfere {
+        Interfere::Block => 0,
+        Interfere::Allow => 1,
+        Interfere::Read => READ,
+    };
+    met | promise.code() << 1
 }
 
 /// Takes that byte.
 pub fn take_terms(from: &mut Cursor<'_>) -> Result<(Interfere, Promise), DecodeError> {
     let byte = from.u8()?;
-    let interfere = if byte & 1 == 0 { Interfere::Block } else { Interfere::Allow };
-    let promise = Promise::from_code(byte >> 1).ok_or_else(|| from.invalid("what a subtree promises"))?;
+    let interfere = match byte & (1 | READ) {
+        0 => Interfere::Block,
+        1 => Interfere::Allow,
+        READ => Interfere::Read,
+        _ => return Err(from.invalid("what others meet in a subtree")),
+    };
+    let promise = Promise::from_code((byte & !READ) >> 1).ok_or_else(|| from.invalid("what a subtree promises"))?;
     Ok((interfere, promise))
 }
 

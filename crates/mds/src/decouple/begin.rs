@@ -94,6 +94,7 @@ impl Mds {
         };
         if let Some(mut record) = self.tree.decoupled(dir).filter(is_told).cloned() {
             record.session = job.session;
+            self.freeze_all(&record, job.session);
             if let Some(owner) = owner {
                 record.owner = owner;
                 record.name = self.owner_name(job);
@@ -103,7 +104,7 @@ impl Mds {
         }
         let owned = self.decoupled.by_dir.entry(dir).or_default();
         if !owned.alone
-            && self.tree.decoupled(dir).is_some_and(|record| record.interfere == Interfere::Block)
+            && self.tree.decoupled(dir).is_some_and(|record| record.interfere.is_exclusive())
             && let Some(step) = self.ask_all_back(job, dir)
         {
             return step;
@@ -176,8 +177,8 @@ impl Mds {
         if let Some(step) = self.promises_more_below(job, dir, promise, &wanted) {
             return Some(step);
         }
-        if interfere == Interfere::Block
-            && let Some(step) = self.wait_for_closes(job, dir)
+        if interfere.is_exclusive()
+            && let Some(step) = self.wait_for_closes(job, dir, interfere)
         {
             return Some(step);
         }
@@ -201,6 +202,7 @@ impl Mds {
             journal: None,
             objects: Vec::new(),
             promise,
+            overwritten: Vec::new(),
         };
         record.grant(first, inos);
         let events = [Event::NextIno(Ino(first.0 + inos)), Event::Decoupled(Box::new(record))];
@@ -213,9 +215,12 @@ impl Mds {
 
     /// Whether something below is open. Clients keep what they closed open for a while, to have it at hand: they are asked for the rights
     /// that come with it, and close what they do not use then.
-    fn wait_for_closes(&mut self, job: &mut Job, dir: Ino) -> Option<Step> {
+    fn wait_for_closes(&mut self, job: &mut Job, dir: Ino, interfere: Interfere) -> Option<Step> {
         let mut open = Vec::new();
         for ino in self.opens.inos() {
+            if !self.is_in_the_way(ino, interfere) {
+                continue;
+            }
             match self.is_below(ino, dir) {
                 Ok(false) => {}
                 Ok(true) => open.push(ino),
@@ -245,7 +250,7 @@ impl Mds {
     }
 
     /// The first of so many numbers that nobody has.
-    fn next_numbers(&self, inos: u64) -> FsResult<Ino> {
+    pub(super) fn next_numbers(&self, inos: u64) -> FsResult<Ino> {
         if inos == 0 || inos > SUBTREE_INOS_MAX {
             return Err(FsError::Invalid);
         }
@@ -327,9 +332,13 @@ impl Mds {
             Ok(record) => record,
             Err(error) => return Step::Answer(Err(error)),
         };
+        if self.puts_back(&record) {
+            return Step::Wait(Why::Merge(dir));
+        }
         // Before it is gone: that is begun anew after a crash.
         self.drop_unmade(&record);
         self.commit(Some(origin_of(job, Ino(0), 0)), &[Event::DecoupledGone(dir)]);
+        self.thaw_all(&record);
         self.let_go(dir);
         if let Some(owned) = self.decoupled.by_dir.remove(&dir) {
             self.end_data_rights(job.session, owned.data);
@@ -340,6 +349,7 @@ impl Mds {
     /// A session has ended: nobody speaks for what it had decoupled, until somebody who may does.
     pub(crate) fn lose_decoupled(&mut self, slot: Slot) {
         let now = self.now.mono_ms;
+        self.decoupled.hidden.retain(|(_, of)| *of != slot);
         for owned in self.decoupled.by_dir.values_mut() {
             if owned.by.is_some_and(|(of, _)| of == slot) {
                 (owned.by, owned.lost_ms, owned.intake) = (None, now, None);
@@ -358,6 +368,9 @@ impl Mds {
             (record.dir, Owned { by, lost_ms, ..Owned::default() })
         };
         self.decoupled.by_dir = self.tree.all_decoupled().map(owned).collect();
+        let overwritten: Vec<DecoupledRecord> =
+            self.tree.all_decoupled().filter(|record| !record.overwritten.is_empty()).cloned().collect();
+        overwritten.iter().for_each(|record| self.freeze_all(record, record.session));
         self.hold_orphans();
     }
 
@@ -376,11 +389,16 @@ impl Mds {
         }
         for record in over {
             let dir = record.dir;
-            let unmerged = record.objects.iter().any(|(first, _)| *first >= record.used);
+            if self.puts_back(&record) {
+                continue;
+            }
+            let unmerged =
+                !record.overwritten.is_empty() || record.objects.iter().any(|(first, _)| *first >= record.used);
             let name = String::from_utf8_lossy(&record.name).into_owned();
             self.out.push_back(Output::TakenBack { dir, path: self.path_of(dir), name, unmerged });
             self.drop_unmade(&record);
             self.commit(None, &[Event::DecoupledGone(dir)]);
+            self.thaw_all(&record);
             self.let_go(dir);
             self.decoupled.by_dir.remove(&dir);
             self.counters.decouplings_lost += 1;

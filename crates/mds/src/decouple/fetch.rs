@@ -34,9 +34,9 @@ impl Mds {
                     continue;
                 }
             }
-            if record.interfere == Interfere::Block
+            if record.interfere.is_exclusive()
                 && ino != dir
-                && let Some(step) = self.ask_late_back(job, ino)
+                && let Some(step) = self.ask_late_back(job, ino, record.interfere)
             {
                 return step;
             }
@@ -56,11 +56,11 @@ impl Mds {
 
     /// A file that lived by itself at another rank may have come here since, with what clients held of it, and of one that nothing counts any more
     /// it was not known that it is in the subtree: the owner has it when they do not any more.
-    fn ask_late_back(&mut self, job: &mut Job, ino: Ino) -> Option<Step> {
+    fn ask_late_back(&mut self, job: &mut Job, ino: Ino, interfere: Interfere) -> Option<Step> {
         if self.cluster.is_alone() && self.tree.inode(ino).is_none_or(|inode| inode.place.rank().is_none()) {
             return None;
         }
-        if !self.opens.is_closed(ino)
+        if self.is_in_the_way(ino, interfere)
             && let Some(step) = self.wait_for_closes_of(job, &[ino])
         {
             return Some(step);

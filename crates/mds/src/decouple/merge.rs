@@ -247,10 +247,13 @@ impl Mds {
         let mut events = vec![Event::Decoupled(Box::new(record.clone())), Event::Merge { dir }];
         events.extend(change.events);
         events.extend(intake.discards);
-        let record = DecoupledRecord { used, merges: merge, ..record };
+        let before = record.clone();
+        let mut record = DecoupledRecord { used, merges: merge, ..record };
+        events.extend(Mds::copies_gone(&mut record));
         events.push(Event::Decoupled(Box::new(record)));
         let touched = intake.known.keys().copied().chain([dir]).collect();
         let at = self.commit(Some(origin_of(job, Ino(0), merge)), &events);
+        self.show_merged(&before, intake.known.keys().copied());
         self.counters.subtree_merges += 1;
         if let Some(owned) = self.decoupled.by_dir.get_mut(&dir) {
             owned.merging = true;

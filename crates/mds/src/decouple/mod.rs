@@ -1,7 +1,7 @@
 //! Decoupled subtrees: one client has all below a directory for itself, changes it where it is, and gives back what it made as a whole.
 //! Here who has what, and which request goes where; `begin.rs` how it comes about and ends, `away.rs` what becomes of one whose owner is
 //! not heard, `shut.rs` what others meet, `fetch.rs` what the owner is told, `objects.rs` what of its files' bytes it may have, `look.rs`
-//! whether what it made is its to say, `shape.rs` and `whole.rs` whether that is a tree, `merge.rs` how it becomes true, `into_table.rs` how it gets into the table past memory, `allow.rs` what is otherwise where others may work meanwhile,
+//! whether what it made is its to say, `shape.rs` and `whole.rs` whether that is a tree, `merge.rs` how it becomes true, `into_table.rs` how it gets into the table past memory, `allow.rs` what is otherwise where others may work meanwhile, `read.rs` where they may read,
 //! `status.rs` what is shown, `nested.rs` what policies of directories below have to say, `bounds.rs` those above; with several ranks, `gather.rs` how all of it comes to one of them, and `stays.rs` that it stays there. Not what the
 //! owner does meanwhile.
 //!
@@ -20,6 +20,7 @@ mod look;
 mod merge;
 mod nested;
 mod objects;
+mod read;
 mod shape;
 mod shut;
 mod status;
@@ -71,6 +72,8 @@ pub(crate) struct Owned {
     held: allow::Held,
     /// What did not go together in the last merge of this life.
     last: allow::LastConflicts,
+    /// It is about to end: files that are not yet as they were at the last merge.
+    putting_back: Option<BTreeSet<Ino>>,
 }
 
 /// All of them.
@@ -85,6 +88,8 @@ pub(crate) struct Decoupled {
     pub(crate) asks_until_ms: u64,
     /// How often directories of other ranks may have come below directories of this one.
     arrivals: u64,
+    /// What somebody has open, and a merge has changed since he asked how long it is.
+    hidden: BTreeSet<(Ino, Slot)>,
     /// Directories with policies of their own.
     policied: nested::Policied,
 }
@@ -112,6 +117,9 @@ impl Mds {
             // Half of it is in memory.
             return Step::Wait(Why::Merge(dir));
         }
+        if self.is_putting_back(dir) {
+            return Step::Wait(Why::Merge(dir));
+        }
         if let Some(step) = self.load_root(job, dir) {
             return step;
         }
@@ -137,10 +145,13 @@ impl Mds {
                 self.merge_parts(job, dir, *epoch, (*merge, *parts), (*used, *into))
             }
             // Nothing orders what others write into a file and what its owner writes past the rank.
-            SubtreeOp::Data { inos, .. } if self.allows(dir) && !self.are_granted(dir, inos) => {
+            SubtreeOp::Data { inos, .. } | SubtreeOp::Overwrite { inos, .. }
+                if self.allows(dir) && !self.are_granted(dir, inos) =>
+            {
                 Step::Answer(Err(FsError::NotSupported))
             }
             SubtreeOp::Data { epoch, inos } => self.subtree_data(job, dir, *epoch, inos),
+            SubtreeOp::Overwrite { epoch, inos } => self.overwrite(job, dir, *epoch, inos),
             SubtreeOp::Keep { epoch, journal } => self.keep_journal(job, dir, *epoch, *journal),
             SubtreeOp::End { epoch } => self.recouple(job, dir, *epoch),
         }
@@ -187,6 +198,7 @@ impl Mds {
             | SubtreeOp::Fetch { .. }
             | SubtreeOp::Merge { .. }
             | SubtreeOp::Data { .. }
+            | SubtreeOp::Overwrite { .. }
             | SubtreeOp::Keep { .. } => self.subtree_op(job, dir, what),
             SubtreeOp::Grant { epoch, .. } => {
                 if let Some(step) = self.load_root(job, dir) {

@@ -1,5 +1,5 @@
 //! What the owner of a decoupled subtree may do with the objects of its files: bytes go where all bytes go, only names and attributes wait
-//! for the merge. What it writes over in a file that was there before it cannot take back.
+//! for the merge. What it writes over in a file that was there before it cannot take back, but where others read what was merged (`read.rs`).
 //!
 //! Of numbers that were granted nobody but the owner knows what they are. So that there may be objects of them is put down before it may
 //! write any, for many at once; those that are no inode when the subtree is not decoupled any more are dropped then. Not here: who may
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use loligo_namespace::{Found, Need, access};
 use loligo_types::limits::SUBTREE_JOURNALS;
-use loligo_types::{Cred, DecoupledRecord, Event, FsError, FsResult, Ino, Kind, Layout, SessionId};
+use loligo_types::{Cred, DecoupledRecord, Event, FsError, FsResult, Ino, Interfere, Kind, Layout, SessionId};
 
 use crate::execute::{Step, origin_of};
 use crate::io::{DataAccess, Output};
@@ -25,7 +25,40 @@ const DROPS_MAX: usize = 512;
 #[derive(Default)]
 pub(super) struct DataRights {
     files: BTreeSet<Ino>,
-    ranges: Vec<(Ino, u64)>,
+    ranges: Vec<(Ino, u64, DataAccess)>,
+}
+
+impl DataRights {
+    /// One file more.
+    pub(super) fn add_file(&mut self, ino: Ino) {
+        self.files.insert(ino);
+    }
+
+    /// Files that were there before, one by one.
+    pub(super) fn files(&self) -> Vec<Ino> {
+        self.files.iter().copied().collect()
+    }
+}
+
+/// What the owner may do with objects of all numbers that are put down: what is new it writes as it likes. Where others read what was merged,
+/// it only reads that before it has said that it overwrites it.
+fn ranges_of(record: &DecoupledRecord) -> Vec<(Ino, u64, DataAccess)> {
+    let mut ranges = Vec::new();
+    for (first, count) in record.objects.iter().map(|(first, count)| (first.0, *count)) {
+        let end = first + count;
+        let (journals, used) = match record.interfere {
+            Interfere::Read => (record.epoch + SUBTREE_JOURNALS, record.used.0),
+            Interfere::Block | Interfere::Allow => (0, 0),
+        };
+        let cuts = [first, journals.clamp(first, end), used.clamp(first, end).max(journals.clamp(first, end)), end];
+        let access = [DataAccess::Write, DataAccess::Read, DataAccess::Write];
+        for (pair, access) in cuts.windows(2).zip(access) {
+            if pair[0] < pair[1] {
+                ranges.push((Ino(pair[0]), pair[1] - pair[0], access));
+            }
+        }
+    }
+    ranges
 }
 
 /// What is said of one file.
@@ -46,6 +79,12 @@ impl Mds {
         for ino in inos {
             match self.data_right(&record, &job.cred, *ino) {
                 Ok(Verdict::Granted) => noted |= note_objects(&mut record, *ino),
+                // To change it is asked for apart.
+                Ok(Verdict::May(_)) if record.interfere == Interfere::Read => {
+                    if record.copy_of(*ino).is_none() || !self.has_data_right(dir, *ino) {
+                        files.push((*ino, DataAccess::Read));
+                    }
+                }
                 Ok(Verdict::May(access)) => files.push((*ino, access)),
                 Ok(Verdict::Load(needs)) => missing.extend(needs),
                 Err(error) => return Step::Answer(Err(error)),
@@ -61,6 +100,21 @@ impl Mds {
         }
         self.give_data_rights(dir, job.session, &record, &files);
         Step::Answer(self.tell_decoupled(record))
+    }
+
+    fn has_data_right(&self, dir: Ino, ino: Ino) -> bool {
+        self.decoupled.by_dir.get(&dir).is_some_and(|owned| owned.data.files.contains(&ino))
+    }
+
+    /// Whether the owner may change objects of a file that is there; else an error, or what is to be read first.
+    pub(super) fn may_overwrite(&mut self, record: &DecoupledRecord, cred: &Cred, ino: Ino) -> FsResult<Vec<Need>> {
+        match self.data_right(record, cred, ino)? {
+            Verdict::May(DataAccess::Write) => Ok(Vec::new()),
+            Verdict::May(_) => Err(FsError::Access),
+            // Of what is new others know nothing.
+            Verdict::Granted => Err(FsError::Invalid),
+            Verdict::Load(needs) => Ok(needs),
+        }
     }
 
     fn data_right(&mut self, record: &DecoupledRecord, cred: &Cred, ino: Ino) -> FsResult<Verdict> {
@@ -106,13 +160,24 @@ impl Mds {
             owned.data.files.insert(*ino);
             self.out.push_back(Output::Access { session, ino: *ino, access: *access });
         }
-        for range in &record.objects {
-            if !owned.data.ranges.contains(range) {
-                let (first, count) = *range;
-                self.out.push_back(Output::AccessRange { session, first, count, access: DataAccess::Write });
-            }
+        self.give_data_ranges(dir, session, record);
+    }
+
+    /// The same of all that is put down.
+    pub(super) fn give_data_ranges(&mut self, dir: Ino, session: SessionId, record: &DecoupledRecord) {
+        let Some(owned) = self.decoupled.by_dir.get_mut(&dir) else { return };
+        let ranges = ranges_of(record);
+        let before = std::mem::replace(&mut owned.data.ranges, ranges.clone());
+        // Of several that cover a number the last one counts: so there is no moment without a right.
+        for (first, count, access) in ranges.iter().filter(|range| !before.contains(range)).copied() {
+            self.out.push_back(Output::AccessRange { session, first, count, access });
         }
-        owned.data.ranges.clone_from(&record.objects);
+        let is_same = |(first, count, _): &(Ino, u64, DataAccess)| {
+            ranges.iter().any(|(begin, length, _)| (begin, length) == (first, count))
+        };
+        for (first, count, _) in before.into_iter().filter(|range| !is_same(range)) {
+            self.out.push_back(Output::AccessRange { session, first, count, access: DataAccess::None });
+        }
     }
 
     /// A session does not speak for the owner any more: it may do nothing that it might because of that alone. What it has open it may use.
@@ -123,7 +188,7 @@ impl Mds {
             self.out.push_back(Output::Access { session, ino, access });
         }
         let access = DataAccess::None;
-        for (first, count) in rights.ranges {
+        for (first, count, _) in rights.ranges {
             self.out.push_back(Output::AccessRange { session, first, count, access });
         }
     }
@@ -133,7 +198,8 @@ impl Mds {
         let object_size = Layout::default().object_size;
         let is_unmade = |ino: &Ino| *ino >= record.used || record.journal_inos().contains(ino);
         let noted = record.objects.iter().flat_map(|(first, count)| (first.0..first.0 + count).map(Ino));
-        let unmade: Vec<Ino> = noted.filter(is_unmade).collect();
+        let copies = record.overwritten.iter().flat_map(|files| files.pairs()).map(|(_, copy)| copy);
+        let unmade: Vec<Ino> = noted.filter(is_unmade).chain(copies).collect();
         for inos in unmade.chunks(DROPS_MAX) {
             let events: Vec<Event> =
                 inos.iter().map(|ino| Event::Discard { ino: *ino, from: 0, object_size }).collect();

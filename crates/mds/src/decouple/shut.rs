@@ -1,4 +1,4 @@
-//! What others meet below the root of a decoupled subtree: nothing, unless they may work there (`allow.rs`). `Busy`, whichever way they come, the owner's own requests
+//! What others meet below the root of a decoupled subtree: nothing, unless they may work there (`allow.rs`) or read (`read.rs`). `Busy`, whichever way they come, the owner's own requests
 //! that are not about the subtree included: it has what is there.
 //!
 //! The root itself is an entry of a directory that is not decoupled: it is seen. As a mount point it is neither removed nor renamed, by
@@ -127,6 +127,11 @@ impl Mds {
                 Above::Lost => {
                     if let Some(dir) = self.merging_dir() {
                         return Some(Step::Wait(Why::Merge(dir)));
+                    }
+                }
+                Above::Root(dir) | Above::Below(dir) if self.reads_merged(job, dir) => {
+                    if let Some(step) = self.read_merged(dir) {
+                        return Some(step);
                     }
                 }
                 Above::Root(_) if !names => {}

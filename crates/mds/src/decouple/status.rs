@@ -27,6 +27,8 @@ pub struct DecoupledStatus {
     pub uid: u32,
     /// Others may work in it, too.
     pub shared: bool,
+    /// Others may read the state of the last merge.
+    pub read: bool,
     /// No session speaks for it; none: its owner is here.
     pub away: Option<OwnerAway>,
     /// Inode numbers that it was given so far.
@@ -94,6 +96,7 @@ impl Mds {
             name: String::from_utf8_lossy(&record.name).into_owned(),
             uid: record.uid,
             shared: record.interfere == Interfere::Allow,
+            read: record.interfere == Interfere::Read,
             away,
             granted: record.grants.iter().map(|(_, count)| count).sum::<u64>().saturating_sub(SUBTREE_JOURNALS),
             left: record.left(),

@@ -12,6 +12,7 @@ mod objects;
 mod outside;
 mod policy;
 mod ranks;
+mod read;
 mod untrue;
 mod xattrs;
 
@@ -530,6 +531,7 @@ fn what_is_decoupled_is_shown_with_its_owner_its_numbers_and_merges_and_how_long
     let shown = |world: &World| world.mds.status().decoupled.into_iter().find(|one| one.dir == other);
     let first = crate::DecoupledStatus {
         shared: false,
+        read: false,
         dir: other,
         epoch: owner.subtree.record().epoch,
         path: Some("/job/sub".into()),

@@ -1,6 +1,6 @@
 //! A driver in memory: a table of real bytes, a journal that becomes durable when told, clients with inboxes.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use loligo_journal::decode_record;
@@ -89,6 +89,12 @@ pub struct World {
     pub quieted: Vec<Ino>,
     pub spills: Vec<(Ino, Arc<[u8]>)>,
     pub access: BTreeMap<(SessionId, Ino), DataAccess>,
+    /// What was said of single files, which counts before what was said of many; and that.
+    said_of_one: BTreeSet<(SessionId, Ino)>,
+    ranges: Vec<(SessionId, Ino, u64, DataAccess)>,
+    /// Files that others read as they were: the number of the copy, and who changes them.
+    pub frozen: BTreeMap<Ino, (Ino, SessionId)>,
+    pub pending_restores: VecDeque<(Ino, Ino)>,
     pub fenced: Vec<SessionId>,
     /// Addresses that the store was to refuse, for sessions that end.
     pub shut_out: Vec<(SessionId, Vec<Box<[u8]>>)>,
@@ -154,6 +160,10 @@ impl World {
             quieted: Vec::new(),
             spills: Vec::new(),
             access: BTreeMap::new(),
+            said_of_one: BTreeSet::new(),
+            ranges: Vec::new(),
+            frozen: BTreeMap::new(),
+            pending_restores: VecDeque::new(),
             fenced: Vec::new(),
             shut_out: Vec::new(),
             trimmed: Lsn(0),
@@ -234,10 +244,27 @@ impl World {
             Output::Spill { ino, data, .. } => self.spills.push((ino, data)),
             Output::Access { session, ino, access } => {
                 self.access.insert((session, ino), access);
+                self.said_of_one.insert((session, ino));
             }
             Output::AccessRange { session, first, count, access } => {
-                (first.0..first.0 + count).for_each(|ino| _ = self.access.insert((session, Ino(ino)), access));
+                self.ranges.retain(|range| (range.0, range.1, range.2) != (session, first, count));
+                if access != DataAccess::None {
+                    self.ranges.push((session, first, count, access));
+                }
+                // Of several that cover a number the last one counts.
+                for (session, first, count, access) in [(session, first, count, access)].iter().chain(&self.ranges) {
+                    for ino in (first.0..first.0 + count).map(Ino) {
+                        if !self.said_of_one.contains(&(*session, ino)) {
+                            self.access.insert((*session, ino), *access);
+                        }
+                    }
+                }
             }
+            Output::Freeze { ino, copy, owner, .. } => {
+                self.frozen.insert(ino, (copy, owner));
+            }
+            Output::Thaw { ino } => drop(self.frozen.remove(&ino)),
+            Output::Restore { ino, copy } => self.pending_restores.push_back((ino, copy)),
             Output::SyncData { ticket } => {
                 self.data_syncs.push(ticket);
                 self.pending_syncs.push_back(ticket);

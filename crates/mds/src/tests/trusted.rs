@@ -102,7 +102,7 @@ fn numbers(op: &mut Op) -> Vec<&mut Ino> {
                 | SubtreeOp::End { .. } => Vec::new(),
                 SubtreeOp::Fetch { needs, .. } => needs.iter_mut().map(number_of).collect(),
                 SubtreeOp::Merge { used, .. } => vec![used],
-                SubtreeOp::Data { inos, .. } => inos.iter_mut().collect(),
+                SubtreeOp::Data { inos, .. } | SubtreeOp::Overwrite { inos, .. } => inos.iter_mut().collect(),
                 SubtreeOp::Keep { journal, .. } => vec![&mut journal.ino],
             });
             all

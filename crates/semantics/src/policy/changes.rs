@@ -15,6 +15,9 @@ pub fn changes(old: &SubtreePolicy, new: &SubtreePolicy) -> Vec<String> {
         plain("allocated_inodes", old.allocated_inodes.to_string(), new.allocated_inodes.to_string()),
         plain("interfere", old.interfere.to_string(), new.interfere.to_string()).map(|line| match new.interfere {
             Interfere::Allow => format!("{line}: others may work in a decoupled subtree; the merge wins over them"),
+            Interfere::Read => format!(
+                "{line}: others read the state of the last merge in a decoupled subtree, and change nothing there"
+            ),
             Interfere::Block => format!("{line}: others are refused in a decoupled subtree, as busy"),
         }),
         plain("sync_interval", interval(old.sync_interval), interval(new.sync_interval)),

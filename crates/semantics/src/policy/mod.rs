@@ -38,11 +38,12 @@ pub const LAG: SyncInterval = SyncInterval::seconds(5);
 const LAG_MAX_MS: u64 = 3_600_000;
 
 /// What is done with other clients' requests below a decoupled subtree (Cudele's interfere policy).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interfere {
     /// They are done; at the merge the client that decoupled it wins.
-    #[default]
     Allow,
+    /// Those that only read are done, on the state of the last merge; others are refused as busy (ours).
+    Read,
     /// They are refused as busy.
     Block,
 }
@@ -52,13 +53,24 @@ impl Interfere {
     pub fn name(self) -> &'static str {
         match self {
             Interfere::Allow => "allow",
+            Interfere::Read => "read",
             Interfere::Block => "block",
+        }
+    }
+
+    /// If nothing is said. Without a client's journal nothing is decoupled, and others work there as anywhere. With one they are refused, but for
+    /// reading where what was done is merged while the work goes on: for that it is.
+    fn default_of(pipeline: &Pipeline, syncs: bool) -> Interfere {
+        match pipeline.has_client_journal() {
+            false => Interfere::Allow,
+            true if syncs && pipeline.merges() => Interfere::Read,
+            true => Interfere::Block,
         }
     }
 
     /// The one of a name.
     pub fn of(name: &str) -> Option<Interfere> {
-        [Interfere::Allow, Interfere::Block].into_iter().find(|one| one.name() == name)
+        [Interfere::Allow, Interfere::Read, Interfere::Block].into_iter().find(|one| one.name() == name)
     }
 }
 
@@ -92,10 +104,11 @@ impl Default for SubtreePolicy {
 impl SubtreePolicy {
     /// A preset with nothing else said.
     pub fn of(preset: Preset) -> SubtreePolicy {
+        let pipeline = preset.cell().composition();
         SubtreePolicy {
-            pipeline: preset.cell().composition(),
+            interfere: Interfere::default_of(&pipeline, false),
+            pipeline,
             allocated_inodes: ALLOCATED_INODES,
-            interfere: Interfere::default(),
             sync_interval: None,
             lag: None,
             blind: false,

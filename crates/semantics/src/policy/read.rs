@@ -55,12 +55,21 @@ pub(super) fn read(text: &str) -> Result<SubtreePolicy, Flaw> {
     let table = Table { text, table: document.get_ref() };
     table.knows(&KEYS)?;
     let base = base(&table)?;
-    let mut policy = SubtreePolicy { pipeline: pipeline(&table, base)?, ..SubtreePolicy::default() };
+    let pipeline = pipeline(&table, base)?;
+    let interfere = Interfere::default_of(&pipeline, table.value("sync_interval").is_some());
+    let mut policy = SubtreePolicy { interfere, pipeline, ..SubtreePolicy::default() };
     if let Some(value) = table.value("allocated_inodes") {
         policy.allocated_inodes = allocated_inodes(&value)?;
     }
     if let Some(value) = table.value("interfere") {
-        policy.interfere = value.level("\"allow\" or \"block\"", Interfere::of)?;
+        policy.interfere = value.level("\"allow\", \"read\" or \"block\"", Interfere::of)?;
+        if policy.interfere == Interfere::Read && !policy.pipeline.merges() {
+            let why = match policy.pipeline.has_client_journal() {
+                true => "this policy merges nothing",
+                false => "with this policy nothing is decoupled",
+            };
+            return Err(Flaw::new(Cause::ReadWithoutMerge(why), value.at()));
+        }
     }
     if let Some(value) = table.value("sync_interval") {
         policy.sync_interval = Some(value.level(SyncInterval::EXPECTED, SyncInterval::of)?);

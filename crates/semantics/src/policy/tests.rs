@@ -32,14 +32,33 @@ fn an_empty_document_is_posix_with_100_inodes() {
 }
 
 #[test]
+fn others_are_refused_if_nothing_is_said_or_read_where_the_work_is_merged_while_it_goes_on() {
+    let interfere = |text: &str| policy(text).interfere();
+    for preset in crate::Preset::ALL {
+        let alone = SubtreePolicy::of(preset).pipeline().has_client_journal();
+        let met = if alone { Interfere::Block } else { Interfere::Allow };
+        assert_eq!((SubtreePolicy::of(preset).interfere(), interfere(&format!("preset = '{preset}'"))), (met, met));
+    }
+    assert_eq!(interfere("preset = 'batchfs'\nsync_interval = '1s'"), Interfere::Read);
+    assert_eq!(interfere("preset = 'deltafs'\nsync_interval = '1s'"), Interfere::Block, "it promises to show nothing");
+    assert_eq!(interfere("preset = 'batchfs'\nsync_interval = '1s'\ninterfere = 'block'"), Interfere::Block);
+    assert_eq!(interfere("preset = 'hdfs'\ninterfere = 'read'"), Interfere::Read);
+}
+
+#[test]
 fn the_documents_of_the_guide_make_sense() {
     let guide = include_str!("../../../../docs/subtree-policies.md");
     let documents: Vec<&str> =
         guide.split("```toml\n").skip(1).map(|rest| rest.split("```").next().expect("a part")).collect();
-    assert_eq!(documents.len(), 3);
-    assert_eq!(policy(documents[0]).cell().to_string(), "weak/local");
-    assert_eq!(policy(documents[2]).placement(), Some(Placement::Giga));
-    let pipeline = pipeline(documents[1]);
+    assert_eq!(documents.len(), 4);
+    for document in &documents[..2] {
+        assert_eq!(
+            (policy(document).cell().to_string(), policy(document).interfere()),
+            ("weak/local".into(), Interfere::Read)
+        );
+    }
+    assert_eq!(policy(documents[3]).placement(), Some(Placement::Giga));
+    let pipeline = pipeline(documents[2]);
     assert!(guide.contains(&format!("`{pipeline}`")), "the guide does not say {pipeline}");
     for cell in Cell::all() {
         assert!(guide.contains(&format!("| `{}` |", cell.composition())), "{cell}");
@@ -122,7 +141,9 @@ fn unknown_keys_and_values_are_told_with_what_was_likely_to_be_meant() {
     refused("preset = 7", "7", "one of posix, relaxed, batchfs");
     refused("durability = 'weak'", "weak", "no mechanism");
     refused("consistency = true", "true", "\"invisible\", \"weak\", \"strong\"");
-    refused("interfere = 'maybe'", "'maybe'", "\"allow\" or \"block\"");
+    refused("interfere = 'maybe'", "'maybe'", "\"allow\", \"read\" or \"block\"");
+    refused("preset = 'deltafs'\ninterfere = 'read'", "'read'", "this policy merges nothing");
+    refused("interfere = 'read'", "'read'", "with this policy nothing is decoupled");
     refused("blind = 'yes'", "'yes'", "true or false");
     refused("floor = 'weak'", "'weak'", "a table");
     refused("[floor]\nconsistency = 'local'", "'local'", "\"invisible\", \"weak\" or \"strong\"");
@@ -202,12 +223,13 @@ fn what_changes_is_told_with_whether_each_guarantee_becomes_stronger_or_weaker()
     assert_eq!(changes(&batchfs, &batchfs), Vec::<String>::new());
     let floored = policy("sync_interval = '1s'\nblind = true\npreset = 'hdfs'\n[floor]\nconsistency = 'weak'");
     let lines = changes(&policy("preset = 'hdfs'"), &floored);
-    assert_eq!(lines[0], "sync_interval: - -> 1s");
-    assert!(lines[1].starts_with("blind: false -> true: a merge does not look"), "{lines:?}");
+    assert!(lines[0].starts_with("interfere: block -> read: others read the state of the last merge"), "{lines:?}");
+    assert_eq!(lines[1], "sync_interval: - -> 1s");
+    assert!(lines[2].starts_with("blind: false -> true: a merge does not look"), "{lines:?}");
     let floor =
         "floor of consistency: - -> weak (stronger): policies of directories below must be at least consistency weak";
-    assert_eq!(lines[2], floor);
-    assert_eq!(lines.len(), 3);
+    assert_eq!(lines[3], floor);
+    assert_eq!(lines.len(), 4);
 }
 
 #[test]
@@ -268,7 +290,11 @@ fn policies() -> impl Strategy<Value = SubtreePolicy> {
         let mut policy = SubtreePolicy::default();
         policy.pipeline = Pipeline::parse(pipeline).expect("it makes sense");
         policy.allocated_inodes = inodes;
-        policy.interfere = if block { Interfere::Block } else { Interfere::Allow };
+        policy.interfere = match block {
+            true => Interfere::Block,
+            false if policy.pipeline.merges() => Interfere::Read,
+            false => Interfere::Allow,
+        };
         policy.blind = blind;
         policy.sync_interval = SyncInterval::of(&format!("{ms}ms")).filter(|_| policy.pipeline.has_client_journal());
         policy.placement = Placement::ALL.get(placement).copied().filter(|one| !policy.excludes(*one));

@@ -45,6 +45,13 @@ impl Server {
                     self.asked.remove(&tag);
                     self.mds_input(now, Input::Spilled { ino, ok: result.is_ok() });
                 }
+                loligo_osd::Output::Restored { tag, ino, result } => match (self.asked.remove(&tag), result) {
+                    (Some(Asked::Restore { copy }), Err(_)) => {
+                        let tag = self.tag(Asked::Restore { copy });
+                        self.osd_feed(loligo_osd::Input::Restore { tag, ino, copy });
+                    }
+                    _ => self.mds_input(now, Input::Restored { ino }),
+                },
                 loligo_osd::Output::SyncedAll { tag, result } => {
                     if let Some(Asked::SyncAll { ticket }) = self.asked.remove(&tag) {
                         self.mds_input(now, Input::DataSynced { ticket, ok: result.is_ok() });

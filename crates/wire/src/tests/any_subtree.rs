@@ -1,8 +1,8 @@
 //! Anything that is said about decoupled subtrees, for property tests. What must be refused is in `subtree.rs`.
 
 use loligo_types::{
-    Conflict, ConflictKind, DecoupledRecord, Ino, Interfere, MergeInto, Op, Promise, RefusedBy, SessionId, SplitRule,
-    StoredJournal, SubtreeAnswer, SubtreeOp,
+    Conflict, ConflictKind, DecoupledRecord, Ino, Interfere, MergeInto, Op, Overwritten, Promise, RefusedBy, SessionId,
+    SplitRule, StoredJournal, SubtreeAnswer, SubtreeOp,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -22,6 +22,7 @@ pub fn subtree_op() -> impl Strategy<Value = Op> {
             promise: promise(owner),
         }),
         (n(), vec(ino(), 0..6)).prop_map(|(epoch, inos)| SubtreeOp::Data { epoch, inos }),
+        (n(), vec(ino(), 0..6)).prop_map(|(epoch, inos)| SubtreeOp::Overwrite { epoch, inos }),
         (n(), n(), ino())
             .prop_map(|(epoch, bytes, ino)| SubtreeOp::Keep { epoch, journal: StoredJournal { ino, bytes } }),
         (n(), n()).prop_map(|(epoch, inos)| SubtreeOp::Grant { epoch, inos }),
@@ -47,7 +48,7 @@ pub fn subtree_op() -> impl Strategy<Value = Op> {
 }
 
 fn interfere(number: u64) -> Interfere {
-    if number.is_multiple_of(2) { Interfere::Block } else { Interfere::Allow }
+    [Interfere::Block, Interfere::Allow, Interfere::Read][(number % 3) as usize]
 }
 
 fn promise(number: u64) -> Promise {
@@ -74,11 +75,15 @@ fn record(dir: Ino) -> impl Strategy<Value = DecoupledRecord> {
             journal: (uid % 3 == 0).then_some(StoredJournal { ino: Ino(merges | 1), bytes: epoch }),
             objects: Vec::new(),
             promise: promise(owner),
+            overwritten: Vec::new(),
         };
         let mut at = 0;
         for (gap, count) in pieces {
             record.grant(Ino(at + gap), count);
             record.objects.push((Ino(at + gap), count));
+            if record.interfere == Interfere::Read {
+                record.overwritten.push(Overwritten { file: Ino(at + gap), copy: Ino(count), count });
+            }
             at += gap + count;
         }
         record

@@ -48,6 +48,7 @@ fn record() -> DecoupledRecord {
         journal: Some(StoredJournal { ino: Ino(401), bytes: 300 }),
         objects: vec![(Ino(400), 2)],
         promise: Promise::NONE,
+        overwritten: Vec::new(),
     }
 }
 
@@ -115,6 +116,10 @@ fn what_is_asked() {
     to_server(
         asks(SubtreeOp::Data { epoch: 400, inos: vec![Ino(300), Ino(401)] }),
         "4c6f010116000000000000007a19e96c1a140803100292030d08ac02120807900302ac029103",
+    );
+    to_server(
+        asks(SubtreeOp::Overwrite { epoch: 400, inos: vec![Ino(300), Ino(401)] }),
+        "4c6f01011600000000000000eee7aabc1a140803100292030d08ac0212080d900302ac029103",
     );
     to_server(
         asks(SubtreeOp::Keep { epoch: 400, journal: StoredJournal { ino: Ino(401), bytes: 300 } }),

@@ -23,6 +23,9 @@ pub struct DecoupledDoc {
     /// Others may work in it meanwhile (`interfere = "allow"`).
     #[serde(default)]
     pub shared: bool,
+    /// Others read the state of the last merge (`interfere = "read"`).
+    #[serde(default)]
+    pub read: bool,
     /// A session speaks for it.
     pub here: bool,
     /// For how long none has; none: one does.
@@ -58,6 +61,7 @@ impl DecoupledDoc {
             name: one.name.clone(),
             uid: one.uid,
             shared: one.shared,
+            read: one.read,
             here: one.away.is_none(),
             away_ms: one.away.map(|away| away.for_ms),
             taken_back_in_ms: one.away.filter(|_| one.stored.is_none()).map(|away| away.left_ms),

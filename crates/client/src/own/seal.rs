@@ -1,0 +1,130 @@
+//! What of a subtree that is decoupled for this client is cut off to be merged, where others read what was merged: names and attributes
+//! are in the journal, and bytes in objects, where the rank cannot tell which belong to what. So all that was written so far goes to the
+//! server, and calls that write wait for it (*freezing*); then the journal is cut, and no object is changed before the rank has merged what lies
+//! before the cut (*sealed*): until then others read copies, and from then on the objects. Calls go on meanwhile, in buffers. Not
+//! here: the merge (`task.rs`), and which objects are copied (the rank's object server).
+
+use std::sync::Arc;
+
+use loligo_types::{Cred, FsError, FsResult, Ino, Interfere};
+
+use super::task::{Merging, OwnTask};
+use super::{OWN, Own, Owned};
+use crate::machine::Client;
+use crate::session::PendingData;
+
+/// What is written is waited for, and looked at again, so often.
+const ROUNDS_MAX: u32 = 1000;
+/// Calls that have a file to themselves are waited for so long at a time, milliseconds.
+const PAUSE_MS: u64 = 20;
+
+impl Owned {
+    /// Whether others read the state of the last merge there.
+    pub fn is_read_by_others(&self) -> bool {
+        self.machine.record().interfere == Interfere::Read
+    }
+
+    /// Whether others know nothing of what a data request is about.
+    fn is_unknown(&self, ino: Ino) -> bool {
+        let record = self.machine.record();
+        record.is_new(ino) || record.journal_inos().contains(&ino)
+    }
+
+    /// Whether a data request changes what others may read.
+    pub fn overwrites(&self, pending: &PendingData) -> bool {
+        self.is_read_by_others() && pending.request.op.is_change() && !self.is_unknown(pending.request.ino)
+    }
+
+    /// Whether the rank has given this session the right to a data request.
+    pub fn may_send(&self, pending: &PendingData) -> bool {
+        let (ino, record) = (pending.request.ino, self.machine.record());
+        let is_in = |(first, count): &(Ino, u64)| ino.0.wrapping_sub(first.0) < *count;
+        let noted = self.ranges_count && record.objects.iter().any(is_in);
+        self.rights.contains(&ino) || !self.overwrites(pending) && (noted || self.reads.contains(&ino))
+    }
+
+    /// Whether a data request waits until what is cut off is merged.
+    pub fn holds(&self, pending: &PendingData) -> bool {
+        let is_journal = self.machine.record().journal_inos().contains(&pending.request.ino);
+        self.sealed && pending.request.op.is_change() && !is_journal
+    }
+
+    /// The rank has merged what was cut off: files that were known, or are by now, are to be asked for once more before they are changed.
+    pub fn rights_of_merge_end(&mut self) {
+        if self.is_read_by_others() {
+            let rights = std::mem::take(&mut self.rights);
+            self.reads.extend(rights);
+        }
+    }
+}
+
+impl Own {
+    /// Whether calls that write a file wait.
+    pub fn is_freezing(&self, ino: Ino) -> bool {
+        self.trees.values().any(|owned| owned.freezing && owned.machine.knows(ino))
+    }
+}
+
+impl Client {
+    /// Cuts off what is merged, when all that was written before is at the server.
+    pub(super) fn own_freeze(&mut self, id: u64, own: &mut OwnTask, cred: &Arc<Cred>) -> Option<FsResult<()>> {
+        own.merging = Merging::Freeze;
+        let Some(owned) = self.own.trees.get_mut(&own.root) else { return Some(Err(FsError::Stale)) };
+        owned.freezing = true;
+        let dirty = self.own_unwritten(own.root);
+        if dirty.is_empty() && !self.own_is_changing(own.root) {
+            let Some(owned) = self.own.trees.get_mut(&own.root) else { return Some(Err(FsError::Stale)) };
+            (owned.freezing, owned.sealed) = (false, true);
+            self.own_start_writes(own.root);
+            return self.own_cut(id, own, cred);
+        }
+        own.rounds += 1;
+        if own.rounds > ROUNDS_MAX {
+            return Some(Err(FsError::Busy));
+        }
+        own.left = dirty.len();
+        for ino in &dirty {
+            if own.goal.durable { self.sync_then(*ino, id) } else { self.flush_then(*ino, id) }
+        }
+        if dirty.is_empty() {
+            own.again_ms = Some(self.now.ms + PAUSE_MS);
+        }
+        None
+    }
+
+    /// Files with something that is not at the server.
+    fn own_unwritten(&self, root: Ino) -> Vec<Ino> {
+        let unwritten = |file: &crate::file::File| file.rank == OWN && (!file.is_clean() || file.run.is_some());
+        let files = self.files.map.iter().filter(|(_, file)| unwritten(file)).map(|(ino, _)| *ino);
+        files.filter(|ino| self.own.root_of(*ino) == Some(root)).collect()
+    }
+
+    /// Whether calls that change files are under way, or changes of objects.
+    fn own_is_changing(&self, root: Ino) -> bool {
+        let is_of_it = |ino: Ino| self.own.root_of(ino) == Some(root);
+        let exclusive = self.files.map.iter().any(|(ino, file)| file.exclusive.is_some() && is_of_it(*ino));
+        let changes = |pending: &PendingData| pending.request.op.is_change() && is_of_it(pending.request.ino);
+        let waits = self.own.trees.get(&root).is_some_and(|owned| owned.data.iter().any(|(_, one)| changes(one)));
+        exclusive || waits || self.sessions.values().any(|session| session.data.values().any(changes))
+    }
+
+    /// What is cut off is merged, or is not going to be: nothing waits for that any more.
+    pub(super) fn own_unseal(&mut self, root: Ino) {
+        let Some(owned) = self.own.trees.get_mut(&root) else { return };
+        let was_frozen = std::mem::take(&mut owned.freezing);
+        owned.sealed = false;
+        for (id, pending) in std::mem::take(&mut owned.held) {
+            self.own_data(id, pending);
+        }
+        if was_frozen {
+            self.own_start_writes(root);
+        }
+    }
+
+    /// Calls that wrote files have waited.
+    fn own_start_writes(&mut self, root: Ino) {
+        let waits = self.files.map.iter().filter(|(_, file)| !file.waiting.is_empty()).map(|(ino, _)| *ino);
+        let waits: Vec<Ino> = waits.filter(|ino| self.own.root_of(*ino) == Some(root)).collect();
+        waits.into_iter().for_each(|ino| self.start_waiting(ino));
+    }
+}

@@ -1,0 +1,227 @@
+//! Subtrees that others read while their owner works ("interfere: read"): which requests of others are done there, and that each is answered
+//! from the state of the last merge. Names, attributes and data in inodes are in that state by themselves: what the owner does is not here
+//! before it is merged. Of data in objects, which the owner writes past the rank, it is seen to here: before the owner may change objects of
+//! a file that others know, that is put down, and the object server copies what is changed; with the merge all read what the owner wrote. Where
+//! nothing is merged the copies are put back. Not here: how objects are copied (`loligo_osd`), nor what a merge is (`merge.rs`).
+//!
+//! Others hold no leases there: what they see is at most as old as the last merge, and a merge waits for nobody. While one is on its way into
+//! memory they wait. An open file is read through: who has it asks for its size and then for its bytes. A merge in between takes the
+//! right to the bytes away until the size is asked for again, so that no read mixes two merges.
+
+use std::collections::BTreeSet;
+
+use loligo_types::limits::{OVERWRITTEN_FILES_MAX, OVERWRITTEN_ROWS_MAX};
+use loligo_types::{DecoupledRecord, Event, FsError, Ino, Interfere, Kind, Layout, Op, SessionId};
+
+use crate::execute::{Step, origin_of};
+use crate::io::{DataAccess, Output};
+use crate::machine::Mds;
+use crate::park::{Job, Why};
+
+/// Whether an operation changes nothing that others see, and asks for no right to do so.
+fn only_reads(op: &Op) -> bool {
+    match op {
+        Op::Lookup { .. }
+        | Op::LookupParent { .. }
+        | Op::GetAttr { .. }
+        | Op::Readdir { .. }
+        | Op::Readlink { .. }
+        | Op::GetXattr { .. }
+        | Op::ListXattr { .. }
+        | Op::Access { .. }
+        | Op::ReadInline { .. }
+        | Op::GetLock { .. }
+        | Op::Unlock { .. }
+        | Op::CancelLock { .. } => true,
+        Op::Open { flags, .. } => !flags.write && !flags.truncate,
+        // A lock that keeps others from writing would keep out everybody but the owner.
+        Op::SetLock { lock, .. } => !lock.exclusive,
+        _ => false,
+    }
+}
+
+impl Mds {
+    /// Whether others read the state of the last merge in a subtree.
+    pub(super) fn is_read_by_others(&self, dir: Ino) -> bool {
+        self.tree.decoupled(dir).is_some_and(|record| record.interfere == Interfere::Read)
+    }
+
+    /// Whether a request is one of those that others may make there. Its owner has what is there, and asks for it otherwise.
+    pub(super) fn reads_merged(&self, job: &Job, dir: Ino) -> bool {
+        let by = self.decoupled.by_dir.get(&dir).and_then(|owned| owned.by);
+        self.is_read_by_others(dir) && by != Some((job.slot, job.session)) && only_reads(&job.op)
+    }
+
+    /// What such a request meets: half of a merge may be in memory.
+    pub(super) fn read_merged(&self, dir: Ino) -> Option<Step> {
+        let merging = self.decoupled.by_dir.get(&dir).is_some_and(|owned| owned.merging);
+        merging.then_some(Step::Wait(Why::Merge(dir)))
+    }
+
+    /// Who learns how long a file is by now may read so many bytes of it, also when the subtree is not decoupled any more.
+    pub(crate) fn show_hidden(&mut self, job: &Job) {
+        let (Op::GetAttr { ino } | Op::ReadInline { ino, .. } | Op::Open { ino, .. }) = job.op else { return };
+        if self.tree.inode(ino).is_some() && self.decoupled.hidden.remove(&(ino, job.slot)) {
+            let access = self.opens.access(ino, job.slot);
+            self.out.push_back(Output::Access { session: job.session, ino, access });
+        }
+    }
+
+    /// Whether somebody has something open that a merge has changed, and does not know it yet.
+    #[inline]
+    pub(crate) fn has_hidden(&self) -> bool {
+        !self.decoupled.hidden.is_empty()
+    }
+
+    /// Whether a file that others have open keeps a subtree from being decoupled: one that is only read does not, once nobody caches it.
+    pub(super) fn is_in_the_way(&self, ino: Ino, interfere: Interfere) -> bool {
+        match interfere {
+            Interfere::Read => self.opens.any_writer(ino) || self.opens.all_rights(ino).next().is_some(),
+            Interfere::Block | Interfere::Allow => !self.opens.is_closed(ino),
+        }
+    }
+
+    /// Its owner is to change objects of files that others know.
+    pub(super) fn overwrite(&mut self, job: &mut Job, dir: Ino, epoch: u64, inos: &[Ino]) -> Step {
+        let mut record = match self.owned(job, dir, epoch) {
+            Ok(record) => record,
+            Err(error) => return Step::Answer(Err(error)),
+        };
+        if record.interfere != Interfere::Read {
+            return self.subtree_data(job, dir, epoch, inos);
+        }
+        let files: BTreeSet<Ino> = inos.iter().copied().collect();
+        let mut missing = Vec::new();
+        for ino in &files {
+            match self.may_overwrite(&record, &job.cred, *ino) {
+                Ok(needs) => missing.extend(needs),
+                Err(error) => return Step::Answer(Err(error)),
+            }
+        }
+        if !missing.is_empty() {
+            missing.sort_unstable();
+            missing.dedup();
+            return self.wait_to_know(job, missing);
+        }
+        let new = files.iter().filter(|ino| record.copy_of(**ino).is_none()).count() as u64;
+        if new > 0 {
+            let all: u64 = record.overwritten.iter().map(|files| files.count).sum();
+            let first = match self.next_numbers(new) {
+                Ok(first) if all + new <= OVERWRITTEN_FILES_MAX => first,
+                Ok(_) => return Step::Answer(Err(FsError::Quota)),
+                Err(error) => return Step::Answer(Err(error)),
+            };
+            record.note_overwritten(files.iter().copied(), first);
+            if record.overwritten.len() > OVERWRITTEN_ROWS_MAX {
+                return Step::Answer(Err(FsError::Quota));
+            }
+            let events = [Event::NextIno(Ino(first.0 + new)), Event::Decoupled(Box::new(record.clone()))];
+            self.commit(Some(origin_of(job, dir, epoch)), &events);
+        }
+        for ino in files {
+            let size = self.tree.inode(ino).map_or(u64::MAX, |inode| if inode.inline { 0 } else { inode.size });
+            if let Some(copy) = record.copy_of(ino) {
+                self.out.push_back(Output::Freeze { ino, copy, size, owner: job.session });
+                self.out.push_back(Output::Access { session: job.session, ino, access: DataAccess::Write });
+                if let Some(owned) = self.decoupled.by_dir.get_mut(&dir) {
+                    owned.data.add_file(ino);
+                }
+            }
+        }
+        Step::Answer(self.tell_decoupled(record))
+    }
+
+    /// Tells the object server of all files that the owner may have changed: the session in which it speaks is this one.
+    pub(super) fn freeze_all(&mut self, record: &DecoupledRecord, owner: SessionId) {
+        for (ino, copy) in record.overwritten.iter().flat_map(|files| files.pairs()) {
+            // How long they were is not known without reading them all: then all of an object is copied.
+            self.out.push_back(Output::Freeze { ino, copy, size: u64::MAX, owner });
+        }
+    }
+
+    /// What is to be said in the record of a merge of the copies: they go.
+    pub(super) fn copies_gone(record: &mut DecoupledRecord) -> Vec<Event> {
+        let object_size = Layout::default().object_size;
+        let files = std::mem::take(&mut record.overwritten);
+        let copies = files.iter().flat_map(|files| files.pairs()).map(|(_, copy)| copy);
+        copies.map(|ino| Event::Discard { ino, from: 0, object_size }).collect()
+    }
+
+    /// A merge of these inodes is decided: from now on all read the objects as they are. Nobody reads bytes of a file that is another one now
+    /// before it has asked how long that is; nor its owner changes it before it has said so once more.
+    pub(super) fn show_merged(&mut self, before: &DecoupledRecord, merged: impl IntoIterator<Item = Ino>) {
+        if before.interfere != Interfere::Read {
+            return;
+        }
+        let by = self.decoupled.by_dir.get(&before.dir).and_then(|owned| owned.by);
+        for ino in merged {
+            if self.tree.inode(ino).is_some_and(|inode| inode.kind == Kind::Dir) {
+                continue;
+            }
+            for (slot, _) in self.opens.users(ino) {
+                let session = self.sessions.get(slot).map(|session| session.id);
+                if let Some(session) = session.filter(|_| by.is_none_or(|(owner, _)| owner != slot)) {
+                    self.decoupled.hidden.insert((ino, slot));
+                    self.out.push_back(Output::Access { session, ino, access: DataAccess::Hidden });
+                }
+            }
+        }
+        self.thaw_all(before);
+        if let (Some((_, session)), Some(record)) = (by, self.tree.decoupled(before.dir).cloned()) {
+            self.give_data_ranges(before.dir, session, &record);
+            let files = self.decoupled.by_dir.get(&before.dir).map(|owned| owned.data.files()).unwrap_or_default();
+            for ino in files {
+                self.out.push_back(Output::Access { session, ino, access: DataAccess::Read });
+            }
+        }
+    }
+
+    /// All read the objects as they are.
+    pub(super) fn thaw_all(&mut self, record: &DecoupledRecord) {
+        for (ino, _) in record.overwritten.iter().flat_map(|files| files.pairs()) {
+            self.out.push_back(Output::Thaw { ino });
+        }
+    }
+
+    /// Whether a subtree that ends has to wait until the files that its owner has overwritten, and not merged, are as they were.
+    pub(super) fn puts_back(&mut self, record: &DecoupledRecord) -> bool {
+        if record.overwritten.is_empty() {
+            return false;
+        }
+        let Some(owned) = self.decoupled.by_dir.get_mut(&record.dir) else { return false };
+        if let Some(left) = &owned.putting_back {
+            return !left.is_empty();
+        }
+        let pairs: Vec<(Ino, Ino)> = record.overwritten.iter().flat_map(|files| files.pairs()).collect();
+        owned.putting_back = Some(pairs.iter().map(|(ino, _)| *ino).collect());
+        let rights = std::mem::take(&mut owned.data);
+        if let Some((_, session)) = owned.by {
+            self.end_data_rights(session, rights);
+        }
+        let restore = |(ino, copy)| Output::Restore { ino, copy };
+        self.out.extend(pairs.into_iter().map(restore));
+        true
+    }
+
+    /// A file is as it was, durably.
+    pub(crate) fn put_back(&mut self, ino: Ino) {
+        let mut over = Vec::new();
+        for (dir, owned) in &mut self.decoupled.by_dir {
+            if let Some(left) = &mut owned.putting_back
+                && left.remove(&ino)
+                && left.is_empty()
+            {
+                over.push(*dir);
+            }
+        }
+        over.into_iter().for_each(|dir| self.parked.wake(&Why::Merge(dir)));
+    }
+
+    /// Whether a subtree is about to end, and its files are put back.
+    pub(super) fn is_putting_back(&self, dir: Ino) -> bool {
+        self.decoupled
+            .by_dir
+            .get(&dir)
+            .is_some_and(|owned| owned.putting_back.as_ref().is_some_and(|left| !left.is_empty()))
+    }
+}
