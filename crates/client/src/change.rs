@@ -24,8 +24,19 @@ impl Client {
         if !ordered {
             return self.pass(waiter, cred, Op::SetAttr { ino, set, handle });
         }
-        let step = Step::SetAttr { set, handle, flushed: false };
+        let step = Step::SetAttr { set, handle, ahead: None };
         self.spawn_exclusive(Task { waiter, cred: Arc::clone(cred), ino, exclusive: true, step });
+    }
+
+    /// Whether attributes may be set before what is held back of a file is written, which has to wait until it is durable that the file is there.
+    /// Neither its size nor setuid and setgid depend on which comes first, and the time of the last change is kept ([`Client::keep_mtime`]). The
+    /// number of buffered writes that are written, by which it is seen whether that was so.
+    fn ahead_of_writes(&self, ino: Ino, set: &SetAttr) -> Option<u64> {
+        let file = self.files.map.get(&ino)?;
+        let is_setid = |mode: u16| mode & 0o6000 != 0;
+        let stays = set.size.is_none() && !set.kill_priv && set.layout.is_none() && !set.mode.is_some_and(is_setid);
+        let may = stays && !is_setid(file.attr.mode) && !file.kill_priv && self.waits_for_birth(ino);
+        may.then_some(file.flushed)
     }
 
     /// The file of an operation on xattrs that must come behind what is held back of it: a write ends capabilities, but not those that are set
@@ -74,22 +85,27 @@ impl Client {
         size: u64,
     ) {
         let set = SetAttr { size: Some(size), grow: true, kill_priv, ..SetAttr::default() };
-        let step = Step::SetAttr { set, handle: Some(handle), flushed: false };
+        let step = Step::SetAttr { set, handle: Some(handle), ahead: None };
         self.spawn_exclusive(Task { waiter, cred: Arc::clone(cred), ino, exclusive: true, step });
     }
 
     pub(crate) fn step_setattr(&mut self, id: u64, task: &mut Task, event: Event) -> Option<CallResult> {
         let ino = task.ino;
-        let Step::SetAttr { set, handle, flushed } = &mut task.step else { return None };
+        let Step::SetAttr { set, handle, ahead } = &mut task.step else { return None };
         match event {
             Event::Start => {
+                *ahead = self.ahead_of_writes(ino, set);
+                if ahead.is_some() {
+                    let op = Op::SetAttr { ino, set: set.clone(), handle: *handle };
+                    self.request(&task.cred, op, Then::Task(id));
+                    return None;
+                }
                 // What was written before must not come after: neither its bytes, nor its time, nor that it clears
                 // setuid.
                 self.flush_then(ino, id);
                 None
             }
             Event::Flushed => {
-                *flushed = true;
                 if let (Some(size), false, Some(file)) = (set.size, set.grow, self.files.map.get_mut(&ino)) {
                     file.drop_unstable(size, u64::MAX);
                 }
@@ -99,6 +115,16 @@ impl Client {
             }
             Event::Reply(result) => match Self::expect_entry(result) {
                 Ok(attr) => {
+                    if let Some(flushed) = ahead.take()
+                        && set.mtime.is_some()
+                    {
+                        if !self.is_unwritten_since(ino, flushed) {
+                            // What was written meanwhile has brought its own time.
+                            self.flush_then(ino, id);
+                            return None;
+                        }
+                        self.keep_mtime(ino, attr.mtime);
+                    }
                     if set.size.is_some() {
                         if let Some(file) = self.files.map.get(&ino) {
                             let from = file.attr.size.min(attr.size);
@@ -124,6 +150,11 @@ impl Client {
         let (ino, cred) = (task.ino, Arc::clone(&task.cred));
         let Step::Flush { fh, owner, unlocking } = &mut task.step else { return None };
         match event {
+            Event::Start if self.may_close_ahead(ino) => {
+                self.start_run(ino);
+                self.events.push_back((id, Event::Flushed));
+                None
+            }
             Event::Start => {
                 self.flush_then(ino, id);
                 None

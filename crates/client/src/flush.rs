@@ -136,6 +136,49 @@ impl Client {
         self.kick(ino);
     }
 
+    /// Whether what is held back of a file cannot be written before it is durable that the file is there.
+    pub(crate) fn waits_for_birth(&self, ino: Ino) -> bool {
+        let Some(file) = self.files.map.get(&ino) else { return false };
+        if file.rank == OWN || !self.is_unborn(file.rank, ino) {
+            return false;
+        }
+        match &file.run {
+            Some(run) => run.stage == Stage::Persist && !run.lost,
+            None => {
+                let inline_max = self.session(file.rank).map_or(0, |session| session.inline_max);
+                !file.dirty.is_empty() && (!file.attr.inline || file.dirty.end() > inline_max)
+            }
+        }
+    }
+
+    /// Whether nothing was written of what was held back of a file when so much of it was written.
+    pub(crate) fn is_unwritten_since(&self, ino: Ino, flushed: u64) -> bool {
+        self.files.map.get(&ino).is_some_and(|file| {
+            let waits = file.run.as_ref().is_none_or(|run| run.stage == Stage::Persist && !run.lost);
+            waits && file.flushed == flushed
+        })
+    }
+
+    /// A descriptor of a file is closed. Whether that need not wait until what is held back is written: if it is lost, then together with the rank,
+    /// of whose journal it waits for a sync; and close is no sync.
+    pub(crate) fn may_close_ahead(&self, ino: Ino) -> bool {
+        let is_quiet = |file: &File| file.recalls.is_empty() && file.waiting.is_empty() && !file.doubted;
+        self.config.lives_with_rank
+            && !self.stopping
+            && self.now.ms >= self.full_until
+            && self.files.map.get(&ino).is_some_and(is_quiet)
+            && self.waits_for_birth(ino)
+    }
+
+    /// The time of the last change was set while the file waits for its birth: what is written later does not change it.
+    pub(crate) fn keep_mtime(&mut self, ino: Ino, mtime: Time) {
+        let Some(file) = self.files.map.get_mut(&ino) else { return };
+        let run = file.run.as_mut().map(|run| &mut run.mtime);
+        for held in [Some(&mut file.mtime), Some(&mut file.flying_mtime), run].into_iter().flatten() {
+            *held = held.map(|_| mtime);
+        }
+    }
+
     /// Begins a run if there is a reason and none is under way.
     pub(crate) fn kick(&mut self, ino: Ino) {
         let Some(file) = self.files.map.get_mut(&ino) else { return };

@@ -74,6 +74,8 @@ pub struct Config {
     pub doubt_ms: u64,
     /// Whether [`Output::Keep`] can be carried out.
     pub keeps: bool,
+    /// It is in the process of its rank, and ends when that does.
+    pub lives_with_rank: bool,
     /// How many inode numbers each rank is to have given before they are used; 0: none, ranks number what is made. More are
     /// asked for when half of them are left.
     pub ino_grant: u32,
@@ -99,6 +101,7 @@ impl Default for Config {
             give_up_ms: 60_000,
             doubt_ms: 2_000,
             keeps: false,
+            lives_with_rank: false,
             ino_grant: 0,
         }
     }

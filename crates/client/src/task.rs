@@ -39,7 +39,8 @@ pub(crate) enum Step {
     SetAttr {
         set: SetAttr,
         handle: Option<u64>,
-        flushed: bool,
+        /// It was sent ahead of what is held back, of which so much was written.
+        ahead: Option<u64>,
     },
     /// A request that must come behind the writes before it.
     Behind(Op),

@@ -10,7 +10,7 @@ use std::time::Duration;
 use common::Site;
 use loligo_driver::Server;
 use loligo_driver::client::{Call, CallResult, Client, Done, Invalidate, Options};
-use loligo_driver::server::{Guest, Resident};
+use loligo_driver::server::{Guest, Resident, Took};
 use loligo_mds::admin::{Ask, Told};
 use loligo_types::{Answer, Attr, Cred, FsError, Ino, Name, Op, OpenFlags, Rank, SetAttr};
 
@@ -219,10 +219,10 @@ impl Guest for Piped {
         self.pipe.as_fd()
     }
 
-    fn turn(&mut self) -> bool {
+    fn take(&mut self) -> Took {
         let mut byte = [0];
         if rustix::io::read(&self.pipe, &mut byte) != Ok(1) {
-            return true;
+            return Took::Nothing;
         }
         let [byte] = byte;
         assert!(byte != PANICS, "a guest that is wrong");
@@ -234,7 +234,7 @@ impl Guest for Piped {
                 let _ = made.send(byte);
             }
         });
-        byte != 0
+        if byte == 0 { Took::End } else { Took::Request }
     }
 
     fn orphaned(self: Box<Self>) {

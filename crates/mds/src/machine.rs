@@ -190,6 +190,11 @@ impl Mds {
         self.pace.spent()
     }
 
+    /// Whether an answer waits until the journal is durable. None does where all that is asked for is relaxed.
+    pub fn waits_for_journal(&self) -> bool {
+        self.gate.len() > 0
+    }
+
     /// Lets those go on whose wait is over.
     fn settle(&mut self) {
         loop {

@@ -85,6 +85,8 @@ pub(crate) struct Relaxed {
     unborn: BTreeSet<Ino>,
     /// Inodes that somebody has open who may not reach the objects yet.
     held: BTreeSet<Ino>,
+    /// Somebody waits until one of them is there durably.
+    birth_awaited: bool,
     numbers: Numbers,
     /// The change under way is one of a relaxed directory, and opens this inode.
     deciding: Option<Option<Ino>>,
@@ -328,6 +330,17 @@ impl Mds {
         self.lag_at(ino)
     }
 
+    /// Whether nobody waits for what is in no journal yet, so that more can be gathered before it is written: what is relaxed may be behind for a
+    /// moment.
+    pub fn journal_may_wait(&self) -> bool {
+        self.relaxed.is_any()
+            && !self.waits_for_journal()
+            && !self.relaxed.birth_awaited
+            && self.grace.is_none()
+            && !self.stopping
+            && self.is_only_rank()
+    }
+
     /// Whether this rank is the only one.
     fn is_only_rank(&self) -> bool {
         self.cluster.is_alone() || self.cluster.map.ranks.iter().all(|info| info.rank == self.me())
@@ -450,11 +463,13 @@ impl Mds {
 
     /// Somebody waits until it is durable that a file is there.
     pub(crate) fn wait_for_birth(&mut self, ino: Ino) {
+        self.relaxed.birth_awaited = true;
         self.relaxed.held.insert(ino);
     }
 
     /// The journal is durable up to here.
     pub(crate) fn relaxed_durable(&mut self) {
+        self.relaxed.birth_awaited &= self.log.durable < self.log.last;
         while let Some((lsn, ..)) = self.relaxed.order.front()
             && *lsn <= self.log.durable
         {

@@ -6,15 +6,12 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use loligo_driver::server::Guest;
+use loligo_driver::server::{Guest, Took};
 use loligo_fuse::{Buffer, Device, Received};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::core::Core;
 use crate::submit::Submit;
-
-/// Requests that a guest takes before others on its host's thread have their turn.
-const TURN: usize = 32;
 
 /// How many readers there are still.
 #[derive(Default)]
@@ -74,13 +71,6 @@ pub(crate) fn start<S: Submit>(
     Ok(readers)
 }
 
-#[derive(PartialEq, Eq)]
-enum Took {
-    Request,
-    Nothing,
-    End,
-}
-
 /// Reads one request and starts to serve it.
 fn take<S: Submit>(core: &Arc<Core<S>>, device: &Device, buffer: &mut Buffer) -> Took {
     match device.receive(buffer) {
@@ -110,23 +100,22 @@ impl<S: Submit> Guest for Session<S> {
         self.device.as_fd()
     }
 
-    fn turn(&mut self) -> bool {
-        for _ in 0..TURN {
-            match take(&self.core, &self.device, &mut self.buffer) {
-                Took::Request => {}
-                Took::Nothing => return true,
-                Took::End => return false,
-            }
-        }
-        true
+    fn take(&mut self) -> Took {
+        take(&self.core, &self.device, &mut self.buffer)
     }
 
     /// Without a server every call fails at once, and programs are told so until it is unmounted.
     fn orphaned(mut self: Box<Self>) {
         let started = std::thread::Builder::new().name("loligo-fuse".into()).spawn(move || {
             let pause = Timespec { tv_sec: 1, tv_nsec: 0 };
-            while self.turn() {
-                let _ = rustix::event::poll(&mut [PollFd::new(&self.device, PollFlags::IN)], Some(&pause));
+            loop {
+                match self.take() {
+                    Took::Request => {}
+                    Took::Nothing => {
+                        let _ = rustix::event::poll(&mut [PollFd::new(&self.device, PollFlags::IN)], Some(&pause));
+                    }
+                    Took::End => return,
+                }
             }
         });
         if let Err(error) = started {

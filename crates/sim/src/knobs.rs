@@ -73,6 +73,7 @@ impl Knobs {
             // Chosen as the fragments are, below.
             doubt_ms: [0, 100, 500, 2_000][(hash_key.1 / 32 % 4) as usize],
             keeps: false,
+            lives_with_rank: false,
             // A directory that a client has given its number to is not scattered.
             ino_grant: if options.scattered && hash_key.1 >> 40 & 3 != 0 {
                 0

@@ -60,7 +60,7 @@ pub use self::metrics::Metrics;
 pub use self::peers::{Replier, Unanswered};
 pub use self::policy::{AdviceStatus, Advised, DefaultPolicy, InForce, LogLine, Named, Tick, Version, is_name};
 pub use self::recover::Progress;
-pub use self::resident::{Guest, Resident};
+pub use self::resident::{Guest, Resident, Took};
 pub use self::slots::{Connections, is_last};
 
 use self::hub::Hub;

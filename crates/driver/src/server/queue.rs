@@ -160,6 +160,11 @@ impl<T> Inbox<T> {
         Ok(())
     }
 
+    /// Whether there is anything to take.
+    pub(crate) fn has_some(&self) -> bool {
+        !self.lock().list.is_empty()
+    }
+
     /// Takes everything into `into`, which is empty.
     pub(crate) fn take(&self, into: &mut Vec<T>) {
         std::mem::swap(&mut self.lock().list, into);

@@ -4,6 +4,8 @@
 //! journal everything at once, and write once per connection.
 
 mod abroad;
+mod appends;
+mod cores;
 mod doorway;
 mod resident;
 mod said;
@@ -51,7 +53,10 @@ const TOKEN_DOOR: u64 = TOKEN_LISTENERS + (1 << 32);
 const TOKEN_ABROAD: u64 = TOKEN_LISTENERS + (1 << 40);
 
 pub(crate) use self::abroad::Abroad;
+use self::appends::Appends;
+use self::cores::Core;
 pub(crate) use self::said::{Command, Done};
+use self::wait::Visits;
 
 /// How the loop ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -116,7 +121,7 @@ pub(crate) struct Rank {
     own_uid: u32,
     begun: Instant,
     now: Instant,
-    appends: Vec<(Lsn, Vec<u8>)>,
+    appends: Appends,
     /// While syncs are cheap: the journal itself.
     journal: Option<Box<journal::Journal>>,
     to_flush: Vec<u64>,
@@ -129,6 +134,8 @@ pub(crate) struct Rank {
     /// The metadata server has more of a long work to do.
     again: bool,
     look_until: Instant,
+    visits: Visits,
+    core: Core,
     /// The last record that the journal's thread was given and has not reported durable.
     awaited: Option<Lsn>,
     next_statfs: Instant,
@@ -189,7 +196,7 @@ impl Rank {
             own_uid: rustix::process::geteuid().as_raw(),
             begun,
             now,
-            appends: Vec::new(),
+            appends: Appends::default(),
             journal: None,
             to_flush: Vec::new(),
             requests: 0,
@@ -198,6 +205,8 @@ impl Rank {
             next_tick: now,
             again: false,
             look_until: now,
+            visits: Visits::default(),
+            core: Core::default(),
             awaited: None,
             next_statfs: now,
             holds: false,
@@ -243,6 +252,7 @@ impl Rank {
                 if let End::Fatal(text) = &end {
                     self.others.failed(text);
                 }
+                self.send_appends();
                 self.send_home();
                 self.resident_ends();
                 self.linger();
@@ -406,6 +416,7 @@ impl Rank {
 
     fn tick(&mut self) {
         self.next_tick = self.now + TICK;
+        self.core.tick(self.now);
         self.wake_listeners();
         if let Some(why) = self.limits.lease.as_ref().and_then(|lease| lease.lost()) {
             return self.fatal(format!("{why}; nothing that was acknowledged is lost"));
@@ -485,7 +496,7 @@ impl Rank {
                     self.queue_flush(conn.0);
                 }
             }
-            Output::Append { lsn, record } => self.appends.push((lsn, record)),
+            Output::Append { lsn, record } => self.appends.push(lsn, record, self.now),
             Output::Load { ticket, needs } => self.queues.loads.push((ticket, needs)),
             Output::Checkpoint { id, records } => self.queues.table.push(table::Work::Checkpoint { id, records }),
             Output::MergeRows { id, rows } => self.queues.table.push(table::Work::MergeRows { id, rows }),
@@ -604,17 +615,27 @@ impl Rank {
         }
     }
 
+    fn appends_are_due(&self) -> bool {
+        self.appends.are_due(self.mds.journal_may_wait(), self.now)
+    }
+
+    /// Hands the journal what it is to write. Whether there was something.
+    fn send_appends(&mut self) -> bool {
+        let Some((last, records)) = self.appends.take() else { return false };
+        self.awaited = self.journal.as_ref().is_none_or(|journal| journal.flies()).then_some(last);
+        self.queues.journal.push(journal::Work::Append(records));
+        true
+    }
+
     /// Hands out what the round made, the journal's part first. Answers make room for requests that waited, and these
     /// make more, so it goes on until nothing is left.
     fn finish_round(&mut self) {
-        let mut is_asked = self.requests > 0;
-        while !self.appends.is_empty()
+        let mut is_asked = self.requests > 0 || self.visits.were_any();
+        while self.appends_are_due()
             || self.data.has_work()
             || self.holds && (!self.to_flush.is_empty() || self.resident_waits())
         {
-            if let Some((last, _)) = self.appends.last() {
-                self.awaited = self.journal.as_ref().is_none_or(|journal| journal.flies()).then_some(*last);
-                self.queues.journal.push(journal::Work::Append(std::mem::take(&mut self.appends)));
+            if self.appends_are_due() && self.send_appends() {
                 self.commit_here();
             }
             self.data.submit();

@@ -26,15 +26,25 @@ use crate::client::{Options, prepare};
 
 /// Who lives on the rank's thread beside the machines and makes the resident client's calls there: a mount.
 pub trait Guest: Send {
-    /// What it waits for: readable means that [`Guest::turn`] has something to take. It does not block.
+    /// What it waits for: readable means that [`Guest::take`] has something to take. It does not block.
     fn source(&self) -> BorrowedFd<'_>;
 
-    /// Takes a few requests and submits calls for them by the [`Resident`]; must not wait for anything. `false`: nothing
-    /// will come any more.
-    fn turn(&mut self) -> bool;
+    /// Takes one request, if there is one, and submits calls for it by the [`Resident`]; must not wait for anything.
+    fn take(&mut self) -> Took;
 
     /// The rank has ended before the guest has. Called on the rank's thread, as the last thing.
     fn orphaned(self: Box<Self>);
+}
+
+/// How the look of a guest for a request went.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Took {
+    /// It took one.
+    Request,
+    /// There is none now.
+    Nothing,
+    /// None will come any more.
+    End,
 }
 
 /// What the rank is told.
@@ -113,7 +123,7 @@ impl Resident {
             }
             None => None,
         };
-        let config = Config { rank, ..prepare(options) };
+        let config = Config { rank, lives_with_rank: true, ..prepare(options) };
         let residence = Residence {
             rank: config.rank,
             machine: Machine::new(config),

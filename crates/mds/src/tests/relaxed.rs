@@ -201,6 +201,24 @@ fn objects_are_written_when_the_file_is_durable() {
 }
 
 #[test]
+fn the_journal_may_wait_for_more_as_long_as_nobody_waits_for_it() {
+    let mut place = Place::new(RELAXED);
+    let (relaxed, strict) = (place.relaxed, place.strict);
+    assert!(place.is_early(create(relaxed, "data", WRITE, 5)));
+    assert!(place.is_early(mkdir(relaxed, "d")));
+    assert!(place.world.mds.journal_may_wait());
+    for op in [Op::Persist, mkdir(strict, "d"), Op::GetAttr { ino: strict }] {
+        assert!(!place.is_early(op.clone()));
+        assert!(!place.world.mds.journal_may_wait(), "{op:?}");
+        place.sync();
+        assert!(place.is_early(chmod(relaxed, 0o700)) && place.world.mds.journal_may_wait(), "after {op:?}");
+    }
+    place.world.syncs = true;
+    place.world.call(place.a, Op::RemoveXattr { ino: relaxed, name: SUBTREE.into() }).expect("it is removed");
+    assert!(!place.world.mds.journal_may_wait(), "nothing is relaxed any more");
+}
+
+#[test]
 fn answers_wait_when_the_journal_is_behind_for_longer_than_the_lag() {
     let mut place = Place::new("preset = 'relaxed'\nlag = '100ms'");
     assert!(place.is_early(mkdir(place.relaxed, "a")));

@@ -1,7 +1,7 @@
 //! Answers that came before they were durable: what an fsync waits for, and what is told when a crash of the server took them back.
 
-use loligo_types::Lsn;
 use loligo_types::msg::Volatile;
+use loligo_types::{Lsn, SetAttr, SetTime};
 
 use super::*;
 
@@ -15,7 +15,10 @@ fn answers_early(world: &mut Ranks, lsn: u64, answer: Answer, granted: &[(Ino, L
 
 /// A new file whose answer came early, and whose directory is lent.
 fn made_early() -> (Ranks, Fh) {
-    let mut world = Ranks::of(1);
+    made_early_in(Ranks::of(1))
+}
+
+fn made_early_in(mut world: Ranks) -> (Ranks, Fh) {
     let id = world.call(create(Ino::ROOT, "x"));
     let rights = Lease::CACHE | Lease::BUFFER;
     answers_early(&mut world, 10, opened(FILE, true, rights), &[(Ino::ROOT, Lease::NAMES)]);
@@ -66,6 +69,92 @@ fn no_object_is_written_before_it_is_durable_that_the_file_is_there() {
     assert_eq!(world.answers(R0, Answer::Done), Op::Persist, "before its bytes go into objects");
     assert!(matches!(&world.take()[..], [Wire::Data(R0, _, DataOp::Discard { from: 0 })]));
     assert!(world.done.iter().all(|(done, _)| *done != id));
+}
+
+/// The same of a client in the process of its rank.
+fn made_early_at_home() -> (Ranks, Fh) {
+    let config = Config { client: 77, close_delay_ms: 0, lives_with_rank: true, ..Config::default() };
+    let mut world = Ranks::unconnected(config);
+    world.connect(R0, welcome(R0, 1));
+    made_early_in(world)
+}
+
+/// The bytes of a run whose file is there durably go into objects. What the rank is told then, and the number of that request.
+fn goes_into_objects(world: &mut Ranks) -> (u64, Op) {
+    while let [Wire::Data(R0, id, _)] = world.wire[..] {
+        world.take();
+        world.says(R0, ToClient::Data { id, result: Ok(DataAnswer::Done) });
+    }
+    let (_, seq, op) = world.asked();
+    (seq, op)
+}
+
+fn set_mtime(at: i64) -> Call {
+    let set = SetAttr { mtime: Some(SetTime::At(Time(at))), ..SetAttr::default() };
+    Call::SetAttr { ino: FILE, set, fh: None }
+}
+
+#[test]
+fn a_client_that_ends_with_its_rank_closes_a_file_that_is_not_durable_without_waiting_for_that() {
+    let (mut world, fh) = made_early_at_home();
+    let id = world.call(write(fh, &[7; 100]));
+    world.result(id).unwrap();
+    let closed = world.call(Call::Flush { fh, owner: None });
+    world.result(closed).unwrap();
+    let id = world.call(Call::Release { fh, flock_owner: None });
+    world.result(id).unwrap();
+    assert_eq!(world.answers(R0, Answer::Done), Op::Persist, "its bytes are written all the same, and not before");
+    let (_, told) = goes_into_objects(&mut world);
+    assert!(matches!(told, Op::SetData { ino: FILE, grow_to: Some(100), .. }), "{told:?}");
+}
+
+#[test]
+fn an_fsync_waits_for_what_a_close_did_not_wait_for() {
+    let (mut world, fh) = made_early_at_home();
+    let id = world.call(write(fh, &[7; 100]));
+    world.result(id).unwrap();
+    let closed = world.call(Call::Flush { fh, owner: None });
+    world.result(closed).unwrap();
+    let id = fsync(&mut world, fh);
+    assert_eq!(world.answers(R0, Answer::Done), Op::Persist);
+    assert!(world.done.iter().all(|(done, _)| *done != id), "nothing is in its objects");
+}
+
+#[test]
+fn attributes_are_set_before_what_waits_until_its_file_is_durable_and_keep_their_time() {
+    let (mut world, fh) = made_early();
+    let id = world.call(write(fh, &[7; 100]));
+    world.result(id).unwrap();
+    let set = world.call(set_mtime(9));
+    let attr = Attr { mtime: Time(9), change: 5, ..attr(FILE, Kind::File) };
+    assert!(matches!(world.answers(R0, Answer::Entry(attr)), Op::SetAttr { ino: FILE, .. }));
+    let shown = world.result(set).unwrap();
+    assert_eq!(shown.attr().map(|attr| (attr.size, attr.mtime)), Some((100, Time(9))));
+    world.call(Call::Flush { fh, owner: None });
+    assert_eq!(world.answers(R0, Answer::Done), Op::Persist);
+    let (_, told) = goes_into_objects(&mut world);
+    assert!(matches!(told, Op::SetData { mtime: SetTime::At(Time(9)), .. }), "{told:?}");
+}
+
+#[test]
+fn a_time_that_is_set_while_the_file_becomes_durable_is_set_once_more_behind_its_bytes() {
+    let (mut world, fh) = made_early();
+    let id = world.call(write(fh, &[7; 100]));
+    world.result(id).unwrap();
+    world.call(Call::Flush { fh, owner: None });
+    let (_, persist, op) = world.asked();
+    assert_eq!(op, Op::Persist);
+    let set = world.call(set_mtime(9));
+    let (_, early, _) = world.asked();
+    // The file is durable, its bytes are on their way, and only then the answer comes.
+    world.answer(R0, persist, Answer::Done, &[]);
+    let (told, _) = goes_into_objects(&mut world);
+    let attr = Attr { mtime: Time(9), change: 5, ..attr(FILE, Kind::File) };
+    world.answer(R0, early, Answer::Entry(attr), &[]);
+    assert!(world.done.iter().all(|(done, _)| *done != set), "the bytes bring a time of their own");
+    world.answer(R0, told, Answer::Done, &[]);
+    assert!(matches!(world.answers(R0, Answer::Entry(attr)), Op::SetAttr { ino: FILE, .. }));
+    world.result(set).unwrap();
 }
 
 #[test]

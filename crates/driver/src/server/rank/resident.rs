@@ -12,7 +12,7 @@ use rustix::event::epoll;
 
 use super::super::conn::answered;
 use super::super::format::now as wall;
-use super::super::resident::{Ask, Residence};
+use super::super::resident::{Ask, Residence, Took};
 use super::{Abroad, Rank, TOKEN_GUEST};
 use crate::client::{calls, subtree};
 
@@ -57,21 +57,33 @@ impl Rank {
         }
     }
 
-    /// The guest has something.
-    pub(super) fn guest_turn(&mut self) {
-        let Some(guest) = self.resident.as_mut().and_then(|r| r.guest.as_mut()) else { return };
+    /// The guest may have something. Whether it had.
+    pub(super) fn guest_turn(&mut self) -> bool {
+        let most = self.visits.most();
+        let mut taken = 0;
+        while taken < most && self.guest_takes() {
+            taken += 1;
+        }
+        self.visits.took(taken);
+        taken > 0
+    }
+
+    /// Lets the guest take one request. Whether there was one.
+    fn guest_takes(&mut self) -> bool {
+        let Some(guest) = self.resident.as_mut().and_then(|r| r.guest.as_mut()) else { return false };
         // What a guest does wrong must not end the server. The request that it was at is answered with an error when it
         // is dropped.
-        let goes_on = std::panic::catch_unwind(AssertUnwindSafe(|| guest.turn())).unwrap_or_else(|_| {
+        let took = std::panic::catch_unwind(AssertUnwindSafe(|| guest.take())).unwrap_or_else(|_| {
             tracing::error!("the guest of the rank's thread panicked over a request; it goes on with the next");
-            true
+            Took::Request
         });
-        if !goes_on {
+        if took == Took::End {
             let _ = epoll::delete(&self.epoll, guest.source());
             if let Some(residence) = &mut self.resident {
                 residence.guest = None;
             }
         }
+        took == Took::Request
     }
 
     /// Tells the resident client something, if there is one, and does what it says.

@@ -40,7 +40,8 @@ struct Asker<'a> {
 impl Rank {
     pub(super) fn socket_event(&mut self, token: u64, ready: epoll::EventFlags) {
         if token == TOKEN_GUEST {
-            return self.guest_turn();
+            self.guest_turn();
+            return;
         }
         if let Some(rank) = token.checked_sub(TOKEN_ABROAD) {
             return self.abroad_event(loligo_types::Rank(rank as u16), ready);
