@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use loligo_types::msg::Volatile;
-use loligo_types::{About, Answer, Cred, FsError, FsResult, Ino, Lsn, Op, Rank, Seq};
+use loligo_types::{About, Answer, Cred, FsError, FsResult, Ino, Kind, Lsn, Op, Rank, Seq};
 
 use crate::machine::Client;
 use crate::recover::NOWHERE;
@@ -33,6 +33,8 @@ pub(crate) struct Ahead {
     asked: BTreeMap<u64, Lsn>,
     /// A crash took back something of these.
     lost: BTreeSet<Ino>,
+    /// Inodes that such an answer was about: of what others did to them a crash may take back what was never told here.
+    seen: BTreeSet<Ino>,
 }
 
 impl Ahead {
@@ -86,9 +88,9 @@ impl Ahead {
         let asked = std::mem::take(&mut self.asked);
         let told = std::mem::take(&mut self.lost);
         // Of requests that are sent again the answer is of the new life.
-        let relaxed = self.relaxed;
+        let (relaxed, seen) = (self.relaxed, std::mem::take(&mut self.seen));
         let asked = asked.into_keys().map(|seq| (seq, Lsn(0))).collect();
-        *self = Ahead { relaxed, lost: told, asked, ..Ahead::default() };
+        *self = Ahead { relaxed, lost: told, seen, asked, ..Ahead::default() };
         lost
     }
 }
@@ -114,9 +116,6 @@ impl Client {
         let Some(Volatile { lsn, durable }) = volatile else { return };
         ahead.relaxed = true;
         ahead.settle(durable);
-        if lsn <= durable {
-            return;
-        }
         let about = match op.about() {
             About::Names(ino) | About::Inode(ino) => Some(ino),
             About::Nothing => None,
@@ -124,7 +123,20 @@ impl Client {
         let second = if let Op::Rename { new_dir, .. } = op { Some(*new_dir) } else { None };
         let shown = result.as_ref().ok().and_then(Answer::attr).map(|attr| attr.ino);
         for ino in about.into_iter().chain(second).chain(shown) {
-            ahead.note(ino, lsn);
+            ahead.seen.insert(ino);
+            if lsn > durable {
+                ahead.note(ino, lsn);
+            }
+        }
+        if let Ok(Answer::Entries { entries, .. }) = result {
+            // Files are opened before they are synced, and that is told of them then.
+            ahead.seen.extend(entries.iter().filter(|entry| entry.kind == Kind::Dir).map(|entry| entry.ino));
+        }
+        while ahead.seen.len() > LOST_MAX {
+            ahead.seen.pop_first();
+        }
+        if lsn <= durable {
+            return;
         }
         if let (true, Some(ino)) = (op.makes_inode(), shown) {
             ahead.made.insert(ino);
@@ -178,6 +190,13 @@ impl Client {
         // A crash, and no other one before it since: this says where the journal ended.
         let is_next = epochs.1 == epochs.0.wrapping_add(1) && recovered.0 > 0;
         let lost = session.ahead.lose(is_next.then_some(recovered));
+        // Who waits for a sync is not told that all went well: of what others did something may be lost.
+        let waiting = session.pending.values().filter_map(|pending| match (&pending.request.op, &pending.then) {
+            (Op::Persist, Then::Task(id)) => self.tasks.get(id).map(|task| task.ino),
+            _ => None,
+        });
+        let waiting: Vec<Ino> = waiting.filter(|ino| session.ahead.seen.contains(ino) && !lost.contains(ino)).collect();
+        session.ahead.lost.extend(waiting);
         if lost.is_empty() {
             return;
         }

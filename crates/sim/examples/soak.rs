@@ -1,7 +1,7 @@
 //! Runs many seeds on all cores, or one with its trace.
 //!
 //! `soak --seeds A..B [--ranks A..B] [--threads N] [--state FILE] [--ms N] [--canary NAME] [--members]
-//! [--balance] [--removers] [--handles] [--clocks] [--direct] [--subtrees] [--stored] [--allow] [--scattered] [--paths] [--full] [--calm] [--go-on]`, `soak --seed N --trace`.
+//! [--balance] [--removers] [--handles] [--clocks] [--direct] [--subtrees] [--stored] [--allow] [--relaxed] [--scattered] [--paths] [--full] [--calm] [--go-on]`, `soak --seed N --trace`.
 //!
 //! Tells every few seconds how far it is and how long it will take; each seed that fails is one line. With `--state` what
 //! is done is put down in a file, and the same command goes on from there after it was stopped. Ends with 1 if any seed
@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
+use loligo_sim::relaxed::Counts as Relaxed;
 use loligo_sim::shared::Counts as Shared;
 use loligo_sim::subtrees::Counts;
 use loligo_sim::{Canary, Options, Outcome, run};
@@ -69,6 +70,7 @@ fn args() -> Result<Args, String> {
             "--subtrees" => args.options.subtrees = true,
             "--stored" => (args.options.subtrees, args.options.stored) = (true, true),
             "--allow" => args.options.allow = true,
+            "--relaxed" => args.options.relaxed = true,
             "--scattered" => args.options.scattered = true,
             "--paths" => args.options.paths = true,
             "--leases" => (args.options.paths, args.options.leases) = (true, true),
@@ -104,6 +106,7 @@ struct Sums {
     unchecked: u64,
     subtrees: Counts,
     shared: Shared,
+    relaxed: Relaxed,
     faults: [u64; 4],
     /// Seeds that failed, with what was found first.
     failed: BTreeMap<u64, String>,
@@ -123,6 +126,7 @@ impl Sums {
         self.unchecked += u64::from(outcome.unchecked);
         self.subtrees.add(&outcome.subtrees);
         self.shared.add(&outcome.shared);
+        self.relaxed.add(&outcome.relaxed);
         self.faults.iter_mut().zip(outcome.faults).for_each(|(all, one)| *all += one);
         if let Some(first) = outcome.findings.first() {
             self.failed.insert(seed, first.replace('\n', " "));
@@ -142,6 +146,7 @@ impl Sums {
         self.unchecked += other.unchecked;
         self.subtrees.add(&other.subtrees);
         self.shared.add(&other.shared);
+        self.relaxed.add(&other.relaxed);
         self.faults.iter_mut().zip(other.faults).for_each(|(all, one)| *all += one);
         self.failed.extend(other.failed);
     }
@@ -152,7 +157,7 @@ fn title(args: &Args) -> String {
     let Range { start, end } = args.seeds;
     let (from, to) = args.options.ranks;
     format!(
-        "seeds {start}..{end} ranks {from}..{to} ms {} canary {:?} members {} balance {} removers {}{}{}{}{}{}{}{}{}{}{}",
+        "seeds {start}..{end} ranks {from}..{to} ms {} canary {:?} members {} balance {} removers {}{}{}{}{}{}{}{}{}{}{}{}",
         args.options.duration_ms,
         args.options.canary,
         args.options.members,
@@ -164,6 +169,7 @@ fn title(args: &Args) -> String {
         if args.options.subtrees { " subtrees" } else { "" },
         if args.options.stored { " stored" } else { "" },
         if args.options.allow { " allow" } else { "" },
+        if args.options.relaxed { " relaxed" } else { "" },
         if args.options.scattered { " scattered" } else { "" },
         if args.options.paths { " paths" } else { "" },
         if args.options.full { " full" } else { "" },
@@ -302,6 +308,13 @@ fn soak(args: &Args) -> Result<bool, String> {
         println!(
             "{merged} merges where others worked, {conflicts} things that did not go together; {made} things made, {wanted} of which had \
              to be there at the end, {looks} looks at them"
+        );
+    }
+    if args.options.relaxed {
+        let Relaxed { early, answered, lost, synced, told, policies, cached } = all.relaxed;
+        println!(
+            "{early} answers left early; {answered} changes in and beside relaxed directories, {lost} of them lost; {synced} syncs, {told} that told of a loss; \
+             {policies} policies set, {cached} looks into caches"
         );
     }
     if let (Some((seed, _)), false, false) = (all.failed.first_key_value(), args.go_on, args.options.trace) {

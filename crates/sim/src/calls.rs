@@ -14,7 +14,7 @@ use crate::direct::Way;
 use crate::locks::Held;
 use crate::node::{Caller, Kernel, Moving, Node, Pending, Program, Want};
 use crate::tree::{NameId, NsOp, Res};
-use crate::workload::{Mail, NAMES, Rep, Req, Shell, Track, is_way_alone, name};
+use crate::workload::{Deed, Mail, NAMES, Rep, Req, Shell, Track, is_way_alone, name};
 use crate::world::{Event, World};
 
 /// A call that may have been executed, or not, or will be.
@@ -82,7 +82,8 @@ fn res_of(result: &CallResult, at_once: bool) -> Option<Res> {
         answer if is_way_alone(answer) => Res::Refused,
         Answer::Opened { attr, created, .. } => Res::Created { ino: attr.ino.0, created: *created },
         Answer::Entries { entries, .. } => {
-            let id = |bytes: &[u8]| NAMES.iter().position(|n| n.as_bytes() == bytes).map_or(u8::MAX, |at| at as u8);
+            let id =
+                |bytes: &[u8]| NAMES.iter().position(|n| n.as_bytes() == bytes).map_or(NameId::MAX, |at| at as NameId);
             let mut all: Vec<_> =
                 entries.iter().map(|e| (id(e.name.as_bytes()), e.ino.0, e.kind == Kind::Dir)).collect();
             all.sort_unstable();
@@ -120,6 +121,7 @@ impl World {
             ways: loligo_client::Ways::default(),
             programs: Vec::new(),
             cut_off_until: 0,
+            dropping: 0,
             lost_early: Vec::new(),
             stopped: false,
             way: Way::default(),
@@ -159,6 +161,8 @@ impl World {
                 leases: self.options.leases,
                 subtrees: self.options.subtrees,
                 allow: self.options.allow,
+                relaxes: self.options.relaxed,
+                relaxed: Rc::clone(&self.relaxed),
                 jobs: Rc::clone(&self.jobs),
             };
             self.nodes[at].programs.push(Program { mail, future: Some(Box::pin(shell.run())), id });
@@ -183,6 +187,7 @@ impl World {
         for call in std::mem::take(&mut self.nodes[at].lost_early) {
             self.close_lost(call);
         }
+        self.relaxed.borrow_mut().client_gone(self.nodes[at].life);
         self.data.client_lost(epoch);
         let us = self.rng.range(1_000, 500_000);
         self.after(us, Event::StartNode(at));
@@ -263,6 +268,10 @@ impl World {
         let kernel = &self.nodes[node].kernel;
         if let (true, Some(cached)) = (kernel.names_usable(dir), kernel.names.get(&(dir, n)).copied()) {
             self.note(|| format!("client {node} has cached {dir}/{n}: {cached:?}"));
+            if self.relaxed.borrow().has(dir) {
+                self.glance_relaxed(node, dir, n, cached);
+                return self.reply(node, caller, Rep::Found(cached.ok_or(FsError::NotFound)));
+            }
             let res = cached.map_or(Res::Err(FsError::NotFound), |(ino, dir)| Res::Name { ino: ino.0, dir });
             self.next_op += 1;
             self.history.glance(self.next_op, op, &res);
@@ -281,7 +290,9 @@ impl World {
             }
         }
         let call = Call::Op(Op::Lookup { dir, name: name(n) });
-        self.call(node, caller, Want::Lookup(dir, n), call, Track::Names(op));
+        let is_relaxed = self.relaxed.borrow().has(dir);
+        let track = if is_relaxed { Track::Relaxed(Deed::Names(op)) } else { Track::Names(op) };
+        self.call(node, caller, Want::Lookup(dir, n), call, track);
     }
 
     /// By which a client takes what was promised for a time: those of some run a tenth slower than ranks', milliseconds.
@@ -311,11 +322,17 @@ impl World {
         let kernel = &self.nodes[node].kernel;
         if let (true, Some((dir, mode, nlink, _))) = (kernel.attrs_usable(), kernel.attrs.get(&ino).copied()) {
             self.note(|| format!("client {node} has cached attributes of {ino}"));
+            if self.relaxed.borrow().knows(ino) {
+                self.glance_relaxed_mode(node, ino, mode);
+                return self.reply(node, caller, Rep::Woken);
+            }
             self.next_op += 1;
             self.history.glance(self.next_op, op, &Res::Entry { ino: ino.0, dir, mode, nlink });
             return self.reply(node, caller, Rep::Woken);
         }
-        self.call(node, caller, Want::Stat(ino), Call::GetAttr { ino }, Track::Names(op));
+        let is_relaxed = self.relaxed.borrow().knows(ino);
+        let track = if is_relaxed { Track::Relaxed(Deed::Names(op)) } else { Track::Names(op) };
+        self.call(node, caller, Want::Stat(ino), Call::GetAttr { ino }, track);
     }
 
     // Calls.
@@ -345,6 +362,14 @@ impl World {
                 }
                 self.history.invoke(op, ns.clone());
             }
+            Track::Relaxed(deed) => {
+                if let Some(ns) = deed.change() {
+                    moving = self.nodes[at].kernel.moving(ns);
+                    self.nodes[at].kernel.begin(ns);
+                }
+                self.begin_deed(at, op, deed);
+            }
+            Track::SyncAll => self.begin_deed(at, op, &Deed::Sync(None)),
             Track::Way(ns) => self.history.invoke(op, ns.clone()),
             Track::Walk(first, second) => {
                 self.next_op += 1;
@@ -403,11 +428,15 @@ impl World {
 
     fn check(&mut self, at: usize, pending: &Pending, result: &CallResult) {
         let now = self.now;
-        if let (Err(failed), true) = (result, pending.through_handle)
+        let is_relaxed = matches!(pending.track, Track::Relaxed(_));
+        if let (Err(failed), true) = (result, pending.through_handle && !is_relaxed)
             && let FsError::Stale | FsError::BadHandle = failed.error
             && !self.ended_at.iter().any(|(_, client)| *client == self.nodes[at].life)
         {
             self.wrong(format!("client {at} lost a handle, and no rank had ended its session (op {})", pending.op));
+        }
+        if pending.track == Track::SyncAll {
+            self.check_deed(at, pending, &Deed::Sync(None), result);
         }
         match (&pending.track, result) {
             (Track::Names(ns), result) => {
@@ -436,9 +465,18 @@ impl World {
                     Some(Res::Entry { ino, dir, nlink, .. }) if !ns.is_read() && nlink > 0 => {
                         self.history.answer(pending.op, &Res::Name { ino, dir });
                     }
-                    Some(res) => self.history.answer(pending.op, &res),
+                    Some(res) => {
+                        self.number_given(pending.op, ns, &res);
+                        self.history.answer(pending.op, &res);
+                    }
                     None => self.lose_names(at, pending),
                 }
+            }
+            (Track::Relaxed(deed), result) => {
+                if let Some(ns) = deed.change() {
+                    self.nodes[at].kernel.end(ns);
+                }
+                self.check_deed(at, pending, deed, result);
             }
             (Track::Way(_), result) => self.check_way(at, pending, result),
             (Track::Walk(_, second), result) => self.check_walk(at, pending, second, result),
@@ -479,6 +517,13 @@ impl World {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// A number that a client was told is not given again, if something may be lost.
+    fn number_given(&mut self, op: u64, ns: &NsOp, res: &Res) {
+        if let (NsOp::Create { .. }, Res::Created { ino, created: true }, true) = (ns, res, self.options.relaxed) {
+            self.relaxed.borrow_mut().gives(Ino(*ino), op);
         }
     }
 

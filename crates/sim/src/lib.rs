@@ -11,6 +11,7 @@
 //! - file data: nothing that was surely written is missing, nothing is seen that cannot be there ([`data`]);
 //! - locks exclude each other ([`locks`]), and no change passes a lease of another session ([`watch`]);
 //! - what is decoupled is nobody else's meanwhile, and what is merged there whole or not at all ([`subtrees`]);
+//! - of relaxed directories a crash takes back the end of what was done, and no more than it may ([`relaxed`]);
 //! - where others work in what is decoupled, nothing that either side made is lost in a merge ([`shared`]);
 //! - after every restart of a lone rank the whole tree is sound; at the end every call was answered, nothing is under way
 //!   between ranks, no inode is in the memory of two, nothing is left over, the table alone is a sound tree, fsck is silent.
@@ -32,6 +33,7 @@ mod knobs;
 mod life;
 mod links;
 pub mod locks;
+mod look_relaxed;
 mod members;
 mod net;
 mod node;
@@ -39,6 +41,7 @@ mod options;
 mod peers;
 mod pieces;
 mod recovery;
+pub mod relaxed;
 mod rng;
 pub mod rows;
 mod run;

@@ -43,6 +43,7 @@ impl World {
                 rank: Rank(rank as u16),
                 map: self.map.clone(),
                 data_epoch: self.seats[rank].data_epoch,
+                after_crash: self.seats[rank].after_crash,
                 direct: has_direct.then(|| "the store".into()),
                 ..self.knobs.server.clone()
             },
@@ -52,6 +53,7 @@ impl World {
             rows_upto: Rc::clone(&self.seats[rank].rows_upto),
             chance: self.rng.bits(),
             trace: self.options.trace,
+            relaxed: self.options.relaxed,
             rows_apart: self.knobs.rows_apart,
             durability: if self.knobs.table_syncs { Durability::Sync } else { Durability::Buffered },
         };
@@ -59,6 +61,8 @@ impl World {
         match Server::start(disks, start, now) {
             Ok((server, faults)) => {
                 self.seats[rank].life = self.next_life;
+                self.seats[rank].after_crash = false;
+                self.relaxed.borrow_mut().recovered(rank, server.found_upto, self.now);
                 self.next_life += 1;
                 self.note(|| format!("rank {rank} starts"));
                 self.seats[rank].server = Some(server);
@@ -109,6 +113,7 @@ impl World {
                 Act::Fenced { session } => self.fenced(rank, session),
                 Act::Gone { session, lsn } => self.gone(rank, session, lsn),
                 Act::ShutOut { session, addresses } => self.shut_out(rank, session, addresses),
+                Act::Changed { lsn, events } => self.relaxed.borrow_mut().record(rank, lsn, self.now, &events),
                 Act::Peer { to, msg } => self.send_to_peer(rank, usize::from(to.0), msg),
                 Act::Balance(snapshot) => self.ask_worst(rank, &snapshot),
                 Act::Member(member) => self.member_says(rank, member),
@@ -221,7 +226,9 @@ impl World {
         self.learn_sessions(rank);
         self.end_of_heat(rank);
         let server = self.seats[rank].server.take()?;
+        self.relaxed.borrow_mut().crashed(rank, self.now);
         let status = server.mds.status();
+        self.relaxed.borrow_mut().counts.early += status.relaxed.early;
         self.outcome.recuts.0 += status.splits;
         self.outcome.recuts.1 += status.merges;
         self.outcome.balanced += status.balance.moves;
@@ -239,6 +246,7 @@ impl World {
         }
         self.outcome.faults[0] += 1;
         self.seats[rank].data_epoch += 1;
+        self.seats[rank].after_crash = true;
         self.note(|| format!("rank {rank} crashes: {plan:?}"));
         self.seats[rank].journal.crash(plan);
         self.lose_server(rank);
@@ -255,6 +263,7 @@ impl World {
         self.outcome.faults[0] += 1;
         for seat in &mut self.seats {
             seat.data_epoch += 1;
+            seat.after_crash = true;
         }
         self.note(|| format!("all ranks crash: {plan:?}"));
         self.end_all(plan);

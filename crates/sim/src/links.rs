@@ -227,6 +227,7 @@ impl World {
                     self.nodes[node].kernel.invalidate(what);
                 } else {
                     let us = self.rng.delay(self.knobs.kernel.0, self.knobs.kernel.1);
+                    self.nodes[node].dropping += 1;
                     self.after(us, Event::Invalidated { node, life, token, what });
                 }
             }

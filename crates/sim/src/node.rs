@@ -197,6 +197,8 @@ pub struct Node {
     pub programs: Vec<Program>,
     /// It cannot reach the server before this.
     pub cut_off_until: u64,
+    /// Caches that were told to drop something and have not yet.
+    pub dropping: u32,
     /// Calls given up that may wait for a session to come.
     pub lost_early: Vec<LostCall>,
     pub stopped: bool,

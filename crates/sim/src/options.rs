@@ -57,14 +57,22 @@ pub enum Canary {
     HeatDoubled,
     /// Readers of a file are told that it reaches over the room that is only reserved at its end.
     RoomShown,
+    /// Who asks until when all is durable that was answered is told at once that it is.
+    PersistAnsweredEarly,
+    /// A rank does not say which records a crash took back: as if it had been none.
+    LossNotTold,
+    /// A rename that leads in or out of a relaxed directory is answered before it is durable.
+    EdgeAnsweredEarly,
+    /// A rank takes each lag that a policy says for an hour.
+    LagIgnored,
 }
 
 impl Canary {
     /// All of them; those on letters, imports and settling need several ranks, that on wall clocks ones that jump, that on the store clients
     /// that reach file data by themselves, those from parts on decoupled directories: what is lent several ranks besides, what is kept
     /// journals in the store, how an owner found something one in which others work; that on replicas paths over several ranks, the one after it several
-    /// ranks, the two after it lookup leases, the second of them and the one after that several ranks.
-    pub const ALL: [Canary; 27] = [
+    /// ranks, the two after it lookup leases, the second of them and the one after that several ranks. The last four need relaxed directories.
+    pub const ALL: [Canary; 31] = [
         Canary::EarlyDurable,
         Canary::JournalSyncDoesNothing,
         Canary::DataSyncDoesNothing,
@@ -92,6 +100,10 @@ impl Canary {
         Canary::PromisesNotSaid,
         Canary::HeatDoubled,
         Canary::RoomShown,
+        Canary::PersistAnsweredEarly,
+        Canary::LossNotTold,
+        Canary::EdgeAnsweredEarly,
+        Canary::LagIgnored,
     ];
 }
 
@@ -132,6 +144,8 @@ pub struct Options {
     pub calm: bool,
     /// Clients decouple a directory in which others work meanwhile.
     pub allow: bool,
+    /// Some directories are relaxed: what is answered there may be lost in a crash, as far as their policy says.
+    pub relaxed: bool,
     /// Keep what happened as lines; without it only numbers are hashed.
     pub trace: bool,
     /// Print the lines as they come.
@@ -154,6 +168,7 @@ impl Default for Options {
             subtrees: false,
             stored: false,
             allow: false,
+            relaxed: false,
             scattered: false,
             paths: false,
             leases: false,
@@ -199,6 +214,8 @@ pub struct Outcome {
     pub subtrees: crate::subtrees::Counts,
     /// And in one in which others worked meanwhile.
     pub shared: crate::shared::Counts,
+    /// And in relaxed ones.
+    pub relaxed: crate::relaxed::Counts,
     /// The history of names was too wide to be followed to the end.
     pub unchecked: bool,
     /// What is wrong; empty for a clean run.

@@ -83,7 +83,7 @@ impl World {
     }
 
     /// The same, for what must go well.
-    fn must(&mut self, call: Call, track: Track) -> Option<loligo_client::Done> {
+    pub(crate) fn must(&mut self, call: Call, track: Track) -> Option<loligo_client::Done> {
         let shown = call.clone();
         let names = matches!(track, Track::Names(_)) || self.quiet && matches!(call, Call::Open { .. });
         // A client that gave up long ago needs a moment to find the server again.
@@ -110,7 +110,7 @@ impl World {
         }
     }
 
-    fn make_dir(&mut self, name: &str) -> Ino {
+    pub(crate) fn make_dir(&mut self, name: &str) -> Ino {
         let name = Name::new(name.as_bytes()).expect("the names are valid");
         let call = Call::Op(Op::Mkdir { dir: Ino::ROOT, name, mode: 0o755, umask: 0 });
         self.must(call, Track::None).and_then(|done| done.attr().map(|attr| attr.ino)).unwrap_or_default()
@@ -202,6 +202,9 @@ impl World {
             places.common = (dir, self.make_file(dir, "f", false));
         }
         self.places = Rc::new(places);
+        if self.options.relaxed {
+            self.set_up_relaxed();
+        }
         for name in ["job0", "job1"] {
             if self.options.subtrees {
                 let dir = self.make_dir(name);
@@ -301,6 +304,9 @@ impl World {
                 world.must(Call::Read { fh, offset: 0, len: 1 << 20 }, Track::ReadLog { file: *log });
             });
         }
+        if self.options.relaxed {
+            self.look_at_relaxed();
+        }
         let mut dirs = places.dirs.clone();
         while let Some(dir) = dirs.pop() {
             self.read_file(dir, |world, fh| {
@@ -334,7 +340,7 @@ impl World {
         }
     }
 
-    fn read_file(&mut self, ino: Ino, mut read: impl FnMut(&mut World, Fh)) {
+    pub(crate) fn read_file(&mut self, ino: Ino, mut read: impl FnMut(&mut World, Fh)) {
         let flags = OpenFlags { read: true, ..OpenFlags::default() };
         let Some(fh) = self.must(Call::Open { ino, flags }, Track::None).and_then(|done| done.fh) else { return };
         read(self, fh);
@@ -508,6 +514,9 @@ impl World {
         }
         wrong.into_iter().for_each(|text| self.wrong(text));
         self.compare_names(&rows::counted(&rows));
+        if self.options.relaxed {
+            self.compare_relaxed(&rows);
+        }
         if self.has_subtrees() {
             self.jobs.borrow_mut().compare(&rows::counted(&rows));
             self.gather();

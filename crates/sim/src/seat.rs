@@ -18,6 +18,8 @@ pub struct Seat {
     pub life: u64,
     /// What it tells of data that was not synced: changes unless the one before stopped in order.
     pub data_epoch: u64,
+    /// The life before did not stop in order.
+    pub after_crash: bool,
     /// Sessions that it ended, and with which record; gone from here when that is durable.
     pub fences: Vec<(SessionId, Lsn)>,
     /// Up to which record merges are not replayed: for [`crate::Canary::RowsTrimmedEarly`].
@@ -37,6 +39,7 @@ impl Seat {
             server: None,
             life: 0,
             data_epoch: 1,
+            after_crash: false,
             fences: Vec::new(),
             rows_upto: Rc::default(),
             stopped: false,

@@ -82,6 +82,8 @@ pub enum Act {
     Note(String),
     /// It stops: with a failure, or in order.
     Fatal(String),
+    /// A record was made with these, if there are relaxed directories.
+    Changed { lsn: Lsn, events: Vec<loligo_types::Event> },
     /// To the keeper of the cluster map.
     Member(Member),
     /// All is in the table.
@@ -166,6 +168,9 @@ pub struct Server {
     rows_apart: bool,
     direct: bool,
     trace: bool,
+    relaxed: bool,
+    /// The last record of the journal that it found.
+    pub found_upto: Lsn,
     pub watch: Watch,
     pub out: VecDeque<Act>,
     /// The rank thread has more of a long work to do.
@@ -200,13 +205,15 @@ pub struct Start {
     pub rows_apart: bool,
     /// Records are shown.
     pub trace: bool,
+    /// There are relaxed directories.
+    pub relaxed: bool,
 }
 
 impl Server {
     /// Recovers. Also says what is wrong with the tree that was found.
     pub fn start(disks: Disks, start: Start, now: Now) -> Result<(Server, Vec<String>)> {
         let Start { blobs, direct, config, segment_size, journal_limit, canary, .. } = start;
-        let Start { rows_upto, chance, durability, rows_apart, trace, .. } = start;
+        let Start { rows_upto, chance, durability, rows_apart, trace, relaxed, .. } = start;
         let (rank, alone) = (config.rank, config.map.ranks.is_empty());
         if !alone {
             // What the life before had written is on no disk yet, and this one cannot know of it: so does every backend.
@@ -269,11 +276,17 @@ impl Server {
             rows_apart,
             direct,
             trace,
+            relaxed,
+            found_upto: last,
             watch,
             out: VecDeque::from([Act::Begin(Work::Tick)]),
             again: false,
             _disks: disks,
         };
+        if canary.is_some() {
+            found.rows.iter().filter_map(|row| rows::event_of(row.clone())).for_each(|event| server.lies.learn(&event));
+            found.records.iter().flat_map(|(_, record)| &record.events).for_each(|event| server.lies.learn(event));
+        }
         server.drain();
         Ok((server, faults))
     }
@@ -308,6 +321,7 @@ impl Server {
             msg => {
                 self.watch.input(ConnId(conn), &msg);
                 self.feed(now, Input::Message { conn: ConnId(conn), msg });
+                self.answer_edge();
             }
         }
     }
@@ -416,6 +430,10 @@ impl Server {
                     self.out.push_back(Act::Note(format!("record {lsn} {:?} {:?}", record.origin, record.events)));
                 }
                 self.note_merges(lsn, &record);
+                if let (true, Ok(record)) = (self.relaxed, loligo_journal::decode_record(&record)) {
+                    self.note_edge(lsn, &record);
+                    self.out.push_back(Act::Changed { lsn, events: record.events });
+                }
                 self.appends.push((lsn, record));
                 self.kick_journal();
             }

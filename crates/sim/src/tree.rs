@@ -7,7 +7,7 @@ use loligo_types::{FsError, RenameMode};
 /// An inode number as clients see it; 0: not seen yet.
 pub type Number = u64;
 /// Index of a name.
-pub type NameId = u8;
+pub type NameId = u16;
 /// What a node is called here: the number of the call that made it.
 pub type NodeId = u64;
 

@@ -3,10 +3,12 @@
 
 mod keep;
 mod owner;
+mod relaxed;
 mod shared;
 mod tries;
 mod ways;
 
+pub use self::relaxed::Deed;
 pub use self::ways::is_way_alone;
 
 use std::cell::{Cell, RefCell};
@@ -21,6 +23,7 @@ use loligo_types::{
 };
 
 use crate::data::{BLOCK, BLOCKS, HEAD, RECORD, filled, offset_of};
+use crate::relaxed::Relaxed;
 use crate::rng::Rng;
 use crate::subtrees::Jobs;
 use crate::tree::{NameId, NsOp};
@@ -33,7 +36,13 @@ pub const DIRS: [&str; 3] = ["d0", "d1", "d2"];
 
 /// A name by its index.
 pub fn name(id: NameId) -> Name {
-    Name::new(NAMES[usize::from(id)].as_bytes()).expect("the names are valid")
+    let text = NAMES.get(usize::from(id)).map_or_else(|| format!("n{id}"), |text| (*text).to_owned());
+    Name::new(text.as_bytes()).expect("the names are valid")
+}
+
+/// The index of a name that is given once.
+pub fn id_of(name: &[u8]) -> Option<NameId> {
+    std::str::from_utf8(name).ok()?.strip_prefix('n')?.parse().ok()
 }
 
 /// What a call means to the checks.
@@ -46,6 +55,8 @@ pub enum Track {
     Walk(NsOp, NsOp),
     /// One, with what is promised of where it leads.
     Way(NsOp),
+    /// In relaxed directories, and beside them.
+    Relaxed(Deed),
     /// Blocks get a tag; `durable` when answered.
     Write {
         file: Ino,
@@ -164,6 +175,9 @@ pub struct Shell {
     /// One in which others work meanwhile.
     pub allow: bool,
     pub jobs: Rc<RefCell<Jobs>>,
+    /// Relaxed directories, too.
+    pub relaxes: bool,
+    pub relaxed: Rc<RefCell<Relaxed>>,
 }
 
 type Outcome<T> = Result<T, FsError>;
@@ -218,6 +232,10 @@ impl Shell {
             }
             if self.allow && self.rng.one_in(2) {
                 let _ = self.both().await;
+                continue;
+            }
+            if self.relaxes && self.rng.one_in(2) {
+                let _ = self.relaxed().await;
                 continue;
             }
             // Errors are for the checks.

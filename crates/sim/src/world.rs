@@ -20,6 +20,7 @@ use crate::net::Net;
 use crate::node::Node;
 use crate::options::{Canary, Options, Outcome};
 use crate::peers::Pair;
+use crate::relaxed::Relaxed;
 use crate::rng::Rng;
 use crate::rows;
 use crate::seat::Seat;
@@ -169,6 +170,8 @@ pub struct World {
     pub locks: Locks,
     /// Directories that are decoupled now and then.
     pub jobs: Rc<RefCell<Jobs>>,
+    /// Directories that are relaxed, and one beside them.
+    pub relaxed: Rc<RefCell<Relaxed>>,
     pub places: Rc<Places>,
     pub stop: Rc<std::cell::Cell<bool>>,
     /// Faults are over.
@@ -244,6 +247,7 @@ impl World {
             data: Data::default(),
             locks: Locks::default(),
             jobs: Rc::default(),
+            relaxed: Rc::default(),
             places: Rc::default(),
             stop: Rc::default(),
             quiet: true,
@@ -360,6 +364,7 @@ impl World {
         self.outcome.unchecked = self.history.gave_up;
         self.outcome.subtrees = self.jobs.borrow().counts;
         self.outcome.shared = self.jobs.borrow().shared.counts;
+        self.outcome.relaxed = self.relaxed.borrow().counts;
         self.outcome.trace = self.tail.into();
         self.outcome
     }
@@ -404,6 +409,7 @@ impl World {
         found.append(&mut self.data.findings);
         found.append(&mut self.locks.findings);
         found.append(&mut self.jobs.borrow_mut().findings);
+        found.append(&mut self.relaxed.borrow_mut().findings);
         for seat in &mut self.seats {
             if let Some(server) = &mut seat.server {
                 found.append(&mut server.watch.findings);
@@ -430,6 +436,7 @@ impl World {
                 if self.is_alive(node, life) {
                     self.note(|| format!("client {node} dropped {what:?}"));
                     self.nodes[node].kernel.invalidate(what);
+                    self.nodes[node].dropping -= 1;
                     self.feed_client(node, Input::Invalidated { token });
                 }
             }

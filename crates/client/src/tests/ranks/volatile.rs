@@ -244,3 +244,25 @@ fn a_connection_that_breaks_before_the_crash_takes_nothing_of_what_is_to_be_told
     let id = fsync(&mut world, fh);
     assert_eq!(world.result(id).map_err(|failed| failed.error).unwrap_err(), FsError::Io);
 }
+
+#[test]
+fn who_waits_for_a_sync_over_a_crash_is_told_because_of_what_others_did_that_was_never_told_here() {
+    for relaxed in [true, false] {
+        let mut world = Ranks::of(1);
+        // Something early, so that the rank is asked at all.
+        let id = world.call(lookup(DIR, "x"));
+        answers_early(&mut world, 10, entry(FILE, Kind::File), &[]);
+        world.result(id).unwrap();
+        let dir = if relaxed { DIR } else { Ino::ROOT };
+        let mut id = world.call(Call::FsyncDir { dir });
+        // All that this client was told is there.
+        restarts(&mut world, 10, 2);
+        for told in [relaxed, false] {
+            while let Some(Wire::Ask(_, seq, Op::Persist)) = world.take().pop() {
+                world.answer(R0, seq, Answer::Done, &[]);
+            }
+            assert_eq!(world.result(id).is_err(), told, "relaxed: {relaxed}");
+            id = world.call(Call::FsyncDir { dir });
+        }
+    }
+}
