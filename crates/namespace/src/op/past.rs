@@ -140,7 +140,7 @@ mod tests {
         host.set(dir, 0, b"blind = true").expect("there is room for that");
         let history = host.history(dir).expect("there is room for some of it");
         assert!(history.versions().len() < 3 && history.now() == 11, "{}", history.versions().len());
-        host.put(dir, b"user.last", &vec![b'x'; limits::XATTR_VALUE_MAX - 200]);
+        host.put(dir, b"user.last", &vec![b'x'; limits::XATTR_VALUE_MAX - 130]);
         host.set(dir, 0, b"blind = false").expect("there is room for that");
         assert!(host.history(dir).is_none(), "none that says something else");
     }
