@@ -127,6 +127,7 @@ fn options_of(policy: &SubtreePolicy, is_root: bool) -> Option<SubtreeOptions> {
     let interfere = match policy.interfere() {
         semantics::Interfere::Allow => Interfere::Allow,
         semantics::Interfere::Block => Interfere::Block,
+        semantics::Interfere::Read => Interfere::Read,
     };
     let ceiling = policy.ceiling();
     let most = ceiling.allocated_inodes.unwrap_or(u64::MAX).min(SUBTREE_INOS_MAX / 2);
@@ -141,7 +142,7 @@ fn options_of(policy: &SubtreePolicy, is_root: bool) -> Option<SubtreeOptions> {
         interfere,
         promise,
         into,
-        blind: policy.blind() && is_root && interfere == Interfere::Block,
+        blind: policy.blind() && is_root && interfere != Interfere::Allow,
         ..defaults
     })
 }
