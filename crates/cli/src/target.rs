@@ -33,6 +33,15 @@ pub struct Found {
 }
 
 impl Found {
+    /// The option that names this server in a command for the user, with a space before it; empty if there is none.
+    pub fn option(&self) -> String {
+        match (&self.data, &self.address) {
+            (Some(data), _) => format!(" --data {}", quoted(data)),
+            (None, Some(address)) => format!(" --server {address}"),
+            (None, None) => String::new(),
+        }
+    }
+
     /// Where clients connect.
     pub fn address(&self) -> Result<&Address, Failure> {
         self.address.as_ref().ok_or_else(|| {

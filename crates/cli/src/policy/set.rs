@@ -138,7 +138,7 @@ pub fn unset(dir: &Directory, dry_run: bool) -> Outcome {
             then.whose(),
             then.policy.cell()
         )),
-        None => put(format_args!("at {} counts {}, {}", chain.name(), then.whose(), then.policy.cell())),
+        None => put(format_args!("at {} {} is in force: {}", chain.name(), then.whose(), then.policy.cell())),
     }
 }
 

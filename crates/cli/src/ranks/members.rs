@@ -48,7 +48,8 @@ pub fn drain(target: &Target, rank: u16, wait: bool, json: bool) -> Outcome {
     match wait {
         true => put(format_args!("rank {rank} has given everything away and was removed")),
         false => put(format_args!(
-            "rank {rank} gives everything away and is then removed; how far it is: loligo rank drain {rank} --wait"
+            "rank {rank} gives everything away and is then removed; how far it is: loligo rank drain {rank} --wait{}",
+            found.option()
         )),
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::args::Target;
 use crate::look::ask;
-use crate::output::{Failure, Outcome, human_bytes, human_count, put, quoted};
+use crate::output::{Failure, Outcome, human_bytes, human_count, put};
 use crate::service::admin::doc::{RankDoc, StatusDoc};
 use crate::service::admin::others::UnreachedDoc;
 use crate::target::{self, Found};
@@ -88,11 +88,7 @@ pub fn check(found: &Found, rank: u16) -> Result<(), Failure> {
     }
     there.sort_unstable();
     there.dedup();
-    let server = match (&found.data, &found.address) {
-        (Some(data), _) => format!(" --data {}", quoted(data)),
-        (None, Some(address)) => format!(" --server {address}"),
-        (None, None) => String::new(),
-    };
+    let server = found.option();
     let words: Vec<String> = there.iter().map(u32::to_string).collect();
     let (has, or) = match &there[..] {
         [only] => (format!("there is only rank {only}"), ""),

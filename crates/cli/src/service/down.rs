@@ -57,7 +57,7 @@ pub fn run(args: &Down, given: &Given) -> Outcome {
     // It takes the file away at a clean end only.
     if ServerState::read(&data)?.is_some_and(|left| left.pid == state.pid) {
         return Err(Failure::new(format!(
-            "process {} ended, but not cleanly; nothing acknowledged is lost",
+            "process {} ended, but not cleanly; nothing acknowledged is lost, but for the last moment of relaxed directories",
             state.pid
         ))
         .remedy(format!("its log says why ({}, or the terminal it ran in)", data.join("loligo.log").display())));

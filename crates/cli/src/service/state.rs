@@ -84,7 +84,7 @@ impl ServerState {
     /// The failure that tells that the server which left this is gone.
     pub fn killed(&self, data: &Path) -> Failure {
         let failure = Failure::new(format!(
-            "no server runs on {}: the last one (process {}) ended without stopping; nothing acknowledged is lost",
+            "no server runs on {}: the last one (process {}) ended without stopping; nothing acknowledged is lost, but for the last moment of relaxed directories",
             data.display(),
             self.pid
         ));

@@ -96,7 +96,7 @@ fn the_nearest_directory_with_a_policy_counts_and_without_any_the_default() {
     let server = Service::start("serve --data {}", &[&data]);
     assert_eq!(shown(&data, "/a")["from"], "/a");
     let unset = loligo("policy unset --data {} /a/b", &[&data]).ok().out;
-    assert!(unset.contains("at /a/b counts the policy of /a, weak/local"), "{unset}");
+    assert!(unset.contains("at /a/b the policy of /a is in force: weak/local"), "{unset}");
     loligo("policy unset --data {} /a/b", &[&data]).fails(1, &["/a/b has no policy of its own", "policy show"]);
     loligo("policy unset --data {} /a", &[&data]).ok();
     assert!(shown(&data, "/a/b/c")["from"].is_null());
