@@ -87,12 +87,11 @@ impl fmt::Display for Completion {
 
 fn only(step: &Step, wanted: &dyn Fn(Mechanism) -> bool) -> Option<Step> {
     let of = |parts: &[Step]| -> Vec<Step> { parts.iter().filter_map(|part| only(part, wanted)).collect() };
-    let (parts, make): (Vec<Step>, fn(Vec<Step>) -> Step) = match step {
-        Step::Mechanism(mechanism) => return wanted(*mechanism).then_some(step.clone()),
-        Step::Serial(parts) => (of(parts), Step::serial),
-        Step::Parallel(parts) => (of(parts), Step::parallel),
-    };
-    (!parts.is_empty()).then(|| make(parts))
+    match step {
+        Step::Mechanism(mechanism) => wanted(*mechanism).then(|| step.clone()),
+        Step::Serial(parts) => Some(of(parts)).filter(|parts| !parts.is_empty()).map(Step::serial),
+        Step::Parallel(parts) => Some(of(parts)).filter(|parts| !parts.is_empty()).map(Step::parallel),
+    }
 }
 
 fn collect(step: &Step, all: &mut Vec<Mechanism>) {
