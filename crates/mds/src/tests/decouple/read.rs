@@ -100,7 +100,9 @@ fn others_see_the_state_of_the_last_merge_and_change_nothing() {
 fn it_is_decoupled_though_others_read_there_and_not_while_they_write() {
     let (mut world, a, b, dir, old) = scene();
     world.open(b, old, WRITE, 20);
-    assert_eq!(Owner::with(&mut world, a, dir, read_op(77)).err(), Some(FsError::Busy));
+    let seq = world.send(a, Op::Subtree { dir, what: Box::new(read_op(77)) });
+    world.wait_alive(3000);
+    assert!(matches!(world.reply(a, seq), Some((Err(FsError::Busy), _))));
     world.call(b, close(20)).expect("it is open");
     let (_, rights) = world.open(b, old, READ, 21);
     assert!(rights.has(loligo_types::Lease::CACHE));
@@ -108,13 +110,8 @@ fn it_is_decoupled_though_others_read_there_and_not_while_they_write() {
     let what = Box::new(read_op(77));
     let seq = world.send(a, Op::Subtree { dir, what });
     assert_eq!(world.reply(a, seq), None, "what it may keep is asked back");
-    let recalls = std::mem::take(&mut world.clients[b].recalls);
-    for (ino, id, _) in recalls {
-        world.message(b, loligo_types::msg::ToServer::RecallDone { ino, id });
-    }
-    for _ in 0..3 {
-        world.wait_alive(10);
-    }
+    world.clients[b].obeys = true;
+    world.pump();
     assert!(matches!(world.reply(a, seq), Some((Ok(_), _))));
     assert!(world.call(b, Op::ReadInline { ino: old, handle: 21 }).is_ok());
 }
