@@ -10,9 +10,12 @@ const GATHER: Duration = Duration::from_millis(10);
 /// So many bytes are not gathered any further.
 const BYTES_MAX: usize = 1 << 20;
 
+/// Records with their numbers, in order.
+type Records = Vec<(Lsn, Vec<u8>)>;
+
 #[derive(Default)]
 pub(super) struct Appends {
-    records: Vec<(Lsn, Vec<u8>)>,
+    records: Records,
     bytes: usize,
     /// When the first of them is to go.
     by: Option<Instant>,
@@ -31,7 +34,7 @@ impl Appends {
     }
 
     /// All of them, and the number of the last.
-    pub(super) fn take(&mut self) -> Option<(Lsn, Vec<(Lsn, Vec<u8>)>)> {
+    pub(super) fn take(&mut self) -> Option<(Lsn, Records)> {
         (self.bytes, self.by) = (0, None);
         let last = self.records.last()?.0;
         Some((last, std::mem::take(&mut self.records)))
