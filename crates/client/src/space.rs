@@ -349,6 +349,9 @@ impl Client {
     }
 
     pub(crate) fn step_sync_all(&mut self, id: u64, task: &mut Task, event: Event) -> Option<CallResult> {
+        if !self.is_waited_for(task.waiter) {
+            return Some(Err(FsError::Unavailable.into()));
+        }
         let cred = Arc::clone(&task.cred);
         let Step::SyncAll { left, closed } = &mut task.step else { return None };
         match event {

@@ -48,10 +48,14 @@ pub(crate) enum Step {
         owner: Option<LockOwner>,
         unlocking: bool,
     },
+    /// `left`: ranks that have not answered.
     Fsync {
         fh: Fh,
+        left: usize,
     },
-    FsyncDir,
+    FsyncDir {
+        left: usize,
+    },
     Fallocate(crate::space::Falloc),
     Seek(crate::space::Seek),
     Copy(crate::space::Copy),
@@ -126,7 +130,7 @@ impl Client {
             Step::Behind(_) => self.step_behind(id, &mut task, event),
             Step::Flush { .. } => self.step_flush(id, &mut task, event),
             Step::Fsync { .. } => self.step_fsync(id, &mut task, event),
-            Step::FsyncDir => self.step_fsync_dir(id, &task, event),
+            Step::FsyncDir { .. } => self.step_fsync_dir(id, &mut task, event),
             Step::Fallocate(_) => self.step_fallocate(id, &mut task, event),
             Step::Seek(_) => self.step_seek(id, &mut task, event),
             Step::Copy(_) => self.step_copy(id, &mut task, event),

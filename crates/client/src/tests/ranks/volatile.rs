@@ -177,3 +177,40 @@ fn who_waits_for_a_sync_over_a_crash_is_told_because_of_what_others_did_that_was
         }
     }
 }
+
+#[test]
+fn what_one_rank_took_back_is_told_though_the_directory_is_another_ranks_by_then() {
+    for lost in [false, true] {
+        let mut world = Ranks::of(2);
+        world.meet_second();
+        let id = world.call(lookup(DIR, "x"));
+        let (at, seq, _) = world.asked();
+        let (granted, ways, volatile) = (Vec::new(), Vec::new(), Some(Volatile { lsn: Lsn(10), durable: Lsn(1) }));
+        let result = Ok(entry(FILE, Kind::File));
+        world.says(at, ToClient::Reply { seq: Seq(seq), result, granted, ways, volatile });
+        world.result(id).unwrap();
+        // That rank crashes, and the directory moves; the client hears of the move first.
+        assert_eq!(at, R0);
+        world.feed(Input::Disconnected { rank: R0 });
+        world.take();
+        let id = world.call(lookup(DIR, "y"));
+        let routes = vec![route(DIR, R1, 7)];
+        world.says(R1, ToClient::Routes { routes, moved: Vec::new(), to: None, frozen_ms: 0 });
+        world.take();
+        let synced = world.call(Call::FsyncDir { dir: DIR });
+        world.take();
+        assert!(world.done.iter().all(|(done, _)| *done != synced), "the first rank is asked, too");
+        let recovered = Lsn(if lost { 9 } else { 10 });
+        world.connect(R0, Welcome { resumed: true, kept: false, data_epoch: 2, recovered, ..welcome(R0, 2) });
+        for _ in 0..4 {
+            for wire in world.take() {
+                if let Wire::Ask(rank, seq, op) = wire {
+                    let answer = if op == Op::Persist { Answer::Done } else { entry(FILE, Kind::File) };
+                    world.answer(rank, seq, answer, &[]);
+                }
+            }
+        }
+        assert_eq!(world.result(synced).is_err(), lost);
+        let _ = id;
+    }
+}
