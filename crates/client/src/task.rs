@@ -61,9 +61,11 @@ pub(crate) enum Step {
     Copy(crate::space::Copy),
     Own(Box<crate::own::OwnTask>),
     OwnSync(crate::own::SyncFirst),
+    /// `losses`: how many there had been when it began.
     SyncAll {
         left: usize,
         closed: u64,
+        losses: u64,
     },
     /// `left`: ranks that have not answered.
     SyncRanks {
