@@ -182,7 +182,10 @@ impl Client {
 
     pub(crate) fn step_fsync(&mut self, id: u64, task: &mut Task, event: Event) -> Option<CallResult> {
         let ino = task.ino;
-        let Step::Fsync { fh } = &mut task.step else { return None };
+        if !self.is_waited_for(task.waiter) {
+            return Some(Err(FsError::Unavailable.into()));
+        }
+        let Step::Fsync { fh, left } = &mut task.step else { return None };
         match event {
             Event::Start => {
                 self.sync_then(ino, id);
@@ -198,12 +201,16 @@ impl Client {
                 (Ok(done), None) => {
                     let rank = self.files.map.get(&ino).map(|file| file.rank);
                     let rank = rank.or_else(|| self.files.at.get(&self.files.opened.get(fh)?.handle).copied());
-                    let waits = rank.is_some_and(|rank| self.persist_then(rank, &task.cred, id));
-                    (!waits).then_some(Ok(done))
+                    *left = self.persist_then(rank, ino, &task.cred, id);
+                    (*left == 0).then_some(Ok(done))
                 }
                 (result, _) => Some(result),
             },
             Event::Reply(Ok(_)) if self.take_lost(ino) => Some(Err(FsError::Io.into())),
+            Event::Reply(Ok(_)) if *left > 1 => {
+                *left -= 1;
+                None
+            }
             Event::Reply(result) => Some(result.map(Done::plain).map_err(Into::into)),
             Event::Done(result) => Some(result),
             _ => None,

@@ -104,8 +104,8 @@ impl Client {
             Call::Flush { fh, owner } => {
                 self.spawn_fh(waiter, cred, fh, |_| Step::Flush { fh, owner, unlocking: false })
             }
-            Call::Fsync { fh, .. } => self.spawn_fh(waiter, cred, fh, |_| Step::Fsync { fh }),
-            Call::FsyncDir { dir } => _ = self.spawn(waiter, cred, dir, Step::FsyncDir),
+            Call::Fsync { fh, .. } => self.spawn_fh(waiter, cred, fh, |_| Step::Fsync { fh, left: 0 }),
+            Call::FsyncDir { dir } => _ = self.spawn(waiter, cred, dir, Step::FsyncDir { left: 0 }),
             Call::Release { fh, flock_owner } => self.release(waiter, cred, fh, flock_owner),
             Call::Fallocate { fh, how, offset, len, kill_priv } => {
                 self.fallocate(waiter, cred, fh, (how, kill_priv), offset, len);

@@ -320,7 +320,7 @@ impl Client {
     }
 
     pub(crate) fn sync_all(&mut self, waiter: Waiter, cred: &Arc<Cred>) {
-        let step = Step::SyncAll { left: 0, closed: 0 };
+        let step = Step::SyncAll { left: 0, closed: 0, losses: self.unsynced.losses() };
         let task = Task { waiter, cred: Arc::clone(cred), ino: Ino(0), exclusive: false, step };
         let id = self.new_task(task);
         let inos: Vec<Ino> = self
@@ -356,8 +356,11 @@ impl Client {
     }
 
     pub(crate) fn step_sync_all(&mut self, id: u64, task: &mut Task, event: Event) -> Option<CallResult> {
+        if !self.is_waited_for(task.waiter) {
+            return Some(Err(FsError::Unavailable.into()));
+        }
         let cred = Arc::clone(&task.cred);
-        let Step::SyncAll { left, closed } = &mut task.step else { return None };
+        let Step::SyncAll { left, closed, losses } = &mut task.step else { return None };
         match event {
             Event::Flushed => {
                 *left = left.saturating_sub(1);
@@ -375,7 +378,7 @@ impl Client {
             }
             Event::Reply(Ok(answer)) => {
                 self.unsynced.settled = self.unsynced.settled.max(*closed);
-                Some(self.unsynced.tell().map_or(Ok(Done::plain(answer)), |error| Err(error.into())))
+                Some(self.unsynced.tell(*losses).map_or(Ok(Done::plain(answer)), |error| Err(error.into())))
             }
             _ => None,
         }

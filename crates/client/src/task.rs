@@ -49,18 +49,24 @@ pub(crate) enum Step {
         owner: Option<LockOwner>,
         unlocking: bool,
     },
+    /// `left`: ranks that have not answered.
     Fsync {
         fh: Fh,
+        left: usize,
     },
-    FsyncDir,
+    FsyncDir {
+        left: usize,
+    },
     Fallocate(crate::space::Falloc),
     Seek(crate::space::Seek),
     Copy(crate::space::Copy),
     Own(Box<crate::own::OwnTask>),
     OwnSync(crate::own::SyncFirst),
+    /// `losses`: how many there had been when it began.
     SyncAll {
         left: usize,
         closed: u64,
+        losses: u64,
     },
     /// `left`: ranks that have not answered.
     SyncRanks {
@@ -127,7 +133,7 @@ impl Client {
             Step::Behind(_) => self.step_behind(id, &mut task, event),
             Step::Flush { .. } => self.step_flush(id, &mut task, event),
             Step::Fsync { .. } => self.step_fsync(id, &mut task, event),
-            Step::FsyncDir => self.step_fsync_dir(id, &task, event),
+            Step::FsyncDir { .. } => self.step_fsync_dir(id, &mut task, event),
             Step::Fallocate(_) => self.step_fallocate(id, &mut task, event),
             Step::Seek(_) => self.step_seek(id, &mut task, event),
             Step::Copy(_) => self.step_copy(id, &mut task, event),

@@ -44,9 +44,14 @@ impl Unsynced {
         }
     }
 
-    /// A loss that was not told yet.
-    pub(crate) fn tell(&mut self) -> Option<FsError> {
-        let news = self.failures > self.told;
+    /// How often something was lost so far.
+    pub(crate) fn losses(&self) -> u64 {
+        self.failures
+    }
+
+    /// A loss that was not told yet, or that came since there had been so many: each sync that waits meanwhile hears of it.
+    pub(crate) fn tell(&mut self, before: u64) -> Option<FsError> {
+        let news = self.failures > self.told.min(before);
         self.told = self.failures;
         self.error.filter(|_| news)
     }

@@ -11,10 +11,10 @@ use std::sync::Arc;
 use loligo_types::msg::Volatile;
 use loligo_types::{About, Answer, Cred, FsError, FsResult, Ino, Kind, Lsn, Op, Rank, Seq};
 
-use crate::machine::Client;
+use crate::machine::{Client, Waiter};
 use crate::recover::NOWHERE;
-use crate::session::Then;
-use crate::task::{Event, Task};
+use crate::session::{Session, Then};
+use crate::task::{Event, Step, Task};
 use crate::{CallResult, Done};
 
 /// Inodes that lost something and of which no fsync has told it: more are not remembered one by one.
@@ -143,28 +143,50 @@ impl Client {
         }
     }
 
-    /// Asks the rank that has a file or directory for the answer that comes when all is durable that it has answered; `false`: that is so, because it has
-    /// nothing that is relaxed, as far as was seen.
-    pub(crate) fn persist_then(&mut self, rank: Rank, cred: &Arc<Cred>, task: u64) -> bool {
+    /// Asks the rank that has a file or directory for the answer that comes when all is durable that it has answered; and each rank that has told something of
+    /// it which was not durable: if it crashed before the directory moved, this client may not have heard of that. How many are asked; 0: all is
+    /// durable, because there is nothing that is relaxed, as far as was seen.
+    pub(crate) fn persist_then(&mut self, rank: Option<Rank>, ino: Ino, cred: &Arc<Cred>, task: u64) -> usize {
         // Also for what others have been told: who syncs a file syncs all that was done to it.
-        let waits = self.session(rank).is_some_and(|session| session.ahead.relaxed);
-        if waits {
-            self.request_at(rank, Cred::clone(cred), Op::Persist, Then::Task(task), 0);
+        let waits = |(of, session): (&Rank, &Session)| {
+            let ahead = &session.ahead;
+            (rank == Some(*of) && ahead.relaxed || ahead.by_ino.contains_key(&ino)).then_some(*of)
+        };
+        let ranks: Vec<Rank> = self.sessions.iter().filter_map(waits).collect();
+        for rank in &ranks {
+            self.request_at(*rank, Cred::clone(cred), Op::Persist, Then::Task(task), 0);
         }
-        waits
+        ranks.len()
+    }
+
+    /// Whether somebody still waits for the result of a task. A call that was given up or interrupted is answered, and goes on: what is told once is not
+    /// told to it.
+    pub(crate) fn is_waited_for(&self, waiter: Waiter) -> bool {
+        match waiter {
+            Waiter::Call(id) => self.calls.contains(&id),
+            _ => true,
+        }
     }
 
     /// Names in a directory are to be durable. Those that were answered are, but for answers that came early.
-    pub(crate) fn step_fsync_dir(&mut self, id: u64, task: &Task, event: Event) -> Option<CallResult> {
+    pub(crate) fn step_fsync_dir(&mut self, id: u64, task: &mut Task, event: Event) -> Option<CallResult> {
         let dir = task.ino;
+        if !self.is_waited_for(task.waiter) {
+            return Some(Err(FsError::Unavailable.into()));
+        }
+        let Step::FsyncDir { left } = &mut task.step else { return None };
         if self.take_lost(dir) {
             return Some(Err(FsError::Io.into()));
         }
         match event {
             Event::Start => {
                 let rank = self.route(&Op::GetAttr { ino: dir });
-                let waits = self.persist_then(rank, &task.cred, id);
-                (!waits).then(|| Ok(Done::plain(Answer::Done)))
+                *left = self.persist_then(Some(rank), dir, &task.cred, id);
+                (*left == 0).then(|| Ok(Done::plain(Answer::Done)))
+            }
+            Event::Reply(Ok(_)) if *left > 1 => {
+                *left -= 1;
+                None
             }
             Event::Reply(result) => Some(result.map(Done::plain).map_err(Into::into)),
             _ => None,

@@ -365,7 +365,11 @@ impl Mds {
     /// strict as any.
     fn relax(&mut self, job: &Job) -> Relaxation {
         let lag = self.lag_of(job);
-        if lag.is_none() || !job.op.makes_inode() || job.ino.or(job.scattered).is_some() {
+        if let (Some(_), Some(_)) = (lag, job.scattered) {
+            // It is made at another rank, too.
+            return Relaxation { lacks_number: true, ..Relaxation::default() };
+        }
+        if lag.is_none() || !job.op.makes_inode() || job.ino.is_some() {
             return Relaxation { lag, ..Relaxation::default() };
         }
         let number = self.reserved_number();

@@ -114,12 +114,14 @@ impl Gate {
 
 impl Mds {
     /// Lets an answer leave as soon as all that was applied before it is durable.
-    pub(crate) fn gate(&mut self, reply: Reply) {
+    pub(crate) fn gate(&mut self, mut reply: Reply) {
         if self.log.last <= self.log.durable {
             return self.pass(reply);
         }
         if reply.lag.is_some_and(|lag| self.may_run_ahead(lag)) {
             self.relaxed.early += 1;
+            // What is promised for a time is not asked back when a crash takes it back.
+            reply.ways.clear();
             return self.pass(reply);
         }
         self.gate.queue.push_back((self.log.last, Gated::Reply(reply)));

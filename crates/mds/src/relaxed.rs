@@ -11,16 +11,19 @@
 //! - Objects are written only of files of which it is durable that they are there: none is left without a file.
 //! - An answer says up to which record it is not durable, so that its client can wait for that, and knows what it has lost.
 //!
-//! With several ranks nothing is relaxed: what is below one directory may be several ranks' then, and their journals do not end at one moment.
-//! A rank whose others were removed looks for policies anew, because directories came with theirs.
+//! With several ranks a directory is relaxed if this rank has it and all that lies between it and the directory with the policy, that one included, each
+//! as a whole: their journals do not end at one moment. So what has moved away from the rank of that directory is strict, unless it has a
+//! policy of its own. While something is lent to another rank, which may decide where it is, or moves to another one, nothing is relaxed here. What comes by
+//! a letter is durable before it counts, and when directories have come policies are looked for anew.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
-use loligo_namespace::{Found, SUBTREE};
+use loligo_namespace::{Found, Need, SUBTREE};
 use loligo_semantics::SubtreePolicy;
 use loligo_types::limits::DEPTH_MAX;
 use loligo_types::msg::Volatile;
-use loligo_types::{About, Answer, Event, FsResult, Ino, Inode, Kind, Lsn, Op};
+use loligo_types::{About, Answer, Event, FsResult, Ino, Inode, Kind, Letter, Lsn, Op};
 
 use crate::hash::IntMap;
 use crate::io::{DataAccess, Output, Page, Scan};
@@ -264,6 +267,14 @@ impl Mds {
                 found = *known;
                 break;
             }
+            let up = self.up(at);
+            if let Up::Load(needs) = up {
+                self.load(needs, Waiter::Nobody);
+                return None;
+            }
+            if !self.cluster.is_alone() && (matches!(up, Up::Elsewhere(_)) || self.cluster.routes.is_spread(at)) {
+                return None;
+            }
             if let Some(own) = self.relaxed.policies.get(&at) {
                 found = *own;
                 way.push(at);
@@ -273,12 +284,8 @@ impl Mds {
             if at == Ino::ROOT {
                 break;
             }
-            match self.up(at) {
+            match up {
                 Up::To(parent, _) if parent.0 != 0 => at = parent,
-                Up::Load(needs) => {
-                    self.load(needs, Waiter::Nobody);
-                    return None;
-                }
                 // In no directory.
                 _ => return None,
             }
@@ -304,7 +311,7 @@ impl Mds {
     }
 
     fn lag_of_op(&mut self, job: &Job) -> Option<Lag> {
-        if !self.relaxed.knows_all() || !self.is_only_rank() || job.tx.is_some() || job.within.is_some() {
+        if !self.relaxed.knows_all() || self.is_between_ranks() || job.tx.is_some() || job.within.is_some() {
             return None;
         }
         let ino = match (&job.op, job.op.about()) {
@@ -330,8 +337,8 @@ impl Mds {
         self.lag_at(ino)
     }
 
-    /// Whether nobody waits for what is in no journal yet, so that more can be gathered before it is written: what is relaxed may be behind for a
-    /// moment.
+    /// True if nobody waits for records that are not journaled yet, so that more can be gathered before they are written: relaxed changes
+    /// may be behind for a moment.
     pub fn journal_may_wait(&self) -> bool {
         self.relaxed.is_any()
             && !self.waits_for_journal()
@@ -341,9 +348,15 @@ impl Mds {
             && self.is_only_rank()
     }
 
-    /// Whether this rank is the only one.
+    /// True if this rank is the only one.
     fn is_only_rank(&self) -> bool {
         self.cluster.is_alone() || self.cluster.map.ranks.iter().all(|info| info.rank == self.me())
+    }
+
+    /// True if another rank may decide on something of this one's meanwhile, or gets it.
+    fn is_between_ranks(&self) -> bool {
+        let cluster = &self.cluster;
+        !cluster.loans.is_idle() || cluster.exports.is_active() || cluster.drain.is_some()
     }
 
     /// A number for an inode that a request makes in a relaxed directory; none: there is none that is reserved, and the request is as strict as any.
@@ -377,6 +390,12 @@ impl Mds {
     }
 
     fn note_relaxed_record(&mut self, events: &[Event], lsn: Lsn, made: Option<Ino>) {
+        for event in events {
+            if let Event::Orphan(ino) = event {
+                // It is in no directory any more.
+                self.relaxed.memo.remove(ino);
+            }
+        }
         if self.relaxed.deciding.is_some() {
             let mut inos: Vec<Ino> = events.iter().filter_map(changed_by).collect();
             inos.sort_unstable();
@@ -391,11 +410,19 @@ impl Mds {
             events.iter().for_each(|event| self.relaxed.note_policy(event, lsn));
             return;
         }
+        let by_letter = events.iter().any(|event| matches!(event, Event::Peer(_)));
         for event in events {
             let moves = match event {
                 // Something that was there has a new name: it may be in another directory.
                 Event::Entry { ino, .. } => made != Some(*ino),
-                Event::Merge { .. } => true,
+                Event::Merge { .. } | Event::Route(_) | Event::RouteGone(_) => true,
+                // It may have one at another rank.
+                Event::EntryGone { .. } => !self.cluster.is_alone(),
+                Event::Letter { letter, .. } => !matches!(**letter, Letter::Sum { .. }),
+                Event::Inode(inode) if inode.kind == Kind::Dir && !self.cluster.is_alone() => {
+                    let before = self.tree.inode(inode.ino).map(|before| before.parent);
+                    before.map_or(by_letter, |before| before != inode.parent)
+                }
                 Event::Inode(inode) if inode.kind != Kind::Dir => {
                     self.tree.inode(inode.ino).is_some_and(|before| before.nlink != inode.nlink && before.nlink > 1)
                 }
@@ -412,7 +439,10 @@ impl Mds {
     /// Whether an answer that is relaxed may leave before the journal is durable.
     pub(crate) fn may_run_ahead(&self, lag: Lag) -> bool {
         let relaxed = &self.relaxed;
-        relaxed.edge <= self.log.durable && relaxed.fresh.len() <= FRESH_MAX && relaxed.age(self.now.mono_ms) < lag.ms
+        !self.log.failed
+            && relaxed.edge <= self.log.durable
+            && relaxed.fresh.len() <= FRESH_MAX
+            && relaxed.age(self.now.mono_ms) < lag.ms
     }
 
     /// What an answer about these inodes shows that is not durable; if it is about something `relaxed`, also if that is nothing.
@@ -497,11 +527,11 @@ impl Mds {
 
     /// A tick: the policies that the table knows are looked for until all are known.
     pub(crate) fn look_for_relaxed(&mut self) {
-        if self.relaxed.brought.0 > 0 && self.relaxed.is_any() {
+        if self.relaxed.brought.0 > 0 {
             let (ticket, after) = (self.relaxed.look.ticket, std::mem::take(&mut self.relaxed.brought));
             self.relaxed.look = Look { ticket, after, ..Look::default() };
         }
-        if self.relaxed.look.is_done() || !self.is_only_rank() {
+        if self.relaxed.look.is_done() || !self.cluster.ready {
             return;
         }
         let (now, after) = (self.now.mono_ms, self.relaxed.look.after);
@@ -539,11 +569,23 @@ impl Mds {
         self.read_policies();
     }
 
+    /// The policy of a directory, if it is this rank's and has one.
+    fn policy_here(&mut self, dir: Ino) -> Result<Option<Arc<[u8]>>, Vec<Need>> {
+        if !self.cluster.is_alone() {
+            match self.up(dir) {
+                Up::Elsewhere(_) => return Ok(None),
+                Up::Load(needs) => return Err(needs),
+                Up::To(..) | Up::Nowhere => {}
+            }
+        }
+        self.own_policy(dir)
+    }
+
     fn read_policies(&mut self) {
         let some: Vec<Ino> = self.relaxed.look.unread.iter().take(READS_MAX).copied().collect();
         let mut needs = Vec::new();
         for dir in some {
-            match self.own_policy(dir) {
+            match self.policy_here(dir) {
                 Ok(Some(text)) => {
                     self.relaxed.look.unread.remove(&dir);
                     self.relaxed.set(dir, lag_of(dir, &text));

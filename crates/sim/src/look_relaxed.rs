@@ -111,7 +111,8 @@ impl World {
             (Deed::Policy { dir, text }, Ok(_)) => relaxed.policy_set(client, *dir, text, now),
             (Deed::Sync(_), Ok(_)) => relaxed.sync_ends(pending.op, Some(false)),
             (Deed::Sync(_), Err(failed)) => {
-                let tells = matches!(failed.error, FsError::Io | FsError::Stale | FsError::BadHandle);
+                let tells =
+                    matches!(failed.error, FsError::Io | FsError::Stale | FsError::BadHandle | FsError::NoSpace);
                 relaxed.sync_ends(pending.op, tells.then_some(true));
             }
             (Deed::Open(ino), Err(_)) | (Deed::Close(ino), _) => relaxed.closes(client, *ino),

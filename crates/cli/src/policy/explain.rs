@@ -190,12 +190,10 @@ fn who_has(seen: &Path, below: bool, relaxed: bool, given: &Given) -> Result<Has
     let inode = rustix::fs::stat(seen).context(|| seen.display().to_string())?.st_ino;
     let found = target::find(&Target { path: Some(seen.to_path_buf()), ..Target::default() })?;
     let status: StatusDoc = ask::json(&found, "/api/v1/status")?;
-    let behind = match &status.ranks[..] {
-        [only] if relaxed && status.unreached.is_empty() => {
-            Some(Behind { inodes: only.relaxed_behind, oldest_ms: only.relaxed_lag_ms })
-        }
-        _ => None,
-    };
+    let behind = (relaxed && status.unreached.is_empty()).then(|| Behind {
+        inodes: status.ranks.iter().map(|rank| rank.relaxed_behind).sum(),
+        oldest_ms: status.ranks.iter().map(|rank| rank.relaxed_lag_ms).max().unwrap_or(0),
+    });
     let mut all: Vec<DecoupledDoc> = status.ranks.into_iter().flat_map(|rank| rank.decoupled).collect();
     match all.iter().position(|doc| Ino(doc.dir) == Ino(inode)) {
         Some(at) => {

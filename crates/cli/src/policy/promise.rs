@@ -27,7 +27,7 @@ pub fn of_posix() -> Vec<String> {
 pub fn today(policy: &SubtreePolicy) -> Option<&'static str> {
     match policy.cell().consistency {
         Consistency::Strong if policy.is_relaxed() => Some(
-            "That holds while the file system has one rank. While it has several, a change is durable when it is answered, as with posix.",
+            "With several ranks that holds for what lies at the rank of the directory that has the policy. Elsewhere a change is durable when it is answered, as with posix.",
         ),
         Consistency::Strong => None,
         _ => Some(

@@ -6,7 +6,6 @@ use loligo_namespace::{Lookup, SUBTREE};
 use loligo_types::msg::{ToClient, Volatile};
 use loligo_types::{Ino, Kind, Lsn, Op, RenameMode, XattrMode};
 
-use super::cluster_harness::Cluster;
 use super::*;
 use crate::io::DataAccess;
 
@@ -249,20 +248,17 @@ fn a_restart_knows_the_policies_of_the_table_and_of_the_journal() {
 }
 
 #[test]
-fn with_several_ranks_nothing_is_relaxed() {
-    let mut cluster = Cluster::new(2);
-    let a = cluster.client();
-    let dir = match cluster.call(a, mkdir(Ino::ROOT, "d")) {
-        Ok(answer) => answer.attr().expect("a directory").ino,
-        other => panic!("{other:?}"),
-    };
-    cluster.call(a, set_policy(dir, RELAXED)).expect("it is set");
-    for text in ["a", "b", "c"] {
-        cluster.call(a, mkdir(dir, text)).expect("it is made");
-    }
-    for rank in 0..2 {
-        assert_eq!(cluster.world(rank).mds.status().relaxed.early, 0);
-    }
+fn a_directory_that_has_lost_its_name_is_strict() {
+    let mut place = Place::new(RELAXED);
+    let (a, relaxed) = (place.a, place.relaxed);
+    let dir = place.make("dir");
+    assert!(place.is_early(Op::Open { ino: dir, flags: READ, handle: 31 }));
+    assert!(place.is_early(chmod(dir, 0o700)));
+    assert!(place.is_early(Op::Rmdir { dir: relaxed, name: name("dir") }));
+    assert!(!place.is_early(chmod(dir, 0o750)), "it is in no directory");
+    place.sync();
+    place.world.syncs = true;
+    place.world.call(a, Op::Close { handles: vec![31], lost: false }).expect("it is closed");
 }
 
 /// A file or directory as a test knows it.

@@ -22,6 +22,7 @@ mod moves;
 mod names;
 mod paths;
 mod promises;
+mod relaxed;
 mod repeats;
 mod returns;
 mod scattered;

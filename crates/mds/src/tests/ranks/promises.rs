@@ -230,3 +230,37 @@ fn under_placement_table_who_may_search_is_nothing_to_paths_and_changes_at_once(
     assert_eq!(cluster.lookup(one, Ino::ROOT, "row"), Err(FsError::NotFound));
     cluster.finish();
 }
+
+#[test]
+fn what_is_answered_before_it_is_durable_promises_nothing() {
+    let (mut cluster, client, a, b) = alone("1s");
+    let (name_of_policy, value) = (loligo_namespace::SUBTREE.into(), b"preset = 'relaxed'"[..].into());
+    let policy = Op::SetXattr { ino: a, name: name_of_policy, value, mode: XattrMode::Set };
+    assert!(cluster.call(client, policy).is_ok());
+    cluster.wait(8000);
+    // The first one reserves numbers.
+    cluster.mkdir(client, b, "first");
+    cluster.mkdir(client, b, "kept");
+    cluster.at(0, |world| world.syncs = false);
+    let ask = |cluster: &mut Cluster, names: &[&str]| {
+        let names = names.iter().map(|text| name(text)).collect::<Arc<[Name]>>();
+        let seq = cluster.at(0, |world| {
+            world.clients[client].next_seq += 1;
+            let seq = Seq(world.clients[client].next_seq);
+            let (cred, op) = (Cred::root(), Op::Walk { dir: a, names, by: Replicas::Unused });
+            let request = Request { seq, answered: Seq(0), want: Lease::NONE, cred, op, ino: None, ways: Some(0) };
+            world.message(client, ToServer::Request(request));
+            seq
+        });
+        let inbox = &cluster.world(0).clients[client].inbox;
+        let found = inbox.iter().find_map(|msg| match msg {
+            ToClient::Reply { seq: of, ways, .. } if *of == seq => Some(ways.len()),
+            _ => None,
+        });
+        found.expect("it is answered at once")
+    };
+    assert!(ask(&mut cluster, &["b", "kept"]) > 0, "all is durable");
+    let seq = cluster.send(client, 0, Op::Mkdir { dir: b, name: name("early"), mode: 0o755, umask: 0 });
+    assert!(cluster.outcome(client, 0, seq).is_some(), "it is answered early");
+    assert_eq!(ask(&mut cluster, &["b", "early"]), 0);
+}
