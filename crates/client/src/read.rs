@@ -150,7 +150,10 @@ impl Client {
                 if file.may_cache() && file.attr.inline && file.base.is_none() {
                     file.base = Some(Arc::clone(&bytes));
                 }
-                let short = (bytes.len() as u64) < read.end && !file.may_cache();
+                // Or it is another file than that whose size was seen, and longer.
+                let len = bytes.len() as u64;
+                let cut = read.end < read.offset + read.len && len > read.end;
+                let short = (len < read.end || cut) && !file.may_cache();
                 read.parts = vec![(0, bytes)];
                 if !short {
                     return self.finish_read(ino, read);
