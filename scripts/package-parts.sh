@@ -169,7 +169,7 @@ archive() {
         --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner -- "${@:-.}"
 }
 
-# make_tarball WORK: a prefix, for `tar --strip-components=1 -C /usr/local`.
+# make_tarball WORK: a prefix, for `tar --strip-components=1 -C /usr/local`. Not xz, which a small system lacks.
 make_tarball() {
     local name=loligo-$version-$arch-linux
     mkdir "$1/tarball"
@@ -182,7 +182,7 @@ make_tarball() {
     cp deploy/loligo-server@.service "$dir/lib/systemd/system/"
     install -m 644 LICENSE deploy/example.env "$dir/share/doc/loligo/"
     archive "$1/tarball" "$1/tarball.tar" "$name"
-    xz -T1 -6 <"$1/tarball.tar" >"$1/out/$name.tar.xz"
+    gzip -9n <"$1/tarball.tar" >"$1/out/$name.tar.gz"
 }
 
 # make_debug WORK: symbols where gdb looks for them, by the build id.

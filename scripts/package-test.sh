@@ -4,7 +4,8 @@
 # mirror of Debian by mmdebstrap and are kept in the cache. As root, with /dev/fuse; about a minute for each part. The unit under systemd:
 # LOLIGO_DEB=FILE scripts/systemd-test.sh.
 # usage: scripts/package-test.sh [PART...]    parts: bookworm trixie rpm tarball image same (all of them)
-# environment: LOLIGO (built if it is not said), the program to package. Exit code 77: this machine cannot.
+# environment: LOLIGO (built if it is not said), the program to package; LOLIGO_PACKAGES, a directory of packages that were made of it. Exit
+# code 77: this machine cannot.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 
@@ -81,7 +82,7 @@ inside_deb() {
     # Removal.
     if said=$(DEBIAN_FRONTEND=noninteractive dpkg --remove loligo 2>&1); then die "the package is removed below a mount"; fi
     has "$said" "/fs"
-    same "$(dpkg-query -W -f '${Status}' loligo)" "install ok installed"
+    same "$(dpkg-query -W -f '${db:Status-Status}' loligo)" installed
     holds /fs/file two
     ok "it is not removed while a mount is in use"
     loligo umount /fs
@@ -97,7 +98,7 @@ inside_deb() {
     check "and leaves that of servers" test -e /etc/loligo/home.env
     check "and their data" test -d /var/lib/loligo/home/table -o -d /var/lib/loligo/home/journal
     check "and their user" id loligo
-    same "$(dpkg-query -W -f '${Status}' loligo 2>/dev/null || echo none)" none
+    same "$(dpkg-query -W -f '${db:Status-Status}' loligo 2>/dev/null || echo none)" none
     apt install "$deb" >/dev/null 2>&1 || die "a second installation fails"
     loligo up --data /data --mount /mnt --daemon >/dev/null
     holds /mnt/file two
@@ -130,7 +131,9 @@ inside_rpm() {
 }
 
 inside_tarball() {
-    tar --strip-components=1 -C /usr/local -xJf /packages/loligo.tar.xz
+    apt update >/dev/null
+    apt install mount >/dev/null 2>&1 || die "apt-get install mount fails"
+    tar --strip-components=1 -C /usr/local -xzf /packages/loligo.tar.gz
     ln -s /usr/local/bin/loligo /sbin/mount.loligo
     say "glibc: $(ldd --version | head -n 1)"
     use
@@ -153,7 +156,7 @@ entered() { # ROOT COMMAND...
     mount -t proc proc "$root/proc"
     mount --rbind /dev "$root/dev"
     mount -t tmpfs tmpfs "$root/tmp"
-    exec chroot "$root" env -i HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "$@"
+    exec env -i HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin chroot "$root" "$@"
 }
 
 debian() { # SUITE ROOT PART: a clean root, in which PART runs.
@@ -226,11 +229,11 @@ have mmdebstrap || { skipped packages "mmdebstrap is not there: apt-get install 
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/loligo-package-test.XXXXXX")
 trap 'rm -rf "$scratch"' EXIT
 mkdir "$scratch/packages" "$scratch/elsewhere"
-"$LOLIGO_TOP/scripts/package.sh" "$scratch/made"
+if [ -n "${LOLIGO_PACKAGES:-}" ]; then cp -r "$LOLIGO_PACKAGES" "$scratch/made"; else "$LOLIGO_TOP/scripts/package.sh" "$scratch/made"; fi
 program=${LOLIGO:-$(echo "$(target_dir)"/package-build/*/release/loligo)}
 cp "$scratch"/made/loligo_*.deb "$scratch/packages/old.deb"
 cp "$scratch"/made/loligo-*.rpm "$scratch/packages/loligo.rpm"
-cp "$scratch"/made/loligo-*-linux.tar.xz "$scratch/packages/loligo.tar.xz"
+cp "$scratch"/made/loligo-*-linux.tar.gz "$scratch/packages/loligo.tar.gz"
 newer "$scratch/packages/old.deb" "$scratch/packages/new.deb"
 [ $# -gt 0 ] || set -- bookworm trixie rpm tarball image same
 for part in "$@"; do
