@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what is missing on a Debian machine. Asks nothing, and does nothing where nothing is missing.
-# usage: scripts/setup.sh [build|test|bench]
+# usage: scripts/setup.sh [build|test|bench|package]
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 
@@ -12,7 +12,8 @@ case $mode in
 build) wanted=() ;;
 test) wanted=(attr acl sqlite3 rsync stress-ng fio procps ceph-mon ceph-osd ceph-mgr ceph-common librados2) ;;
 bench) wanted=(bindfs) ;;
-*) die "unknown mode '$mode'; usage: scripts/setup.sh [build|test|bench]" ;;
+package) needed+=(rpm jq xz-utils binutils dpkg) wanted=(mmdebstrap) ;;
+*) die "unknown mode '$mode'; usage: scripts/setup.sh [build|test|bench|package]" ;;
 esac
 
 # installed PACKAGE: by dpkg's word, or by the program that it is wanted for (a machine may have another build of it).
@@ -20,6 +21,11 @@ installed() {
     case $1 in
     git | make | g++ | sqlite3 | rsync | stress-ng | fio | bindfs | ceph-mon | ceph-osd | ceph-mgr) have "$1" && return 0 ;;
     ceph-common) have ceph && have ceph-authtool && return 0 ;;
+    rpm) have rpmbuild && return 0 ;;
+    jq | mmdebstrap) have "$1" && return 0 ;;
+    xz-utils) have xz && return 0 ;;
+    binutils) have objcopy && return 0 ;;
+    dpkg) have dpkg-deb && return 0 ;;
     fuse3) have fusermount3 && return 0 ;;
     attr) have setfattr && have getfattr && return 0 ;;
     acl) have setfacl && have getfacl && return 0 ;;

@@ -3,7 +3,8 @@
 # of which one stands by. Systemd runs in namespaces of its own, over a copy of this machine's root that is gone afterwards; nothing of
 # this machine is touched. As root, where overlayfs is. 15 seconds, and as much again with a cluster.
 # usage: scripts/systemd-test.sh [CEPH-DIRECTORY]    of `scripts/ceph.sh up DIR --pool loligo`
-# environment: LOLIGO (built if it is not said), the program to install. Exit code 77: this machine cannot.
+# environment: LOLIGO (built if it is not said), the program to install; LOLIGO_DEB, a package to install instead. Exit code 77: this machine
+# cannot.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 
@@ -52,9 +53,19 @@ status_has() { loligo status --data "/var/lib/loligo/$1" | grep -q "$2"; }
 states_are() { [ "$(systemctl is-active mounted.mount loligo-server@home | sort | uniq -c | tr -s ' ')" = " 2 $1" ]; }
 not_there() { ! systemctl is-active -q "loligo-server@$1"; }
 
+# put_in DIR: installs, or upgrades.
+put_in() {
+    if [ -e "$1/loligo.deb" ]; then
+        DEBIAN_FRONTEND=noninteractive dpkg --install --force-depends "$1/loligo.deb"
+    else
+        LOLIGO=$1/loligo "$LOLIGO_TOP/scripts/install.sh"
+    fi
+}
+
 steps() { # inside systemd: DIR
+    local pid
     check "systemd runs" systemctl is-active -q basic.target
-    LOLIGO=$1/loligo "$LOLIGO_TOP/scripts/install.sh"
+    put_in "$1"
     install -d -m 755 /var/lib/loligo
     install -d -m 700 -o loligo -g loligo /var/lib/loligo/home
     runuser -u loligo -- loligo format --data /var/lib/loligo/home
@@ -71,7 +82,10 @@ steps() { # inside systemd: DIR
     check "one that was killed is started again" state_is home NRestarts 1
     check "and the mount goes on" holds /mounted/file one
     # An upgrade.
-    LOLIGO=$1/loligo "$LOLIGO_TOP/scripts/install.sh" && systemctl restart loligo-server@home
+    pid=$(main_pid home)
+    put_in "$1"
+    check "an upgrade leaves the server alone" [ "$(main_pid home)" = "$pid" ]
+    systemctl restart loligo-server@home
     check "the mount goes on after an upgrade" holds /mounted/file one
     systemctl stop loligo-server@home
     check "the mount that requires it goes with it" states_are inactive
@@ -83,6 +97,16 @@ steps() { # inside systemd: DIR
     if systemctl start loligo-server@home; then die "it started with a setting that makes no sense"; fi
     check "wrong usage is not tried again" state_is home SubState failed
     [ -z "${CEPH:-}" ] || on_ceph
+    [ ! -e "$1/loligo.deb" ] || removed
+}
+
+removed() {
+    sed -i '/^LOLIGO_LEASE_MS=soon/d' /etc/loligo/home.env
+    systemctl start loligo-server@home
+    check "it serves" status_has home "health *serving"
+    DEBIAN_FRONTEND=noninteractive dpkg --purge loligo
+    check "a purge stops the server" not_there home
+    check "and leaves its data and settings" test -s /etc/loligo/home.env -a -d /var/lib/loligo/home
 }
 
 on_ceph() {
@@ -130,11 +154,11 @@ esac
 CEPH=${1:+$(readlink -f "$1")}
 export CEPH
 program=${LOLIGO:-$(target_dir)/ci/loligo}
-[ -n "${LOLIGO:-}" ] || { eval "$("$LOLIGO_TOP/scripts/rocksdb-cache.sh")" && cargo build -q --profile ci -p loligo-cli --bin loligo; }
+[ -n "${LOLIGO:-}${LOLIGO_DEB:-}" ] || { eval "$("$LOLIGO_TOP/scripts/rocksdb-cache.sh")" && cargo build -q --profile ci -p loligo-cli --bin loligo; }
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/loligo-systemd.XXXXXX")
 chmod 755 "$scratch"
 mkdir "$scratch/share" "$scratch/over"
-cp "$program" "$scratch/share/loligo"
+if [ -n "${LOLIGO_DEB:-}" ]; then cp "$LOLIGO_DEB" "$scratch/share/loligo.deb"; else cp "$program" "$scratch/share/loligo"; fi
 cd /
 unshare --mount --pid --fork --ipc --uts --cgroup "$LOLIGO_TOP/scripts/systemd-test.sh" --boot "$scratch" >"$scratch/boot.log" 2>&1 &
 outer=$!

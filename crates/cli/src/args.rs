@@ -61,6 +61,7 @@ Care:
 Tools:
   bench        Measure
   completions  Print a completion script for a shell
+  version      Versions of the program, its protocols and formats
 
 Options:
 {options}
@@ -267,6 +268,18 @@ pub enum Command {
     Completions {
         /// For this shell.
         shell: clap_complete::Shell,
+    },
+    /// Print the versions of the program, its protocols and formats.
+    Version {
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Write the man pages of all commands into a directory.
+    #[command(hide = true)]
+    Man {
+        /// Directory to write to; made if it is not there.
+        dir: PathBuf,
     },
 }
 

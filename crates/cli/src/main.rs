@@ -87,6 +87,8 @@ fn run(cli: Cli) -> Outcome {
         Command::Bench { what: Bench::Md(args) } => tools::bench::run(&args),
         Command::Bench { what: Bench::Workload(args) } => tools::workload::run(&args),
         Command::Completions { shell } => tools::completions::run(shell),
+        Command::Version { json } => tools::version::run(json),
+        Command::Man { dir } => tools::man::run(&dir),
     }
 }
 

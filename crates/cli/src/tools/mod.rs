@@ -2,5 +2,7 @@
 
 pub mod bench;
 pub mod completions;
+pub mod man;
 mod server;
+pub mod version;
 pub mod workload;

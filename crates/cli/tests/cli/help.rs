@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::run::{LOLIGO, Place, Service, loligo, loligo_in};
 
-const COMMANDS: [&str; 29] = [
+const COMMANDS: [&str; 30] = [
     "up",
     "down",
     "format",
@@ -34,6 +34,7 @@ const COMMANDS: [&str; 29] = [
     "store",
     "bench",
     "completions",
+    "version",
 ];
 
 #[test]
@@ -68,6 +69,53 @@ fn completions_are_made_for_each_shell() {
         let script = loligo(&format!("completions {shell}"), &[]).ok().out;
         assert!(script.contains("umount"), "{shell}");
     }
+}
+
+/// Names of the commands below `name`, by its own help.
+fn commands_of(name: &str) -> Vec<String> {
+    let help = loligo(&format!("{name} --help"), &[]).ok().out;
+    let list = help.split("\nCommands:\n").nth(1).unwrap_or_default();
+    let names = list.lines().take_while(|line| line.starts_with("  ")).filter(|line| !line.starts_with("   "));
+    names.filter_map(|line| line.split_whitespace().next()).filter(|&name| name != "help").map(String::from).collect()
+}
+
+#[test]
+fn each_command_has_a_man_page_with_its_options() {
+    let place = Place::new();
+    let dir = place.path("man");
+    loligo("man {}", &[&dir]).ok();
+    let read = |name: &str| std::fs::read_to_string(dir.join(format!("{name}.1"))).expect(name);
+    let main = read("loligo");
+    let mut expected = vec!["loligo.1".to_string()];
+    for command in COMMANDS {
+        assert!(read(&format!("loligo-{command}")).contains(".SH DESCRIPTION"), "{command}");
+        assert!(main.contains(&format!("loligo\\-{command}(1)")), "{command} in {main}");
+        expected.push(format!("loligo-{command}.1"));
+        expected.extend(commands_of(command).iter().map(|sub| format!("loligo-{command}-{sub}.1")));
+    }
+    assert!(read("loligo-fsck").contains("\\-\\-data\\-checksums"), "an option of a command");
+    assert!(read("loligo-journal-export").contains("loligo journal export") , "the words to type");
+    assert!(read("loligo-journal-export").contains(concat!("\"Loligo ", env!("CARGO_PKG_VERSION"), "\"")), "the version");
+    assert!(!read("loligo-up").contains("ready"), "hidden options stay hidden");
+    let mut there: Vec<_> = std::fs::read_dir(&dir)
+        .expect("the directory of pages")
+        .map(|entry| entry.expect("an entry").file_name().into_string().expect("text"))
+        .collect();
+    there.sort();
+    expected.sort();
+    assert_eq!(there, expected);
+}
+
+#[test]
+fn a_program_can_read_the_versions() {
+    let shown = loligo("version --json", &[]).ok().json();
+    assert_eq!(shown["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(shown["protocol"], loligo_types::msg::PROTOCOL_VERSION);
+    assert_eq!(shown["link"], loligo_types::link::LINK_VERSION);
+    assert_eq!(shown["store"], loligo_store::FORMAT_VERSION);
+    assert!(shown["target"].as_str().expect("text").ends_with("-linux"));
+    let text = loligo("version", &[]).ok().out;
+    assert!(text.starts_with(&format!("loligo {}", env!("CARGO_PKG_VERSION"))), "{text}");
 }
 
 #[test]
