@@ -4,13 +4,13 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use loligo_policy::balance::Policy;
-use loligo_policy::{FaultKind, Limits, Value};
+use loligo_balancer::balance::Policy;
+use loligo_balancer::{FaultKind, Limits, Value};
 use loligo_types::{LoadVec, Rank, Snapshot};
 
 // The tests' check of an answer, and the ranks and pieces that they make by hand.
 #[allow(dead_code)]
-#[path = "../../crates/policy/tests/suite/support.rs"]
+#[path = "../../crates/balancer/tests/suite/support.rs"]
 mod support;
 
 /// Four ranks, of which the first has all and the last is about to get something: a root, directories in it, one that is pinned

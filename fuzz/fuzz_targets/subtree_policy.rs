@@ -3,8 +3,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use loligo_semantics::policy::History;
-use loligo_semantics::{Composition, SubtreePolicy};
+use loligo_subtree_policy::policy::History;
+use loligo_subtree_policy::{Composition, SubtreePolicy};
 use loligo_types::Placement;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -16,18 +16,18 @@ fuzz_target!(|bytes: &[u8]| {
             return;
         }
         history.change(1, 0, Some(b"preset = 'hdfs'"));
-        assert!(history.len() <= loligo_semantics::policy::history::BYTES_MAX.max(bytes.len()));
+        assert!(history.len() <= loligo_subtree_policy::policy::history::BYTES_MAX.max(bytes.len()));
         assert_eq!(History::read(&history.to_bytes()), Ok(history));
     }
     match SubtreePolicy::parse_bytes(bytes) {
         Ok(policy) => {
             let text = policy.to_text();
-            assert!(text.len() <= loligo_semantics::policy::LEN_MAX);
+            assert!(text.len() <= loligo_subtree_policy::policy::LEN_MAX);
             assert_eq!(SubtreePolicy::parse(&text).expect("it is canonical"), policy);
             let named = policy.placement().is_some();
-            assert_eq!(loligo_semantics::policy::names_placement(bytes), named);
+            assert_eq!(loligo_subtree_policy::policy::names_placement(bytes), named);
             for own in Placement::ALL.into_iter().chain([Placement::Inherited]).filter(|own| !policy.excludes(*own)) {
-                let shown = loligo_semantics::policy::with_placement(bytes, own);
+                let shown = loligo_subtree_policy::policy::with_placement(bytes, own);
                 let again = SubtreePolicy::parse_bytes(&shown).expect("it is shown as a policy");
                 assert_eq!(again.placement(), Some(own).filter(|own| named && *own != Placement::Inherited));
             }

@@ -20,7 +20,7 @@ use std::path::Path;
 /// Crates that do no IO and know no clock, no threads and no randomness: those are arguments.
 pub const PURE_CRATES: &[&str] = &[
     "types",
-    "semantics",
+    "subtree-policy",
     "namespace",
     "journal",
     "rows",

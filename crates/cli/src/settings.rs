@@ -298,7 +298,7 @@ impl Settings {
             ("journal_bytes", 4 << 20, u64::MAX),
         ];
         let balancer = self.text("balancer");
-        if balancer != loligo_types::NO_POLICY && loligo_policy::shipped(balancer).is_none() {
+        if balancer != loligo_types::NO_POLICY && loligo_balancer::shipped(balancer).is_none() {
             let origin = self.0.get("balancer").map(|(_, origin)| origin.to_string()).unwrap_or_default();
             let all = crate::balancer::shipped_names().join(", ");
             return Err(Failure::usage(format!(

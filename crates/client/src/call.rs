@@ -43,7 +43,7 @@ pub enum Call {
     /// Rmdir, Rename, Readlink, xattr operations, Access, StatFs. `Done::answer` as documented with [`Op`].
     Op(Op),
     /// Finds names one after the other, as far as the rank leads that is asked. `Answer::Walked`. `to_dir`: the last one is a directory, too, and only
-    /// its number matters. `ways`: lookup leases are welcome, and it begins so deep below the root.
+    /// its number matters. `path_cache`: lookup leases are welcome, and it begins so deep below the root.
     Walk { dir: Ino, names: Arc<[Name]>, at: WalkAt, to_dir: bool, ways: Option<u16> },
     /// Does something where names lead to, as [`Op::Via`] has it; the directory, inode and handle in `what` do not count. Answered as `what` is, with
     /// `Done::fh` if it opens, or with `Answer::Walked` if nothing was done, but the way gone: there the caller goes on. That is also the answer where

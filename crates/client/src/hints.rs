@@ -8,7 +8,7 @@ use std::hash::BuildHasher;
 use loligo_types::{Ino, Name, Rank};
 
 use crate::WalkAt;
-use crate::ways::Ways;
+use crate::path_cache::PathCache;
 
 /// Most directories of which it is known; beyond, all are forgotten.
 const MOST: usize = 65_536;
@@ -20,7 +20,7 @@ const TOPS_MOST: usize = 4096;
 pub struct Hints<S> {
     hasher: S,
     /// Path components that are known.
-    pub ways: Ways<S>,
+    pub ways: PathCache<S>,
     /// By directory, who has its names, and its number.
     by_dir: HashMap<u64, (Rank, Ino)>,
     /// Directories in which the first such are that have their ranks by their paths.

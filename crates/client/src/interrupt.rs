@@ -1,5 +1,5 @@
 //! A caller that waits no longer: its call ends with `Interrupted`. What was not sent for it is not done; what was sent may be done, and counts as
-//! unsettled until that is known (`unsettled`). When calls end because a rank stays away is in `recover`.
+//! unsettled until that is known (`indeterminate`). When calls end because a rank stays away is in `recover`.
 
 use loligo_types::{FsError, Lease, Op, Rank};
 

@@ -19,7 +19,7 @@ use crate::recall::Recalls;
 use crate::route::{Router, SEEN_MAX};
 use crate::session::{PendingData, Session};
 use crate::task::{Event, Task};
-use crate::unstable::Unsynced;
+use crate::unsynced::Unsynced;
 use crate::{Call, CallId, CallResult, Config, Done, Input, Invalidation, Now, Output, Token};
 
 /// Receiver of a result.

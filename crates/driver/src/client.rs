@@ -67,7 +67,7 @@ pub struct Options {
     /// Who the client is to servers that it reaches over TCP, which is then with TLS. Without one such a connection is plain.
     pub identity: Option<Identity>,
     /// The way to the store where the servers have file data, to read and write it there without them; `None`: always through them.
-    pub direct: Option<Arc<dyn loligo_store::Ways>>,
+    pub direct: Option<Arc<dyn loligo_store::PathCache>>,
     /// Where what is done in subtrees that are decoupled for this client is kept on this machine's disk, if their policies say so. `None`:
     /// such a policy cannot be carried out.
     pub keep: Option<std::path::PathBuf>,

@@ -13,9 +13,9 @@ use loligo_client::{Call, SUBTREE_XATTR};
 use loligo_driver::client::subtree::{CompleteError, Kept};
 use loligo_driver::client::{Client, Fs, Options, Subtree, SubtreeOptions};
 use loligo_driver::{Address, Server};
-use loligo_semantics::Mechanism::{GlobalPersist, LocalPersist, NonvolatileApply, VolatileApply};
-use loligo_semantics::policy::History;
 use loligo_store::mem::{CrashPlan, Fault, FaultPoint};
+use loligo_subtree_policy::Mechanism::{GlobalPersist, LocalPersist, NonvolatileApply, VolatileApply};
+use loligo_subtree_policy::policy::History;
 use loligo_types::{Answer, Cred, FsError, FsResult, Ino, Interfere, Op, XattrMode};
 
 const POLICY: &[u8] = b"loligo.policy.subtree";

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use loligo_policy::balance::Policy;
-use loligo_policy::{Limits, Value, shipped};
+use loligo_balancer::balance::Policy;
+use loligo_balancer::{Limits, Value, shipped};
 use loligo_types::{Decision, Rank, Snapshot};
 
 use crate::lab::Decider;

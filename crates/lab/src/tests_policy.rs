@@ -1,6 +1,6 @@
 //! Policies that come with Loligo on small workloads: that they work at all with the real machines, and do what each is for.
 
-use loligo_policy::shipped_names;
+use loligo_balancer::shipped_names;
 use loligo_workload::Spec;
 
 use crate::{Costs, Plan, PolicyDecider, Report, run};

@@ -11,7 +11,7 @@ use crate::gate::Reply;
 use crate::grant::Asks;
 use crate::io::{ConnId, Output, Peer};
 use crate::machine::Mds;
-use crate::park::{Job, Why};
+use crate::park::{Job, WaitReason};
 use crate::rights::Squash;
 use crate::session::Slot;
 use crate::walk::Walk;
@@ -171,11 +171,11 @@ impl Mds {
     #[inline]
     pub(crate) fn admission(&self, job: &Job) -> Option<Step> {
         if self.grace.is_some() {
-            return Some(Step::Wait(Why::Grace));
+            return Some(Step::Wait(WaitReason::Grace));
         }
         if self.stopping && job.repeats().is_none() {
             // An error would make the client give up what it holds back; unanswered, it asks the next life.
-            return Some(Step::Wait(Why::Stop));
+            return Some(Step::Wait(WaitReason::Stop));
         }
         if job.again.is_some() || !job.op.is_change() {
             return None;
@@ -187,7 +187,7 @@ impl Mds {
             return None;
         }
         if !self.log.full {
-            return Some(Step::Wait(Why::Space));
+            return Some(Step::Wait(WaitReason::Space));
         }
         let reserve = self.log.limit / 4;
         let spare = frees(&job.op) && self.log.used < self.log.limit + reserve;
@@ -219,7 +219,7 @@ impl Mds {
         if full && !self.log.stuck {
             self.log.stuck = true;
             // Those who wait learn that waiting does not help.
-            self.parked.wake(&Why::Space);
+            self.parked.wake(&WaitReason::Space);
         }
         self.log.stuck = full;
     }
@@ -227,7 +227,7 @@ impl Mds {
     /// Lets those go on that waited for room, if there is some.
     pub(crate) fn wake_if_room(&mut self) {
         if !self.is_short_of_space() {
-            self.parked.wake(&Why::Space);
+            self.parked.wake(&WaitReason::Space);
         }
     }
 

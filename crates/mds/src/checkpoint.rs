@@ -8,7 +8,7 @@ use loligo_types::{Event, Lsn};
 
 use crate::io::Output;
 use crate::machine::Mds;
-use crate::park::Why;
+use crate::park::WaitReason;
 use crate::session::Slot;
 
 /// Delay before a failed checkpoint is tried again, milliseconds.
@@ -204,7 +204,7 @@ impl Mds {
         if full && !self.log.full {
             self.log.full = true;
             // Those who wait learn that waiting does not help.
-            self.parked.wake(&Why::Space);
+            self.parked.wake(&WaitReason::Space);
         }
     }
 

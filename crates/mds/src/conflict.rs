@@ -9,7 +9,7 @@ use loligo_namespace::{Change, Lookup, Tree};
 use loligo_types::{Answer, Event, Ino, Kind, Lease, Name, Op};
 
 use crate::machine::Mds;
-use crate::park::{Job, Why};
+use crate::park::{Job, WaitReason};
 use crate::recall::{DATA, SHARED};
 use crate::session::Slot;
 
@@ -126,7 +126,7 @@ impl Mds {
     }
 
     /// Nothing, if the change may be applied now; else the recalls are on their way, and this is what to wait for.
-    pub(crate) fn settle_conflicts(&mut self, job: &mut Job, change: &Change) -> Option<Why> {
+    pub(crate) fn settle_conflicts(&mut self, job: &mut Job, change: &Change) -> Option<WaitReason> {
         if !self.cluster.lent.is_empty()
             && let Some(why) = self.settle_replicas(job, &change.events)
         {
@@ -170,7 +170,7 @@ impl Mds {
         Some(self.recall_all(job, claims))
     }
 
-    fn recall_all(&mut self, job: &mut Job, claims: Vec<Claim>) -> Why {
+    fn recall_all(&mut self, job: &mut Job, claims: Vec<Claim>) -> WaitReason {
         let id = self.parked.number(job);
         let mut count = 0;
         for claim in &claims {
@@ -187,6 +187,6 @@ impl Mds {
             }
         }
         self.parked.mark(job, claims.into_iter().map(|(ino, _)| ino).collect());
-        Why::Recall(count)
+        WaitReason::Recall(count)
     }
 }

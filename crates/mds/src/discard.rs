@@ -20,7 +20,7 @@ use loligo_types::{Event, Ino, Lsn};
 use crate::gate::Reply;
 use crate::io::Output;
 use crate::machine::Mds;
-use crate::park::Why;
+use crate::park::WaitReason;
 
 struct Discard {
     from: u64,
@@ -123,7 +123,7 @@ impl Mds {
                 self.release(reply);
             }
         }
-        self.parked.wake(&Why::Data(ino));
+        self.parked.wake(&WaitReason::Data(ino));
     }
 
     /// Tells the journal of the drops that are done.

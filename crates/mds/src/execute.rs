@@ -1,4 +1,4 @@
-//! One request from admission to the gate: need, prepare, conflicts, apply. Each wait is a [`Why`], after which the
+//! One request from admission to the gate: need, prepare, conflicts, apply. Each wait is a [`WaitReason`], after which the
 //! request starts here again; until it is applied it has changed nothing.
 
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::cluster::{Gathered, Where};
 use crate::gate::Reply;
 use crate::machine::Mds;
 use crate::open::{HANDLES_MAX, Handle};
-use crate::park::{Job, Why};
+use crate::park::{Job, WaitReason};
 use crate::paths::shown_on_the_way;
 use crate::relaxed::Relaxation;
 
@@ -20,7 +20,7 @@ pub(crate) enum Step {
     /// It is to be answered so.
     Answer(FsResult<Answer>),
     /// It waits.
-    Wait(Why),
+    Wait(WaitReason),
     /// Another rank is to answer it.
     Redirect(Rank),
 }
@@ -57,7 +57,7 @@ impl Mds {
         self.tally_waited(&mut job);
         let step = loop {
             let step = match self.step(&mut job) {
-                Step::Redirect(rank) if self.gives_to(rank) => Step::Wait(Why::Moving),
+                Step::Redirect(rank) if self.gives_to(rank) => Step::Wait(WaitReason::Moving),
                 step => step,
             };
             if job.walk.is_none() {
@@ -72,7 +72,7 @@ impl Mds {
                 if job.tx.is_some() {
                     self.give_back_for(&mut job, &why);
                 }
-                let short = why == Why::Space;
+                let short = why == WaitReason::Space;
                 self.tally_wait(&mut job, &why);
                 self.parked.park(job, why);
                 if short {
@@ -159,7 +159,7 @@ impl Mds {
             Op::SetLock { .. } | Op::Unlock { .. } | Op::GetLock { .. } | Op::CancelLock { .. } => {
                 return self.lock_op(job);
             }
-            Op::Sync => return Step::Wait(Why::Sync(self.sync_data())),
+            Op::Sync => return Step::Wait(WaitReason::Sync(self.sync_data())),
             // The gate waits.
             Op::Persist => return Step::Answer(Ok(Answer::Done)),
             Op::GrantInos { count } => return Step::Answer(self.grant_inos(job, *count)),
@@ -177,7 +177,7 @@ impl Mds {
         if let Some(ino) = data_of(&job.op)
             && self.data_is_busy(ino)
         {
-            return Step::Wait(Why::Data(ino));
+            return Step::Wait(WaitReason::Data(ino));
         }
         if !self.cluster.is_alone() {
             return self.step_in_cluster(job, held);
@@ -226,7 +226,7 @@ impl Mds {
         let (dir, kind) = match &job.op {
             Op::Lookup { dir, name } | Op::Create { dir, name, .. } => match self.tree.entry(*dir, name) {
                 Lookup::Present(target) => (*dir, target.kind),
-                _ => return Step::Wait(Why::Locked),
+                _ => return Step::Wait(WaitReason::Locked),
             },
             Op::LookupParent { dir } => return self.remote_parent(job, *dir, ino, rank),
             _ => return Step::Redirect(rank),
@@ -264,7 +264,7 @@ impl Mds {
         let id = self.parked.number(job);
         let count = self.load(needs, crate::load::Waiter::Job(id));
         job.reads += count;
-        Step::Wait(Why::Load(count))
+        Step::Wait(WaitReason::Load(count))
     }
 
     /// The handle that the operation goes through.
@@ -377,11 +377,11 @@ impl Mds {
     }
 
     /// A cut of a file found by name while an earlier cut of it is not done yet.
-    fn wait_for_cut(&mut self, job: &Job, change: &Change) -> Option<Why> {
+    fn wait_for_cut(&mut self, job: &Job, change: &Change) -> Option<WaitReason> {
         let Op::Create { flags, .. } = &job.op else { return None };
         let ino = change.answer.attr()?.ino;
         match flags.truncate {
-            true if self.data_is_busy(ino) => Some(Why::Data(ino)),
+            true if self.data_is_busy(ino) => Some(WaitReason::Data(ino)),
             true => self.wait_for_rooms(ino),
             false => None,
         }
@@ -467,7 +467,7 @@ impl Mds {
     fn admit_again(&mut self, job: &mut Job, dir: Ino) -> Option<Step> {
         if !self.cluster.is_alone() {
             if !self.cluster.ready {
-                return Some(Step::Wait(Why::Peers));
+                return Some(Step::Wait(WaitReason::Peers));
             }
             let mut wants = Vec::new();
             match self.locate(dir, &mut wants) {
@@ -517,7 +517,7 @@ impl Mds {
     /// What a request of before concerned may have become another rank's.
     fn again_elsewhere(&mut self, job: &mut Job, ino: Ino) -> Option<Step> {
         if !self.cluster.ready {
-            return Some(Step::Wait(Why::Peers));
+            return Some(Step::Wait(WaitReason::Peers));
         }
         if let Some(step) = self.moved(ino) {
             return Some(step);

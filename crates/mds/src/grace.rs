@@ -12,7 +12,7 @@ use crate::io::{Identity, Peer};
 use crate::load::Waiter;
 use crate::machine::Mds;
 use crate::open::{HANDLES_MAX, Handle};
-use crate::park::Why;
+use crate::park::WaitReason;
 use crate::recall::{DATA, SHARED};
 use crate::rights::{NOBODY, Squash};
 use crate::session::{Session, Slot, Standing};
@@ -93,7 +93,7 @@ impl Mds {
         self.grace = None;
         missing.into_iter().for_each(|slot| self.evict_session(slot));
         self.background.orphans_at_ms = Some(self.now.mono_ms + ORPHANS_KEPT_MS);
-        self.parked.wake(&Why::Grace);
+        self.parked.wake(&WaitReason::Grace);
     }
 
     /// Known sessions that have not come back all the way.

@@ -12,7 +12,7 @@ use loligo_types::{FsError, Ino, Rank, SessionId};
 use crate::cluster::pinned_dirs;
 use crate::io::Output;
 use crate::machine::Mds;
-use crate::park::Why;
+use crate::park::WaitReason;
 use crate::peer::TxId;
 use crate::session::Slot;
 
@@ -24,7 +24,7 @@ pub(crate) enum Waiter {
     /// The end of an orphan.
     Reap(Ino),
     /// A look at what a dead session left.
-    Tidy(Ino),
+    EofCleanup(Ino),
     /// The propagation of recursive sums.
     Sums,
     /// A transaction of another rank.
@@ -55,7 +55,7 @@ impl Waiter {
             // Imports come as letters, too.
             Waiter::Letter(_)
             | Waiter::Reap(_)
-            | Waiter::Tidy(_)
+            | Waiter::EofCleanup(_)
             | Waiter::Sums
             | Waiter::Survey
             | Waiter::Nobody
@@ -214,7 +214,7 @@ impl Mds {
             match waiter {
                 Waiter::Job(id) => self.parked.less(id),
                 Waiter::Reap(ino) => drop(self.reaps.insert(ino)),
-                Waiter::Tidy(ino) => self.tidy_one(ino),
+                Waiter::EofCleanup(ino) => self.tidy_one(ino),
                 Waiter::Sums => self.background.sums_waiting = false,
                 Waiter::Reclaim(slot, session) => self.reclaim_loaded(slot, session),
                 Waiter::Way(rank, number, ino) => self.tell_way(rank, number, ino),
@@ -222,7 +222,7 @@ impl Mds {
                 Waiter::Loan(tx) => self.loan_loaded(tx),
                 Waiter::Letter(rank) => self.letter_loaded(rank),
                 Waiter::Survey => self.survey_loaded(),
-                Waiter::Nobody => self.parked.wake(&Why::Locked),
+                Waiter::Nobody => self.parked.wake(&WaitReason::Locked),
                 Waiter::Ahead => {}
             }
         }
@@ -245,13 +245,13 @@ impl Mds {
                 Waiter::Reap(ino) => drop(self.background.reap_later.insert(ino)),
                 Waiter::Replicas => self.replicas_loaded(false),
                 // It asks again.
-                Waiter::Tidy(_) | Waiter::Way(..) => {}
+                Waiter::EofCleanup(_) | Waiter::Way(..) => {}
                 Waiter::Sums => self.background.sums_waiting = false,
                 Waiter::Reclaim(slot, session) => self.reclaim_failed(slot, session),
                 Waiter::Loan(tx) => self.loan_failed(tx),
                 Waiter::Letter(rank) => self.letter_loaded(rank),
                 Waiter::Survey => self.survey_loaded(),
-                Waiter::Nobody => self.parked.wake(&Why::Locked),
+                Waiter::Nobody => self.parked.wake(&WaitReason::Locked),
                 Waiter::Ahead => {}
             }
         }

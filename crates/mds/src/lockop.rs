@@ -4,7 +4,7 @@ use loligo_types::{Answer, FileLock, FsError, FsResult, Ino, Op};
 
 use crate::execute::Step;
 use crate::machine::Mds;
-use crate::park::{Job, Why};
+use crate::park::{Job, WaitReason};
 use crate::session::Slot;
 
 impl Mds {
@@ -33,7 +33,7 @@ impl Mds {
             Ok(false) => {
                 let id = self.parked.number(job);
                 self.locks.wait(ino, job.slot, handle, lock, id);
-                Step::Wait(Why::Lock)
+                Step::Wait(WaitReason::Lock)
             }
             Err(error) => Step::Answer(Err(error)),
         }

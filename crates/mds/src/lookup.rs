@@ -1,6 +1,6 @@
 //! Lookup leases: which of them an answer to a walk brings, and that what would make one untrue waits until it has ended. So clients may go by where a
 //! directory is, and that they may search it, without asking, and no rank knows who does (`IndexFS`; digest §2.3). Nothing is asked back, and nothing is
-//! blocked but new leases on what is about to change. What was promised is in `promises.rs`; what a walk is, in `walk.rs`.
+//! blocked but new leases on what is about to change. What was promised is in `lookup_leases.rs`; what a walk is, in `walk.rs`.
 //!
 //! A directory's own record says where it is and who may search it, so its own rank alone decides when that changes. Another rank that finds it by a
 //! replica may promise it, too, for no longer than the replica counts, and says how long that is when it gives the replica back.
@@ -10,7 +10,7 @@ use loligo_types::{Cred, Event, Ino, Kind};
 
 use crate::cluster::is_same_way;
 use crate::machine::Mds;
-use crate::park::{Job, Why};
+use crate::park::{Job, WaitReason};
 
 impl Mds {
     /// Lookup leases given with the answer to a walk: on the directory in which it began, and on each that its names led to. None for an
@@ -66,7 +66,7 @@ impl Mds {
     }
 
     /// Nothing, if a decided change may be applied as far as promises go; else this is what to wait for.
-    pub(crate) fn settle_promises(&mut self, job: &mut Job, events: &[Event]) -> Option<Why> {
+    pub(crate) fn settle_promises(&mut self, job: &mut Job, events: &[Event]) -> Option<WaitReason> {
         let due = self.changed_ways(events, true);
         if due.is_empty() {
             return None;
@@ -78,7 +78,7 @@ impl Mds {
         }
         self.promises.wait(first);
         self.parked.mark(job, due);
-        Some(Why::Promises)
+        Some(WaitReason::LookupLeases)
     }
 
     /// True if one of these has a lookup lease; then it is waited for. `first`: it was not before.
@@ -99,7 +99,7 @@ impl Mds {
     /// Time goes on: whoever waits looks whether it still has to.
     pub(crate) fn end_promises(&mut self) {
         if self.promises.tick(self.now.mono_ms) {
-            self.parked.wake(&Why::Promises);
+            self.parked.wake(&WaitReason::LookupLeases);
             self.next_loans();
         }
     }

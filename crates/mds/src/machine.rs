@@ -14,6 +14,7 @@ use crate::commit::Log;
 use crate::config::{Config, Now};
 use crate::decouple::Decoupled;
 use crate::discard::Discards;
+use crate::eof_cleanup::EofCleanup;
 use crate::gate::Gate;
 use crate::grace::Grace;
 use crate::heat::Heat;
@@ -21,18 +22,17 @@ use crate::io::{ConnId, Input, Output};
 use crate::lease::Leases;
 use crate::load::Loads;
 use crate::lock::Locks;
+use crate::lookup_leases::LookupLeases;
 use crate::open::Opens;
 use crate::pace::Pace;
 use crate::park::Parked;
-use crate::paths::Ways;
-use crate::promises::Promises;
+use crate::paths::PathCache;
 use crate::recall::{Recalls, SHARED};
 use crate::relaxed::Relaxed;
 use crate::session::{Sessions, Standing};
 use crate::shortcuts::Shortcuts;
 use crate::status::Counters;
 use crate::sync::Syncs;
-use crate::tidy::Tidy;
 
 /// Most orphans ended after one input.
 const REAPS_PER_INPUT: usize = 64;
@@ -56,7 +56,7 @@ pub struct Mds {
     /// Files whose inline data is on its way to an object, with the size of their objects.
     pub(crate) spills: BTreeMap<Ino, u32>,
     pub(crate) syncs: Syncs,
-    pub(crate) tidy: Tidy,
+    pub(crate) tidy: EofCleanup,
     /// Orphans that may have had their last close.
     pub(crate) reaps: BTreeSet<Ino>,
     pub(crate) checkpointer: Checkpointer,
@@ -67,9 +67,9 @@ pub struct Mds {
     pub(crate) counters: Counters,
     pub(crate) heat: Heat,
     pub(crate) balance: Balance,
-    pub(crate) ways: Ways,
+    pub(crate) ways: PathCache,
     pub(crate) shortcuts: Shortcuts,
-    pub(crate) promises: Promises,
+    pub(crate) promises: LookupLeases,
     pub(crate) relaxed: Relaxed,
     pub(crate) decoupled: Decoupled,
     pub(crate) pace: Pace,
@@ -102,7 +102,7 @@ impl Mds {
             discards: Discards::default(),
             spills: BTreeMap::new(),
             syncs: Syncs::default(),
-            tidy: Tidy::default(),
+            tidy: EofCleanup::default(),
             reaps: BTreeSet::new(),
             checkpointer: Checkpointer::default(),
             cluster,
@@ -112,9 +112,9 @@ impl Mds {
             counters: Counters::default(),
             heat,
             balance: Balance::default(),
-            ways: Ways::default(),
+            ways: PathCache::default(),
             shortcuts: Shortcuts::default(),
-            promises: Promises::default(),
+            promises: LookupLeases::default(),
             relaxed: Relaxed::default(),
             decoupled: Decoupled::default(),
             pace: Pace::default(),

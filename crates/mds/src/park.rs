@@ -49,7 +49,7 @@ pub(crate) struct Job {
     pub(crate) tx: Option<TxId>,
     /// When it came.
     pub(crate) since_ms: u64,
-    /// The reason for which it waits, as its place among [`Why::NAMES`], and since when.
+    /// The reason for which it waits, as its place among [`WaitReason::NAMES`], and since when.
     pub(crate) waits: Option<(u8, u64)>,
     /// Since when all that it waits for is that others close what they have open.
     pub(crate) closing_ms: Option<u64>,
@@ -81,7 +81,7 @@ impl Job {
 
 /// Reason for which a request waits.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Why {
+pub(crate) enum WaitReason {
     /// The end of the grace time.
     Grace,
     /// Checkpoints, to make room in the journal and in memory.
@@ -115,14 +115,14 @@ pub(crate) enum Why {
     /// Replicas from other ranks, or their answers, of directories that paths lead through.
     Replicas,
     /// The end of what clients were promised of a directory.
-    Promises,
+    LookupLeases,
     /// Files to be closed.
     Close,
     /// Parts of the subtree below a directory that other ranks have.
     Gather,
 }
 
-impl Why {
+impl WaitReason {
     /// Their names, for `loligo status` and the metrics.
     pub(crate) const NAMES: [&'static str; 19] = [
         "grace",
@@ -149,31 +149,31 @@ impl Why {
     /// Its place among them.
     pub(crate) fn place(&self) -> usize {
         match self {
-            Why::Grace => 0,
-            Why::Space => 1,
-            Why::Load(_) => 2,
-            Why::Recall(_) => 3,
-            Why::Data(_) => 4,
-            Why::Lock => 5,
-            Why::Sync(_) => 6,
-            Why::Stop => 7,
-            Why::Peers => 8,
-            Why::Borrow => 9,
-            Why::Locked => 10,
-            Why::Moving => 11,
-            Why::Above => 12,
-            Why::Merge(_) => 13,
-            Why::Part(_) => 14,
-            Why::Replicas => 15,
-            Why::Promises => 16,
-            Why::Close => 17,
-            Why::Gather => 18,
+            WaitReason::Grace => 0,
+            WaitReason::Space => 1,
+            WaitReason::Load(_) => 2,
+            WaitReason::Recall(_) => 3,
+            WaitReason::Data(_) => 4,
+            WaitReason::Lock => 5,
+            WaitReason::Sync(_) => 6,
+            WaitReason::Stop => 7,
+            WaitReason::Peers => 8,
+            WaitReason::Borrow => 9,
+            WaitReason::Locked => 10,
+            WaitReason::Moving => 11,
+            WaitReason::Above => 12,
+            WaitReason::Merge(_) => 13,
+            WaitReason::Part(_) => 14,
+            WaitReason::Replicas => 15,
+            WaitReason::LookupLeases => 16,
+            WaitReason::Close => 17,
+            WaitReason::Gather => 18,
         }
     }
 
     /// Its name.
     pub(crate) fn name(&self) -> &'static str {
-        Why::NAMES[self.place()]
+        WaitReason::NAMES[self.place()]
     }
 }
 
@@ -181,11 +181,11 @@ impl Why {
 #[derive(Default)]
 pub(crate) struct Parked {
     last_id: u64,
-    jobs: BTreeMap<u64, (Job, Why)>,
+    jobs: BTreeMap<u64, (Job, WaitReason)>,
     weights: Weights,
     marks: BTreeMap<Ino, u32>,
     /// Those that are woken together: for the end of the grace time, for room, for the data of an inode.
-    queues: BTreeMap<Why, Vec<u64>>,
+    queues: BTreeMap<WaitReason, Vec<u64>>,
     /// Those whose wait is over, in the order in which they are to go on.
     ready: VecDeque<u64>,
 }
@@ -201,9 +201,12 @@ impl Parked {
     }
 
     /// Lets it wait.
-    pub(crate) fn park(&mut self, mut job: Job, why: Why) {
+    pub(crate) fn park(&mut self, mut job: Job, why: WaitReason) {
         let id = self.number(&mut job);
-        let alone = matches!(why, Why::Load(_) | Why::Recall(_) | Why::Lock | Why::Stop | Why::Borrow);
+        let alone = matches!(
+            why,
+            WaitReason::Load(_) | WaitReason::Recall(_) | WaitReason::Lock | WaitReason::Stop | WaitReason::Borrow
+        );
         if !alone {
             self.queues.entry(why.clone()).or_default().push(id);
         }
@@ -216,10 +219,10 @@ impl Parked {
     /// One of the loads or recalls it waits for is done.
     pub(crate) fn less(&mut self, id: u64) {
         let Some((_, why)) = self.jobs.get_mut(&id) else { return };
-        if *why == Why::Close {
+        if *why == WaitReason::Close {
             return self.ready.push_back(id);
         }
-        if let Why::Load(left) | Why::Recall(left) = why {
+        if let WaitReason::Load(left) | WaitReason::Recall(left) = why {
             *left = left.saturating_sub(1);
             if *left == 0 {
                 self.ready.push_back(id);
@@ -228,7 +231,7 @@ impl Parked {
     }
 
     /// Ends the wait of all that wait for this, in the order in which they came to it.
-    pub(crate) fn wake(&mut self, which: &Why) {
+    pub(crate) fn wake(&mut self, which: &WaitReason) {
         if !self.queues.is_empty() {
             self.ready.extend(self.queues.remove(which).unwrap_or_default());
         }
@@ -281,7 +284,7 @@ impl Parked {
     }
 
     /// Takes out all that wait for this.
-    pub(crate) fn take_waiting(&mut self, which: &Why) -> Vec<Job> {
+    pub(crate) fn take_waiting(&mut self, which: &WaitReason) -> Vec<Job> {
         let ids = self.queues.remove(which).unwrap_or_default();
         ids.into_iter().filter_map(|id| self.take(id)).collect()
     }
@@ -298,11 +301,11 @@ impl Parked {
 
     /// True if a request has read so much that the first of its records may have left memory before it had the rest.
     pub(crate) fn starves(&self) -> bool {
-        self.jobs.values().any(|(job, why)| matches!(why, Why::Load(_)) && job.reads > READS_MAX)
+        self.jobs.values().any(|(job, why)| matches!(why, WaitReason::Load(_)) && job.reads > READS_MAX)
     }
 
     /// All, oldest first.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Job, &Why)> + '_ {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Job, &WaitReason)> + '_ {
         self.jobs.values().map(|(job, why)| (job, why))
     }
 

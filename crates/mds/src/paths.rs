@@ -20,7 +20,7 @@ use crate::execute::Step;
 use crate::load::Waiter;
 use crate::machine::Mds;
 use crate::open::Handle;
-use crate::park::{Job, Why};
+use crate::park::{Job, WaitReason};
 use crate::peer::PeerMsg;
 use crate::rights::{Grant, Rights};
 use crate::session::Slot;
@@ -37,7 +37,7 @@ pub(crate) type Policies = Vec<(Ino, Arc<[u8]>)>;
 
 /// Answers of other ranks about directories above.
 #[derive(Default)]
-pub(crate) struct Ways {
+pub(crate) struct PathCache {
     known: BTreeMap<Ino, Heard>,
     /// Inodes asked about since the last tick, and not answered.
     asked: BTreeSet<Ino>,
@@ -45,7 +45,7 @@ pub(crate) struct Ways {
     last: u64,
 }
 
-impl Ways {
+impl PathCache {
     /// Number of questions so far: the number of the last one.
     pub(crate) fn asks(&self) -> u64 {
         self.last
@@ -330,7 +330,7 @@ impl Mds {
             let number = self.ways.last;
             self.tell(rank, PeerMsg::AskWay { number, ino });
         }
-        Step::Wait(Why::Above)
+        Step::Wait(WaitReason::Above)
     }
 
     /// A tick: who waits asks again. The rank may not have been there, or something else may have it by now.
@@ -338,7 +338,7 @@ impl Mds {
         let now = self.now.mono_ms;
         self.ways.known.retain(|_, heard| now < heard.ms + KEEP_MS);
         if !std::mem::take(&mut self.ways.asked).is_empty() {
-            self.parked.wake(&Why::Above);
+            self.parked.wake(&WaitReason::Above);
             self.reclaim_by_ways();
         }
     }
@@ -386,7 +386,7 @@ impl Mds {
             self.ways.known.clear();
         }
         self.ways.known.insert(ino, Heard { up, at, bounds, ms: self.now.mono_ms, number });
-        self.parked.wake(&Why::Above);
+        self.parked.wake(&WaitReason::Above);
         self.reclaim_by_ways();
     }
 

@@ -8,7 +8,7 @@ use loligo_types::{Answer, FsError, Ino, Kind, Op, Rank, SessionId};
 use crate::execute::Step;
 use crate::load::Waiter;
 use crate::machine::Mds;
-use crate::park::{Job, Why};
+use crate::park::{Job, WaitReason};
 use crate::session::Slot;
 
 impl Mds {
@@ -21,7 +21,7 @@ impl Mds {
         let ranks: BTreeSet<Rank> = handles.iter().filter_map(went).collect();
         if ranks.iter().any(|rank| self.gives_to(*rank)) {
             // That one cannot be asked yet. Nothing may be forgotten before: all this is done again then.
-            return Step::Wait(Why::Moving);
+            return Step::Wait(WaitReason::Moving);
         }
         let to = ranks.first().copied();
         for number in handles {

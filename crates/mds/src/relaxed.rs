@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use loligo_namespace::{Found, Need, SUBTREE};
-use loligo_semantics::SubtreePolicy;
+use loligo_subtree_policy::SubtreePolicy;
 use loligo_types::limits::DEPTH_MAX;
 use loligo_types::msg::Volatile;
 use loligo_types::{About, Answer, Event, FsResult, Ino, Inode, Kind, Letter, Lsn, Op};
@@ -29,7 +29,7 @@ use crate::hash::IntMap;
 use crate::io::{DataAccess, Output, Page, Scan};
 use crate::load::Waiter;
 use crate::machine::Mds;
-use crate::park::{Job, Why};
+use crate::park::{Job, WaitReason};
 use crate::paths::Up;
 use crate::status::RelaxedStatus;
 
@@ -519,7 +519,7 @@ impl Mds {
                             self.out.push_back(Output::Access { session, ino, access });
                         }
                     }
-                    self.parked.wake(&Why::Data(ino));
+                    self.parked.wake(&WaitReason::Data(ino));
                 }
             }
         }

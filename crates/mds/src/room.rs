@@ -22,7 +22,7 @@ use loligo_types::{Answer, FsError, Ino, Inode, Op, Seq, limits};
 use crate::execute::Step;
 use crate::machine::Mds;
 use crate::open::Handle;
-use crate::park::{Job, Why};
+use crate::park::{Job, WaitReason};
 use crate::session::Slot;
 
 /// Room that a session has reserved.
@@ -70,12 +70,12 @@ impl Mds {
     }
 
     /// Waits until nothing is reserved; until then nothing more is.
-    pub(crate) fn wait_for_rooms(&mut self, ino: Ino) -> Option<Why> {
+    pub(crate) fn wait_for_rooms(&mut self, ino: Ino) -> Option<WaitReason> {
         let waits = self.opens.has_rooms(ino);
         if waits {
             self.tidy.close_end(ino);
         }
-        waits.then_some(Why::Data(ino))
+        waits.then_some(WaitReason::Data(ino))
     }
 
     fn room_wanted(&mut self, job: &Job, ino: Ino, len: u64) -> Option<Step> {
@@ -100,7 +100,7 @@ impl Mds {
     fn room_written(&mut self, job: &mut Job, ino: Ino, room: Room) -> Option<Step> {
         let is_first = self.opens.rooms(ino).all(|other| other.start >= room.start);
         if !room.broken && !is_first {
-            return Some(Step::Wait(Why::Data(ino)));
+            return Some(Step::Wait(WaitReason::Data(ino)));
         }
         let fits = |inode: &Inode| !inode.inline && inode.cuts == room.cuts && inode.size == room.start;
         if room.broken || !self.tree.inode(ino).is_some_and(fits) {
@@ -174,7 +174,7 @@ impl Mds {
                     self.tidy.open_end(ino);
                     self.tidy_one(ino);
                 }
-                self.parked.wake(&Why::Data(ino));
+                self.parked.wake(&WaitReason::Data(ino));
             }
         }
     }

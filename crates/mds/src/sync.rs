@@ -7,7 +7,7 @@ use loligo_types::{Answer, FsError};
 
 use crate::io::Output;
 use crate::machine::Mds;
-use crate::park::Why;
+use crate::park::WaitReason;
 
 /// Where they are.
 #[derive(Default)]
@@ -38,7 +38,7 @@ impl Mds {
             return;
         }
         self.syncs.running = false;
-        for job in self.parked.take_waiting(&Why::Sync(ticket)) {
+        for job in self.parked.take_waiting(&WaitReason::Sync(ticket)) {
             if ok { self.done(job, Answer::Done) } else { self.fail(job, FsError::Io) }
         }
         if std::mem::take(&mut self.syncs.wanted) {

@@ -5,7 +5,7 @@
 use loligo_types::{About, Answer, FsResult, Ino, Kind, Op, Placement};
 
 use crate::machine::Mds;
-use crate::park::{Job, Why};
+use crate::park::{Job, WaitReason};
 use crate::status::OPS;
 
 /// Paths are counted together that have up to so many names, and more than the one before; the last are the longest that there are.
@@ -49,7 +49,7 @@ pub struct TallyStatus {
 pub(crate) struct Tally {
     placed: [[u64; OPS]; Placement::ALL.len()],
     redirected: [u64; Placement::ALL.len()],
-    waits: [WaitCount; Why::NAMES.len()],
+    waits: [WaitCount; WaitReason::NAMES.len()],
     walks: [WalkCount; NAMES.len()],
 }
 
@@ -58,7 +58,7 @@ impl Default for Tally {
         Tally {
             placed: [[0; OPS]; Placement::ALL.len()],
             redirected: [0; Placement::ALL.len()],
-            waits: [WaitCount::default(); Why::NAMES.len()],
+            waits: [WaitCount::default(); WaitReason::NAMES.len()],
             walks: [WalkCount::default(); NAMES.len()],
         }
     }
@@ -95,7 +95,7 @@ impl Tally {
                 .map(|(placement, op, count)| (placement, name(op), count))
                 .collect(),
             redirected: Placement::ALL.into_iter().zip(self.redirected).filter(|(_, count)| *count > 0).collect(),
-            waits: Why::NAMES.into_iter().zip(self.waits).filter(|(_, waited)| waited.count > 0).collect(),
+            waits: WaitReason::NAMES.into_iter().zip(self.waits).filter(|(_, waited)| waited.count > 0).collect(),
             walks: from
                 .zip(NAMES)
                 .zip(self.walks)
@@ -145,7 +145,7 @@ impl Mds {
     }
 
     /// A request begins to wait.
-    pub(crate) fn tally_wait(&self, job: &mut Job, why: &Why) {
+    pub(crate) fn tally_wait(&self, job: &mut Job, why: &WaitReason) {
         job.waits = Some((why.place() as u8, self.now.mono_ms));
     }
 

@@ -7,9 +7,9 @@ use loligo_client::{Call, CallId, CallResult, Done, Failed, Fh};
 use loligo_fuse::{Errno, Header, ReplyAttr, ReplyEmpty};
 use loligo_types::{Answer, FsError, Ino, LockOwner, Op};
 
-use crate::believed::Moment;
 use crate::convert::{self, ttl};
 use crate::cred::{Creds, Who, groups_matter, may_be_refused, refused};
+use crate::dentries::Moment;
 use crate::errno::ErrorCounts;
 use crate::fs::dirs::Dirs;
 use crate::held;

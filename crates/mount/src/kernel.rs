@@ -13,7 +13,7 @@ use std::time::Duration;
 use loligo_fuse::{Device, Notify};
 use loligo_types::Ino;
 
-use crate::believed::{Believed, Doubted};
+use crate::dentries::{DentryCache, Doubted};
 use crate::expire::Expirer;
 use crate::places::{Places, inode_of};
 use crate::table::Table;
@@ -34,7 +34,7 @@ pub struct Kernel {
     /// The directory that is mounted; none: that of the file system.
     root: OnceLock<Ino>,
     pub(crate) table: Arc<Table>,
-    pub(crate) believed: Believed,
+    pub(crate) believed: DentryCache,
     pub(crate) twins: Twins,
     pub(crate) places: Places,
     expirer: Expirer,
@@ -51,7 +51,7 @@ impl Kernel {
             epochs: AtomicBool::new(false),
             root: OnceLock::new(),
             table: Arc::default(),
-            believed: Believed::default(),
+            believed: DentryCache::default(),
             twins: Twins::default(),
             places: Places::default(),
             expirer: Expirer::default(),

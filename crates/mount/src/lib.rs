@@ -13,11 +13,11 @@
 //! - Where names cannot be dropped one by one ([`kernel`]), a working directory counts as removed for a moment, and what is mounted in the mount
 //!   is unmounted.
 
-mod believed;
 mod client;
 pub mod convert;
 mod core;
 mod cred;
+mod dentries;
 mod dispatch;
 pub mod errno;
 mod expire;

@@ -9,7 +9,7 @@
 //! Whether the kernel could take it in it does not say. What else a thread asks for shows that it could; a thread that looks at the same name twice in a
 //! row, and whose kernel believes no name there, is taken for one that could not, once: then it asks a third time, which shows it.
 //!
-//! Not here: names that the kernel believes (`believed`).
+//! Not here: names that the kernel believes (`dentries`).
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;

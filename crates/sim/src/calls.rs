@@ -118,7 +118,7 @@ impl World {
             epoch: 0,
             calls: BTreeMap::new(),
             kernel: Kernel::default(),
-            ways: loligo_client::Ways::default(),
+            ways: loligo_client::PathCache::default(),
             programs: Vec::new(),
             cut_off_until: 0,
             dropping: 0,

@@ -26,7 +26,7 @@ pub struct Way {
 }
 
 /// Ways, each once.
-type Ways = BTreeMap<u64, Way>;
+type PathCache = BTreeMap<u64, Way>;
 
 /// All calls and ways.
 #[derive(Default)]
@@ -45,7 +45,7 @@ struct Search<'a> {
     /// Nothing: any.
     res: Option<&'a Res>,
     related: BTreeSet<u64>,
-    after: &'a mut Ways,
+    after: &'a mut PathCache,
     visited: &'a mut BTreeSet<u64>,
     steps: &'a mut usize,
 }
@@ -57,7 +57,7 @@ fn hash(way: &Way) -> u64 {
     hasher.finish()
 }
 
-fn add(ways: &mut Ways, way: Way) {
+fn add(ways: &mut PathCache, way: Way) {
     ways.insert(hash(&way), way);
 }
 
@@ -113,7 +113,7 @@ impl History {
         if before.is_empty() {
             return;
         }
-        let (mut after, mut visited, mut steps) = (Ways::new(), BTreeSet::new(), 0);
+        let (mut after, mut visited, mut steps) = (PathCache::new(), BTreeSet::new(), 0);
         for way in &before {
             if *res == Res::Refused {
                 let mut way = way.clone();
@@ -155,7 +155,7 @@ impl History {
     /// The client does not know what became of a call.
     pub fn lose(&mut self, id: u64) {
         let read = self.ops.get(&id).is_some_and(NsOp::is_read);
-        let mut all = Ways::new();
+        let mut all = PathCache::new();
         for mut way in std::mem::take(&mut self.ways) {
             way.seen.remove(&id);
             way.done.remove(&id);
@@ -173,7 +173,7 @@ impl History {
             return;
         }
         let before = std::mem::take(&mut self.ways);
-        let (mut after, mut visited, mut steps) = (Ways::new(), BTreeSet::new(), 0);
+        let (mut after, mut visited, mut steps) = (PathCache::new(), BTreeSet::new(), 0);
         for way in &before {
             if way.open.contains(&id) {
                 let mut never = way.clone();
@@ -251,7 +251,7 @@ impl History {
         }
     }
 
-    fn settle(&mut self, after: Ways, steps: usize) {
+    fn settle(&mut self, after: PathCache, steps: usize) {
         if after.len() > WAYS_MAX || steps > STEPS_MAX {
             self.gave_up = true;
             return;

@@ -8,7 +8,7 @@ use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::pin::Pin;
 use std::rc::Rc;
 
-use loligo_client::{CallId, Client, Invalidation, Ways};
+use loligo_client::{CallId, Client, Invalidation, PathCache};
 use loligo_types::{Ino, Rank, RenameMode, SessionId};
 
 use crate::calls::LostCall;
@@ -193,7 +193,7 @@ pub struct Node {
     pub calls: BTreeMap<CallId, Pending>,
     pub kernel: Kernel,
     /// Where directories are, as long as that is promised.
-    pub ways: Ways<BuildHasherDefault<DefaultHasher>>,
+    pub ways: PathCache<BuildHasherDefault<DefaultHasher>>,
     pub programs: Vec<Program>,
     /// It cannot reach the server before this.
     pub cut_off_until: u64,

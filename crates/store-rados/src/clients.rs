@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use loligo_rados::{Cluster, Error, Pool, ReadOp};
-use loligo_store::{Blobs, Clients, Result, StoreError, Way, Ways};
+use loligo_store::{Blobs, Clients, PathCache, Result, StoreError, Way};
 
 use crate::blobs::RadosBlobs;
 use crate::error::{corrupt, store};
@@ -89,7 +89,7 @@ impl RadosWays {
     }
 }
 
-impl Ways for RadosWays {
+impl PathCache for RadosWays {
     fn open(&self, place: &str) -> Result<Arc<dyn Way>> {
         let parts = place.strip_prefix("rados:").and_then(|rest| rest.split_once('/'));
         let (pool, namespace) = parts.ok_or_else(|| StoreError::Foreign {

@@ -7,7 +7,7 @@ use crate::{Blobs, Result};
 
 /// The server's side.
 pub trait Clients: Send + Sync {
-    /// Where the objects with file data are, as [`Ways::open`] takes it; at most 255 bytes.
+    /// Where the objects with file data are, as [`PathCache::open`] takes it; at most 255 bytes.
     fn place(&self) -> String;
 
     /// When this returns, nothing that a client with one of these addresses has sent, or sends, takes effect: whatever it is that somebody
@@ -16,7 +16,7 @@ pub trait Clients: Send + Sync {
 }
 
 /// The client's side: a way to stores of one kind.
-pub trait Ways: Send + Sync {
+pub trait PathCache: Send + Sync {
     /// Makes a connection of its own. Blocks.
     fn open(&self, place: &str) -> Result<Arc<dyn Way>>;
 }

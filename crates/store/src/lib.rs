@@ -26,7 +26,7 @@ pub mod mem;
 pub use backend::{Backend, Lease, StatFs};
 pub use blobs::{BLOCK_SIZE, Blobs, Extent, MAX_OBJECT_LEN, ObjectId, check_range};
 pub use check::{CheckProgress, Checked, Finding, Segments, look};
-pub use clients::{Clients, Way, Ways};
+pub use clients::{Clients, PathCache, Way};
 pub use error::{Result, StoreError};
 pub use identity::{FORMAT_VERSION, IDENTITY_LEN, Identity};
 pub use log::{Landed, LogDir, LogFile, LogReader, Segment};

@@ -55,7 +55,7 @@ impl Overwritten {
 }
 
 /// What the owner of a decoupled subtree says that it gives: a level of consistency and one of durability. A rank holds it against the policies of
-/// directories below and the floors above. Which levels there are and what they mean is the semantics' (`loligo_semantics::Cell`); nothing
+/// directories below and the floors above. Which levels there are and what they mean is the semantics' (`loligo_subtree_policy::Cell`); nothing
 /// that is decoupled is strongly consistent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub struct Promise {

@@ -6,8 +6,8 @@ use super::{Finding, PURE_CRATES, Tree};
 /// Rungs from below. Crates on one rung do not know each other. Development dependencies are free, but for the
 /// command, on which nothing stands.
 const LADDER: &[&[&str]] = &[
-    &["types", "semantics", "workload", "rados"],
-    &["namespace", "journal", "wire", "store", "policy"],
+    &["types", "subtree-policy", "workload", "rados"],
+    &["namespace", "journal", "wire", "store", "balancer"],
     &["rows", "mds", "osd", "client", "subtree", "store-local", "store-rados", "store-remote"],
     &["driver", "model", "sim", "fuse"],
     &["mount", "bench", "lab"],
@@ -17,8 +17,13 @@ const LADDER: &[&[&str]] = &[
 
 /// Pairs of crates of one rung of which the first may use the second. The simulator checks against the model. Ranks send each other
 /// records of the journal, and a merge is the body of one. A client owns decoupled subtrees. A policy names a placement.
-const SAME_RUNG: &[(&str, &str)] =
-    &[("sim", "model"), ("wire", "journal"), ("namespace", "journal"), ("client", "subtree"), ("semantics", "types")];
+const SAME_RUNG: &[(&str, &str)] = &[
+    ("sim", "model"),
+    ("wire", "journal"),
+    ("namespace", "journal"),
+    ("client", "subtree"),
+    ("subtree-policy", "types"),
+];
 
 /// Foreign crates that reach for sockets, disks, threads, clocks or randomness.
 const IMPURE_CRATES: &[&str] =

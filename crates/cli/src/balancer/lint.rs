@@ -13,7 +13,7 @@ pub fn run(file: &Path) -> Outcome {
 
 /// Report on a policy; a failure if the policy cannot be used.
 pub fn report(name: &str, text: &str) -> Result<String, Failure> {
-    let report = loligo_policy::lint(name, text);
+    let report = loligo_balancer::lint(name, text);
     let lines = report.lines().join("\n");
     match report.is_usable() {
         true => Ok(lines),

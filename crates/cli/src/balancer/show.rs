@@ -17,7 +17,7 @@ pub fn get(name: Option<&str>, target: &Target, json: bool) -> Outcome {
     let doc: BalancerDoc = ask::json(&found, "/api/v1/balancer")?;
     if let Some(name) = name {
         let newest = doc.versions.iter().filter(|version| version.name == name).max_by_key(|version| version.version);
-        return match (newest, loligo_policy::shipped(name)) {
+        return match (newest, loligo_balancer::shipped(name)) {
             (Some(newest), _) => {
                 let text: TextDoc = ask::json(&found, &format!("/api/v1/balancer/text/{}", newest.policy))?;
                 put(text.text.trim_end())

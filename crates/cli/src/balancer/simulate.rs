@@ -90,7 +90,7 @@ pub fn run(args: &Simulate) -> Outcome {
 
 /// By a name of those that come with Loligo, or from a file.
 fn policy(name: &str) -> Result<PolicyDecider, Failure> {
-    let (name, text) = match loligo_policy::shipped(name) {
+    let (name, text) = match loligo_balancer::shipped(name) {
         Some((name, text)) => (name.to_string(), text.to_string()),
         None if loligo_driver::is_name(name) && !Path::new(name).exists() => (name.to_string(), text::of(name, None)?),
         None => {

@@ -6,14 +6,14 @@ use crate::output::{Context, Failure, human_time};
 
 /// Names of the policies that come with Loligo.
 pub fn shipped_names() -> Vec<&'static str> {
-    loligo_policy::shipped_names().collect()
+    loligo_balancer::shipped_names().collect()
 }
 
 /// The text in a file; without one, that of the policy of this name that comes with Loligo.
 pub fn of(name: &str, file: Option<&Path>) -> Result<String, Failure> {
     match file {
         Some(file) => std::fs::read_to_string(file).context(|| format!("policy {}", file.display())),
-        None => loligo_policy::shipped(name).map(|(_, text)| text.to_string()).ok_or_else(|| {
+        None => loligo_balancer::shipped(name).map(|(_, text)| text.to_string()).ok_or_else(|| {
             Failure::usage(format!("no policy {name} comes with Loligo; there are: {}", shipped_names().join(", ")))
                 .remedy("name one of these, or give a FILE")
         }),

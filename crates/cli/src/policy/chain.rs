@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use loligo_driver::client::Call;
 use loligo_namespace::{PLACEMENT, SUBTREE};
-use loligo_semantics::{SubtreePolicy, policy};
+use loligo_subtree_policy::{SubtreePolicy, policy};
 use loligo_types::limits::XATTR_VALUE_MAX;
 use loligo_types::{Answer, FsError, Ino, Kind, Op, Placement, XattrMode};
 use rustix::fs::XattrFlags;
@@ -217,7 +217,7 @@ impl Chain {
     pub fn check_floors(&self, policy: &SubtreePolicy) -> Outcome {
         for above in self.links.iter().skip(1) {
             let Some(parent) = above.policy()? else { continue };
-            if let Err(below) = loligo_semantics::check_floor(&parent, policy) {
+            if let Err(below) = loligo_subtree_policy::check_floor(&parent, policy) {
                 return Err(Failure::found(format!("{}: {below} ({})", self.name(), above.name)).remedy(format!(
                     "set a policy that is at least {}, or lower the floor of {}",
                     parent.floor(),

@@ -2,9 +2,9 @@
 //! The history is the rank's to write (extended attribute of the directory). Not here: setting a policy (`set.rs`).
 
 use loligo_namespace::HISTORY;
-use loligo_semantics::SubtreePolicy;
-use loligo_semantics::policy::History;
-use loligo_semantics::policy::history::{Changed, Version};
+use loligo_subtree_policy::SubtreePolicy;
+use loligo_subtree_policy::policy::History;
+use loligo_subtree_policy::policy::history::{Changed, Version};
 use serde_json::json;
 
 use super::chain::{self, Chain};

@@ -7,7 +7,7 @@ use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use loligo_semantics::SubtreePolicy;
+use loligo_subtree_policy::SubtreePolicy;
 use loligo_types::limits::SUBTREE_LEASE_MS_MAX;
 use rustix::fs::{Mode, OFlags, XattrFlags};
 use rustix::io::Errno;
@@ -394,7 +394,7 @@ pub fn policy_for(path: &Path, given: Option<&Path>) -> Result<(SubtreePolicy, S
         return Err(placing::contradiction(chain.name(), placed.placement, &placed.why));
     }
     // It is the default, too: of whoever has not asked for it nobody expects that others work there.
-    if policy.interfere() == loligo_semantics::Interfere::Allow && source::says_interfere(&document) {
+    if policy.interfere() == loligo_subtree_policy::Interfere::Allow && source::says_interfere(&document) {
         note(
             "note: the policy says interfere = \"allow\", which is for the client library: on a mount others are refused while the directory is decoupled (EBUSY)",
         );

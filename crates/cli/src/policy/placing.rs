@@ -1,7 +1,7 @@
 //! Where directories live that are made in a directory, who says so, and what a policy changes of it. What a policy names is one with the
 //! placement that the directory has itself; what it does not name is handed down as directories are made. Not here: setting it.
 
-use loligo_semantics::{SubtreePolicy, policy};
+use loligo_subtree_policy::{SubtreePolicy, policy};
 use loligo_types::{Ino, Placement};
 
 use super::chain::Link;
@@ -132,7 +132,7 @@ mod tests {
     fn what_a_policy_does_not_name_stays_unless_the_one_before_named_it() {
         let named = [link("/a", Ino(300), Placement::Giga, Some("placement = 'giga'"))];
         let apart = [link("/a", Ino(300), Placement::Giga, Some("blind = true"))];
-        let (posix, batchfs) = (SubtreePolicy::default(), SubtreePolicy::of(loligo_semantics::Preset::BatchFs));
+        let (posix, batchfs) = (SubtreePolicy::default(), SubtreePolicy::of(loligo_subtree_policy::Preset::BatchFs));
         assert!(change(&named, Some(&posix)).is_some_and(|line| line.starts_with("placement: giga -> subtree: ")));
         assert!(change(&named, None).is_some() && change(&apart, None).is_none());
         assert_eq!(change(&apart, Some(&posix)), None);

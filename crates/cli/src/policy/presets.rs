@@ -1,6 +1,6 @@
 //! `loligo policy presets`: the policies that have a name.
 
-use loligo_semantics::Preset;
+use loligo_subtree_policy::Preset;
 use serde_json::json;
 
 use crate::output::{Outcome, put};

@@ -1,6 +1,6 @@
 //! Promises of a policy, and those of them that hold now. Not here: the words for each level (crate `semantics`).
 
-use loligo_semantics::{Cell, Consistency, SubtreePolicy};
+use loligo_subtree_policy::{Cell, Consistency, SubtreePolicy};
 
 /// Promises of a policy: who sees a change when, what survives which crash, and from when on that holds (thesis: the
 /// properties of a cell hold only after all its mechanisms are done).

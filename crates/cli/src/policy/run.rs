@@ -34,7 +34,7 @@ pub fn run(dir: &Path, policy: Option<&Path>, lease: f64, command: &[OsString]) 
     let made = live.outstanding()?.unwrap_or_default();
     // Whatever became of the command: what it has made is there.
     let completing = Instant::now();
-    let invisible = policy.cell().consistency == loligo_semantics::Consistency::Invisible;
+    let invisible = policy.cell().consistency == loligo_subtree_policy::Consistency::Invisible;
     let verb = if invisible || stays { "sync" } else { "recouple" };
     let told = live.order(verb, "").inspect_err(|_| {
         note(format_args!("loligo: the command has ended ({}), and what it made cannot be completed", said(&status)));

@@ -4,7 +4,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-use loligo_semantics::policy::changes;
+use loligo_subtree_policy::policy::changes;
 
 use super::live::Live;
 use super::{chain, history, placing, promise, source};

@@ -1,6 +1,6 @@
 //! `loligo policy show`: the policy that counts at a path, and what it promises. Not here: setting one.
 
-use loligo_semantics::{Interfere, SubtreePolicy, SyncInterval};
+use loligo_subtree_policy::{Interfere, SubtreePolicy, SyncInterval};
 use serde_json::json;
 
 use super::chain::{self, Chain, InForce};

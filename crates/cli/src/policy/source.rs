@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::path::Path;
 
-use loligo_semantics::{Fault, Preset, SubtreePolicy, policy};
+use loligo_subtree_policy::{Fault, Preset, SubtreePolicy, policy};
 
 use crate::output::{Context, Failure};
 

@@ -340,7 +340,7 @@ fn server_config(data: &Path, settings: &Settings, store: Arc<dyn Backend>) -> R
     let trust_tcp = settings.flag("trust_tcp");
     let look = Duration::from_micros(settings.number("look_us"));
     let name = settings.text("balancer");
-    let default_policy = loligo_policy::shipped(name).map(|(name, text)| (name.to_string(), text.to_string()));
+    let default_policy = loligo_balancer::shipped(name).map(|(name, text)| (name.to_string(), text.to_string()));
     Ok(ServerConfig {
         listen,
         default_policy,
@@ -481,7 +481,7 @@ fn root_at(client: &Client, path: &str) -> Result<Ino, String> {
 }
 
 /// The way to the cluster that file data may be in, if a mount is to take it. `data`: the data directory, which may know one.
-fn ways(settings: &Settings, data: Option<&Path>) -> Result<Option<Arc<dyn loligo_store::Ways>>, Failure> {
+fn ways(settings: &Settings, data: Option<&Path>) -> Result<Option<Arc<dyn loligo_store::PathCache>>, Failure> {
     if !settings.flag("direct_data") {
         return Ok(None);
     }

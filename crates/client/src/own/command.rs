@@ -14,8 +14,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write;
 use std::sync::Arc;
 
-use loligo_semantics::{Mechanism, SubtreePolicy};
 use loligo_subtree::Subtree;
+use loligo_subtree_policy::{Mechanism, SubtreePolicy};
 use loligo_types::{Answer, Cred, FsError, FsResult, Ino, Interfere, Op, RefusedBy, SubtreeAnswer, SubtreeOp};
 
 use super::task::Goal;
@@ -180,8 +180,8 @@ impl Client {
         let owner = (mixed ^ (mixed >> 29) ^ self.now.wall.0.cast_unsigned()).wrapping_mul(0xbf58_476d_1ce4_e5b9) | 1;
         // What is known here must stay true: programs have files open. So nobody else changes anything.
         let interfere = match policy.interfere() {
-            loligo_semantics::Interfere::Read => Interfere::Read,
-            loligo_semantics::Interfere::Block | loligo_semantics::Interfere::Allow => Interfere::Block,
+            loligo_subtree_policy::Interfere::Read => Interfere::Read,
+            loligo_subtree_policy::Interfere::Block | loligo_subtree_policy::Interfere::Allow => Interfere::Block,
         };
         let promise = policy.cell().promise().ok_or(FsError::NotSupported)?;
         let inos = policy.allocated_inodes().min(loligo_types::limits::SUBTREE_INOS_MAX / 2);

@@ -24,8 +24,8 @@ use std::fmt;
 use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
-use loligo_semantics::{Mechanism, SubtreePolicy};
 use loligo_subtree::{Growing, Subtree};
+use loligo_subtree_policy::{Mechanism, SubtreePolicy};
 use loligo_types::{About, Cred, FsError, FsResult, Ino, Lease, Op, Rank};
 
 use crate::leases::InoHasher;

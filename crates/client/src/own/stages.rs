@@ -1,12 +1,12 @@
 //! The stages of a pipeline, carried out for a subtree that is decoupled for this client: each begins when all of the one before has succeeded,
 //! and what stands in parallel runs at the same time. A failure is told with the name of its stage, and what was done before counts. Which
-//! begins when is said by [`loligo_semantics::Run`]. Not here: the journal's way into the store (`store.rs`), and the merge (`task.rs`).
+//! begins when is said by [`loligo_subtree_policy::Run`]. Not here: the journal's way into the store (`store.rs`), and the merge (`task.rs`).
 //!
 //! The rules of pipelines have no apply beside a persist, so an answer of a rank is either about the store or about the merge.
 
 use std::sync::Arc;
 
-use loligo_semantics::Mechanism;
+use loligo_subtree_policy::Mechanism;
 use loligo_types::{Answer, Cred, FsError, FsResult, Op, SubtreeOp};
 
 use super::task::{Merging, OwnTask, Stage};

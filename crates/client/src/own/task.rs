@@ -5,8 +5,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use loligo_semantics::{Completion, Mechanism, Run, SubtreePolicy};
 use loligo_subtree::{FULL_PAUSE_MS, Group, PARTS_IN_FLIGHT};
+use loligo_subtree_policy::{Completion, Mechanism, Run, SubtreePolicy};
 use loligo_types::{Answer, Cred, FsError, FsResult, Ino, Lease, MergeInto, Op, SubtreeAnswer, SubtreeOp};
 
 use super::ask::record_of;
@@ -584,7 +584,7 @@ impl Client {
             }
         }
         let due = |owned: &Owned| {
-            let interval = owned.policy.sync_interval().map(loligo_semantics::SyncInterval::millis);
+            let interval = owned.policy.sync_interval().map(loligo_subtree_policy::SyncInterval::millis);
             let is_due = interval.is_some_and(|interval| now >= owned.synced_ms + interval);
             is_due && owned.task.is_none() && owned.machine.outstanding().changes > 0
         };

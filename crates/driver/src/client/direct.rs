@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use loligo_client::{DirectError, Input};
 use loligo_osd::Effect;
-use loligo_store::{StoreError, Way, Ways};
+use loligo_store::{PathCache, StoreError, Way};
 use loligo_types::msg::DataRequest;
 use loligo_types::{DataError, DataOp};
 
@@ -60,7 +60,7 @@ impl Direct {
     }
 
     /// Starts the thread that connects, and that starts those which do the rest.
-    pub fn start(self: &Arc<Self>, ways: Arc<dyn Ways>, shared: Weak<Shared>) -> std::io::Result<()> {
+    pub fn start(self: &Arc<Self>, ways: Arc<dyn PathCache>, shared: Weak<Shared>) -> std::io::Result<()> {
         let direct = Arc::clone(self);
         thread::Builder::new().name("lol-store".into()).spawn(move || direct.keep(&*ways, &shared))?;
         Ok(())
@@ -89,7 +89,7 @@ impl Direct {
     }
 
     /// Connects, and again when that connection is refused and done with.
-    fn keep(self: &Arc<Self>, ways: &dyn Ways, shared: &Weak<Shared>) {
+    fn keep(self: &Arc<Self>, ways: &dyn PathCache, shared: &Weak<Shared>) {
         let mut has_threads = false;
         loop {
             let mut state = self.lock();

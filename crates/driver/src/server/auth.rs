@@ -13,7 +13,7 @@ use loligo_store::{Backend, Durability};
 use super::error::{Result, ServerError, system};
 use super::format::now;
 use super::is_name;
-use super::keeper::Seats;
+use super::membership::Seats;
 use super::policy::Notes;
 use super::rank::Done;
 use crate::tls::{Authority, fingerprint, hex, unhex};

@@ -13,8 +13,8 @@ use loligo_types::limits::ADDRESS_MAX;
 use loligo_types::link::LinkMsg;
 
 use super::error::{Result, ServerError};
-use super::keeper::News;
 use super::link::Link;
+use super::membership::MembershipEvent;
 use super::queue::Inbox;
 use super::rank::Done;
 use crate::Address;
@@ -72,7 +72,7 @@ pub(crate) struct Others {
     departs: bool,
     /// Other processes may run ranks.
     has_others: bool,
-    keeper: Sender<News>,
+    keeper: Sender<MembershipEvent>,
     /// Number of ranks that have not come to a clean stop.
     unstopped: Arc<AtomicUsize>,
     has_stopped: bool,
@@ -87,7 +87,7 @@ impl Others {
         own: Rank,
         inboxes: BTreeMap<Rank, Arc<Inbox<Done>>>,
         unstopped: Arc<AtomicUsize>,
-        keeper: Sender<News>,
+        keeper: Sender<MembershipEvent>,
     ) -> Others {
         let (links, owner) = (BTreeMap::new(), None);
         Others {
@@ -184,7 +184,7 @@ impl Others {
     /// Says something to the keeper of the map.
     pub(crate) fn say(&self, member: Member) {
         // Without one the server is at its end.
-        let _ = self.keeper.send(News::Said(self.own, member));
+        let _ = self.keeper.send(MembershipEvent::Said(self.own, member));
     }
 
     /// Puts a message into the inbox of another rank; those to the same rank come in the order sent.

@@ -1,5 +1,5 @@
 //! A process that runs ranks on the store of another one: how it joins, and what it does instead of keeping the cluster map.
-//! The owner's side is `hub.rs`; the rules stand in docs/cluster.md, "Several processes".
+//! The owner's side is `store_owner.rs`; the rules stand in docs/cluster.md, "Several processes".
 //!
 //! If the owner, or the connection to it, is lost, all ranks of the process end at once. What they acknowledged is in their
 //! journals at the owner, and the next start goes on from there.
@@ -21,11 +21,11 @@ use loligo_types::{Lsn, Rank};
 use loligo_wire::LINK_MAX;
 
 use super::error::{Result, ServerError, system};
-use super::keeper::{News, Seats};
 use super::link::{self, Link};
+use super::membership::{MembershipEvent, Seats};
 use super::rank::{Command, Done, End};
 use super::start::{self, Running};
-use super::{Ended, hub};
+use super::{Ended, store_owner};
 use crate::Address;
 
 /// Time limit for the owner's answer.
@@ -52,7 +52,7 @@ struct Cause {
 impl Joint {
     /// Joins the server that listens at `server` (the Unix socket of rank 0), to run these ranks.
     pub fn join(server: &Address, ranks: &[Rank]) -> Result<Joint> {
-        let socket = hub::join_socket(std::slice::from_ref(server)).ok_or_else(|| {
+        let socket = store_owner::join_socket(std::slice::from_ref(server)).ok_or_else(|| {
             ServerError::Refused(format!(
                 "{server} is no Unix socket: a process joins a server on the same machine only"
             ))
@@ -109,21 +109,21 @@ fn no_server(socket: &Path, error: &io::Error) -> ServerError {
 }
 
 /// The thread that waits for the ranks of a process that joined, and speaks for them.
-pub(super) struct Deputy {
+pub(super) struct JoinAgent {
     pub(super) joint: Joint,
     pub(super) backend: Arc<dyn Backend>,
     pub(super) seats: Seats,
     pub(super) running: BTreeMap<Rank, Running>,
     /// Ranks that the owner has told to go.
     pub(super) leaving: BTreeSet<Rank>,
-    pub(super) news: Receiver<News>,
-    pub(super) to_self: Sender<News>,
+    pub(super) news: Receiver<MembershipEvent>,
+    pub(super) to_self: Sender<MembershipEvent>,
     pub(super) ended: Arc<Ended>,
     /// Told when the owner has made the ranks known.
     pub(super) arrived: Sender<()>,
 }
 
-impl Deputy {
+impl JoinAgent {
     /// Says where the ranks are, and waits until all have ended.
     pub(super) fn run(mut self, addresses: Vec<(Rank, String)>) -> Result<()> {
         let end = match self.listen_to_owner() {
@@ -151,7 +151,7 @@ impl Deputy {
         let mut end = End::Stopped;
         while !self.running.is_empty() {
             let Ok(news) = self.news.recv() else { break };
-            let News::Ended(rank) = news else {
+            let MembershipEvent::Ended(rank) = news else {
                 self.hear(news);
                 continue;
             };
@@ -184,24 +184,24 @@ impl Deputy {
         }
     }
 
-    fn hear(&mut self, news: News) {
+    fn hear(&mut self, news: MembershipEvent) {
         let refused = || {
             let text = "this process runs some ranks on the store of another one, which keeps the map: ask that one";
             ServerError::Refused(text.into())
         };
         match news {
-            News::Add(_, to) => _ = to.send(Err(refused())),
-            News::HandOver(_, _, to) => _ = to.send(Err(refused())),
-            News::Drain(_, to) | News::Undrain(_, to) => _ = to.send(Err(refused())),
-            News::SetPolicy(_, _, to) | News::AddPolicy(_, _, to) => _ = to.send(Err(refused())),
-            News::UnsetPolicy(to) => _ = to.send(Err(refused())),
-            News::UsePolicy(_, _, to) => _ = to.send(Err(refused())),
-            News::RollBack(to) => _ = to.send(Err(refused())),
-            News::Said(rank, member) => self.joint.link.send(LinkMsg::Member { rank, member }),
-            News::Stop => self.tell_all(|| Done::Command(Command::Depart)),
-            News::Abandon => self.tell_all(|| Done::Command(Command::Abandon)),
-            News::Leaves(rank) => _ = self.leaving.insert(rank),
-            News::Ended(_) | News::Arrived(_) | News::LeftElsewhere(_) => {}
+            MembershipEvent::Add(_, to) => _ = to.send(Err(refused())),
+            MembershipEvent::HandOver(_, _, to) => _ = to.send(Err(refused())),
+            MembershipEvent::Drain(_, to) | MembershipEvent::Undrain(_, to) => _ = to.send(Err(refused())),
+            MembershipEvent::SetPolicy(_, _, to) | MembershipEvent::AddPolicy(_, _, to) => _ = to.send(Err(refused())),
+            MembershipEvent::UnsetPolicy(to) => _ = to.send(Err(refused())),
+            MembershipEvent::UsePolicy(_, _, to) => _ = to.send(Err(refused())),
+            MembershipEvent::RollBack(to) => _ = to.send(Err(refused())),
+            MembershipEvent::Said(rank, member) => self.joint.link.send(LinkMsg::Member { rank, member }),
+            MembershipEvent::Stop => self.tell_all(|| Done::Command(Command::Depart)),
+            MembershipEvent::Abandon => self.tell_all(|| Done::Command(Command::Abandon)),
+            MembershipEvent::Leaves(rank) => _ = self.leaving.insert(rank),
+            MembershipEvent::Ended(_) | MembershipEvent::Arrived(_) | MembershipEvent::LeftElsewhere(_) => {}
         }
     }
 
@@ -212,7 +212,8 @@ impl Deputy {
     /// Starts the thread that hears the owner.
     fn listen_to_owner(&self) -> Result<()> {
         let mut stream = self.joint.stream.try_clone().map_err(system("a connection to the server"))?;
-        let ear = Ear { seats: self.seats.clone(), link: self.joint.link.clone(), keeper: self.to_self.clone() };
+        let ear =
+            JoinListener { seats: self.seats.clone(), link: self.joint.link.clone(), keeper: self.to_self.clone() };
         let (cause, arrived) = (self.joint.cause.clone(), self.arrived.clone());
         let hear = move || {
             let end = match ear.hear(&mut stream, &arrived) {
@@ -240,13 +241,13 @@ fn tell_all(seats: &Seats, what: impl Fn() -> Done) {
 }
 
 /// Hears the owner, and hands on what it says.
-struct Ear {
+struct JoinListener {
     seats: Seats,
     link: Arc<Link>,
-    keeper: Sender<News>,
+    keeper: Sender<MembershipEvent>,
 }
 
-impl Ear {
+impl JoinListener {
     fn hear(&self, stream: &mut UnixStream, arrived: &Sender<()>) -> io::Result<()> {
         let mut body = Vec::new();
         while let Some(msg) = link::read(stream, LINK_MAX, &mut body)? {
@@ -263,7 +264,7 @@ impl Ear {
                 }
                 LinkMsg::Leave { rank } => {
                     // Before it can have ended.
-                    let _ = self.keeper.send(News::Leaves(rank));
+                    let _ = self.keeper.send(MembershipEvent::Leaves(rank));
                     self.push(rank, Done::Command(Command::Leave));
                 }
                 LinkMsg::Stop => tell_all(&self.seats, || Done::Command(Command::Stop)),

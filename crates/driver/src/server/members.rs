@@ -1,5 +1,5 @@
 //! Which ranks a file system has, as the table keeps it: numbers, states, the epoch of the cluster map. Every change is one
-//! write of the table, so it is there wholly or not at all. When and why it changes is `keeper.rs`'s.
+//! write of the table, so it is there wholly or not at all. When and why it changes is `membership.rs`'s.
 
 use std::collections::BTreeMap;
 

@@ -13,27 +13,27 @@ mod cluster;
 mod conn;
 mod data;
 mod faults;
-mod hub;
+mod fencing;
 mod joined;
 mod journal;
-mod keeper;
 mod link;
 mod listen;
 pub(crate) mod members;
+mod membership;
 pub mod metrics;
 mod others;
 mod peers;
-mod placing;
 mod policy;
 mod queue;
 mod rank;
+mod rank_placement;
 mod rarely;
 mod resident;
 mod shares;
-mod shut_out;
 mod slots;
 mod start;
 mod start_shared;
+mod store_owner;
 mod table;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -63,13 +63,13 @@ pub use self::recover::Progress;
 pub use self::resident::{Guest, Resident, Took};
 pub use self::slots::{Connections, is_last};
 
-use self::hub::Hub;
-use self::keeper::{News, Seats, names};
+use self::membership::{MembershipEvent, Seats, names};
 use self::peers::Peers;
-use self::placing::View;
 use self::policy::{Advice, Notes, is_chosen};
 use self::queue::Inbox;
 use self::rank::{Command, Done, End};
+use self::rank_placement::View;
+use self::store_owner::StoreOwner;
 use crate::Address;
 use crate::sock::Sock;
 
@@ -210,14 +210,14 @@ pub struct Server {
     /// Dropped with it, which ends the thread that looks for changes of the list of identities.
     _watch: Option<auth::Watch>,
     /// To the processes that run other ranks, if there may be some.
-    hub: Option<Arc<Hub>>,
+    hub: Option<Arc<StoreOwner>>,
     /// It runs ranks for another process.
     has_joined: bool,
     /// What was seen last of the servers that share the store, if several may.
     view: Option<Arc<Mutex<View>>>,
     /// The connections to them.
     peers: Option<Arc<Peers>>,
-    keeper: Mutex<Sender<News>>,
+    keeper: Mutex<Sender<MembershipEvent>>,
     /// The rank on whose thread the resident client lives.
     resident_at: Arc<Mutex<Option<Rank>>>,
     supervisor: Mutex<Option<JoinHandle<Result<()>>>>,
@@ -338,36 +338,36 @@ impl Server {
     /// Has another server run a rank: the one of this name or number, or that which has the fewest. Comes back with its name when the rank
     /// serves there.
     pub fn hand_over(&self, rank: Rank, to: Option<String>) -> Result<String> {
-        self.keep(|answer| News::HandOver(rank, to, answer))
+        self.keep(|answer| MembershipEvent::HandOver(rank, to, answer))
     }
 
     /// Adds so many ranks, which begin empty; which they are. A number that was drained is used again, but for 0.
     pub fn add_ranks(&self, count: u16) -> Result<Vec<Rank>> {
-        self.keep(|to| News::Add(count, to))
+        self.keep(|to| MembershipEvent::Add(count, to))
     }
 
     /// Has a rank give away all it has, then removes it. Comes back when it has begun, which takes as long as the changes
     /// of before take to get into the table; [`Ask::Drain`] tells how far it is, until there is no such rank any more.
     pub fn drain_rank(&self, rank: Rank) -> Result<()> {
-        self.keep(|to| News::Drain(rank, to))
+        self.keep(|to| MembershipEvent::Drain(rank, to))
     }
 
     /// Stops draining a rank: what it still has it keeps, and it takes more again.
     pub fn undrain_rank(&self, rank: Rank) -> Result<()> {
-        self.keep(|to| News::Undrain(rank, to))
+        self.keep(|to| MembershipEvent::Undrain(rank, to))
     }
 
     /// Puts a new version of a policy down and in force at all ranks, and nothing if it cannot be loaded. One that is the newest
     /// of its name already is put in force again.
     pub fn set_policy(&self, name: &str, text: &str) -> Result<Version> {
         self.can_be_policy(name, text)?;
-        self.keep(|to| News::SetPolicy(name.into(), text.into(), to))
+        self.keep(|to| MembershipEvent::SetPolicy(name.into(), text.into(), to))
     }
 
     /// Puts a new version of a policy down for directories that name it, and nothing if it cannot be loaded.
     pub fn add_policy(&self, name: &str, text: &str) -> Result<Version> {
         self.can_be_policy(name, text)?;
-        self.keep(|to| News::AddPolicy(name.into(), text.into(), to))
+        self.keep(|to| MembershipEvent::AddPolicy(name.into(), text.into(), to))
     }
 
     fn can_be_policy(&self, name: &str, text: &str) -> Result<()> {
@@ -375,7 +375,7 @@ impl Server {
             let text = format!("a policy cannot be called {name:?}: use letters, digits, `_`, `-` and `.`, 64 at most");
             return Err(ServerError::Refused(text));
         }
-        if let Err(fault) = loligo_policy::balance::Policy::load(name, text, &Default::default()) {
+        if let Err(fault) = loligo_balancer::balance::Policy::load(name, text, &Default::default()) {
             return Err(ServerError::Refused(format!("policy {name} cannot be loaded: {fault}")));
         }
         self.not_joined()
@@ -384,13 +384,13 @@ impl Server {
     /// Puts a version of a policy in force that is there, or none.
     pub fn use_policy(&self, policy: PolicyId, why: &str) -> Result<()> {
         self.not_joined()?;
-        self.keep(|to| News::UsePolicy(policy, why.into(), to))
+        self.keep(|to| MembershipEvent::UsePolicy(policy, why.into(), to))
     }
 
     /// Takes back what was chosen: the default is in force, if there is one.
     pub fn unset_policy(&self) -> Result<()> {
         self.not_joined()?;
-        self.keep(News::UnsetPolicy)
+        self.keep(MembershipEvent::UnsetPolicy)
     }
 
     /// Whether the policy in force, or that there is none, was chosen; else it is the default.
@@ -403,7 +403,7 @@ impl Server {
     /// Puts the policy in force again that was before, of those that have not failed; which one.
     pub fn roll_back_policy(&self) -> Result<PolicyId> {
         self.not_joined()?;
-        self.keep(News::RollBack)
+        self.keep(MembershipEvent::RollBack)
     }
 
     /// Makes an identity with which clients come in over TLS: its line of the list, and the text of its file, which is kept
@@ -477,7 +477,7 @@ impl Server {
     }
 
     /// Asks the keeper of the map.
-    fn keep<T>(&self, what: impl FnOnce(Sender<Result<T>>) -> News) -> Result<T> {
+    fn keep<T>(&self, what: impl FnOnce(Sender<Result<T>>) -> MembershipEvent) -> Result<T> {
         let (to, from) = channel();
         self.tell_keeper(what(to));
         from.recv_timeout(KEEPER_TIME).map_err(|error| match error {
@@ -488,7 +488,7 @@ impl Server {
         })?
     }
 
-    fn tell_keeper(&self, news: News) {
+    fn tell_keeper(&self, news: MembershipEvent) {
         // Without a keeper the server has ended, as whoever waits for an answer learns.
         let _ = self.keeper.lock().unwrap_or_else(PoisonError::into_inner).send(news);
     }
@@ -612,16 +612,16 @@ impl Server {
     /// Stops cleanly: answers what is under way, checkpoints everything, and says on disk that nothing is to be
     /// recovered. Further calls do nothing.
     pub fn stop(&self) -> Result<()> {
-        self.tell_keeper(News::Stop);
+        self.tell_keeper(MembershipEvent::Stop);
         self.join()
     }
 
     /// As [`Server::stop`]; but if it cannot be done in this time (the disk is full, say), the server ends without a
     /// checkpoint, with an error that says so. Nothing acknowledged is lost: the next start recovers it.
     pub fn stop_within(&self, time: Duration) -> Result<()> {
-        self.tell_keeper(News::Stop);
+        self.tell_keeper(MembershipEvent::Stop);
         if self.wait_fatal(Some(time)).is_none() {
-            self.tell_keeper(News::Abandon);
+            self.tell_keeper(MembershipEvent::Abandon);
         }
         self.join()
     }

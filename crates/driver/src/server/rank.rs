@@ -3,12 +3,12 @@
 //! A round: take what sockets and other threads brought, feed the machines, carry out what they put out, hand the
 //! journal everything at once, and write once per connection.
 
-mod abroad;
 mod appends;
 mod cores;
 mod doorway;
+mod messages;
+mod peer_sockets;
 mod resident;
-mod said;
 mod sockets;
 mod wait;
 
@@ -35,7 +35,7 @@ use super::metrics::Metrics;
 use super::queue::{Inbox, Queue};
 use super::resident::Residence;
 use super::slots::Connections;
-use super::{DataFault, RankStatus, journal, policy, shut_out, table};
+use super::{DataFault, RankStatus, fencing, journal, policy, table};
 use crate::alive::Sign;
 use crate::sock::{Sock, Waker};
 
@@ -52,10 +52,10 @@ const TOKEN_LISTENERS: u64 = u64::MAX / 2;
 const TOKEN_DOOR: u64 = TOKEN_LISTENERS + (1 << 32);
 const TOKEN_ABROAD: u64 = TOKEN_LISTENERS + (1 << 40);
 
-pub(crate) use self::abroad::Abroad;
 use self::appends::Appends;
 use self::cores::Core;
-pub(crate) use self::said::{Command, Done};
+pub(crate) use self::messages::{Command, Done};
+pub(crate) use self::peer_sockets::PeerSockets;
 use self::wait::Visits;
 
 /// How the loop ended.
@@ -73,7 +73,7 @@ pub(crate) struct Queues {
     pub(crate) table: Arc<Queue<table::Work>>,
     pub(crate) loads: Arc<Queue<table::Load>>,
     pub(crate) policy: Arc<Queue<policy::Work>>,
-    pub(crate) shut_out: Arc<Queue<shut_out::Job>>,
+    pub(crate) shut_out: Arc<Queue<fencing::Job>>,
 }
 
 /// Limits of the loop.

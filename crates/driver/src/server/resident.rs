@@ -18,7 +18,7 @@ use loligo_types::{Cred, FsError, Rank, SessionId};
 
 use super::conn::Asked;
 use super::queue::Inbox;
-use super::rank::{Abroad, Done};
+use super::rank::{Done, PeerSockets};
 use crate::client::calls::Callback;
 use crate::client::invalidator::Invalidator;
 use crate::client::keeping::Keeping;
@@ -130,7 +130,7 @@ impl Resident {
             conn: 0,
             connected: false,
             wants_connection: false,
-            abroad: Abroad::default(),
+            abroad: PeerSockets::default(),
             hung_up: false,
             session: None,
             calls: HashMap::new(),
@@ -210,7 +210,7 @@ pub(crate) struct Residence {
     /// It wants a (new) connection, which it gets with the next tick: what made it want one may need a moment to pass.
     pub(crate) wants_connection: bool,
     /// Its connections to other ranks.
-    pub(crate) abroad: Abroad,
+    pub(crate) abroad: PeerSockets,
     /// The server has closed the connection; to be told once everything that was sent before is heard.
     pub(crate) hung_up: bool,
     pub(crate) session: Option<SessionId>,

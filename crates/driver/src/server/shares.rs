@@ -1,4 +1,4 @@
-//! Which server is to have which rank, by what was seen of them. What follows from it is `placing.rs`'s.
+//! Which server is to have which rank, by what was seen of them. What follows from it is `rank_placement.rs`'s.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -21,20 +21,20 @@ use super::cluster::{Others, address_of, told};
 use super::data::DataPlane;
 use super::error::{Result, ServerError, system};
 use super::format::{hash_key, now as wall};
-use super::hub::{self, Hub, HubParts};
-use super::joined::{Deputy, JOIN_TIME, Joint};
+use super::joined::{JOIN_TIME, JoinAgent, Joint};
 use super::journal::{Journal, Segments};
-use super::keeper::{Farewell, Keeper, News, Seats, names};
 use super::listen::Listeners;
 use super::members::Members;
+use super::membership::{Farewell, MembershipEvent, MembershipThread, Seats, names};
 use super::policy::{Adviser, Notes, put_default, settle};
 use super::queue::{Inbox, Queue};
 use super::rank::{Done, End, Limits, Queues, Rank};
 use super::recover::{Progress, replay};
 use super::slots::Connections;
 use super::start_shared::join_servers;
+use super::store_owner::{self, StoreOwner, StoreOwnerParts};
 use super::table::{Checkpointer, run_loader};
-use super::{Ended, Seat, Server, ServerConfig, data, shut_out};
+use super::{Ended, Seat, Server, ServerConfig, data, fencing};
 use crate::Address;
 use crate::sock::Waker;
 
@@ -145,7 +145,7 @@ pub(crate) fn join(mut config: ServerConfig, joint: Joint, progress: &mut dyn Fn
     let (at, told, to) = (seats.clone(), ended.clone(), to_self.clone());
     let leaving = BTreeSet::new();
     let (arrived, here) = channel();
-    let deputy = Deputy {
+    let join_agent = JoinAgent {
         joint,
         backend: backend.clone(),
         seats: at,
@@ -157,7 +157,7 @@ pub(crate) fn join(mut config: ServerConfig, joint: Joint, progress: &mut dyn Fn
         arrived,
     };
     let watch = auth.begin_to_watch(&seats)?;
-    let supervisor = Mutex::new(Some(spawn("loligo-server", move || deputy.run(own))?));
+    let supervisor = Mutex::new(Some(spawn("loligo-server", move || join_agent.run(own))?));
     let keeper = Mutex::new(to_self);
     let server = Server {
         backend,
@@ -269,7 +269,7 @@ fn run(
     let ended = Arc::new(Ended::default());
     let backend = config.backend.clone();
     let auth = made(&config)?;
-    let mut keeper = Keeper {
+    let mut keeper = MembershipThread {
         config,
         members,
         data_epoch,
@@ -293,7 +293,7 @@ fn run(
             Ok(hub) => keeper.hub = Some(hub),
             Err(error) => {
                 // The ranks run already; what they have is in their journals.
-                let _ = to_keeper.send(News::Abandon);
+                let _ = to_keeper.send(MembershipEvent::Abandon);
                 let _ = keeper.run();
                 return Err(error);
             }
@@ -327,15 +327,19 @@ fn made(config: &ServerConfig) -> Result<Arc<Auth>> {
 }
 
 /// Serves the store to the processes that run the other ranks.
-fn open_hub(keeper: &Keeper, addresses: BTreeMap<RankId, Address>, map: ClusterMap) -> Result<Arc<Hub>> {
+fn open_hub(
+    keeper: &MembershipThread,
+    addresses: BTreeMap<RankId, Address>,
+    map: ClusterMap,
+) -> Result<Arc<StoreOwner>> {
     let listen = &keeper.config.listen;
-    let (Some(socket), Some(store)) = (hub::join_socket(listen), hub::store_socket(listen)) else {
+    let (Some(socket), Some(store)) = (store_owner::join_socket(listen), store_owner::store_socket(listen)) else {
         return Err(ServerError::Refused("other processes join over a Unix socket".into()));
     };
     let backend = keeper.config.backend.clone();
     let refused =
         |cause: std::io::Error| ServerError::Listen { address: store.display().to_string(), cause: cause.to_string() };
-    Hub::start(HubParts {
+    StoreOwner::start(StoreOwnerParts {
         fs_id: backend.identity().fs_id,
         data_epoch: keeper.data_epoch,
         elsewhere: addresses.keys().copied().collect(),
@@ -363,7 +367,7 @@ fn launch(
     config: &ServerConfig,
     recovered: Vec<Recovered>,
     begun: Instant,
-    to_keeper: &Sender<News>,
+    to_keeper: &Sender<MembershipEvent>,
     among: impl Fn(Others) -> Others,
 ) -> Result<Launched> {
     let unstopped = Arc::new(AtomicUsize::new(recovered.len()));
@@ -390,7 +394,7 @@ fn launch(
 }
 
 /// Starts a rank's thread.
-pub(super) fn spawn_rank(machine: Rank, rank: RankId, keeper: Sender<News>) -> Result<JoinHandle<End>> {
+pub(super) fn spawn_rank(machine: Rank, rank: RankId, keeper: Sender<MembershipEvent>) -> Result<JoinHandle<End>> {
     let farewell = Farewell { rank, to: keeper };
     spawn(&format!("loligo-rank-{rank}"), move || {
         let _farewell = farewell;
@@ -604,9 +608,9 @@ fn helpers(
         limits: Default::default(),
     };
     let (queue, to) = (queues.policy.clone(), inbox.clone());
-    others.push(spawn("loligo-policy", move || adviser.run(&queue, &to))?);
+    others.push(spawn("loligo-balancer", move || adviser.run(&queue, &to))?);
     let (clients, queue, to) = (backend.clients(), queues.shut_out.clone(), inbox.clone());
-    others.push(spawn("loligo-shut-out", move || shut_out::run(clients, &queue, &to))?);
+    others.push(spawn("loligo-shut-out", move || fencing::run(clients, &queue, &to))?);
     let share = |threads: usize| threads.div_ceil(rank.count()).max(1);
     for at in 0..share(config.load_threads) {
         let (loader, table) = (Loader::new(hash_key(&**backend), Pieces::default()), backend.table());

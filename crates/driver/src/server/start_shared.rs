@@ -1,4 +1,4 @@
-//! Starts a server on a store that several share. Not here: which ranks it runs from then on (`placing.rs`).
+//! Starts a server on a store that several share. Not here: which ranks it runs from then on (`rank_placement.rs`).
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -12,11 +12,11 @@ use loligo_types::Rank;
 
 use super::auth::Auth;
 use super::error::{Result, ServerError};
-use super::keeper::{Keeper, News, Seats};
 use super::members::Members;
+use super::membership::{MembershipEvent, MembershipThread, Seats};
 use super::peers::Peers;
-use super::placing::Placing;
 use super::policy::{Notes, put_default, settle};
+use super::rank_placement::RankPlacement;
 use super::recover::Progress;
 use super::start::spawn;
 use super::{Ended, Server, ServerConfig};
@@ -45,12 +45,12 @@ pub(super) fn join_servers(
     let flags = ServerFlags { shares: config.sharing.takes_share, stops: false };
     servers.announce(&peers.at().to_string(), flags)?;
     let (ended, resident_at) = (Arc::new(Ended::default()), Arc::<Mutex<Option<Rank>>>::default());
-    let placing = Placing::new(servers.clone(), peers.clone(), flags);
+    let placing = RankPlacement::new(servers.clone(), peers.clone(), flags);
     let view = placing.view.clone();
     let (ranks, must_lead) = (config.ranks, config.sharing.must_lead);
     let addresses = config.listen.clone();
     let by_default = config.default_policy.clone();
-    let mut keeper = Keeper {
+    let mut keeper = MembershipThread {
         config,
         members: Members::read(&*table, head.ranks)?,
         data_epoch: head.data_epoch,
@@ -93,8 +93,8 @@ pub(super) fn join_servers(
         Ok(()) => spawn("loligo-server", move || keeper.run())?,
         Err(error) => {
             // The ranks that run have what they have in their journals.
-            let _ = to_keeper.send(News::Abandon);
-            let _ = to_keeper.send(News::Stop);
+            let _ = to_keeper.send(MembershipEvent::Abandon);
+            let _ = to_keeper.send(MembershipEvent::Stop);
             let _ = keeper.run();
             return Err(error);
         }

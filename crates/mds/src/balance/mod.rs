@@ -6,11 +6,11 @@
 //! |---|---|
 //! | `mod.rs` | when it is asked, and what becomes of the answer |
 //! | `pieces.rs` | what could move: directories and fragments with their heat |
-//! | `stands.rs` | by which policy each of them is balanced |
+//! | `resolution.rs` | by which policy each of them is balanced |
 //! | `status.rs` | what is shown |
 
 mod pieces;
-mod stands;
+mod resolution;
 mod status;
 
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ use crate::load::Waiter;
 use crate::machine::Mds;
 
 use self::pieces::{Pieces, Scratch};
-use self::stands::{Distants, Look, Stand};
+use self::resolution::{Distants, Look, Stand};
 
 pub use self::status::BalanceStatus;
 

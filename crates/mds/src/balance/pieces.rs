@@ -13,7 +13,7 @@ use loligo_types::{Frag, Ino, Inode, Kind, LoadVec, Piece, PieceHeat, Rank};
 use crate::hash::IntMap;
 use crate::machine::Mds;
 
-use super::stands::{Look, Rules, Stand};
+use super::resolution::{Look, Rules, Stand};
 
 /// A fragment with at least this part of the rank's load is shown in parts.
 const SHOW_PARTS: f64 = 1.0 / 16.0;
@@ -357,7 +357,7 @@ impl Mds {
             if let Some(rank) = self.cluster.routes.home(at).or((at == Ino::ROOT).then_some(Rank::ZERO)) {
                 return (None, Some(rank));
             }
-            match self.cluster.strangers.parent(at) {
+            match self.cluster.foreign_inodes.parent(at) {
                 Some(next) if next.0 != 0 && next != at => at = next,
                 _ => break,
             }

@@ -10,7 +10,7 @@ use loligo_types::{Event, Frag, FsError, Ino, Kind, Lease, Letter, Op, Rank};
 use super::Where;
 use crate::execute::Step;
 use crate::machine::Mds;
-use crate::park::{Job, Why};
+use crate::park::{Job, WaitReason};
 use crate::peer::{Lent, PeerMsg, TxId, Want};
 use crate::recall::SHARED;
 
@@ -92,7 +92,7 @@ impl Mds {
                 told => match self.locate(*ino, &mut own) {
                     // Whom this rank asked says that it is here, where it is not any more: both would ask each other for ever.
                     Where::Elsewhere(_) if told.is_some() => {
-                        if !self.cluster.doubtful.contains_key(&(*ino, Frag::WHOLE)) {
+                        if !self.cluster.unconfirmed_routes.contains_key(&(*ino, Frag::WHOLE)) {
                             self.doubt(*ino, Frag::WHOLE);
                         }
                         return Gathered::Again;
@@ -171,12 +171,12 @@ impl Mds {
         let up = |rank: &Rank| self.cluster.links.get(rank).is_some_and(|link| link.greeted);
         if !foreign.keys().all(up) {
             self.give_back(job, true);
-            return Step::Wait(Why::Peers);
+            return Step::Wait(WaitReason::Peers);
         }
         if !self.is_its_turn(job, &foreign) {
             self.give_back(job, true);
             job.tx.into_iter().for_each(|tx| self.end_turn(tx));
-            return Step::Wait(Why::Locked);
+            return Step::Wait(WaitReason::Locked);
         }
         self.ask_for_replicas(job, &foreign);
         let client = self.sessions.get(job.slot).map_or(0, |session| session.client);
@@ -193,7 +193,7 @@ impl Mds {
         for (rank, wants) in foreign {
             self.tell(rank, PeerMsg::Borrow { tx, round, client, wants });
         }
-        Step::Wait(Why::Borrow)
+        Step::Wait(WaitReason::Borrow)
     }
 
     /// The transaction of a request; it begins if there is none.
@@ -313,14 +313,14 @@ impl Mds {
         if job.tx.is_some_and(|tx| holder < tx) {
             self.give_back(job, true);
         }
-        Step::Wait(Why::Locked)
+        Step::Wait(WaitReason::Locked)
     }
 
     /// Gives borrowed records back if a request waits for clients, for data, or for a migration.
-    pub(crate) fn give_back_for(&mut self, job: &mut Job, why: &Why) {
+    pub(crate) fn give_back_for(&mut self, job: &mut Job, why: &WaitReason) {
         match why {
-            Why::Load(_) | Why::Borrow | Why::Locked | Why::Peers => {}
-            Why::Stop => self.give_back(job, false),
+            WaitReason::Load(_) | WaitReason::Borrow | WaitReason::Locked | WaitReason::Peers => {}
+            WaitReason::Stop => self.give_back(job, false),
             _ => self.give_back(job, true),
         }
     }

@@ -98,7 +98,7 @@ impl Mds {
         let lsn = self.commit(None, &record);
         self.cluster.departed.extend(inos.into_iter().map(|ino| (ino, (export.to, lsn))));
         self.cluster.exports.landing.entry(export.to).or_default().push((seq, lsn));
-        self.cluster.strangers.clear();
+        self.cluster.foreign_inodes.clear();
         self.shortcuts.clear();
         export.routes = routes;
         export.stage = Stage::Moving(seq);

@@ -16,7 +16,7 @@ use crate::admin::{Ask, Migration, Told};
 use crate::io::{DataAccess, Output};
 use crate::load::Waiter;
 use crate::machine::Mds;
-use crate::park::Why;
+use crate::park::WaitReason;
 use crate::peer::PeerMsg;
 use crate::session::Slot;
 
@@ -287,7 +287,7 @@ impl Mds {
         if ended.len() > ENDED_MAX {
             ended.pop_front();
         }
-        self.parked.wake(&Why::Moving);
+        self.parked.wake(&WaitReason::Moving);
         self.next_loans();
         for (from, moving) in std::mem::take(&mut self.cluster.exports.offers) {
             self.offered(from, moving);
@@ -621,7 +621,7 @@ impl Mds {
             self.cluster.departed.retain(|_, (rank, lsn)| *rank != from || !landed.contains(lsn));
             // What was read, or is being read, may be from before it was in the table.
             self.cluster.barrier = self.loads.newest();
-            self.cluster.strangers.clear();
+            self.cluster.foreign_inodes.clear();
         }
     }
 
@@ -642,7 +642,7 @@ impl Mds {
             if export.stage == Stage::Freezing {
                 self.thaw(&mut export);
                 (export.quiesced, export.stage) = (false, Stage::Surveying);
-                self.parked.wake(&Why::Moving);
+                self.parked.wake(&WaitReason::Moving);
             }
         }
         self.cluster.exports.now = Some(export);

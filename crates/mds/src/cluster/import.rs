@@ -57,7 +57,7 @@ impl Mds {
         let slots: Vec<Slot> = clients.iter().map(|client| self.session_of(client)).collect();
         // Reads under way may bring what the other rank has changed since.
         self.cluster.barrier = self.loads.newest();
-        self.cluster.strangers.clear();
+        self.cluster.foreign_inodes.clear();
         self.forget_absent();
         for event in events {
             if let Event::Inode(inode) = event {

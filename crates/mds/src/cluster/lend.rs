@@ -14,7 +14,7 @@ use super::Where;
 use super::locks::{Claim, How, Locks, Use, claim, collide};
 use crate::load::Waiter;
 use crate::machine::Mds;
-use crate::park::Why;
+use crate::park::WaitReason;
 use crate::peer::{Lent, PeerMsg, TxId, Want};
 use crate::recall::SHARED;
 use crate::session::Slot;
@@ -378,7 +378,7 @@ impl Mds {
             // An orphan may have had its last close meanwhile.
             self.closed(ino);
         }
-        self.parked.wake(&Why::Locked);
+        self.parked.wake(&WaitReason::Locked);
     }
 
     fn end_loan(&mut self, tx: TxId) {

@@ -9,7 +9,7 @@ use super::Where;
 use super::import::Moved;
 use crate::load::Waiter;
 use crate::machine::Mds;
-use crate::park::Why;
+use crate::park::WaitReason;
 use crate::peer::{PeerMsg, TxId};
 
 impl Mds {
@@ -155,7 +155,7 @@ impl Mds {
         }
         if given {
             // Those who wait to be sent there.
-            self.parked.wake(&Why::Moving);
+            self.parked.wake(&WaitReason::Moving);
         }
         if fewer {
             self.trim();

@@ -9,7 +9,7 @@ use loligo_types::{ClusterMap, Event, Frag, Ino, Letter, Loaded, Lsn, Rank, Rout
 use crate::io::Output;
 use crate::load::Waiter;
 use crate::machine::Mds;
-use crate::park::Why;
+use crate::park::WaitReason;
 use crate::peer::PeerMsg;
 
 /// State of the link to another rank.
@@ -162,7 +162,7 @@ impl Mds {
         self.say_empty(from);
         self.ask_births_again(from);
         // Those who wait for this rank try again.
-        self.parked.wake(&Why::Peers);
+        self.parked.wake(&WaitReason::Peers);
     }
 
     /// An error text if a rank does not know of letters that it once had or sent for good. The letters that it had are not here
@@ -206,7 +206,7 @@ impl Mds {
         let mut settled = others.map(|info| self.cluster.links.get(&info.rank).is_some_and(|link| link.settled));
         if settled.all(|settled| settled) {
             self.cluster.ready = true;
-            self.parked.wake(&Why::Peers);
+            self.parked.wake(&WaitReason::Peers);
         }
     }
 
@@ -215,11 +215,14 @@ impl Mds {
     /// then the directory is in the table, where it was before it moved, or this rank has another part of it.
     pub(crate) fn end_doubts(&mut self) {
         let settled = |link: &Link| link.settled && link.promised == 0 && link.inbox.is_empty();
-        if self.cluster.doubtful.is_empty() || !self.cluster.ready || !self.cluster.links.values().all(settled) {
+        if self.cluster.unconfirmed_routes.is_empty()
+            || !self.cluster.ready
+            || !self.cluster.links.values().all(settled)
+        {
             return;
         }
         let mut wants = Vec::new();
-        for ((dir, frag), mut read_before) in std::mem::take(&mut self.cluster.doubtful) {
+        for ((dir, frag), mut read_before) in std::mem::take(&mut self.cluster.unconfirmed_routes) {
             if !self.knows_nothing_of(dir, frag) {
                 continue;
             }
@@ -232,11 +235,11 @@ impl Mds {
                 }
                 Some(false) => {
                     // The read may have begun before the line was there: once more.
-                    self.cluster.strangers.forget(dir);
+                    self.cluster.foreign_inodes.forget(dir);
                     read_before = true;
                 }
             }
-            self.cluster.doubtful.insert((dir, frag), read_before);
+            self.cluster.unconfirmed_routes.insert((dir, frag), read_before);
         }
         if !wants.is_empty() {
             self.load(wants, Waiter::Nobody);
@@ -254,8 +257,8 @@ impl Mds {
     pub(super) fn doubt(&mut self, dir: Ino, frag: Frag) {
         if self.knows_nothing_of(dir, frag) {
             // What was read of it before was read too early.
-            self.cluster.strangers.forget(dir);
-            self.cluster.doubtful.insert((dir, frag), false);
+            self.cluster.foreign_inodes.forget(dir);
+            self.cluster.unconfirmed_routes.insert((dir, frag), false);
         }
     }
 
@@ -294,7 +297,7 @@ impl Mds {
             }
         }
         if news {
-            self.cluster.strangers.clear();
+            self.cluster.foreign_inodes.clear();
         }
     }
 }

@@ -81,7 +81,7 @@ impl Mds {
             Found::Gone => return Some(false),
             Found::Unknown => {}
         }
-        self.cluster.strangers.by_ino.get(&ino).map(|(known, _)| known.is_some())
+        self.cluster.foreign_inodes.by_ino.get(&ino).map(|(known, _)| known.is_some())
     }
 
     /// Locates an inode; records to read first are added to `wants`.
@@ -126,7 +126,7 @@ impl Mds {
         if let Some(rank) = route {
             return Look::Found(self.mine_or(rank, ino, wants));
         }
-        let Some((known, _)) = self.cluster.strangers.by_ino.get(&ino).copied() else {
+        let Some((known, _)) = self.cluster.foreign_inodes.by_ino.get(&ino).copied() else {
             wants.push(Need::Inode(ino));
             return Look::Found(Where::Unknown);
         };
@@ -251,13 +251,13 @@ impl Mds {
             if !self.is_mine(ino, inode.as_deref()) {
                 self.note_distant(ino, inode.as_deref());
                 let most = self.config.some(KEEP_MAX);
-                return self.cluster.strangers.put(ino, inode.as_deref(), self.now.mono_ms, most);
+                return self.cluster.foreign_inodes.put(ino, inode.as_deref(), self.now.mono_ms, most);
             }
             self.cluster.departed.remove(&ino);
         }
         if let Loaded::Inode(ino, _) = &item {
             // No stranger any more: what was known of it is behind as soon as it changes here.
-            self.cluster.strangers.forget(*ino);
+            self.cluster.foreign_inodes.forget(*ino);
             self.solved(*ino);
         }
         if let Some(item) = self.clip(item) {

@@ -8,7 +8,7 @@ use loligo_types::{ClusterMap, Rank, RankState};
 use super::Drain;
 use crate::io::Output;
 use crate::machine::Mds;
-use crate::park::Why;
+use crate::park::WaitReason;
 use crate::peer::PeerMsg;
 
 impl Mds {
@@ -34,11 +34,11 @@ impl Mds {
         self.doubt_nowhere();
         self.greet_new_ranks();
         // Where things are may have been concluded from who was there, also by reads that are under way.
-        self.cluster.strangers.clear();
+        self.cluster.foreign_inodes.clear();
         self.cluster.barrier = self.loads.newest();
         self.begin_or_end_drain();
         // Those who wait for a rank that is gone, or for one that has come.
-        self.parked.wake(&Why::Peers);
+        self.parked.wake(&WaitReason::Peers);
         let conns: Vec<_> = self.sessions.iter().filter_map(|(_, session)| session.conn).collect();
         for conn in conns {
             self.out.push_back(Output::Send { conn, msg: ToClient::Map(self.cluster.map.clone()) });
@@ -130,7 +130,7 @@ impl Mds {
 
     /// Another rank says that it has nothing any more. All it said before has come, so where things are is known.
     pub(crate) fn peer_empty(&mut self, from: Rank) {
-        self.cluster.strangers.clear();
+        self.cluster.foreign_inodes.clear();
         self.cluster.barrier = self.loads.newest();
         self.forget_found_at(from);
         if let Some(link) = self.cluster.links.get_mut(&from) {

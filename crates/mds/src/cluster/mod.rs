@@ -1,10 +1,11 @@
 //! Parts of a rank that make it one of several: the subtree map, links to the others, letters, lending, migration. The
 //! protocols stand in docs/cluster.md. A rank alone in the cluster map does none of it.
 
-mod born;
+mod admission;
 mod borrow;
 mod depart;
 mod drain;
+mod early_requests;
 mod export;
 mod float;
 mod giga;
@@ -25,24 +26,24 @@ mod progress;
 mod recut;
 mod replicas;
 mod rest;
-mod riddle;
 mod routes;
 mod scatter;
 mod size;
 mod spread;
+mod stale_rows;
 mod survey;
-mod turns;
 mod written;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use loligo_types::{About, ClusterMap, Frag, Ino, Lsn, Op, Rank, RankState, Route};
 
-pub(crate) use self::born::Births;
+pub(crate) use self::admission::AdmissionQueue;
 pub(crate) use self::borrow::{Gathered, Tx};
 #[cfg(test)]
 pub(crate) use self::depart::last_of_each;
 pub(crate) use self::drain::Drain;
+pub(crate) use self::early_requests::EarlyRequests;
 pub(crate) use self::export::Exports;
 pub(crate) use self::float::Homes;
 pub(crate) use self::giga::Growing;
@@ -53,16 +54,15 @@ pub(crate) use self::locks::Use;
 pub(crate) use self::pins::pinned_dirs;
 use self::replicas::{Held as ReplicasHeld, Lent as ReplicasLent};
 pub(crate) use self::replicas::{Way, is_same_way};
-pub(crate) use self::riddle::Riddles;
 pub(crate) use self::routes::Routes;
 pub(crate) use self::scatter::Numbers as ScatteredNumbers;
 pub(crate) use self::size::Tail;
-pub(crate) use self::turns::Turns;
+pub(crate) use self::stale_rows::StaleRows;
 
 use crate::execute::{Step, handle_of};
 use crate::hash::IntMap;
 use crate::machine::Mds;
-use crate::park::{Job, Why};
+use crate::park::{Job, WaitReason};
 use crate::peer::{PeerMsg, TxId};
 use crate::session::Slot;
 
@@ -79,14 +79,14 @@ pub(crate) struct Cluster {
     pub(crate) map: ClusterMap,
     pub(crate) routes: Routes,
     pub(crate) links: BTreeMap<Rank, Link>,
-    pub(crate) strangers: Strangers,
+    pub(crate) foreign_inodes: Strangers,
     /// Inodes that are another rank's and that the table does not yet show to be: whose, and the record that says so.
     pub(crate) departed: IntMap<Ino, (Rank, Lsn)>,
     /// The record with which a directory, or a fragment, came here last.
     pub(crate) imported: Lsn,
     /// Transactions that this rank coordinates.
     pub(crate) txs: BTreeMap<TxId, Tx>,
-    pub(crate) turns: Turns,
+    pub(crate) turns: AdmissionQueue,
     pub(crate) loans: Loans,
     pub(crate) exports: Exports,
     /// Reads of the table up to this one may have been made before something became this rank's.
@@ -116,7 +116,7 @@ pub(crate) struct Cluster {
     pub(crate) moved_handles: BTreeMap<(Slot, u64), Rank>,
     /// Fragments of directories with lines that another rank has told and that name this one, which does not know of them; and
     /// whether the table was read in vain since.
-    pub(crate) doubtful: BTreeMap<(Ino, Frag), bool>,
+    pub(crate) unconfirmed_routes: BTreeMap<(Ino, Frag), bool>,
     /// Lines that name ranks which were removed, and whether the table was read in vain since.
     pub(crate) nowhere: BTreeMap<(Ino, Frag), (Route, bool)>,
     /// The ranks that were removed in this life and did not come again.
@@ -125,7 +125,7 @@ pub(crate) struct Cluster {
     pub(crate) again: bool,
     /// Inodes that are remembered as gone because the table does not have them.
     pub(crate) absent: Vec<Ino>,
-    pub(crate) riddles: Riddles,
+    pub(crate) riddles: StaleRows,
     /// When this rank looked last how what it has of directories should be cut, it had counted so many entries of them; and
     /// how often it may still read names for that.
     pub(crate) cuts: BTreeMap<Ino, (u64, u32)>,
@@ -133,7 +133,7 @@ pub(crate) struct Cluster {
     pub(crate) cuts_at_ms: u64,
     pub(crate) homes: Homes,
     pub(crate) scattered: ScatteredNumbers,
-    pub(crate) births: Births,
+    pub(crate) births: EarlyRequests,
     pub(crate) growing: Growing,
     /// Replicas of other ranks' directories, and of this rank's directories at others.
     pub(crate) held: ReplicasHeld,
@@ -188,7 +188,7 @@ impl Mds {
     /// First check of a request in a cluster, for authority: `None` if this rank is to execute it.
     pub(crate) fn authority(&mut self, job: &mut Job) -> Option<Step> {
         if !self.cluster.ready {
-            return Some(Step::Wait(Why::Peers));
+            return Some(Step::Wait(WaitReason::Peers));
         }
         if let Some(verdict) = self.names_authority(&job.op) {
             return verdict;
@@ -222,7 +222,7 @@ impl Mds {
             && self.disturbs_survey((*dir, name), (*new_dir, new_name))
         {
             // What is below a directory must not change while that is found out.
-            return Some(Step::Wait(Why::Moving));
+            return Some(Step::Wait(WaitReason::Moving));
         }
         if let Some(step) = self.second_name_moves(&job.op) {
             return Some(step);
@@ -252,7 +252,7 @@ impl Mds {
             self.touched(&job.op).into_iter().filter(|ino| self.tree.peek(*ino).is_some()).collect();
         still_here.into_iter().find_map(|ino| match self.moved(ino)? {
             // The other rank would send it back: what moved is borrowed from there when it is forgotten here.
-            Step::Redirect(_) if about != Some(ino) => Some(Step::Wait(Why::Moving)),
+            Step::Redirect(_) if about != Some(ino) => Some(Step::Wait(WaitReason::Moving)),
             step => Some(step),
         })
     }
@@ -380,7 +380,7 @@ impl Mds {
 
     /// Does the cluster's work of a tick.
     pub(crate) fn cluster_tick(&mut self) {
-        self.cluster.strangers.expire(self.now.mono_ms);
+        self.cluster.foreign_inodes.expire(self.now.mono_ms);
         self.cluster.births.expire(self.now.mono_ms);
         self.ask_ways_again();
         self.forget_absent();
@@ -401,14 +401,14 @@ impl Mds {
         self.give_home();
         self.say_farewells();
         if std::mem::take(&mut self.cluster.again) {
-            self.parked.wake(&Why::Peers);
+            self.parked.wake(&WaitReason::Peers);
         }
     }
 
     /// A record with a line of the subtree map was made. The authority tells all others.
     pub(crate) fn route_written(&mut self, route: loligo_types::Route) {
         self.came_to(route.rank);
-        self.cluster.strangers.clear();
+        self.cluster.foreign_inodes.clear();
         if self.cluster.routes.write(route, self.log.last) && route.rank == self.me() {
             self.spread_routes(&[route]);
         }
@@ -440,7 +440,8 @@ impl Mds {
         let mut told = Vec::new();
         for _ in 0..self.config.some(ABOVE_TOLD) {
             told.extend(routes.some_of(at, most - told.len()));
-            let parent = self.tree.peek(at).map(|inode| inode.parent).or_else(|| self.cluster.strangers.parent(at));
+            let parent =
+                self.tree.peek(at).map(|inode| inode.parent).or_else(|| self.cluster.foreign_inodes.parent(at));
             match parent {
                 Some(parent) if parent.0 != 0 && parent != at && told.len() < most => at = parent,
                 _ => break,

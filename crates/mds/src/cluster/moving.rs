@@ -10,7 +10,7 @@ use super::survey::Moves;
 use crate::execute::Step;
 use crate::load::Waiter;
 use crate::machine::Mds;
-use crate::park::Why;
+use crate::park::WaitReason;
 
 impl Exports {
     /// The object of the migration under way, until it is the other rank's: a directory and the fragments of it that move;
@@ -63,11 +63,11 @@ impl Mds {
             };
             step = match moves {
                 Moves::No => None,
-                _ if frozen => Some(Step::Wait(Why::Moving)),
+                _ if frozen => Some(Step::Wait(WaitReason::Moving)),
                 Moves::Yes => Some(Step::Redirect(export.to)),
                 Moves::Unknown(needs) => {
                     self.load(needs, Waiter::Nobody);
-                    Some(Step::Wait(Why::Locked))
+                    Some(Step::Wait(WaitReason::Locked))
                 }
             };
             export.survey = survey;
@@ -83,7 +83,7 @@ impl Mds {
             return None;
         }
         match export.stage {
-            Stage::Freezing | Stage::Moving(_) => Some(Step::Wait(Why::Moving)),
+            Stage::Freezing | Stage::Moving(_) => Some(Step::Wait(WaitReason::Moving)),
             Stage::Cleaning => Some(Step::Redirect(export.to)),
             _ => None,
         }

@@ -11,7 +11,7 @@ use loligo_types::{Event, Ino, Route};
 
 use crate::load::Waiter;
 use crate::machine::Mds;
-use crate::park::Why;
+use crate::park::WaitReason;
 
 impl Mds {
     /// A rank was removed, or this one begins: all lines that lead nowhere are to be looked at.
@@ -44,7 +44,7 @@ impl Mds {
 
     fn doubt_line(&mut self, line: Route) {
         // What was read of it before was read too early.
-        self.cluster.strangers.forget(line.dir);
+        self.cluster.foreign_inodes.forget(line.dir);
         self.cluster.nowhere.insert((line.dir, line.frag), (line, false));
     }
 
@@ -73,7 +73,7 @@ impl Mds {
                 }
                 Some(false) => {
                     // The read may have begun before the rank was gone: once more.
-                    self.cluster.strangers.forget(dir);
+                    self.cluster.foreign_inodes.forget(dir);
                     read_before = true;
                 }
             }
@@ -83,7 +83,7 @@ impl Mds {
             self.load(wants, Waiter::Nobody);
         }
         if forgotten {
-            self.parked.wake(&Why::Peers);
+            self.parked.wake(&WaitReason::Peers);
         }
     }
 }

@@ -5,7 +5,7 @@
 //!
 //! A directory at another rank is made with one record, as a rename over two ranks is, but nothing is borrowed for it: a number that was never
 //! given away has nothing, wherever it is. The record that makes the name holds the letter that makes the directory. Nobody knows the number
-//! before that record is durable; who comes to its rank before the letter waits there (`born.rs`).
+//! before that record is durable; who comes to its rank before the letter waits there (`early_requests.rs`).
 
 use loligo_namespace::Lookup;
 use loligo_types::hash::{mix, rank_by_path};

@@ -12,7 +12,7 @@ use super::routes::Routes;
 use crate::admin::Told;
 use crate::execute::Step;
 use crate::machine::Mds;
-use crate::park::{Job, Why};
+use crate::park::{Job, WaitReason};
 use crate::peer::PeerMsg;
 use crate::recall::SHARED;
 use crate::session::Slot;
@@ -81,7 +81,7 @@ impl Mds {
         }
         let hash = self.tree.hash(new_name);
         match self.moved_name(*new_dir, hash)? {
-            Step::Redirect(_) => Some(Step::Wait(Why::Moving)),
+            Step::Redirect(_) => Some(Step::Wait(WaitReason::Moving)),
             step => Some(step),
         }
     }
@@ -143,7 +143,7 @@ impl Mds {
     pub(crate) fn come_again(&mut self, job: &mut Job) -> Step {
         self.give_back(job, true);
         self.cluster.again = true;
-        Step::Wait(Why::Peers)
+        Step::Wait(WaitReason::Peers)
     }
 
     /// The part of a directory that this rank lends to a transaction of another rank that wants to know the directory as

@@ -19,7 +19,7 @@ use super::look::{Bar, is_his_to_make, names_of};
 use super::merge::Intake;
 use crate::execute::{Step, origin_of};
 use crate::machine::Mds;
-use crate::park::{Job, Why};
+use crate::park::{Job, WaitReason};
 
 /// Most bytes of the parts of such a merge, and of the record that comes of it: it is decided upon at once.
 pub(super) const BYTES_MAX: u64 = 8 << 20;
@@ -209,7 +209,7 @@ impl Mds {
         let (mut there, mut needs) = (BTreeSet::new(), Vec::new());
         for ino in intake.draft.speaks_of() {
             if self.data_is_busy(ino) {
-                return Err(Step::Wait(Why::Data(ino)));
+                return Err(Step::Wait(WaitReason::Data(ino)));
             }
             if let Some(why) = self.wait_for_rooms(ino) {
                 return Err(Step::Wait(why));

@@ -10,7 +10,7 @@ use loligo_types::{DecoupledRecord, FsError, FsResult, Ino, Lease};
 use super::Owned;
 use crate::execute::Step;
 use crate::machine::Mds;
-use crate::park::{Job, Why};
+use crate::park::{Job, WaitReason};
 
 /// Time that a new owner waits until the former one, if it is connected, has heard of the takeover, milliseconds.
 const TELL_MS: u64 = 1000;
@@ -39,7 +39,7 @@ impl Mds {
             self.recall(dir, slot, Lease::NAMES, id);
         }
         match step {
-            Step::Answer(Ok(_)) if self.is_telling(job, dir) => Step::Wait(Why::Close),
+            Step::Answer(Ok(_)) if self.is_telling(job, dir) => Step::Wait(WaitReason::Close),
             step => step,
         }
     }

@@ -10,7 +10,7 @@ use loligo_types::{
     Answer, DecoupledRecord, Event, FsError, FsResult, Ino, Interfere, Kind, Lease, Promise, StoredJournal,
 };
 
-use loligo_semantics::{Cell, Wanted};
+use loligo_subtree_policy::{Cell, Wanted};
 
 use super::Owned;
 use super::objects::DataRights;
@@ -18,7 +18,7 @@ use super::shut::Above;
 use crate::execute::{Step, origin_of};
 use crate::io::Output;
 use crate::machine::Mds;
-use crate::park::{Job, Why};
+use crate::park::{Job, WaitReason};
 use crate::session::Slot;
 
 /// How long it is waited for clients to close what they do not use: longer than they keep it, milliseconds.
@@ -133,7 +133,7 @@ impl Mds {
         match self.decoupled_above(dir) {
             Above::Nothing => {}
             Above::Lost => match self.merging_dir() {
-                Some(other) => return Some(Step::Wait(Why::Merge(other))),
+                Some(other) => return Some(Step::Wait(WaitReason::Merge(other))),
                 None => return Some(Step::Answer(Err(FsError::Stale))),
             },
             Above::Root(_) | Above::Below(_) => return Some(Step::Answer(Err(FsError::Busy))),
@@ -167,7 +167,7 @@ impl Mds {
         }
         match self.is_moving(dir) {
             Ok(false) => {}
-            Ok(true) => return Some(Step::Wait(Why::Moving)),
+            Ok(true) => return Some(Step::Wait(WaitReason::Moving)),
             Err(needs) => return Some(self.wait_to_know(job, needs)),
         }
         if let Some(step) = self.gather_subtree(job, dir).or_else(|| self.wait_for_loans(job, dir)) {
@@ -242,11 +242,11 @@ impl Mds {
         let rights = open.iter().flat_map(|ino| self.opens.all_rights(*ino).map(|(slot, held)| (*ino, slot, held)));
         let held: Vec<(Ino, Slot, Lease)> = rights.filter(|(_, _, held)| !held.is_none()).collect();
         if held.is_empty() {
-            return Some(Step::Wait(Why::Close));
+            return Some(Step::Wait(WaitReason::Close));
         }
         let (id, count) = (self.parked.number(job), held.len());
         held.into_iter().for_each(|(ino, slot, bits)| self.recall(ino, slot, bits, id));
-        Some(Step::Wait(Why::Recall(count)))
+        Some(Step::Wait(WaitReason::Recall(count)))
     }
 
     /// The first of so many numbers that nobody has.
@@ -296,13 +296,13 @@ impl Mds {
             if self.take_all_replicas_back() {
                 // Those who gave one back would ask for it again at once, and it would never come to an end.
                 self.decoupled.asks_until_ms = self.now.mono_ms + ASKS_MS;
-                return Some(Step::Wait(Why::Replicas));
+                return Some(Step::Wait(WaitReason::Replicas));
             }
             // What a merge brings is not held up by what clients were promised. Below a directory without the policy there is none, as a rule.
             let leased = self.tree.inode(dir).is_some_and(|inode| !inode.lookup_lease().is_none());
             if self.promises.is_any(self.now.mono_ms, leased) {
                 self.promises.wait(false);
-                return Some(Step::Wait(Why::Promises));
+                return Some(Step::Wait(WaitReason::LookupLeases));
             }
             if let Some(owned) = self.decoupled.by_dir.get_mut(&dir) {
                 owned.alone = true;
@@ -312,7 +312,7 @@ impl Mds {
         let id = self.parked.number(job);
         let count = due.len();
         due.into_iter().for_each(|(ino, slot, bits)| self.recall(ino, slot, bits, id));
-        Some(Step::Wait(Why::Recall(count)))
+        Some(Step::Wait(WaitReason::Recall(count)))
     }
 
     /// So much of its owner's journal is in the store.
@@ -333,7 +333,7 @@ impl Mds {
             Err(error) => return Step::Answer(Err(error)),
         };
         if self.puts_back(&record) {
-            return Step::Wait(Why::Merge(dir));
+            return Step::Wait(WaitReason::Merge(dir));
         }
         // Before it is gone: that is begun anew after a crash.
         self.drop_unmade(&record);
@@ -376,7 +376,7 @@ impl Mds {
 
     /// Takes back those whose owners were not heard for too long, and have left nothing in the store.
     pub(crate) fn end_lost_decoupled(&mut self) {
-        self.parked.wake(&Why::Close);
+        self.parked.wake(&WaitReason::Close);
         self.gather_again();
         let now = self.now.mono_ms;
         self.end_part_waits();

@@ -1,6 +1,6 @@
 //! Floors and ceilings: what an administrator has said of directories above, held against whoever decouples a directory, gives one a policy, sets
 //! such bounds, or moves a directory below them. So they count however somebody comes, with an attribute or with options of his own. Not
-//! what they are (`loligo_semantics::ceiling`), and not who may set them (the namespace's xattrs).
+//! what they are (`loligo_subtree_policy::ceiling`), and not who may set them (the namespace's xattrs).
 //!
 //! They are read on the way up from the directory. Of directories of other ranks those tell them, with the way itself: that word holds for a second.
 
@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use loligo_namespace::{Found, Lookup, SUBTREE, bounds_of};
-use loligo_semantics::{Bounds, Broken, Cell, SubtreePolicy, Wanted};
+use loligo_subtree_policy::{Bounds, Broken, Cell, SubtreePolicy, Wanted};
 use loligo_types::limits::{DEPTH_MAX, SUBTREE_JOURNALS};
 use loligo_types::{DecoupledRecord, FsError, Ino, Kind, Name, Need, Op, RefusedBy, RenameMode};
 
@@ -18,7 +18,7 @@ use super::nested::{READS_MAX, refused};
 use crate::cluster::Where;
 use crate::execute::Step;
 use crate::machine::Mds;
-use crate::park::{Job, Why};
+use crate::park::{Job, WaitReason};
 use crate::paths::Up;
 
 /// Bounds, and the directory whose policy has them.
@@ -88,7 +88,7 @@ impl Mds {
                         }
                         at = above;
                     }
-                    None => return Err(Step::Wait(Why::Above)),
+                    None => return Err(Step::Wait(WaitReason::Above)),
                 },
                 Up::Nowhere | Up::To(..) => {
                     if let Err(needs) = self.add_bounds(at, &mut texts) {

@@ -4,10 +4,10 @@
 use loligo_types::limits::FETCH_MAX;
 use loligo_types::{Answer, FsError, Ino, Interfere, Lease, Loaded, Need, SubtreeAnswer};
 
-use super::stays::need_of;
+use super::migration_guard::need_of;
 use crate::execute::Step;
 use crate::machine::Mds;
-use crate::park::{Job, Why};
+use crate::park::{Job, WaitReason};
 use crate::session::Slot;
 
 impl Mds {
@@ -71,7 +71,7 @@ impl Mds {
         }
         let (id, count) = (self.parked.number(job), held.len());
         held.into_iter().for_each(|(slot, bits)| self.recall(ino, slot, bits, id));
-        Some(Step::Wait(Why::Recall(count)))
+        Some(Step::Wait(WaitReason::Recall(count)))
     }
 
     /// Names are wanted, whatever was asked for of them.

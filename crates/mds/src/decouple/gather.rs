@@ -1,6 +1,6 @@
 //! Before a directory is decoupled all below it comes to the rank that has it: of what is another rank's that one is asked for it, and
 //! gives it as it would give anything (a migration). Not how something moves (`cluster/export.rs`), and not why nothing leaves as long as
-//! it is decoupled (`stays.rs`).
+//! it is decoupled (`migration_guard.rs`).
 //!
 //! What is another rank's is below a line of the subtree map. Where such a directory is says its own rank, up to where its way leaves
 //! that; so each of those that are other ranks' is asked after, once. That is still so when the last has answered, because
@@ -20,7 +20,7 @@ use crate::admin::Told;
 use crate::cluster::Where;
 use crate::execute::Step;
 use crate::machine::Mds;
-use crate::park::{Job, Why};
+use crate::park::{Job, WaitReason};
 use crate::paths::Up;
 use crate::peer::PeerMsg;
 
@@ -71,7 +71,7 @@ impl Mds {
         gathering.at_ms = self.now.mono_ms;
         let late = self.now.mono_ms >= job.since_ms + GATHER_MS;
         let step = match self.look_below(job, dir, &mut gathering) {
-            Some(Step::Wait(Why::Gather | Why::Above)) if late || gathering.refused => {
+            Some(Step::Wait(WaitReason::Gather | WaitReason::Above)) if late || gathering.refused => {
                 return Some(Step::Answer(Err(FsError::Busy)));
             }
             step => step,
@@ -109,8 +109,8 @@ impl Mds {
         }
         match (needs.is_empty(), below.is_empty(), asks) {
             (false, ..) => Some(self.wait_to_know(job, needs)),
-            (true, false, _) => Some(Step::Wait(Why::Gather)),
-            (true, true, true) => Some(Step::Wait(Why::Above)),
+            (true, false, _) => Some(Step::Wait(WaitReason::Gather)),
+            (true, true, true) => Some(Step::Wait(WaitReason::Above)),
             (true, true, false) => None,
         }
     }
@@ -140,8 +140,8 @@ impl Mds {
     /// The owner of a subtree asks for a file that lives by itself at another rank, or a scattered directory. If a directory of the subtree counts it, it comes here, as
     /// it would by and by without that; else it is others', too.
     pub(super) fn fetch_home(&mut self, job: &mut Job, dir: Ino, ino: Ino) -> Step {
-        let Where::Elsewhere(rank) = self.locate(ino, &mut Vec::new()) else { return Step::Wait(Why::Gather) };
-        let counts = match self.cluster.strangers.parent(ino) {
+        let Where::Elsewhere(rank) = self.locate(ino, &mut Vec::new()) else { return Step::Wait(WaitReason::Gather) };
+        let counts = match self.cluster.foreign_inodes.parent(ino) {
             Some(parent) if parent == dir => Ok(true),
             Some(parent) => self.is_below(parent, dir),
             // Its number says where it is, and that rank what it is in. A word of before will do: if it is not true any more, a directory
@@ -150,7 +150,7 @@ impl Mds {
                 Far::Below => Ok(true),
                 Far::Elsewhere => Ok(false),
                 Far::Load(needs) => Err(needs),
-                Far::Asked if self.now.mono_ms < job.since_ms + FILE_MS => return Step::Wait(Why::Above),
+                Far::Asked if self.now.mono_ms < job.since_ms + FILE_MS => return Step::Wait(WaitReason::Above),
                 Far::Asked => Ok(false),
             },
             None => Ok(false),
@@ -158,7 +158,7 @@ impl Mds {
         match counts {
             Ok(true) if self.now.mono_ms < job.since_ms + FILE_MS => {
                 self.tell(rank, PeerMsg::Summon { dir: ino });
-                Step::Wait(Why::Gather)
+                Step::Wait(WaitReason::Gather)
             }
             Ok(_) => Step::Answer(Err(FsError::Busy)),
             Err(needs) => self.wait_to_know(job, needs),
@@ -184,7 +184,7 @@ impl Mds {
     pub(crate) fn not_given(&mut self, from: Rank, dir: Ino) {
         let wants = |gathering: &&mut Gathering| gathering.asked.contains_key(&(dir, from));
         self.decoupled.gathering.values_mut().filter(wants).for_each(|gathering| gathering.refused = true);
-        self.parked.wake(&Why::Gather);
+        self.parked.wake(&WaitReason::Gather);
     }
 
     /// A record was made: directories of other ranks may have come below directories of this one, or with them.
@@ -201,6 +201,6 @@ impl Mds {
     pub(super) fn gather_again(&mut self) {
         let now = self.now.mono_ms;
         self.decoupled.gathering.retain(|_, gathering| now <= gathering.at_ms + GATHER_MS);
-        self.parked.wake(&Why::Gather);
+        self.parked.wake(&WaitReason::Gather);
     }
 }

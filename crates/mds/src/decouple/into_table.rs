@@ -13,7 +13,7 @@ use loligo_types::{Event, Ino, Lsn};
 use super::Owned;
 use crate::io::Output;
 use crate::machine::Mds;
-use crate::park::Why;
+use crate::park::WaitReason;
 
 /// Units of pace for an inode that is forgotten, and for an event that is applied.
 const FORGET: usize = 4;
@@ -124,7 +124,7 @@ impl Mds {
         if let Some(owned) = self.decoupled.by_dir.get_mut(&dir) {
             owned.merging = false;
         }
-        self.parked.wake(&Why::Merge(dir));
+        self.parked.wake(&WaitReason::Merge(dir));
         self.merge_is_over();
     }
 }

@@ -19,7 +19,7 @@ use super::shape::Shape;
 use super::whole::HaveXattrs;
 use crate::execute::{Step, origin_of};
 use crate::machine::Mds;
-use crate::park::{Job, Why};
+use crate::park::{Job, WaitReason};
 
 /// Most bytes of parts where the driver has not said how long the journal may be.
 const BYTES_MAX: u64 = 64 << 20;
@@ -111,7 +111,7 @@ impl Mds {
             return Step::Answer(Err(FsError::Invalid));
         }
         if owned.part_waits.is_some_and(|(of, before, _)| of == merge && part > before) {
-            return Step::Wait(Why::Part(dir));
+            return Step::Wait(WaitReason::Part(dir));
         }
         let mut intake = match part {
             0 => Intake { merge, ..Intake::default() },
@@ -125,7 +125,7 @@ impl Mds {
             },
         };
         owned.part_waits = None;
-        self.parked.wake(&Why::Part(dir));
+        self.parked.wake(&WaitReason::Part(dir));
         let allowed = record.interfere == Interfere::Allow;
         let bytes = match part {
             0 => 0,
@@ -181,7 +181,7 @@ impl Mds {
                 over.push(*dir);
             }
         }
-        over.into_iter().for_each(|dir| self.parked.wake(&Why::Part(dir)));
+        over.into_iter().for_each(|dir| self.parked.wake(&WaitReason::Part(dir)));
     }
 
     pub(super) fn keep_intake(&mut self, dir: Ino, parts: u32, intake: Intake) {
@@ -261,7 +261,7 @@ impl Mds {
         }
         self.out.push_back(crate::io::Output::Again);
         // It is answered when what it has made can be seen.
-        Step::Wait(Why::Merge(dir))
+        Step::Wait(WaitReason::Merge(dir))
     }
 
     /// Whether its owner may change the root as it is by now: it may have been given to somebody else, or be gone.

@@ -2,7 +2,7 @@
 //! Here who has what, and which request goes where; `begin.rs` how it comes about and ends, `away.rs` what becomes of one whose owner is
 //! not heard, `shut.rs` what others meet, `fetch.rs` what the owner is told, `objects.rs` what of its files' bytes it may have, `look.rs`
 //! whether what it made is its to say, `shape.rs` and `whole.rs` whether that is a tree, `merge.rs` how it becomes true, `into_table.rs` how it gets into the table past memory, `allow.rs` what is otherwise where others may work meanwhile, `read.rs` where they may read,
-//! `status.rs` what is shown, `nested.rs` what policies of directories below have to say, `bounds.rs` those above; with several ranks, `gather.rs` how all of it comes to one of them, and `stays.rs` that it stays there. Not what the
+//! `status.rs` what is shown, `nested.rs` what policies of directories below have to say, `bounds.rs` those above; with several ranks, `gather.rs` how all of it comes to one of them, and `migration_guard.rs` that it stays there. Not what the
 //! owner does meanwhile.
 //!
 //! Source: Cudele (Sevilla 2018), chapter 6. With `interfere: block`, what is decoupled is nobody else's, in no way: not by a path, nor
@@ -18,13 +18,13 @@ mod gather;
 mod into_table;
 mod look;
 mod merge;
+mod migration_guard;
 mod nested;
 mod objects;
 mod read;
 mod shape;
 mod shut;
 mod status;
-mod stays;
 mod whole;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,7 +34,7 @@ use loligo_types::{Answer, DecoupledRecord, FsError, FsResult, Ino, SessionId, S
 
 use crate::execute::Step;
 use crate::machine::Mds;
-use crate::park::{Job, Why};
+use crate::park::{Job, WaitReason};
 use crate::session::Slot;
 use gather::Gathering;
 use merge::Intake;
@@ -115,10 +115,10 @@ impl Mds {
     pub(crate) fn subtree_op(&mut self, job: &mut Job, dir: Ino, what: &SubtreeOp) -> Step {
         if self.decoupled.by_dir.get(&dir).is_some_and(|owned| owned.merging) {
             // Half of it is in memory.
-            return Step::Wait(Why::Merge(dir));
+            return Step::Wait(WaitReason::Merge(dir));
         }
         if self.is_putting_back(dir) {
-            return Step::Wait(Why::Merge(dir));
+            return Step::Wait(WaitReason::Merge(dir));
         }
         if let Some(step) = self.load_root(job, dir) {
             return step;

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use loligo_namespace::{Found, SUBTREE, bounds_of};
-use loligo_semantics::{Bounds, Cell, SubtreePolicy, Wanted};
+use loligo_subtree_policy::{Bounds, Cell, SubtreePolicy, Wanted};
 use loligo_types::{Answer, Event, FsError, Ino, Need, Op, Promise, RefusedBy, SubtreeAnswer};
 
 use super::bounds::refused_by;
@@ -17,7 +17,7 @@ use super::gather::Far;
 use crate::execute::Step;
 use crate::io::{Output, Page, Scan};
 use crate::machine::Mds;
-use crate::park::{Job, Why};
+use crate::park::{Job, WaitReason};
 
 /// Tickets of these looks begin here: those of a rank that gives everything away are smaller.
 pub(crate) const TICKETS: u64 = 1 << 63;
@@ -105,7 +105,7 @@ impl Mds {
         needs.truncate(READS_MAX);
         match (needs.is_empty(), asks) {
             (false, _) => Err(self.wait_to_know(job, needs)),
-            (true, true) => Err(Step::Wait(Why::Above)),
+            (true, true) => Err(Step::Wait(WaitReason::Above)),
             (true, false) => Ok(None),
         }
     }
@@ -154,7 +154,7 @@ impl Mds {
             self.out.push_back(Output::Scan { ticket: look.ticket, what: Scan::Policies, from });
         }
         self.decoupled.policied.looks.insert(dir, look);
-        Err(Step::Wait(Why::Gather))
+        Err(Step::Wait(WaitReason::Gather))
     }
 
     /// A page of the table came, or it could not be read: then it is asked for again by and by.
@@ -175,7 +175,7 @@ impl Mds {
                 let ticket = look.ticket;
                 self.out.push_back(Output::Scan { ticket, what: Scan::Policies, from });
             }
-            None => self.parked.wake(&Why::Gather),
+            None => self.parked.wake(&WaitReason::Gather),
         }
     }
 

@@ -16,7 +16,7 @@ use loligo_types::{DecoupledRecord, Event, FsError, Ino, Interfere, Kind, Layout
 use crate::execute::{Step, origin_of};
 use crate::io::{DataAccess, Output};
 use crate::machine::Mds;
-use crate::park::{Job, Why};
+use crate::park::{Job, WaitReason};
 
 /// Whether an operation changes nothing that others see, and asks for no right to do so.
 fn only_reads(op: &Op) -> bool {
@@ -55,7 +55,7 @@ impl Mds {
     /// What such a request meets: half of a merge may be in memory.
     pub(super) fn read_merged(&self, dir: Ino) -> Option<Step> {
         let merging = self.decoupled.by_dir.get(&dir).is_some_and(|owned| owned.merging);
-        merging.then_some(Step::Wait(Why::Merge(dir)))
+        merging.then_some(Step::Wait(WaitReason::Merge(dir)))
     }
 
     /// Who learns how long a file is by now may read so many bytes of it, also when the subtree is not decoupled any more.
@@ -214,7 +214,7 @@ impl Mds {
                 over.push(*dir);
             }
         }
-        over.into_iter().for_each(|dir| self.parked.wake(&Why::Merge(dir)));
+        over.into_iter().for_each(|dir| self.parked.wake(&WaitReason::Merge(dir)));
     }
 
     /// Whether a subtree is about to end, and its files are put back.

@@ -15,7 +15,7 @@ use loligo_types::{FsError, Ino, Inode, Kind, Lease, Op};
 use crate::cluster::principal;
 use crate::execute::Step;
 use crate::machine::Mds;
-use crate::park::{Job, Why};
+use crate::park::{Job, WaitReason};
 use crate::paths::Up;
 
 /// Where something is.
@@ -126,7 +126,7 @@ impl Mds {
                 Above::Nothing => {}
                 Above::Lost => {
                     if let Some(dir) = self.merging_dir() {
-                        return Some(Step::Wait(Why::Merge(dir)));
+                        return Some(Step::Wait(WaitReason::Merge(dir)));
                     }
                 }
                 Above::Root(dir) | Above::Below(dir) if self.reads_merged(job, dir) => {

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use loligo_semantics::policy::History;
-use loligo_semantics::policy::history::Unreadable;
+use loligo_subtree_policy::policy::History;
+use loligo_subtree_policy::policy::history::Unreadable;
 use loligo_types::{Event, Frag, Ino, Inode, Kind, LookupLease, Name, Place, Placement, Rank, Time, limits};
 
 use super::Report;

@@ -1,10 +1,10 @@
 //! What the policy of a directory was: each change of it is put down in the directory's history, in the same record of the journal. So one is there with
-//! the other, goes where the directory goes, and ends with it. Not here: the form and the bounds of a history (`loligo_semantics`), and
+//! the other, goes where the directory goes, and ends with it. Not here: the form and the bounds of a history (`loligo_subtree_policy`), and
 //! who may change a policy (`xattr.rs`).
 
 use std::sync::Arc;
 
-use loligo_semantics::policy::History;
+use loligo_subtree_policy::policy::History;
 use loligo_types::{Event, Inode, limits};
 
 use super::xattr::{HISTORY, SUBTREE};

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use loligo_semantics::{SubtreePolicy, policy};
+use loligo_subtree_policy::{SubtreePolicy, policy};
 use loligo_types::{FsError, FsResult, Inode, Kind, LookupLease, Placement};
 
 use super::xattr::SUBTREE;

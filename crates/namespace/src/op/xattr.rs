@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use loligo_semantics::{Bounds, SubtreePolicy};
+use loligo_subtree_policy::{Bounds, SubtreePolicy};
 use loligo_types::{
     Acl, Answer, Cred, Event, FsError, FsResult, Ino, Inode, Kind, LookupLease, NO_POLICY, Placement, Rank, XattrMode,
 };
@@ -40,11 +40,11 @@ pub const PLACEMENT: &[u8] = b"loligo.policy.placement";
 /// on so. Its owner's to set; what is there already stays as it is.
 pub const LOOKUP_LEASE: &[u8] = b"loligo.policy.lookup_lease";
 
-/// The policy that says what a directory and all below it promise: a document of `loligo_semantics`. Its owner's to set: it is
+/// The policy that says what a directory and all below it promise: a document of `loligo_subtree_policy`. Its owner's to set: it is
 /// the owner's changes that it is about.
 pub const SUBTREE: &[u8] = b"loligo.policy.subtree";
 
-/// The versions of [`SUBTREE`] and which was in force when: a record of `loligo_semantics::policy::History`. It is written with each change of that, and by
+/// The versions of [`SUBTREE`] and which was in force when: a record of `loligo_subtree_policy::policy::History`. It is written with each change of that, and by
 /// nothing else; everybody reads it.
 pub const HISTORY: &[u8] = b"loligo.policy.subtree.history";
 

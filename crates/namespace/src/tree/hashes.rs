@@ -5,7 +5,7 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
-use super::buried::cut_out;
+use super::deferred_free::cut_out;
 
 /// Pages that do not overlap, by their first hashes.
 #[derive(Default)]

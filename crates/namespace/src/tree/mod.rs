@@ -4,7 +4,7 @@
 //! a checkpoint took it and [`Tree::checkpoint_done`] said that it is in the table; a removed record stays as a dirty
 //! tombstone until then. Clean records may be evicted at any time.
 
-mod buried;
+mod deferred_free;
 mod dir;
 mod dirty;
 mod hash;
@@ -199,7 +199,7 @@ pub struct Tree {
     /// Of merges that are done.
     pub(crate) pins: Vec<merge::Pin>,
     /// Entries that are forgotten, to be freed in steps.
-    pub(crate) buried: Vec<buried::Buried>,
+    pub(crate) buried: Vec<deferred_free::DeferredFree>,
     /// Bytes of all that is known of hashes beyond entries, in `heap_bytes`, too.
     pub(crate) hash_bytes: usize,
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use loligo_journal::{Record, decode_record, encode_record};
 use loligo_namespace::{Loaded, MergedRows, Need, SUBTREE};
-use loligo_semantics::SubtreePolicy;
+use loligo_subtree_policy::SubtreePolicy;
 use loligo_types::msg::{Request, ToClient, ToServer};
 use loligo_types::{Answer, Event, FsError, FsResult, Ino, Lsn, Name, Op, Seq, SubtreeOp};
 

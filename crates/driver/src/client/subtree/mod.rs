@@ -52,7 +52,7 @@ pub struct SubtreeOptions {
     /// before is then not written through [`Subtree`] beyond what fits in an inode.
     pub interfere: Interfere,
     /// What this program will give by itself, with [`Subtree::persist`], [`Subtree::persist_global`] and [`Subtree::merge`], to what it makes there
-    /// (`Cell::promise` of `loligo_semantics` says it of a cell). With a directory below whose own policy promises more it is not decoupled
+    /// (`Cell::promise` of `loligo_subtree_policy` says it of a cell). With a directory below whose own policy promises more it is not decoupled
     /// (`NotSupported`), nor below a floor that asks for more (`Perm`).
     pub promise: Promise,
     /// Bits that new files do not get.

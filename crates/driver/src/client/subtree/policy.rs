@@ -1,12 +1,12 @@
 //! A subtree that is decoupled as the policy of its directory says ([`Subtree::decouple_by_policy`]), and completed so: the stages of the pipeline
-//! in the written order, what stands in parallel at the same time. Which begins when is [`loligo_semantics::Run`]'s. Not here: what each
+//! in the written order, what stands in parallel at the same time. Which begins when is [`loligo_subtree_policy::Run`]'s. Not here: what each
 //! stage does (`mod.rs`, `keep.rs`, `store.rs`), and what a policy may say (crate `semantics`).
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use loligo_semantics::{self as semantics, Completion, Mechanism, SubtreePolicy};
+use loligo_subtree_policy::{self as semantics, Completion, Mechanism, SubtreePolicy};
 use loligo_types::limits::{DEPTH_MAX, SUBTREE_INOS_MAX};
 use loligo_types::{Answer, FsError, FsResult, Ino, Interfere, MergeInto, Op};
 

@@ -1,5 +1,5 @@
 //! Servers of one file system on several machines: their connections, one for each pair, and which rank is behind which. What ranks say to
-//! each other goes straight from server to server. Who is to have which rank is `placing.rs`'s; the bytes stand in docs/formats/link.md.
+//! each other goes straight from server to server. Who is to have which rank is `rank_placement.rs`'s; the bytes stand in docs/formats/link.md.
 //!
 //! A rank of another server can be reached from when that one has named it (`Here`) until it names it no more, or the connection ends. As
 //! what is said for a rank comes behind the message that names it, a rank is told of another one before it hears from it.
@@ -26,8 +26,8 @@ use loligo_wire::LINK_MAX;
 
 use super::Seat;
 use super::error::{Result, ServerError};
-use super::keeper::{News, Seats};
 use super::link::{self, Link};
+use super::membership::{MembershipEvent, Seats};
 use super::rank::Done;
 
 use self::questions::Questions;
@@ -47,7 +47,7 @@ pub(crate) struct Peers {
     me: u64,
     key: [u8; 32],
     seats: Seats,
-    keeper: Sender<News>,
+    keeper: Sender<MembershipEvent>,
     at: SocketAddr,
     state: Mutex<State>,
     /// Those who connected and have proved nothing yet.
@@ -85,7 +85,7 @@ impl Peers {
         (fs_id, me, key): ([u8; 16], u64, [u8; 32]),
         address: &str,
         seats: Seats,
-        keeper: Sender<News>,
+        keeper: Sender<MembershipEvent>,
     ) -> Result<Arc<Peers>> {
         let refused =
             |error: io::Error| ServerError::Listen { address: format!("tcp:{address}"), cause: error.to_string() };
@@ -248,7 +248,7 @@ impl Peers {
                 LinkMsg::Reply { number: to, reply } => self.questions.replied(number, to, *reply),
                 LinkMsg::Peer { from, to, process, msg } => self.deliver((server, number), from, to, process, msg),
                 LinkMsg::Here { ranks } => self.named((server, number), link, &ranks),
-                LinkMsg::Member { rank, member } => _ = self.keeper.send(News::Said(rank, member)),
+                LinkMsg::Member { rank, member } => _ = self.keeper.send(MembershipEvent::Said(rank, member)),
                 _ => return Err(io::Error::new(io::ErrorKind::InvalidData, "a message came out of turn")),
             }
         }

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use loligo_policy::balance::{Outcome, Policy};
-use loligo_policy::{Limits, Streak, Value};
+use loligo_balancer::balance::{Outcome, Policy};
+use loligo_balancer::{Limits, Streak, Value};
 use loligo_types::link::Member;
 use loligo_types::{Decision, PolicyId, Rank, Snapshot};
 

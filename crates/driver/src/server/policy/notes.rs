@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
+use loligo_balancer::Value;
 use loligo_journal::table::{Row, decode_row, key_note, note_range};
-use loligo_policy::Value;
 use loligo_store::{Batch, Durability, Table};
 use loligo_types::{PolicyId, Rank};
 

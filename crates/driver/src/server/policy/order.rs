@@ -6,13 +6,13 @@ use loligo_store::{Batch, Durability};
 use loligo_types::{PolicyId, Rank};
 
 use super::super::error::{Result, ServerError};
-use super::super::keeper::Keeper;
+use super::super::membership::MembershipThread;
 use super::adviser::now_ms;
 use super::default::resolve;
 use super::notes::given_up;
 use super::{InForce, Named, Notes, Version, is_name};
 
-impl Keeper {
+impl MembershipThread {
     fn notes(&self) -> Notes {
         Notes::new(self.config.backend.table())
     }
@@ -123,7 +123,7 @@ impl Keeper {
             return Ok(());
         }
         let newest = notes.versions()?.into_iter().filter(|one| one.name == name).max_by_key(|one| one.number);
-        let version = match (newest, loligo_policy::shipped(name)) {
+        let version = match (newest, loligo_balancer::shipped(name)) {
             (Some(newest), _) => newest,
             (None, Some((_, text))) => notes.add(name, text, now_ms())?,
             (None, None) => return Ok(()),

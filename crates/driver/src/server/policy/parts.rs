@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use loligo_policy::Fault;
-use loligo_policy::balance::Policy;
+use loligo_balancer::Fault;
+use loligo_balancer::balance::Policy;
 use loligo_types::{LoadVec, Move, PolicyId, Rank, Snapshot, Weighed};
 
 /// Most moves of a tick; a rank does no more.
@@ -83,7 +83,7 @@ pub(super) fn together(mut all: Vec<Vec<Move>>) -> Vec<Move> {
 
 #[cfg(test)]
 mod tests {
-    use loligo_policy::Limits;
+    use loligo_balancer::Limits;
     use loligo_types::{Ino, Load, Piece, PieceHeat, RankView};
 
     use super::*;

@@ -1,5 +1,5 @@
 //! The resident client's part of a round: what its guest brings goes through its machine to the metadata machine and
-//! back, by value. What other ranks are to get goes over connections (`abroad.rs`).
+//! back, by value. What other ranks are to get goes over connections (`peer_sockets.rs`).
 
 use std::panic::AssertUnwindSafe;
 use std::time::Instant;
@@ -13,7 +13,7 @@ use rustix::event::epoll;
 use super::super::conn::answered;
 use super::super::format::now as wall;
 use super::super::resident::{Ask, Residence, Took};
-use super::{Abroad, Rank, TOKEN_GUEST};
+use super::{PeerSockets, Rank, TOKEN_GUEST};
 use crate::client::{calls, subtree};
 
 impl Rank {
@@ -195,7 +195,7 @@ impl Rank {
                 // With their last words; connections that end end the sessions, too, as they are of this process.
                 self.abroad_flush();
                 if let Some(residence) = &mut self.resident {
-                    residence.abroad = Abroad::default();
+                    residence.abroad = PeerSockets::default();
                 }
                 self.resident_parts();
             }

@@ -9,7 +9,7 @@ use super::KEEP_MS;
 use crate::cluster::Where;
 use crate::hash::IntMap;
 use crate::machine::Mds;
-use crate::park::Why;
+use crate::park::WaitReason;
 use crate::peer::PeerMsg;
 
 /// Most of them; beyond, all are dropped: who comes next asks again.
@@ -101,7 +101,7 @@ pub(crate) enum Way {
     /// Nowhere: whoever asks may not search the directory.
     No(FsError),
     /// Another rank is asked.
-    Wait(Why),
+    Wait(WaitReason),
     /// This must be read first.
     Load(Vec<Need>),
     /// Nobody says here.
@@ -197,7 +197,7 @@ impl Mds {
     fn ask_for(&mut self, what: Asked, rank: Rank) -> Way {
         let now = self.now.mono_ms;
         match self.cluster.held.asked.get(&what) {
-            Some(Reply::None(since)) if now < since + ASKED_MS => return Way::Wait(Why::Replicas),
+            Some(Reply::None(since)) if now < since + ASKED_MS => return Way::Wait(WaitReason::Replicas),
             Some(Reply::No(since)) if now < since + REFUSED_MS => return Way::Unknown,
             _ => {}
         }
@@ -211,7 +211,7 @@ impl Mds {
         self.cluster.held.asked.insert(what, Reply::None(now));
         self.cluster.held.asks += 1;
         self.tell(rank, msg);
-        Way::Wait(Why::Replicas)
+        Way::Wait(WaitReason::Replicas)
     }
 
     /// A rank has said which directory has a name.
@@ -226,7 +226,7 @@ impl Mds {
             }
             None => _ = self.cluster.held.asked.insert(what, Reply::No(self.now.mono_ms)),
         }
-        self.parked.wake(&Why::Replicas);
+        self.parked.wake(&WaitReason::Replicas);
     }
 
     /// A replica came.
@@ -235,13 +235,13 @@ impl Mds {
         self.replicas_kept(from, sent_ms);
         self.make_room_for_replicas();
         self.cluster.held.dirs.insert(inode.ino, Replica { inode, from });
-        self.parked.wake(&Why::Replicas);
+        self.parked.wake(&WaitReason::Replicas);
     }
 
     /// There is none to be had.
     pub(crate) fn replica_refused(&mut self, ino: Ino) {
         self.cluster.held.asked.insert(Asked::Dir(ino), Reply::No(self.now.mono_ms));
-        self.parked.wake(&Why::Replicas);
+        self.parked.wake(&WaitReason::Replicas);
     }
 
     fn make_room_for_replicas(&mut self) {
@@ -276,7 +276,7 @@ impl Mds {
         self.shortcuts.clear();
         if !held.asked.is_empty() {
             held.asked.clear();
-            self.parked.wake(&Why::Replicas);
+            self.parked.wake(&WaitReason::Replicas);
         }
     }
 
@@ -290,7 +290,7 @@ impl Mds {
                 Reply::No(since) => now >= since + REFUSED_MS,
             };
             held.asked.retain(|_, reply| !late(reply));
-            self.parked.wake(&Why::Replicas);
+            self.parked.wake(&WaitReason::Replicas);
         }
         let held = &mut self.cluster.held;
         let mut due = Vec::new();

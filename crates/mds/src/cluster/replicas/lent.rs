@@ -10,7 +10,7 @@ use super::{LENT_MS, is_same_way};
 use crate::cluster::Where;
 use crate::load::Waiter;
 use crate::machine::Mds;
-use crate::park::{Job, Why};
+use crate::park::{Job, WaitReason};
 use crate::peer::PeerMsg;
 
 /// Questions that wait for records at most.
@@ -202,7 +202,7 @@ impl Mds {
     }
 
     fn replicas_came_back(&mut self) {
-        self.parked.wake(&Why::Replicas);
+        self.parked.wake(&WaitReason::Replicas);
         self.next_loans();
         if self.cluster.exports.is_active() {
             self.step_export();
@@ -251,13 +251,13 @@ impl Mds {
     }
 
     /// Nothing, if a decided change may be applied as far as replicas go; else they are asked back, and this is what to wait for.
-    pub(crate) fn settle_replicas(&mut self, job: &mut Job, events: &[Event]) -> Option<Why> {
+    pub(crate) fn settle_replicas(&mut self, job: &mut Job, events: &[Event]) -> Option<WaitReason> {
         let due = self.changed_replicas(events);
         if due.is_empty() || !self.take_replicas_back(&due) {
             return None;
         }
         self.parked.mark(job, due);
-        Some(Why::Replicas)
+        Some(WaitReason::Replicas)
     }
 
     /// The directories that somebody has a replica of and that events change in a way that matters to it.

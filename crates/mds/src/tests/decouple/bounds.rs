@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use loligo_semantics::{Cell, Consistency, Durability};
+use loligo_subtree_policy::{Cell, Consistency, Durability};
 use loligo_types::{Promise, RefusedBy, XattrMode};
 
 use super::*;

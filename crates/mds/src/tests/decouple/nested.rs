@@ -1,7 +1,7 @@
 //! Directories below a decoupled one that have policies of their own: what those promise is kept, or the directory is not decoupled. All pairs of
 //! cells, whenever the policy of the one below came to be. Through a mount and with whoever may die: `crates/cli/tests/cli/cells.rs`.
 
-use loligo_semantics::{Cell, Consistency, SubtreePolicy};
+use loligo_subtree_policy::{Cell, Consistency, SubtreePolicy};
 use loligo_types::{Promise, RefusedBy, XattrMode};
 
 use super::*;
@@ -49,7 +49,7 @@ fn promises() -> impl Iterator<Item = Promise> {
 const STRONG: Cell = Cell::POSIX;
 
 fn hdfs() -> Promise {
-    Cell::new(Consistency::Weak, loligo_semantics::Durability::Global).promise().expect("it is not strong")
+    Cell::new(Consistency::Weak, loligo_subtree_policy::Durability::Global).promise().expect("it is not strong")
 }
 
 #[test]
@@ -146,8 +146,8 @@ fn where_others_may_work_they_give_directories_weaker_policies_and_none_that_doe
 fn an_owner_gives_its_root_no_policy_that_is_less_than_what_a_directory_below_promises() {
     let (mut world, a, b, dir, _) = scene();
     let kid = world.mkdir(b, dir, "kid").ino;
-    let batchfs = Cell::new(Consistency::Weak, loligo_semantics::Durability::Local);
-    let ramdisk = Cell::new(Consistency::Invisible, loligo_semantics::Durability::None);
+    let batchfs = Cell::new(Consistency::Weak, loligo_subtree_policy::Durability::Local);
+    let ramdisk = Cell::new(Consistency::Invisible, loligo_subtree_policy::Durability::None);
     world.call(b, set(kid, batchfs)).expect("nobody has it");
     let mut owner = Owner::with(&mut world, a, dir, promised(hdfs())).expect("it is at least that");
     world.call(a, set(dir, batchfs)).expect("it is as much");

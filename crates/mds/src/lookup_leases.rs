@@ -46,7 +46,7 @@ struct Promise {
 
 /// All of them.
 #[derive(Default)]
-pub(crate) struct Promises {
+pub(crate) struct LookupLeases {
     by_ino: IntMap<Ino, Promise>,
     /// No single one lasts longer.
     latest_ms: u64,
@@ -60,7 +60,7 @@ pub(crate) struct Promises {
     pub(crate) waits: u64,
 }
 
-impl Promises {
+impl LookupLeases {
     /// The time for which a directory can be promised to stay as it is, milliseconds; 0: not at all. It counts as a look at it. `depth`:
     /// below the root.
     pub(crate) fn time(&mut self, ino: Ino, lease: LookupLease, depth: u32) -> u16 {
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn one_counts_a_tenth_longer_here_and_the_longest_of_several_counts() {
-        let mut promises = Promises::default();
+        let mut promises = LookupLeases::default();
         assert!(promises.give(DIR, 250, 1000));
         assert!(promises.give(DIR, 50, 1100));
         assert!(promises.holds(DIR, 1278) && !promises.holds(DIR, 1279) && !promises.holds(Ino(8), 1100));
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn what_nobody_knows_lasts_as_long_as_the_longest_could() {
-        let mut promises = Promises::default();
+        let mut promises = LookupLeases::default();
         promises.raise_floor(500);
         assert!(promises.may_hold(1603) && !promises.may_hold(1604));
         assert!(!promises.holds(DIR, 600));
@@ -199,15 +199,15 @@ mod tests {
 
     #[test]
     fn by_depth_it_is_shorter_further_down_and_never_too_short() {
-        let mut promises = Promises::default();
+        let mut promises = LookupLeases::default();
         let mut at = |depth| promises.time(DIR, lease("depth"), depth);
         assert_eq!([at(0), at(6), at(9), at(63), at(10_000)], [1000, 914, 640, 100, 100]);
     }
 
     #[test]
     fn by_rate_it_is_the_shorter_the_more_often_it_changes() {
-        let mut promises = Promises::default();
-        let time = |promises: &mut Promises| promises.time(DIR, lease("rate"), 3);
+        let mut promises = LookupLeases::default();
+        let time = |promises: &mut LookupLeases| promises.time(DIR, lease("rate"), 3);
         assert_eq!([time(&mut promises), time(&mut promises)], [400, 400], "nothing is known of it yet");
         assert_eq!(time(&mut promises), 800);
         (0..3).for_each(|_| promises.changes(DIR));
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn what_has_ended_is_forgotten_and_nothing_is_promised_that_cannot_be_remembered() {
-        let mut promises = Promises::default();
+        let mut promises = LookupLeases::default();
         for ino in 0..MOST as u64 {
             assert!(promises.give(Ino(ino), 100, 20_000));
         }

@@ -16,7 +16,7 @@ const KEEP_MS: u64 = 60_000;
 
 /// All of them.
 #[derive(Default)]
-pub(crate) struct Riddles {
+pub(crate) struct StaleRows {
     /// Since when, milliseconds.
     since: BTreeMap<Ino, u64>,
     /// Reads that wait for the next tick.

@@ -8,7 +8,7 @@ use loligo_types::{Event, Frag, FsError, Ino};
 use crate::cluster::{Use, Where};
 use crate::execute::Step;
 use crate::machine::Mds;
-use crate::park::{Job, Why};
+use crate::park::{Job, WaitReason};
 use crate::paths::Up;
 
 impl Mds {
@@ -131,14 +131,14 @@ impl Mds {
         // What it says of directories that had lines others learn from the table alone.
         self.cluster.told_by_table = true;
         // Somebody may have asked for what it made before it was there.
-        self.cluster.strangers.clear();
+        self.cluster.foreign_inodes.clear();
         self.forget_absent();
         if self.is_merging() {
             return;
         }
         let others: Vec<loligo_types::Rank> = self.cluster.links.keys().copied().collect();
         others.into_iter().for_each(|rank| self.open_letters(rank));
-        self.parked.wake(&Why::Locked);
+        self.parked.wake(&WaitReason::Locked);
         self.next_loans();
     }
 }

@@ -18,12 +18,12 @@ use crate::cluster::Where;
 use crate::load::Waiter;
 use crate::machine::Mds;
 use crate::open::Handle;
-use crate::park::{Job, Why};
+use crate::park::{Job, WaitReason};
 use crate::room::Appended;
 
 /// Knowledge of the bytes beyond the ends of files.
 #[derive(Default)]
-pub(crate) struct Tidy {
+pub(crate) struct EofCleanup {
     /// Open files of which nothing lies there but what their writers write now.
     known: BTreeSet<Ino>,
     /// Where appends lie that were told since the file is known.
@@ -37,7 +37,7 @@ pub(crate) struct Tidy {
 /// Files of dead sessions looked at in one tick.
 const LEFT_PER_TICK: usize = 64;
 
-impl Tidy {
+impl EofCleanup {
     /// A session that had the file open for writing has died.
     pub(crate) fn leave(&mut self, ino: Ino) {
         self.left.insert(ino);
@@ -118,7 +118,7 @@ impl Tidy {
 impl Mds {
     /// If the request lets a file of several writers grow over what may be left there: drops that first, and says what
     /// to wait for.
-    pub(crate) fn tidy_first(&mut self, job: &Job, held: Option<Handle>) -> Option<Why> {
+    pub(crate) fn tidy_first(&mut self, job: &Job, held: Option<Handle>) -> Option<WaitReason> {
         let ino = match job.op {
             Op::Extend { len: 0, .. } => return None,
             Op::Extend { ino, .. } => ino,
@@ -135,7 +135,7 @@ impl Mds {
         if self.tidy.known.contains(&ino) || !held.is_some_and(|handle| handle.write) {
             return None;
         }
-        self.cut_beyond(ino).then_some(Why::Data(ino))
+        self.cut_beyond(ino).then_some(WaitReason::Data(ino))
     }
 
     /// Drops what lies beyond the end of a file of objects that several write, or did: what they have written there and not told of is
@@ -169,7 +169,7 @@ impl Mds {
         let mut wants = Vec::new();
         let place = self.locate_here(ino, &mut wants);
         if place == Where::Unknown {
-            self.load(wants, Waiter::Tidy(ino));
+            self.load(wants, Waiter::EofCleanup(ino));
             return;
         }
         self.tidy.left.remove(&ino);

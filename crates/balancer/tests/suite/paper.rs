@@ -2,8 +2,8 @@
 //! printed are here only, to show why they are not shipped.
 
 use crate::support::{decide, hooks, plain, shipped, snapshot};
-use loligo_policy::toy::Toy;
-use loligo_policy::{FaultKind, Limits};
+use loligo_balancer::toy::Toy;
+use loligo_balancer::{FaultKind, Limits};
 
 /// Final share of each of `ranks` ranks, in percent, of 1024 equal directories that all began on rank 0.
 fn spread(policy: &str, ranks: usize, ticks: usize) -> Vec<f64> {
@@ -135,7 +135,7 @@ fn the_cephfs_balancer_evens_out_and_the_patient_one_waits_for_the_third_tick() 
 
 #[test]
 fn every_shipped_policy_holds_still_alone_and_never_faults_at_any_size() {
-    for (name, text) in loligo_policy::embedded() {
+    for (name, text) in loligo_balancer::embedded() {
         for ranks in [1, 2, 3, 5, 7, 16] {
             let mut toy = Toy::new(name, text, ranks).expect("loads");
             toy.add_flat(100, 3000.0);

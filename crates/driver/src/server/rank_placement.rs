@@ -20,9 +20,9 @@ use loligo_wire::{HEADER_LEN, LINK_MAX, LinkHeader, encode_link};
 
 use super::cluster::{Others, RANKS_MAX, address_of};
 use super::error::{Result, ServerError};
-use super::keeper::Keeper;
 use super::listen::Listeners;
 use super::members::Members;
+use super::membership::MembershipThread;
 use super::peers::Peers;
 use super::rank::{Command, Done};
 use super::recover::Progress;
@@ -36,7 +36,7 @@ pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(200);
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// A server's part in it.
-pub(crate) struct Placing {
+pub(crate) struct RankPlacement {
     pub(crate) servers: Arc<dyn Servers>,
     pub(crate) peers: Arc<Peers>,
     pub(crate) flags: ServerFlags,
@@ -105,9 +105,9 @@ fn map_of(bytes: &[u8]) -> Option<ClusterMap> {
     }
 }
 
-impl Placing {
-    pub(crate) fn new(servers: Arc<dyn Servers>, peers: Arc<Peers>, flags: ServerFlags) -> Placing {
-        Placing {
+impl RankPlacement {
+    pub(crate) fn new(servers: Arc<dyn Servers>, peers: Arc<Peers>, flags: ServerFlags) -> RankPlacement {
+        RankPlacement {
             servers,
             peers,
             flags,
@@ -157,7 +157,7 @@ impl Placing {
     }
 }
 
-impl Keeper {
+impl MembershipThread {
     /// Looks what has changed, and does its part. An error is this server's end.
     pub(crate) fn look_around(&mut self) -> Result<()> {
         let Some(placing) = &mut self.placing else { return Ok(()) };
@@ -221,7 +221,7 @@ impl Keeper {
     }
 
     pub(crate) fn leads(&self) -> bool {
-        self.placing.as_ref().is_none_or(Placing::leads)
+        self.placing.as_ref().is_none_or(RankPlacement::leads)
     }
 
     /// Publishes the last look.
@@ -393,7 +393,7 @@ impl Keeper {
             return refused("this file system is on one machine's disk, where its server runs all ranks".into());
         };
         if !self.members.states.contains_key(&rank) {
-            let there = super::keeper::names(self.members.states.keys());
+            let there = super::membership::names(self.members.states.keys());
             return Err(ServerError::NoSuchRank { rank, there });
         }
         let sight = placing.view().sight.clone();

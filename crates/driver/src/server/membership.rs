@@ -14,19 +14,19 @@ use loligo_types::{ClusterMap, Lsn, PolicyId, Rank, RankState};
 
 use super::cluster::{Others, RANKS_MAX, address_of, told};
 use super::error::{Result, ServerError};
-use super::hub::Hub;
 use super::listen::Listeners;
 use super::members::Members;
-use super::placing::{Placing, text_of};
 use super::policy::{Notes, Version, put_default, settle};
 use super::queue::Inbox;
 use super::rank::{Command, Done, End};
+use super::rank_placement::{RankPlacement, text_of};
 use super::start::{self, Known, Recovered, Running};
+use super::store_owner::StoreOwner;
 use super::{Ended, Seat, ServerConfig};
 use crate::Address;
 
 /// Events for the membership thread.
-pub(crate) enum News {
+pub(crate) enum MembershipEvent {
     /// Add so many ranks; which they are.
     Add(u16, Sender<Result<Vec<Rank>>>),
     /// Drain a rank; the answer comes when it has begun or is refused.
@@ -66,17 +66,17 @@ pub(crate) type Seats = Arc<Mutex<BTreeMap<Rank, Arc<Seat>>>>;
 /// Tells the keeper when a rank's thread ends, however it does.
 pub(crate) struct Farewell {
     pub(crate) rank: Rank,
-    pub(crate) to: Sender<News>,
+    pub(crate) to: Sender<MembershipEvent>,
 }
 
 impl Drop for Farewell {
     fn drop(&mut self) {
         // A keeper that is gone does not wait for anybody.
-        let _ = self.to.send(News::Ended(self.rank));
+        let _ = self.to.send(MembershipEvent::Ended(self.rank));
     }
 }
 
-pub(crate) struct Keeper {
+pub(crate) struct MembershipThread {
     pub(crate) config: ServerConfig,
     pub(crate) members: Members,
     pub(crate) data_epoch: u64,
@@ -84,8 +84,8 @@ pub(crate) struct Keeper {
     pub(crate) seats: Seats,
     pub(crate) running: BTreeMap<Rank, Running>,
     pub(crate) unstopped: Arc<AtomicUsize>,
-    pub(crate) news: Receiver<News>,
-    pub(crate) to_self: Sender<News>,
+    pub(crate) news: Receiver<MembershipEvent>,
+    pub(crate) to_self: Sender<MembershipEvent>,
     pub(crate) ended: Arc<Ended>,
     /// Those who wait to hear whether a rank is being drained.
     pub(crate) waiting: BTreeMap<Rank, Sender<Result<()>>>,
@@ -97,12 +97,12 @@ pub(crate) struct Keeper {
     /// Lines that were added to the log of balancers.
     pub(crate) log_lines: u32,
     /// The hub for processes that run other ranks, if there may be some.
-    pub(crate) hub: Option<Arc<Hub>>,
+    pub(crate) hub: Option<Arc<StoreOwner>>,
     /// This server's part in who runs what, if several share the store.
-    pub(crate) placing: Option<Placing>,
+    pub(crate) placing: Option<RankPlacement>,
 }
 
-impl Keeper {
+impl MembershipThread {
     /// Until all ranks have ended.
     pub(crate) fn run(mut self) -> Result<()> {
         let mut end = End::Stopped;
@@ -122,7 +122,7 @@ impl Keeper {
                     continue;
                 }
             };
-            let News::Ended(rank) = news else {
+            let MembershipEvent::Ended(rank) = news else {
                 self.hear(news);
                 continue;
             };
@@ -161,7 +161,7 @@ impl Keeper {
     }
 
     /// The next event; looks at the other servers while it waits. `None`: no sender is left.
-    fn next_news(&mut self) -> Result<Option<News>> {
+    fn next_news(&mut self) -> Result<Option<MembershipEvent>> {
         loop {
             let Some(placing) = self.placing.as_ref().filter(|_| !self.is_stopping || !self.running.is_empty()) else {
                 return Ok(self.news.recv().ok());
@@ -186,7 +186,7 @@ impl Keeper {
         }
     }
 
-    fn hear(&mut self, news: News) {
+    fn hear(&mut self, news: MembershipEvent) {
         let news = match self.must_lead() {
             Err(error) => match self.refuse(news, error) {
                 Some(news) => news,
@@ -195,46 +195,49 @@ impl Keeper {
             Ok(()) => news,
         };
         match news {
-            News::HandOver(rank, server, to) => self.hand_to(rank, server, to),
-            News::Add(count, to) => _ = to.send(self.add_all(count)),
-            News::Drain(rank, to) => match self.drain(rank) {
+            MembershipEvent::HandOver(rank, server, to) => self.hand_to(rank, server, to),
+            MembershipEvent::Add(count, to) => _ = to.send(self.add_all(count)),
+            MembershipEvent::Drain(rank, to) => match self.drain(rank) {
                 Ok(()) => _ = self.waiting.insert(rank, to),
                 Err(error) => _ = to.send(Err(error)),
             },
-            News::Undrain(rank, to) => _ = to.send(self.undrain(rank)),
-            News::SetPolicy(name, text, to) => _ = to.send(self.set_policy(&name, &text)),
-            News::AddPolicy(name, text, to) => _ = to.send(self.add_policy(&name, &text)),
-            News::UsePolicy(policy, why, to) => _ = to.send(self.use_policy(policy, &why)),
-            News::UnsetPolicy(to) => _ = to.send(self.unset_policy()),
-            News::RollBack(to) => _ = to.send(self.roll_back("rolled back", false)),
-            News::Said(rank, member) if self.placing.is_some() => self.pass_on(rank, member),
-            News::Said(rank, member) => self.said(rank, member),
-            News::Arrived(process) => self.arrived(process),
-            News::LeftElsewhere(rank) => self.remove(rank, None),
-            News::Ended(_) | News::Leaves(_) => {}
-            News::Stop if self.placing.is_some() => {
+            MembershipEvent::Undrain(rank, to) => _ = to.send(self.undrain(rank)),
+            MembershipEvent::SetPolicy(name, text, to) => _ = to.send(self.set_policy(&name, &text)),
+            MembershipEvent::AddPolicy(name, text, to) => _ = to.send(self.add_policy(&name, &text)),
+            MembershipEvent::UsePolicy(policy, why, to) => _ = to.send(self.use_policy(policy, &why)),
+            MembershipEvent::UnsetPolicy(to) => _ = to.send(self.unset_policy()),
+            MembershipEvent::RollBack(to) => _ = to.send(self.roll_back("rolled back", false)),
+            MembershipEvent::Said(rank, member) if self.placing.is_some() => self.pass_on(rank, member),
+            MembershipEvent::Said(rank, member) => self.said(rank, member),
+            MembershipEvent::Arrived(process) => self.arrived(process),
+            MembershipEvent::LeftElsewhere(rank) => self.remove(rank, None),
+            MembershipEvent::Ended(_) | MembershipEvent::Leaves(_) => {}
+            MembershipEvent::Stop if self.placing.is_some() => {
                 self.is_stopping = true;
                 self.give_up_all();
             }
-            News::Stop => {
+            MembershipEvent::Stop => {
                 self.is_stopping = true;
                 self.tell_all(|| Done::Command(Command::Stop));
                 self.hub.iter().for_each(|hub| hub.stop());
             }
-            News::Abandon => self.tell_all(|| Done::Command(Command::Abandon)),
+            MembershipEvent::Abandon => self.tell_all(|| Done::Command(Command::Abandon)),
         }
     }
 
     /// Answers with that error what only the server does that leads; gives back anything else.
-    fn refuse(&self, news: News, error: ServerError) -> Option<News> {
+    fn refuse(&self, news: MembershipEvent, error: ServerError) -> Option<MembershipEvent> {
         match news {
-            News::Add(_, to) => _ = to.send(Err(error)),
-            News::Drain(_, to) | News::Undrain(_, to) | News::UsePolicy(_, _, to) | News::UnsetPolicy(to) => {
+            MembershipEvent::Add(_, to) => _ = to.send(Err(error)),
+            MembershipEvent::Drain(_, to)
+            | MembershipEvent::Undrain(_, to)
+            | MembershipEvent::UsePolicy(_, _, to)
+            | MembershipEvent::UnsetPolicy(to) => {
                 let _ = to.send(Err(error));
             }
-            News::SetPolicy(_, _, to) | News::AddPolicy(_, _, to) => _ = to.send(Err(error)),
-            News::RollBack(to) => _ = to.send(Err(error)),
-            News::HandOver(_, _, to) => _ = to.send(Err(error)),
+            MembershipEvent::SetPolicy(_, _, to) | MembershipEvent::AddPolicy(_, _, to) => _ = to.send(Err(error)),
+            MembershipEvent::RollBack(to) => _ = to.send(Err(error)),
+            MembershipEvent::HandOver(_, _, to) => _ = to.send(Err(error)),
             other => return Some(other),
         }
         None

@@ -18,9 +18,9 @@ use loligo_types::{ClusterMap, Rank, RankState};
 use loligo_wire::{JOIN_MAX, LINK_MAX};
 
 use super::error::{Result, ServerError};
-use super::keeper::{News, Seats, names};
 use super::link::{self, Link};
 use super::listen;
+use super::membership::{MembershipEvent, Seats, names};
 use super::rank::Done;
 use crate::Address;
 
@@ -30,14 +30,14 @@ const JOIN_TIME: Duration = Duration::from_secs(5);
 const END_TIME: Duration = Duration::from_secs(20);
 
 /// The owner's side of the processes that joined.
-pub(crate) struct Hub {
+pub(crate) struct StoreOwner {
     fs_id: [u8; 16],
     data_epoch: u64,
     /// The ranks that others run.
     elsewhere: BTreeSet<Rank>,
     socket: PathBuf,
     seats: Seats,
-    keeper: Sender<News>,
+    keeper: Sender<MembershipEvent>,
     unstopped: Arc<AtomicUsize>,
     state: Mutex<State>,
     ended: Condvar,
@@ -83,7 +83,7 @@ impl State {
 }
 
 /// Parts of a hub.
-pub(crate) struct HubParts {
+pub(crate) struct StoreOwnerParts {
     pub(crate) fs_id: [u8; 16],
     pub(crate) data_epoch: u64,
     pub(crate) elsewhere: BTreeSet<Rank>,
@@ -91,21 +91,22 @@ pub(crate) struct HubParts {
     pub(crate) store: Service,
     pub(crate) socket: PathBuf,
     pub(crate) seats: Seats,
-    pub(crate) keeper: Sender<News>,
+    pub(crate) keeper: Sender<MembershipEvent>,
     pub(crate) unstopped: Arc<AtomicUsize>,
     pub(crate) map: ClusterMap,
 }
 
-impl Hub {
+impl StoreOwner {
     /// Begins to let processes in.
-    pub(crate) fn start(parts: HubParts) -> Result<Arc<Hub>> {
-        let HubParts { fs_id, data_epoch, elsewhere, addresses, store, socket, seats, keeper, unstopped, map } = parts;
+    pub(crate) fn start(parts: StoreOwnerParts) -> Result<Arc<StoreOwner>> {
+        let StoreOwnerParts { fs_id, data_epoch, elsewhere, addresses, store, socket, seats, keeper, unstopped, map } =
+            parts;
         let refused = |error: io::Error| ServerError::Listen {
             address: format!("unix:{}", socket.display()),
             cause: error.to_string(),
         };
         let listener = listen::unix_blocking(&socket).map_err(refused)?;
-        let hub = Arc::new(Hub {
+        let hub = Arc::new(StoreOwner {
             fs_id,
             data_epoch,
             elsewhere,
@@ -272,7 +273,7 @@ impl Hub {
     // One process.
 
     /// From its first message to its end.
-    fn serve(self: Arc<Hub>, mut stream: UnixStream) {
+    fn serve(self: Arc<StoreOwner>, mut stream: UnixStream) {
         let (number, link) = match self.let_in(&mut stream) {
             Ok(entered) => entered,
             Err(error) => return tracing::warn!("a process did not join: {error}"),
@@ -429,7 +430,7 @@ impl Hub {
         }
         self.addresses.lock().unwrap_or_else(PoisonError::into_inner).extend(parsed);
         // Without a keeper the server is at its end.
-        let _ = self.keeper.send(News::Arrived(number));
+        let _ = self.keeper.send(MembershipEvent::Arrived(number));
         Ok(())
     }
 
@@ -437,7 +438,7 @@ impl Hub {
         if !self.lock().processes.get(&number).is_some_and(|process| process.ranks.contains(&rank)) {
             return Err(out_of_turn());
         }
-        let _ = self.keeper.send(News::Said(rank, member));
+        let _ = self.keeper.send(MembershipEvent::Said(rank, member));
         Ok(())
     }
 
@@ -457,7 +458,7 @@ impl Hub {
         if !is_counted {
             self.fewer(1);
         }
-        let _ = self.keeper.send(News::LeftElsewhere(rank));
+        let _ = self.keeper.send(MembershipEvent::LeftElsewhere(rank));
     }
 
     fn stopped(&self, number: u64) {

@@ -19,17 +19,17 @@ const AT_ONCE: usize = 64;
 type Entries = BTreeMap<u64, Group>;
 
 /// Entries or hashes to be freed in steps.
-pub(crate) enum Buried {
+pub(crate) enum DeferredFree {
     Entries(Entries),
     Hashes(Pages),
 }
 
-impl Buried {
+impl DeferredFree {
     /// Frees the first one; what it took.
     fn free_one(&mut self) -> Option<usize> {
         match self {
-            Buried::Entries(entries) => entries.pop_first().map(|(_, group)| cost(&group)),
-            Buried::Hashes(pages) => pages.pop_first().map(|(_, page)| page.bytes()),
+            DeferredFree::Entries(entries) => entries.pop_first().map(|(_, group)| cost(&group)),
+            DeferredFree::Hashes(pages) => pages.pop_first().map(|(_, page)| page.bytes()),
         }
     }
 }
@@ -112,13 +112,13 @@ impl Tree {
     pub(crate) fn bury_hashes(&mut self, pages: Pages) {
         if pages.len() > AT_ONCE {
             self.heap_bytes += pages.values().map(Page::bytes).sum::<usize>();
-            self.buried.push(Buried::Hashes(pages));
+            self.buried.push(DeferredFree::Hashes(pages));
         }
     }
 
     fn bury(&mut self, entries: Entries) -> usize {
         if entries.len() > AT_ONCE {
-            self.buried.push(Buried::Entries(entries));
+            self.buried.push(DeferredFree::Entries(entries));
             return 0;
         }
         self.heap_bytes -= entries.values().map(cost).sum::<usize>();

@@ -1,7 +1,7 @@
 //! Helpers of several scenarios: snapshots made by hand, and a check of answers that shares nothing with the engine.
 
-use loligo_policy::balance::{Outcome, Policy};
-use loligo_policy::{Limits, Value, embedded};
+use loligo_balancer::balance::{Outcome, Policy};
+use loligo_balancer::{Limits, Value, embedded};
 use loligo_types::{Ino, Load, LoadVec, Piece, PieceHeat, PolicyId, Rank, RankView, Snapshot, Weighed};
 use std::collections::BTreeSet;
 

@@ -27,7 +27,7 @@ struct Led {
 
 /// All that are known.
 #[derive(Debug, Default)]
-pub struct Ways<S> {
+pub struct PathCache<S> {
     hasher: S,
     /// Which directory a name leads to, in which one. It counts with what is known of that directory, if that was found by this name.
     names: HashMap<u64, (Ino, Name, Ino)>,
@@ -49,7 +49,7 @@ pub struct Lead {
     pub depth: u16,
 }
 
-impl<S: BuildHasher> Ways<S> {
+impl<S: BuildHasher> PathCache<S> {
     /// Goes from a directory as far as is known, at a time in milliseconds.
     pub fn lead(&mut self, dir: Ino, names: &[Name], now_ms: u64) -> Lead {
         let mut lead = Lead { dir, names: 0, depth: if dir == Ino::ROOT { 0 } else { DEEP } };
@@ -114,7 +114,7 @@ mod tests {
 
     use super::*;
 
-    type Known = Ways<BuildHasherDefault<DefaultHasher>>;
+    type Known = PathCache<BuildHasherDefault<DefaultHasher>>;
 
     const A: Ino = Ino(0x10a);
     const B: Ino = Ino(0x10b);

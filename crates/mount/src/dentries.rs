@@ -88,7 +88,7 @@ struct InHand {
 }
 
 /// All directories, and all threads that were told of a name lately.
-pub struct Believed {
+pub struct DentryCache {
     dirs: Vec<Mutex<HashMap<u64, Known>>>,
     /// Number of calls under way for which the kernel has a directory locked, as far as the requests show it.
     calls: Vec<Mutex<HashMap<u64, u32>>>,
@@ -99,9 +99,9 @@ pub struct Believed {
     floor: AtomicU64,
 }
 
-impl Default for Believed {
-    fn default() -> Believed {
-        Believed {
+impl Default for DentryCache {
+    fn default() -> DentryCache {
+        DentryCache {
             dirs: (0..SHARDS).map(|_| Mutex::default()).collect(),
             calls: (0..SHARDS).map(|_| Mutex::default()).collect(),
             in_hand: (0..SHARDS).map(|_| Mutex::default()).collect(),
@@ -111,7 +111,7 @@ impl Default for Believed {
     }
 }
 
-impl Believed {
+impl DentryCache {
     fn dir(&self, dir: Ino) -> MutexGuard<'_, HashMap<u64, Known>> {
         guard(&self.dirs[shard_of(dir)])
     }
@@ -302,7 +302,7 @@ mod tests {
 
     #[test]
     fn names_are_doubted_by_directory_and_once() {
-        let believed = Believed::default();
+        let believed = DentryCache::default();
         let moment = believed.now();
         for (dir, name) in [(D, b"a"), (D, b"b"), (E, b"c"), (D, b"a")] {
             assert!(believed.may_believe(dir, name, moment, 1));
@@ -314,7 +314,7 @@ mod tests {
 
     #[test]
     fn of_what_the_kernel_forgot_nothing_is_believed() {
-        let believed = Believed::default();
+        let believed = DentryCache::default();
         let moment = believed.now();
         assert!(believed.may_believe(D, b"a", moment, 1));
         believed.forget(D);
@@ -326,7 +326,7 @@ mod tests {
 
     #[test]
     fn an_answer_to_a_request_from_before_a_doubt_is_not_believed() {
-        let believed = Believed::default();
+        let believed = DentryCache::default();
         let moment = believed.now();
         believed.doubt(D);
         assert!(!believed.may_believe(D, b"a", moment, 1));
@@ -336,7 +336,7 @@ mod tests {
 
     #[test]
     fn what_is_forgotten_of_a_directory_lets_no_old_answer_pass() {
-        let believed = Believed::default();
+        let believed = DentryCache::default();
         let moment = believed.now();
         believed.doubt(D);
         believed.tidy(1);
@@ -349,7 +349,7 @@ mod tests {
 
     #[test]
     fn a_name_that_the_kernel_drops_by_itself_makes_room_later() {
-        let believed = Believed::default();
+        let believed = DentryCache::default();
         let add = |i: usize, now| believed.may_believe(D, i.to_string().as_bytes(), believed.now(), now);
         for i in 0..NAMES_MAX {
             assert!(add(i, 1));
@@ -368,7 +368,7 @@ mod tests {
 
     #[test]
     fn a_removed_name_that_is_looked_up_again_is_believed_again() {
-        let believed = Believed::default();
+        let believed = DentryCache::default();
         believed.may_believe(D, b"a", believed.now(), 1);
         believed.removed(D, b"a", 1);
         believed.may_believe(D, b"a", believed.now(), 1);
@@ -378,7 +378,7 @@ mod tests {
     #[test]
     fn a_renamed_name_is_believed_under_the_new_one_only_if_that_is_lent() {
         for (told, lent, may) in [(true, true, true), (true, false, false), (false, false, true), (false, true, true)] {
-            let believed = Believed::default();
+            let believed = DentryCache::default();
             let moment = believed.now();
             if told {
                 believed.may_believe(D, b"a", moment, 1);
@@ -391,7 +391,7 @@ mod tests {
 
     #[test]
     fn a_renamed_name_is_not_believed_if_the_new_directory_was_doubted_meanwhile() {
-        let believed = Believed::default();
+        let believed = DentryCache::default();
         let moment = believed.now();
         believed.may_believe(D, b"a", moment, 1);
         believed.doubt(E);
@@ -401,14 +401,14 @@ mod tests {
     #[test]
     fn a_name_that_is_doubted_while_it_moves_is_still_known_to_be_believed() {
         for (lent, then) in [(true, vec!["b"]), (false, vec![])] {
-            let believed = Believed::default();
+            let believed = DentryCache::default();
             believed.may_believe(D, b"a", believed.now(), 1);
             let moment = believed.now();
             assert_eq!(names(believed.doubt(D)), ["a"]);
             assert_eq!(believed.renamed((D, b"a"), (E, b"b"), false, lent, moment, 1), lent);
             assert_eq!(names(believed.doubt(E)), then);
         }
-        let believed = Believed::default();
+        let believed = DentryCache::default();
         let moment = believed.now();
         believed.doubt(D);
         believed.tidy(1);
@@ -417,7 +417,7 @@ mod tests {
 
     #[test]
     fn a_directory_out_of_which_names_move_to_where_none_is_lent_is_not_believed_for_a_while() {
-        let believed = Believed::default();
+        let believed = DentryCache::default();
         assert!(believed.may_believe(D, b"a", believed.now(), 1));
         assert!(!believed.renamed((D, b"a"), (E, b"b"), false, false, believed.now(), 1));
         assert!(!believed.may_believe(D, b"c", believed.now(), 2));
@@ -433,7 +433,7 @@ mod tests {
     #[test]
     fn names_that_change_places_are_both_believed_or_doubted() {
         for (lent, may) in [(true, true), (false, false)] {
-            let believed = Believed::default();
+            let believed = DentryCache::default();
             let moment = believed.now();
             // The one that is renamed is not believed, the other one is.
             believed.may_believe(E, b"b", moment, 1);
@@ -446,7 +446,7 @@ mod tests {
 
     #[test]
     fn a_directory_is_free_when_all_calls_on_it_have_ended() {
-        let believed = Believed::default();
+        let believed = DentryCache::default();
         believed.begin(D);
         believed.begin(D);
         believed.end(D);
@@ -458,7 +458,7 @@ mod tests {
 
     #[test]
     fn an_answer_is_in_hand_until_its_thread_asks_again_or_is_past_it() {
-        let believed = Believed::default();
+        let believed = DentryCache::default();
         believed.answers(7, 1, D, 1);
         assert!(!believed.in_hand(E, |_| false));
         assert!(believed.in_hand(D, |_| true), "it has not been given to the kernel");
@@ -474,7 +474,7 @@ mod tests {
 
     #[test]
     fn what_threads_that_are_not_seen_were_told_is_in_hand_for_long() {
-        let believed = Believed::default();
+        let believed = DentryCache::default();
         for (unique, dir) in [(1, D), (2, E), (3, D)] {
             believed.answers(0, unique, dir, 1);
             believed.answered(0, unique);

@@ -19,7 +19,7 @@ const READ_AT_ONCE: usize = 1 << 20;
 
 /// The connections.
 #[derive(Default)]
-pub(crate) struct Abroad {
+pub(crate) struct PeerSockets {
     links: BTreeMap<RankId, Link>,
     /// Are to be made (anew) with the next tick: what made one end may need a moment to pass.
     wanted: BTreeSet<RankId>,
@@ -35,7 +35,7 @@ struct Link {
     waits_for_room: bool,
 }
 
-impl Abroad {
+impl PeerSockets {
     /// A connection is wanted; one that is there is to be dropped.
     pub(super) fn connect(&mut self, rank: RankId) {
         self.disconnect(rank);

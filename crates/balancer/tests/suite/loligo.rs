@@ -1,9 +1,9 @@
 //! Our own policy: it leaves alone what fits, spreads what does not, brings it back, and comes to rest.
 
 use crate::support::{shipped, snapshot};
-use loligo_policy::balance::{Outcome, Policy};
-use loligo_policy::toy::Toy;
-use loligo_policy::{Limits, Value};
+use loligo_balancer::balance::{Outcome, Policy};
+use loligo_balancer::toy::Toy;
+use loligo_balancer::{Limits, Value};
 use loligo_types::Snapshot;
 
 /// Overloaded for two ticks, and as busy as can be at the last one.

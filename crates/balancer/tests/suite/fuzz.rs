@@ -3,8 +3,8 @@
 
 use crate::contract::NASTY;
 use crate::support::{check, piece, rank, shipped, snapshot};
-use loligo_policy::balance::Policy;
-use loligo_policy::{FaultKind, Limits, Value};
+use loligo_balancer::balance::Policy;
+use loligo_balancer::{FaultKind, Limits, Value};
 use loligo_types::{LoadVec, Rank, Snapshot};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -162,7 +162,7 @@ fn policies() -> impl Strategy<Value = String> {
             .replace("= ''''", "= '''\n'"),
         });
     // A shipped one with a few bytes changed.
-    let mangled = (prop::sample::select(loligo_policy::embedded()), 0usize..2000, ".{0,6}", 0usize..8).prop_map(
+    let mangled = (prop::sample::select(loligo_balancer::embedded()), 0usize..2000, ".{0,6}", 0usize..8).prop_map(
         |((_, text), at, new, gone)| {
             let at = (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
             let end = (at + gone..=text.len()).find(|end| text.is_char_boundary(*end)).unwrap_or(text.len());

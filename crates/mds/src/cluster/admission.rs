@@ -10,7 +10,7 @@ use loligo_types::{Ino, Lsn, Op};
 
 use super::borrow::Foreign;
 use crate::machine::Mds;
-use crate::park::{Job, Why};
+use crate::park::{Job, WaitReason};
 use crate::peer::TxId;
 
 /// A turn.
@@ -23,7 +23,7 @@ struct Turn {
 
 /// All turns.
 #[derive(Default)]
-pub(crate) struct Turns {
+pub(crate) struct AdmissionQueue {
     by_dir: BTreeMap<Ino, Turn>,
 }
 
@@ -79,7 +79,7 @@ impl Mds {
     /// It has given back what it had, and waits for something else.
     pub(super) fn pause_turn(&mut self, tx: TxId) {
         if self.cluster.turns.by_dir.values().any(|turn| turn.tx == tx) {
-            self.parked.wake(&Why::Locked);
+            self.parked.wake(&WaitReason::Locked);
         }
     }
 
@@ -99,7 +99,7 @@ impl Mds {
         let before = turns.len();
         turns.retain(|_, turn| !over(turn));
         if turns.len() < before {
-            self.parked.wake(&Why::Locked);
+            self.parked.wake(&WaitReason::Locked);
         }
     }
 

@@ -1,8 +1,8 @@
 //! Cost of one decision: medians over many for each shipped policy, by how many pieces a rank has, when it holds still and
-//! when it moves something. Run it with `cargo run --release -p loligo-policy --example tick_cost`. Not a test.
+//! when it moves something. Run it with `cargo run --release -p loligo-balancer --example tick_cost`. Not a test.
 
-use loligo_policy::balance::Policy;
-use loligo_policy::{Limits, Value, embedded};
+use loligo_balancer::balance::Policy;
+use loligo_balancer::{Limits, Value, embedded};
 use loligo_types::{Ino, Load, LoadVec, Piece, PieceHeat, PolicyId, Rank, RankView, Snapshot, Weighed};
 use std::time::{Duration, Instant};
 

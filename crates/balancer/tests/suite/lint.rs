@@ -1,8 +1,8 @@
 //! Findings of the lint: none in our own policy, and in others their known faults.
 
 use crate::support::{hooks, shipped};
-use loligo_policy::lint::Scene;
-use loligo_policy::{FaultKind, LintReport, lint};
+use loligo_balancer::lint::Scene;
+use loligo_balancer::{FaultKind, LintReport, lint};
 
 fn has(report: &LintReport, text: &str) -> bool {
     report.warnings.iter().any(|warning| warning.contains(text))

@@ -9,7 +9,7 @@ use loligo_types::{Answer, Event, FsError, Ino, Lease, Op};
 use crate::execute::Step;
 use crate::io::Output;
 use crate::machine::Mds;
-use crate::park::{Job, Why};
+use crate::park::{Job, WaitReason};
 
 impl Mds {
     /// A write does not fit into the inode (any more).
@@ -28,7 +28,7 @@ impl Mds {
         if self.is_volatile(ino) {
             // No object without a durable file.
             self.wait_for_birth(ino);
-            return Step::Wait(Why::Data(ino));
+            return Step::Wait(WaitReason::Data(ino));
         }
         let change = Change { events: self.spilled_events(ino), ..Change::only(Answer::Done) };
         if let Some(why) = self.settle_conflicts(job, &change) {
@@ -37,7 +37,7 @@ impl Mds {
         // Also when there is nothing to move: what an earlier writer may have left in objects must not show.
         self.out.push_back(Output::Spill { ino, data, object_size });
         self.spills.insert(ino, object_size);
-        Step::Wait(Why::Data(ino))
+        Step::Wait(WaitReason::Data(ino))
     }
 
     /// The file is no longer inline.
@@ -54,7 +54,7 @@ impl Mds {
     pub(crate) fn spilled(&mut self, ino: Ino, ok: bool) {
         let Some(object_size) = self.spills.remove(&ino) else { return };
         if !ok {
-            for job in self.parked.take_waiting(&Why::Data(ino)) {
+            for job in self.parked.take_waiting(&WaitReason::Data(ino)) {
                 self.fail(job, FsError::NoSpace);
             }
             return;
@@ -67,7 +67,7 @@ impl Mds {
         if !events.is_empty() {
             self.commit(None, &events);
         }
-        self.parked.wake(&Why::Data(ino));
+        self.parked.wake(&WaitReason::Data(ino));
         self.closed(ino);
     }
 }

@@ -2,8 +2,8 @@
 //! decision is as good as any.
 
 use crate::support::{check, decide, hooks, piece, plain, rank, shipped, snapshot};
-use loligo_policy::balance::{Form, Policy};
-use loligo_policy::{Fault, FaultKind, Limits, Value};
+use loligo_balancer::balance::{Form, Policy};
+use loligo_balancer::{Fault, FaultKind, Limits, Value};
 use loligo_types::{LoadVec, PolicyId, Rank};
 use std::time::{Duration, Instant};
 

@@ -27,11 +27,11 @@ enum Birth {
 
 /// All questions.
 #[derive(Default)]
-pub(crate) struct Births {
+pub(crate) struct EarlyRequests {
     by_ino: BTreeMap<Ino, Birth>,
 }
 
-impl Births {
+impl EarlyRequests {
     /// True if a question about this inode is open: the table is not read for it meanwhile.
     pub(crate) fn is_asked(&self, need: &Need) -> bool {
         let Need::Inode(ino) = need else { return false };
