@@ -102,7 +102,7 @@ impl Mds {
         Step::Answer(self.tell_decoupled(record))
     }
 
-    fn has_data_right(&self, dir: Ino, ino: Ino) -> bool {
+    pub(super) fn has_data_right(&self, dir: Ino, ino: Ino) -> bool {
         self.decoupled.by_dir.get(&dir).is_some_and(|owned| owned.data.files.contains(&ino))
     }
 

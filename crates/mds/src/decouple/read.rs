@@ -10,6 +10,7 @@
 
 use std::collections::BTreeSet;
 
+use loligo_namespace::Found;
 use loligo_types::limits::{OVERWRITTEN_FILES_MAX, OVERWRITTEN_ROWS_MAX};
 use loligo_types::{DecoupledRecord, Event, FsError, Ino, Interfere, Kind, Layout, Op, SessionId};
 
@@ -90,11 +91,17 @@ impl Mds {
         if record.interfere != Interfere::Read {
             return self.subtree_data(job, dir, epoch, inos);
         }
-        let files: BTreeSet<Ino> = inos.iter().copied().collect();
-        let mut missing = Vec::new();
+        let mut files: BTreeSet<Ino> = inos.iter().copied().collect();
+        let (mut missing, mut gone) = (Vec::new(), BTreeSet::new());
         for ino in &files {
             match self.may_overwrite(&record, &job.cred, *ino) {
                 Ok(needs) => missing.extend(needs),
+                // Removed by a merge, and open at its owner still: nobody else reads it, so nothing is copied.
+                Err(FsError::NotFound)
+                    if self.has_data_right(dir, *ino) && matches!(self.tree.find(*ino), Found::Gone) =>
+                {
+                    gone.insert(*ino);
+                }
                 Err(error) => return Step::Answer(Err(error)),
             }
         }
@@ -102,6 +109,10 @@ impl Mds {
             missing.sort_unstable();
             missing.dedup();
             return self.wait_to_know(job, missing);
+        }
+        files.retain(|ino| !gone.contains(ino));
+        for ino in gone {
+            self.out.push_back(Output::Access { session: job.session, ino, access: DataAccess::Write });
         }
         let new = files.iter().filter(|ino| record.copy_of(**ino).is_none()).count() as u64;
         if new > 0 {
