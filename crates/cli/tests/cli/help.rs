@@ -94,8 +94,11 @@ fn each_command_has_a_man_page_with_its_options() {
         expected.extend(commands_of(command).iter().map(|sub| format!("loligo-{command}-{sub}.1")));
     }
     assert!(read("loligo-fsck").contains("\\-\\-data\\-checksums"), "an option of a command");
-    assert!(read("loligo-journal-export").contains("loligo journal export") , "the words to type");
-    assert!(read("loligo-journal-export").contains(concat!("\"Loligo ", env!("CARGO_PKG_VERSION"), "\"")), "the version");
+    assert!(read("loligo-journal-export").contains("loligo journal export"), "the words to type");
+    assert!(
+        read("loligo-journal-export").contains(concat!("\"Loligo ", env!("CARGO_PKG_VERSION"), "\"")),
+        "the version"
+    );
     assert!(!read("loligo-up").contains("ready"), "hidden options stay hidden");
     let mut there: Vec<_> = std::fs::read_dir(&dir)
         .expect("the directory of pages")
