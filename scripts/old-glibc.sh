@@ -17,7 +17,7 @@ dir=$LOLIGO_CACHE/glibc-2.31
 # The packages are trusted by their sums, so neither keys nor the age of the mirror's lists count.
 fetch() { # DIR
     local apt=$1/apt name sum file
-    mkdir -p "$apt/lists/partial" "$apt/cache/archives/partial" "$1/sysroot"
+    mkdir -p "$apt/lists/partial" "$apt/cache/archives/partial" "$1/tree"
     echo "deb [trusted=yes] $mirror bullseye main" >"$apt/sources.list"
     : >"$apt/status"
     local command=(apt-get -q -o "Dir::State=$apt" -o "Dir::State::status=$apt/status" -o "Dir::Etc::sourcelist=$apt/sources.list"
@@ -28,13 +28,13 @@ fetch() { # DIR
         (cd "$1" && retry 3 "${command[@]}" download "$name" >&2)
         file=$(find "$1" -maxdepth 1 -name "${name%%=*}_*.deb")
         echo "$sum  $file" | sha256sum --check --quiet >&2 || die "$file is not the package that was expected: its sum differs. Try another mirror: LOLIGO_OLD_DEBIAN"
-        dpkg-deb -x "$file" "$1/sysroot"
+        dpkg-deb -x "$file" "$1/tree"
         rm "$file"
     done <<<"$packages"
     rm -rf "$apt"
     # Absolute links would lead to this machine's libraries.
     local link
-    find "$1/sysroot" -type l -lname '/*' | while read -r link; do ln -sfnr "$1/sysroot$(readlink "$link")" "$link"; done
+    find "$1/tree" -type l -lname '/*' | while read -r link; do ln -sfnr "$1/tree$(readlink "$link")" "$link"; done
 }
 
 if [ ! -d "$dir" ]; then
@@ -53,5 +53,5 @@ ln -sfn "$library" "$dir/static/libstdc++.a"
 cc -O2 -c "$LOLIGO_TOP/packaging/old-glibc.c" -o "$dir/old-glibc.o.$$"
 mv "$dir/old-glibc.o.$$" "$dir/old-glibc.o"
 # The compiler looks beside itself before it looks in the sysroot: -B and -L come before both.
-printf '%s\n' "--sysroot=$dir/sysroot" "-B$dir/sysroot/usr/lib/x86_64-linux-gnu" "-L$dir/sysroot/lib/x86_64-linux-gnu" "-L$dir/static" \
+printf '%s\n' "--sysroot=$dir/tree" "-B$dir/tree/usr/lib/x86_64-linux-gnu" "-L$dir/tree/lib/x86_64-linux-gnu" "-L$dir/static" \
     "$dir/old-glibc.o" -Wl,--build-id=sha1
