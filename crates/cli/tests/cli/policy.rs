@@ -213,7 +213,7 @@ fn what_is_in_force_today_is_said_where_the_policy_says_something_else() {
             "{}",
             said()
         );
-        assert!(said().contains("while the file system has one rank"), "{}", said());
+        assert!(said().contains("With several ranks that holds for what lies at the rank"), "{}", said());
         let json = shown(&data, "/a");
         let cell = format!("strong/{durability}");
         assert_eq!((&json["cell"], &json["now"]["cell"]), (&cell.as_str().into(), &cell.as_str().into()));

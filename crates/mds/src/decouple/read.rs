@@ -98,7 +98,8 @@ impl Mds {
                 Ok(needs) => missing.extend(needs),
                 // Removed by a merge, and open at its owner still: nobody else reads it, so nothing is copied.
                 Err(FsError::NotFound)
-                    if self.has_data_right(dir, *ino) && matches!(self.tree.find(*ino), Found::Gone) =>
+                    if (record.is_granted(*ino) || self.has_data_right(dir, *ino))
+                        && matches!(self.tree.find(*ino), Found::Gone) =>
                 {
                     gone.insert(*ino);
                 }

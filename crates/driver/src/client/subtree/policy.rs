@@ -337,7 +337,7 @@ mod tests {
         let of = |text: &str| options_of(&SubtreePolicy::parse(text).expect("it makes sense"), false);
         assert!(of("preset = 'posix'").is_none() && of("preset = 'relaxed'").is_none());
         let plain = of("preset = 'hdfs'").expect("decoupled");
-        assert_eq!((plain.allocated_inodes, plain.interfere), (100, Interfere::Allow));
+        assert_eq!((plain.allocated_inodes, plain.interfere), (100, Interfere::Block));
         assert_eq!((plain.lease, plain.into, plain.blind), (Duration::from_secs(60), MergeInto::Memory, false));
         let text = "pipeline = 'append_client_journal + nonvolatile_apply'\nblind = true\ninterfere = 'block'\nallocated_inodes = 500\n\
                     [ceiling]\nallocated_inodes = 1000\nlease = '10s'\n";
@@ -346,7 +346,8 @@ mod tests {
         assert_eq!((bounded.interfere, bounded.into, bounded.blind), (Interfere::Block, MergeInto::Table, false));
         let policy = SubtreePolicy::parse(text).expect("it makes sense");
         assert!(options_of(&policy, true).expect("decoupled").blind, "root's word is taken");
-        let allow = SubtreePolicy::parse("preset = 'hdfs'\nblind = true\n").expect("it makes sense");
+        let allow =
+            SubtreePolicy::parse("preset = 'hdfs'\nblind = true\ninterfere = 'allow'\n").expect("it makes sense");
         assert!(!options_of(&allow, true).expect("decoupled").blind, "others may work there");
     }
 }
