@@ -17,6 +17,8 @@ use crate::session::Then;
 use crate::task::{Event, Step, Task};
 use crate::{CallResult, Done, Invalidation, Output, Token};
 
+/// Pause before the end is tried again while changes of objects wait for their right, milliseconds.
+const QUIET_PAUSE_MS: u64 = 20;
 /// A group is begun anew so often because the rank began a new life.
 const TRIES: u32 = 8;
 
@@ -235,6 +237,10 @@ impl Client {
                 Err(error) => self.own_not_synced(own, error),
             },
             (Stage::Stages | Stage::Check, event) => self.own_hear(id, own, &cred, event),
+            (Stage::Drop, Event::Start) => {
+                self.own_say_end(id, own, &cred);
+                None
+            }
             (Stage::Drop, Event::Dropped) => {
                 own.left = own.left.saturating_sub(1);
                 if own.left == 0 {
@@ -536,6 +542,13 @@ impl Client {
     }
 
     fn own_say_end(&mut self, id: u64, own: &mut OwnTask, cred: &Arc<Cred>) {
+        let waits = |owned: &Owned| !owned.data.is_empty() || !owned.held.is_empty();
+        if self.own.trees.get(&own.root).is_some_and(waits) {
+            // Objects of files without a name are to be dropped, for which the rank is being asked. After the end it would not be.
+            own.stage = Stage::Drop;
+            own.again_ms = Some(self.now.ms + QUIET_PAUSE_MS);
+            return;
+        }
         own.stage = Stage::End;
         let Some(epoch) = self.own.trees.get(&own.root).map(|owned| owned.machine.record().epoch) else { return };
         let op = Op::Subtree { dir: own.root, what: Box::new(SubtreeOp::End { epoch }) };
