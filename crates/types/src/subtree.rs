@@ -144,7 +144,7 @@ pub struct DecoupledRecord {
     /// The owner's name, for `loligo status`; at most 255 bytes.
     pub name: Box<[u8]>,
     /// Longest silence of the owner before the subtree is taken from it, milliseconds: by the rank, or, if the store has a journal of it,
-    /// by the client that merges that.
+    /// by whoever merges that.
     pub lease_ms: u32,
     /// Inode numbers that it was given: the first, and how many. Ascending.
     pub grants: Vec<(Ino, u64)>,

@@ -33,8 +33,8 @@ pub(crate) enum Ask {
     Resume,
     /// To have it.
     Begin(Box<Begin>),
-    /// Asks each decoupled subtree for an inode that was known only by its number from before decoupling. If one contains it, the job is
-    /// done here.
+    /// Fetch of an inode known only by its number, from before decoupling: if the subtree contains it, the job is done here. The roots
+    /// tried so far.
     Claim(Box<Job>, Vec<Ino>),
 }
 

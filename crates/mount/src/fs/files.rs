@@ -433,7 +433,8 @@ impl<S: Submit> Core<S> {
     }
 
     /// True if a change of the content clears setuid and setgid: not if the caller has CAP_FSETID. The kernel says so for writes, but not
-    /// for fallocate and copy_file_range. The capability is looked up only for root, and only if there is a bit to keep.
+    /// for fallocate and copy_file_range. The capability is looked up only for root, or if the file may have such a bit; otherwise the
+    /// result is true, and there is no bit to clear.
     fn ends_setid(&self, asked: Asked, ino: Ino) -> bool {
         let matters = asked.who.uid == 0 || self.kernel.table.setid(ino);
         !matters || !cred::may(asked.who, cred::FSETID)
