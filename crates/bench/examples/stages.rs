@@ -1,5 +1,5 @@
-//! What the stages of a pipeline take alone, one after the other and at the same time: one table of measured numbers. For a server that runs already. Not
-//! what a merge takes (`subtree.rs`).
+//! Measures the stages of a pipeline alone, one after the other and at the same time, and prints one table. For a server that runs
+//! already. Not the time of a merge (`subtree.rs`).
 //!
 //! usage: stages ADDRESS FILES RUNS DIR    DIR: on a disk, for what is persisted there
 

@@ -28,9 +28,9 @@ impl Client {
         self.spawn_exclusive(Task { waiter, cred: Arc::clone(cred), ino, exclusive: true, step });
     }
 
-    /// Whether attributes may be set before what is held back of a file is written, which has to wait until it is durable that the file is there.
-    /// Neither its size nor setuid and setgid depend on which comes first, and the time of the last change is kept ([`Client::keep_mtime`]). The
-    /// number of buffered writes that are written, by which it is seen whether that was so.
+    /// Returns the number of flushed buffered writes of the file if its attributes may be set ahead of the waiting writes, which cannot
+    /// go before the create is durable. This holds if the order of the two affects neither the size nor setuid and setgid; the mtime is
+    /// kept ([`Client::keep_mtime`]). The caller compares the number later to see that no write went first.
     fn ahead_of_writes(&self, ino: Ino, set: &SetAttr) -> Option<u64> {
         let file = self.files.map.get(&ino)?;
         let is_setid = |mode: u16| mode & 0o6000 != 0;

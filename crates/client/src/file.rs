@@ -69,7 +69,7 @@ pub(crate) struct File {
     pub mtime: Option<Time>,
     /// A write that waits clears setuid and setgid.
     pub kill_priv: bool,
-    /// Whose write that was.
+    /// The credentials of that write.
     pub kill_cred: Option<Arc<Cred>>,
     /// The content at the server, of an inline file, while CACHE or BUFFER is held. May end before the file does: the
     /// rest is zeros.

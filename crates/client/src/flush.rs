@@ -43,7 +43,7 @@ pub(crate) struct FlushWaiter {
 pub(crate) const ANY_LOCK: FileLock =
     FileLock { kind: LockKind::Posix, owner: LockOwner(0), pid: 0, exclusive: false, start: 0, end: 0 };
 
-/// How far a run is.
+/// The stage of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
     /// Pieces of an inline file, one request each.
@@ -82,7 +82,7 @@ pub(crate) struct Run {
     /// Cuts of the file that were known before the first byte was sent.
     cuts: u32,
     spill: bool,
-    /// What was written here, if `flying` has the content of the inode besides, which is to be moved into objects.
+    /// The extents written here, set if `flying` also holds the inode's content, which is to be moved into objects.
     pub(crate) own: Option<Extents>,
     queue: VecDeque<(u64, Arc<[u8]>)>,
     in_flight: usize,
@@ -102,7 +102,7 @@ impl File {
         self.flush_waiters.iter().map(|waiter| waiter.task)
     }
 
-    /// Who waits for what was written before waits for everything that is held back now.
+    /// Extends the target of every flush waiter to all writes that are buffered now.
     pub(crate) fn wait_for_all(&mut self) {
         self.flush_waiters.iter_mut().for_each(|waiter| waiter.target = self.written);
     }
@@ -136,7 +136,7 @@ impl Client {
         self.kick(ino);
     }
 
-    /// Whether what is held back of a file cannot be written before it is durable that the file is there.
+    /// True if the file's buffered writes must wait until its create is durable.
     pub(crate) fn waits_for_birth(&self, ino: Ino) -> bool {
         let Some(file) = self.files.map.get(&ino) else { return false };
         if file.rank == OWN || !self.is_unborn(file.rank, ino) {
@@ -151,7 +151,7 @@ impl Client {
         }
     }
 
-    /// Whether nothing was written of what was held back of a file when so much of it was written.
+    /// True if no buffered write of the file was sent since its flush count was `flushed`.
     pub(crate) fn is_unwritten_since(&self, ino: Ino, flushed: u64) -> bool {
         self.files.map.get(&ino).is_some_and(|file| {
             let waits = file.run.as_ref().is_none_or(|run| run.stage == Stage::Persist && !run.lost);
@@ -314,7 +314,7 @@ impl Client {
         self.pump(ino);
     }
 
-    /// Whether this client has asked to open the file as an empty one, and does not know whether that is done.
+    /// True if this client sent an open with truncation of the file that is not answered yet.
     fn may_be_cut(&self, ino: Ino) -> bool {
         self.unanswered().any(|pending| match &pending.request.op {
             Op::Open { ino: of, flags, .. } => flags.truncate && *of == ino,
@@ -643,7 +643,7 @@ fn gap(clean_to: &mut u64, pieces: &VecDeque<(u64, Arc<[u8]>)>) -> Option<u64> {
     None
 }
 
-/// What to send of an inline file: one piece if only one changed, else everything if it is known.
+/// The pieces of an inline file to send: one piece if only one changed, else the whole content if it is known.
 fn inline_pieces(flying: &Extents, base: Option<&[u8]>) -> Vec<(u64, Arc<[u8]>)> {
     let mut pieces = flying.pieces();
     // Whatever the order, no piece must make the file longer than a later one would: ascending offsets see to that.

@@ -34,10 +34,10 @@ pub struct Now {
     pub wall: Time,
 }
 
-/// How a client behaves.
+/// The configuration of a client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Config {
-    /// What it calls itself, for `loligo status`; at most 255 bytes.
+    /// The client's name, for `loligo status`; at most 255 bytes.
     pub name: String,
     /// Its own number at all ranks (`Hello.client`), chosen at random: what it holds can then move from rank to rank
     /// with the files. 0: the ranks know nothing of its other sessions.
@@ -64,20 +64,19 @@ pub struct Config {
     pub close_delay_ms: u64,
     /// Handles kept so at most.
     pub idle_handles: usize,
-    /// What is told in one go or remembered is so many times less (1): simulations, of few files, meet what otherwise only millions
-    /// would.
+    /// Divisor of batch and cache limits (default 1). Simulations have few files; with it they reach limits that otherwise take millions.
     pub shrink: usize,
     /// Without a connection for this long, calls end with `Unavailable`, milliseconds.
     pub give_up_ms: u64,
     /// A rank that something is waited for and that says nothing for half of this is asked whether it lives, and left if it does not answer
     /// within this: another server may have what it had. Milliseconds; 0: only the end of a session, or of a connection, says so.
     pub doubt_ms: u64,
-    /// Whether [`Output::Keep`] can be carried out.
+    /// True if the driver can carry out [`Output::Keep`].
     pub keeps: bool,
     /// It is in the process of its rank, and ends when that does.
     pub lives_with_rank: bool,
-    /// How many inode numbers each rank is to have given before they are used; 0: none, ranks number what is made. More are
-    /// asked for when half of them are left.
+    /// Inode numbers to have granted in advance by each rank; 0: none, ranks number new inodes themselves. More are requested when half
+    /// of them are left.
     pub ino_grant: u32,
 }
 
@@ -123,18 +122,18 @@ pub enum DirectError {
     Failed(DataError),
 }
 
-/// What happens to it.
+/// An input of the client.
 #[derive(Debug)]
 pub enum Input {
     /// There is a connection to the store, which knows it by this address; `None`: there is none, or it is refused. A new one is told of only
     /// when everything is answered that was done over the one before.
     Direct { address: Option<Arc<[u8]>> },
-    /// What [`Output::Direct`] asked for was done, or not. Always comes.
+    /// The result of [`Output::Direct`]. Always comes.
     DirectDone { id: u64, result: Result<DataAnswer, DirectError> },
     /// A program calls.
     Call { id: CallId, cred: Arc<Cred>, call: Call },
-    /// Whoever made a call waits for it no longer: it ends with `Interrupted`, if it has not ended. What was sent for it may be done, or be done
-    /// later. `unserved`: only if it waits for a rank to which there is no connection.
+    /// The caller waits for a call no longer: it ends with `Interrupted`, if it has not ended. Its requests may have been executed, or
+    /// may be later. `unserved`: only if it waits for a rank to which there is no connection.
     Interrupt { id: CallId, unserved: bool },
     /// A connection asked for by [`Output::Connect`] was made, or the first one. `rank` is the one that was asked for.
     Connected { rank: Rank },
@@ -142,7 +141,7 @@ pub enum Input {
     Message { rank: Rank, message: ToClient },
     /// It is gone, or could not be made.
     Disconnected { rank: Rank },
-    /// What [`Output::Keep`] asked for is so, and where; or not.
+    /// The result of [`Output::Keep`]: where the data is kept, or an error.
     KeepDone { token: u64, result: FsResult<Box<str>> },
     /// The caches above have dropped what [`Output::Invalidate`] named.
     Invalidated { token: Token },
@@ -152,7 +151,7 @@ pub enum Input {
     Stop,
 }
 
-/// What it does.
+/// An output of the client.
 #[derive(Debug)]
 pub enum Output {
     /// Send a message over the connection to a rank.

@@ -198,8 +198,8 @@ impl Client {
         (self.at_hand.rank, self.names_from) = (None, None);
     }
 
-    /// Whether what the answer at hand says of an inode stays as it is: it brought the lease, or that was held when it was
-    /// asked for. An answer that was made earlier and comes later than the one that brought the lease may be behind it.
+    /// True if a lease covers the answer at hand: the answer brought the lease, or the lease was already held when the request was sent.
+    /// An answer that was decided before the lease's and arrives after it may be older than the lease.
     pub(crate) fn counts(&self, ino: Ino, bits: Lease) -> bool {
         if self.at_hand.rank == Some(OWN) {
             let wanted = self.config.cache && (self.config.cache_names || !bits.has(Lease::NAMES));

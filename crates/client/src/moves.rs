@@ -142,8 +142,8 @@ impl Client {
         self.paused.push(Paused { due: self.now.ms + pause_ms(times), rank, pending });
     }
 
-    /// Whether a request writes or locks through a handle that was lost since it was sent. Who was told so does not expect that
-    /// it is written yet, over what others have written since; and nobody would give back a lock that is granted after that.
+    /// True if a request writes or locks through a handle that was lost since it was sent. Its caller was told of the loss and does not
+    /// expect a write any more, which would overwrite later writes of others. A lock granted after that would never be released.
     fn rests_on_what_was_lost(&self, op: &Op) -> bool {
         match op {
             Op::WriteInline { handle, .. }

@@ -1,5 +1,6 @@
-//! How a rank's clock runs beside this client's. What is promised for a time (lookup leases, and that a session lives) counts by both, each for itself, and
-//! allows for a tenth at least: beyond that it is noticed here, from what a rank's clock says when it answers a ping. Clocks may differ by any amount.
+//! Clock rate of a rank relative to this client's. Times that were promised (lookup leases, the life of a session) are counted by both
+//! clocks independently, with an allowance of at least a tenth. A larger deviation is noticed here, from the rank's clock in its answers
+//! to pings. Clocks may differ by any offset.
 
 /// Beside the tenth, milliseconds: for times that were read a while before they were sent.
 const SLACK_MS: u64 = 100;

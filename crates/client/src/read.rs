@@ -34,7 +34,7 @@ pub(crate) struct Read {
     parts: Vec<(u64, Arc<[u8]>)>,
     /// Parts that are on their way.
     missing: usize,
-    /// What came may be older than what was written meanwhile.
+    /// The bytes read may be older than a write in the meantime: read again.
     pub redo: bool,
     tries: u32,
     /// Some of the bytes were refused; and how often that was.
@@ -45,18 +45,18 @@ pub(crate) struct Read {
     change: u64,
 }
 
-/// What the next reply is.
+/// The request whose reply comes next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Asked {
     Size,
     Inline,
-    /// Whether the file was changed while its content was asked for.
+    /// Verifies that the file did not change while its content was requested.
     Verify,
     Bytes,
 }
 
 impl Read {
-    /// Whether it touches a range.
+    /// True if the read overlaps a range.
     pub(crate) fn overlaps(&self, start: u64, end: u64) -> bool {
         self.offset < end && self.offset + self.len > start
     }
@@ -98,7 +98,7 @@ impl Client {
         }
     }
 
-    /// What can be read without the server, if it may be and is here.
+    /// Returns bytes that can be read from the cache without the server; `None` otherwise.
     fn read_now(&mut self, ino: Ino, offset: u64, end: u64) -> Option<Arc<[u8]>> {
         if self.is_suspended(ino) {
             return None;

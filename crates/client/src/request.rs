@@ -420,8 +420,8 @@ impl Client {
         self.data_replied(id, pending.then, result);
     }
 
-    /// Whether a rank was restarted and has not said yet whether it has the file of a data request, for which that is asked once:
-    /// it may have given it away unheard, and refuse it because of that.
+    /// True if a restarted rank has been asked whether it has the file of a data request and has not answered yet. It may have given the
+    /// file away without this client hearing of it, and refuse the request because of that. Asked once per data request.
     fn is_sought(&self, rank: Rank, data: &PendingData) -> bool {
         let asks = |pending: &Pending| match &pending.request.op {
             Op::GetAttr { ino } => *ino == data.request.ino,
@@ -500,8 +500,8 @@ pub(crate) fn bytes_at(at: u64, result: Result<DataAnswer, DataError>) -> Result
     }
 }
 
-/// Whether a data request would do harm where the file is, if what is held of it had been lost on the way: others would lose
-/// what they have written. What a run writes is asked about before it is sent on.
+/// True if a data request may only be sent on if this client still has its rights there: if they had been lost on the way, it would
+/// destroy writes of others. Data requests of a run are verified before they are sent on.
 fn rests_on_rights(pending: &PendingData) -> bool {
     matches!(pending.request.op, DataOp::Discard { .. }) && !matches!(pending.then, DataThen::Flush(_))
 }

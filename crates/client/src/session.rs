@@ -19,7 +19,7 @@ use crate::volatile::Ahead;
 /// A rank that cannot be connected to for so long may be gone, milliseconds.
 const LOST_MS: u64 = 250;
 
-/// What the answer to a request is for.
+/// The continuation for the answer to a request.
 #[derive(Debug)]
 pub(crate) enum Then {
     Nothing,
@@ -33,7 +33,7 @@ pub(crate) enum Then {
     Reclaimed(u64),
     /// Where a file is whose data requests wait.
     Located(Ino),
-    /// Whether a rank knows a handle.
+    /// Verification that a rank knows a handle.
     Verified(u64),
     /// The answer that another rank began.
     Second(Box<Second>),
@@ -46,7 +46,7 @@ pub(crate) enum Then {
     },
     /// A step of a task that completes such a subtree.
     OwnTask(u64),
-    /// Whether a rank has put down by what the store knows this client; which connection that is.
+    /// Registration at a rank of this client's address at the store, for this life of the direct connection.
     Address(u64),
 }
 
@@ -57,21 +57,21 @@ pub(crate) struct HeldNames {
     pub dir: Ino,
     /// The rank that lent them.
     pub of: Rank,
-    /// How often they had been lost by then ([`crate::leases::NamesLost`]).
+    /// The loss count of names at that time ([`crate::leases::NamesLost`]).
     pub lost: u64,
 }
 
 /// An answer of which one rank gave the first part.
 #[derive(Debug)]
 pub(crate) struct Second {
-    /// What was held of the names when the first part came: only what is held all the time may be cached.
+    /// Names held when the first part came: only names held all the time may be cached.
     pub names: Option<HeldNames>,
     /// In answer to a create: whether the file is new.
     pub created: Option<bool>,
     pub then: Then,
 }
 
-/// What the answer to a data request is for.
+/// The continuation for the answer to a data request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum DataThen {
     Task(u64),
@@ -97,7 +97,7 @@ pub(crate) enum DataThen {
 pub(crate) struct Pending {
     pub request: Request,
     pub then: Then,
-    /// How often it was sent on.
+    /// Number of times the request was sent on.
     pub hops: u32,
 }
 
@@ -108,11 +108,11 @@ pub(crate) struct PendingData {
     pub then: DataThen,
     /// The server was too busy: to be sent again.
     pub again: bool,
-    /// How often the file had moved.
+    /// Number of times the file had moved.
     pub hops: u32,
 }
 
-/// How far the connection is.
+/// The state of the connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Link {
     /// None.
@@ -149,9 +149,9 @@ pub(crate) struct Session {
     pub data: BTreeMap<u64, PendingData>,
     /// Data requests wait for the answer to this request: the server restarted and may not know yet what is open.
     pub data_held: Option<u64>,
-    /// What the server said last of data that it may have lost.
+    /// The server's latest epoch of data that it may have lost.
     pub data_epoch: u64,
-    /// How often the server restarted under the session and may have lost data.
+    /// Number of server restarts within the session that may have lost data.
     pub restarts: u64,
     /// When it was told last what is held of it, because it had restarted.
     pub reclaimed_ms: Option<u64>,
@@ -178,11 +178,11 @@ pub(crate) struct Session {
     pub suspended: bool,
     /// Recalls that were answered lately: the answer may have been lost with a connection.
     pub recalls_done: VecDeque<(Ino, u64)>,
-    /// How its clock runs beside this client's, over this connection.
+    /// Rate of its clock relative to this client's, over this connection.
     pub pace: Pace,
-    /// What it lent.
+    /// The leases it has granted.
     pub leases: Leases,
-    /// Whether it knows by what the store knows this client.
+    /// State of the registration of this client's store address at it.
     pub direct: Told,
     /// This client has ended it, and waits for the connection to be closed.
     pub left: bool,
@@ -194,7 +194,7 @@ pub(crate) struct Session {
     pub nowhere: bool,
     /// It was sought last where the first connection was made to.
     pub at_first: bool,
-    /// What the rank said of what has moved from it may be lost: with a connection, or because there was none yet.
+    /// Notices of files that moved away from this rank may be lost: with a connection, or because there was none yet.
     pub missed: bool,
 }
 
@@ -250,9 +250,9 @@ impl Client {
         }
     }
 
-    /// Whether a rank is sought where the first connection was made to. There somebody tells who is there, also if this
-    /// client has missed that all whom it knows have gone: so others than the first rank are sought there, too, now and
-    /// then, if they cannot be found and nothing else comes from there.
+    /// True if a rank is to be sought at the address of the first connection. A server there knows the current ranks, even if this client
+    /// has missed that all ranks it knows have gone. So other ranks than the first are sought there, too, now and then, if they cannot be
+    /// found and nothing else comes from there.
     fn is_at_first(&mut self, rank: Rank) -> bool {
         if !self.home_moved {
             return rank == self.home;
@@ -445,13 +445,13 @@ impl Client {
         self.files.map.iter().filter(|(_, file)| file.rank == rank).map(|(ino, _)| *ino).collect()
     }
 
-    /// Whether what a rank lent for an open file cannot be relied on.
+    /// True if the leases that a rank granted for an open file cannot be relied on.
     pub(crate) fn is_suspended(&self, ino: Ino) -> bool {
         let session = self.files.map.get(&ino).and_then(|file| self.session(file.rank));
         session.is_some_and(|session| session.suspended) || self.own.is_any() && self.own.is_freezing(ino)
     }
 
-    /// How often the rank that has an open file restarted and may have lost data.
+    /// Number of restarts with possible data loss of the rank that has an open file.
     pub(crate) fn restarts(&self, ino: Ino) -> u64 {
         let session = self.files.map.get(&ino).and_then(|file| self.session(file.rank));
         session.map_or(0, |session| session.restarts)

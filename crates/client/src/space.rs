@@ -30,7 +30,7 @@ pub(crate) struct Falloc {
     tries: u32,
 }
 
-/// What the next answer is.
+/// The request whose answer comes next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Asked {
     Flush,
@@ -49,7 +49,7 @@ enum Asked {
 pub(crate) struct Seek {
     offset: u64,
     data: bool,
-    /// How often the server has refused it, because the file was another one by then.
+    /// Number of refusals by the server because the file had changed by then.
     stale: u32,
 }
 

@@ -9,7 +9,7 @@ use crate::raw::step_raw;
 use crate::space::step_sync_ranks;
 use crate::{CallResult, Fh};
 
-/// What happens to a task.
+/// An event for a task.
 #[derive(Debug)]
 pub(crate) enum Event {
     /// It may begin: for an exclusive one, when its turn has come.
@@ -20,9 +20,9 @@ pub(crate) enum Event {
     Data(Result<DataAnswer, DataError>),
     /// A call that it made was answered.
     Done(CallResult),
-    /// What was written before is at the server, or lost.
+    /// The writes from before are at the server, or lost.
     Flushed,
-    /// What is outstanding of a decoupled subtree is on the disk, or cannot be.
+    /// The outstanding changes of a decoupled subtree are on the disk, or cannot be written.
     Kept(FsResult<Box<str>>),
     /// Caches above have dropped something.
     Dropped,
@@ -170,7 +170,7 @@ impl Client {
     }
 }
 
-/// What a data error is for the caller.
+/// Maps a data error to the error that the caller sees.
 pub(crate) fn data_error(error: DataError) -> FsError {
     match error {
         DataError::NoSpace => FsError::NoSpace,

@@ -102,8 +102,8 @@ impl Client {
         self.lives(session).is_some_and(|lives| unproven > lives * 3 / 4)
     }
 
-    /// How long a session lives without a word, milliseconds. What has moved to a rank that was not reached yet is held in a
-    /// session that this client has not seen: there it lives as long as elsewhere. `None`: nothing can be held there.
+    /// The time a session lives without a message, milliseconds. Files that moved to a rank that was not reached yet are held in a
+    /// session that this client has not seen: it lives as long there as elsewhere. `None`: nothing can be held there.
     fn lives(&self, session: &Session) -> Option<u64> {
         let of = |session: &Session| session.id.map(|_| session.session_ms);
         of(session).or_else(|| self.sessions.values().filter_map(of).min())

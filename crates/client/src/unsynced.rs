@@ -44,7 +44,7 @@ impl Unsynced {
         }
     }
 
-    /// How often something was lost so far.
+    /// Number of losses so far.
     pub(crate) fn losses(&self) -> u64 {
         self.failures
     }

@@ -159,8 +159,8 @@ impl Client {
         ranks.len()
     }
 
-    /// Whether somebody still waits for the result of a task. A call that was given up or interrupted is answered, and goes on: what is told once is not
-    /// told to it.
+    /// True if somebody still waits for the result of a task. A call that was given up or interrupted is answered, but goes on: it must
+    /// not consume news that are told only once.
     pub(crate) fn is_waited_for(&self, waiter: Waiter) -> bool {
         match waiter {
             Waiter::Call(id) => self.calls.contains(&id),
@@ -193,12 +193,12 @@ impl Client {
         }
     }
 
-    /// Whether it is not durable that a file is there: then its objects are not to be written yet.
+    /// True if a file's create is not durable yet: its objects must not be written before.
     pub(crate) fn is_unborn(&self, rank: Rank, ino: Ino) -> bool {
         self.session(rank).is_some_and(|session| session.ahead.made.contains(&ino))
     }
 
-    /// Whether a crash took back something of an inode; that is told once.
+    /// True if a crash rolled back something of an inode; reported once.
     pub(crate) fn take_lost(&mut self, ino: Ino) -> bool {
         self.sessions.values_mut().any(|session| session.ahead.lost.remove(&ino))
     }

@@ -23,7 +23,7 @@ use crate::world::World;
 /// Between two ticks of a client that waits for something, and of one that does not, nanoseconds.
 const TICK_NS: u64 = 50_000_000;
 const IDLE_TICK_NS: u64 = 250_000_000;
-/// What a timer is for is in its highest byte; below it the client's number and the lane's or the connection's.
+/// Shift of a timer's kind in its token, the highest byte; below it the number of the client and of the lane or connection.
 const KIND: u32 = 56;
 const CLIENT: u32 = 28;
 const TICK: u64 = 0;
@@ -45,7 +45,7 @@ struct Running {
 struct Node {
     client: Client,
     kernel: Rc<RefCell<Kernel>>,
-    /// Whom to ask for a path, if its programs use path functions.
+    /// Guesses of the rank to ask for a path, set if its programs use path functions.
     hints: Option<Rc<RefCell<Guesses>>>,
     /// Connections by what the client calls them.
     conns: BTreeMap<Rank, u64>,
@@ -88,13 +88,13 @@ pub struct Clients {
     cache_inodes: usize,
     /// Those that are added from now on ask by path, and cache nothing.
     pub by_path: bool,
-    /// How long all rest at a mark, nanoseconds.
+    /// The time that all clients rest at a mark, nanoseconds.
     pub rest_ns: u64,
-    /// They do.
+    /// True while they rest.
     resting: bool,
     /// A policy was set.
     said: bool,
-    /// What should not have been.
+    /// The first error that a client met and should not have.
     pub wrong: Option<String>,
 }
 
@@ -182,7 +182,7 @@ impl Clients {
         self.feed(world, at, Input::Call { id: SAY, cred: Arc::clone(&self.cred), call });
     }
 
-    /// Whether it was.
+    /// True if the policy of the last [`Clients::say`] is set.
     pub fn is_said(&self) -> bool {
         self.said
     }
@@ -193,7 +193,7 @@ impl Clients {
         self.go_on(world);
     }
 
-    /// Whether it has.
+    /// True if the client has stopped.
     pub fn has_stopped(&self, at: usize) -> bool {
         self.nodes[at].stopped
     }

@@ -29,7 +29,7 @@ const STEP_UNITS: u64 = 400;
 /// Under which names are hashed.
 pub const KEY: (u64, u64) = (1, 2);
 
-/// What is still to happen.
+/// A scheduled event.
 enum Event {
     /// Something comes to a rank.
     Arrive(usize, Box<Input>),
@@ -40,7 +40,7 @@ enum Event {
     Next(Next),
 }
 
-/// What the world's user has to deal with.
+/// An event that the user of the world has to handle.
 #[derive(Debug)]
 pub enum Next {
     /// A message for a client has arrived over a connection.
@@ -53,7 +53,7 @@ pub enum Next {
     Balance { rank: usize, snapshot: Box<Snapshot> },
 }
 
-/// What was counted of a rank since the beginning.
+/// Counters of a rank since the beginning.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Counts {
     /// Answers to requests.
@@ -99,7 +99,7 @@ struct Seat {
     counts: Counts,
     /// It is to go on with a long work when what has come is done.
     again: bool,
-    /// What it had worked when it was last told.
+    /// The time it had worked when its load was last reported, nanoseconds.
     told_worked: u64,
 }
 
@@ -116,7 +116,7 @@ pub struct World {
     pub free: bool,
     /// Work of threads and syncs of journals take so many percent more or less than given, by chance; none: exactly as long.
     pub jitter: Option<(Rng, u64)>,
-    /// What was given away, in order.
+    /// The subtrees and fragments that ranks gave away, in order.
     pub moved: Vec<Moved>,
     /// A real clock, nanoseconds, for who wants to know how long a snapshot really takes.
     pub clock: Option<fn() -> u64>,
@@ -124,12 +124,12 @@ pub struct World {
     pub shown: Vec<(usize, u64)>,
     /// By that clock: how long steps of long works took.
     pub steps: Vec<u64>,
-    /// By that clock: how long the machine took for what ([`label`]), nanoseconds.
+    /// By that clock: the time that the machine took for each input ([`label`]), nanoseconds.
     pub took: Vec<((&'static str, usize), u64)>,
 }
 
-/// What comes to a rank, for who wants to know how long it really takes: its name, and of how much it is (names of a way; entries of an
-/// answer come to it).
+/// The name of a rank's input and its size, for measuring its real time. The size is the number of names in the path; the caller adds the
+/// entries of an answer.
 fn label(input: &Input) -> Option<(&'static str, usize)> {
     match input {
         Input::Message { msg: ToServer::Request(request), .. } => match &request.op {
@@ -203,7 +203,7 @@ impl World {
         Ok(world)
     }
 
-    /// How many there are.
+    /// Number of ranks.
     pub fn ranks(&self) -> usize {
         self.seats.len()
     }

@@ -1,4 +1,4 @@
-//! What all callbacks share: the way to the client with the caller's identity, and the ways to answer.
+//! State shared by all callbacks: the client, called with the caller's identity, and the ways to answer.
 
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};

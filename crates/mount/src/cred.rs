@@ -1,4 +1,4 @@
-//! Who asks: the kernel names user, group and thread of a caller; supplementary groups come from `/proc`, and only when
+//! Credentials of callers. The kernel names user, group and thread of a caller; supplementary groups come from `/proc`, and only when
 //! they can matter, because that costs more than most operations.
 //!
 //! The kernel has checked permissions with the caller's whole identity before it asks (`default_permissions`). So a call
@@ -79,8 +79,8 @@ pub fn may(who: Who, capability: u32) -> bool {
     has_capability(&status, who.uid, capability) && namespace(&pid).is_some_and(|own| Some(own) == namespace("self"))
 }
 
-/// Whether the status of a thread has a capability in its effective set. A thread that works in the name of another user than it is itself (as those
-/// of io_uring may) counts as having none.
+/// True if the status of a thread has a capability in its effective set. A thread that works in the name of another user than its own (as
+/// those of io_uring may) counts as having none.
 fn has_capability(status: &str, uid: u32, capability: u32) -> bool {
     let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
     let fs_uid = field("Uid:").and_then(|ids| ids.split_ascii_whitespace().nth(3)?.parse::<u32>().ok());

@@ -252,8 +252,8 @@ impl DentryCache {
         self.of_thread(tid.into()).remove(&tid.into());
     }
 
-    /// Whether a thread may not have taken in yet what it was told of a directory's names. `is_past`: whether a thread has done what an answer has
-    /// woken it for.
+    /// True if a thread may not have processed yet an answer with a name of the directory. `is_past`: true if a thread has finished what
+    /// the answer woke it for.
     pub fn in_hand(&self, dir: Ino, is_past: impl Fn(u32) -> bool) -> bool {
         let mut any = false;
         for shard in &self.in_hand {

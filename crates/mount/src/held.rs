@@ -17,7 +17,7 @@ use crate::table::{Tick, guard};
 const RETRY_TICKS: Tick = 200;
 /// So long a file is held: longer than the kernel takes for its next request.
 const HOLD_TICKS: Tick = 20;
-/// What it looks for again: for each of two names what it has is compared with what the name leads to, and if that is another one it is looked up.
+/// Lookups that a retry may make: each of two names is revalidated, and looked up again if it leads to another inode.
 const LOOKS: u32 = 4;
 /// Threads that are remembered.
 const THREADS_MAX: usize = 4096;

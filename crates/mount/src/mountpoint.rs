@@ -105,8 +105,8 @@ pub(crate) fn prepare(path: &Path, nonempty: bool) -> Result<(PathBuf, Vec<Strin
     Ok((path, notes))
 }
 
-/// Whether a path can be mounted at, as far as can be seen without changing anything: what must be said before something else is made for the
-/// mount. Returns the path without symlinks. A dead mount of our own is no obstacle: the mount detaches it.
+/// Checks that a path can be mounted at, as far as can be seen without changing anything, before anything else is made for the mount.
+/// Returns the path without symlinks. A dead mount of our own is no obstacle: the mount detaches it.
 pub fn check(path: &Path, nonempty: bool) -> Result<PathBuf, MountError> {
     let fail = |source| MountError::Path { path: path.to_owned(), source };
     let full = std::path::absolute(path).map_err(fail)?;

@@ -1,5 +1,5 @@
-//! Who reads the kernel's requests: the thread that executes them, if it takes the mount in, or threads of the mount's
-//! own. Either ends when the kernel says that it is unmounted.
+//! Readers of the kernel's requests: the thread that executes them, if it takes the mount in, or threads of the mount's own. Either ends
+//! when the kernel says that it is unmounted.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use crate::core::Core;
 use crate::submit::Submit;
 
-/// How many readers there are still.
+/// Number of readers that still run.
 #[derive(Default)]
 pub(crate) struct Readers {
     count: Mutex<usize>,

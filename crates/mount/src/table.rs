@@ -1,5 +1,5 @@
-//! What the kernel knows of each inode, as far as the adapter must know it, too: how often it was told of it, whether it
-//! has pages of it, and until when answers on the way are too old to be cached.
+//! State of each inode as far as the adapter shares it with the kernel: the lookup count, whether the kernel has pages of it, and until
+//! when answers under way are too old to be cached.
 //!
 //! Time is counted in ticks ([`Table::tick`]): every request remembers the tick at which it was submitted. When a lease
 //! on an inode is given up, the inode gets a *barrier* at the current tick; answers to requests that were submitted at

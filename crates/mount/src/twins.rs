@@ -1,10 +1,11 @@
-//! What pages of files that several mounts write held when the kernel was given them.
+//! Copies of pages as the kernel was given them, of files that several mounts write.
 //!
-//! The kernel tells of a page that a mapping has changed only as a whole, with what other mounts have written to the rest of it since as it was before. So
-//! what is told is compared with what the page held, and only what differs is written. A copy (a twin, as systems of distributed shared
+//! The kernel reports a page that a mapping has changed only as a whole, without the bytes that other mounts have written to the rest of
+//! it since. So the page is compared with its copy, and only the difference is written. A copy (a twin, as systems of distributed shared
 //! memory have it) is kept of each page that the kernel fills of a file that this mount may not cache, the newest up to a limit.
 //!
-//! It is what the kernel holds, or there is none: whatever else changes a page changes its copy, or drops it. Without a copy all of the page is written.
+//! A copy equals the page that the kernel holds, or does not exist: any other change of a page changes its copy, or drops it. Without a
+//! copy all of the page is written.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Range;

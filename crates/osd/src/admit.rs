@@ -1,5 +1,4 @@
-//! What an operation is, before it is queued: within the limits, allowed by which right, over which
-//! bytes and objects. Not order.
+//! Admission of an operation before it is queued: its limits, the right it needs, and its range of bytes and objects. Not order.
 
 use loligo_store::{BLOCK_SIZE, MAX_OBJECT_LEN};
 use loligo_types::{DataError, DataOp, Ino, limits};
@@ -10,7 +9,7 @@ use crate::io::Access;
 /// Bytes that an operation counts at least: it occupies the queue even if it moves no data.
 const COST_MIN: u64 = 256;
 
-/// What an operation does to its bytes.
+/// Class of an operation: the way it affects its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Class {
     /// Reads a range.
@@ -26,7 +25,7 @@ pub(crate) enum Class {
 pub(crate) struct Touches {
     /// First and last index.
     pub(crate) objects: Option<(u64, u64)>,
-    /// Whether it may remove objects.
+    /// True if it may remove objects.
     pub(crate) removes: bool,
 }
 
@@ -46,7 +45,7 @@ pub(crate) fn check_limits(object_size: u64, op: &DataOp) -> Result<(), DataErro
     if fine && size_fits { Ok(()) } else { Err(DataError::TooLarge) }
 }
 
-/// What a request does to the file's bytes, as far as it matters for the right to do it.
+/// The class of a request, as far as it matters for the right to do it.
 pub(crate) fn class_asked(op: &DataOp) -> Class {
     match op {
         DataOp::Read { .. } | DataOp::Seek { .. } => Class::Read,
@@ -82,7 +81,7 @@ pub(crate) fn to_effect(ino: Ino, object_size: u64, op: DataOp) -> Effect {
     }
 }
 
-/// What an effect does, over which bytes (first, and first behind).
+/// The class of an effect and its range of bytes (first, and first behind).
 pub(crate) fn class_of(effect: &Effect) -> (Class, (u64, u64)) {
     match effect {
         Effect::Read { offset, len, .. } => (Class::Read, (*offset, offset + u64::from(*len))),

@@ -1,5 +1,5 @@
-//! What operations on a file's bytes mean on objects. Blocking; called by a driver's threads and by the
-//! simulator. Not order, not rights: effects that reach this may run.
+//! Execution of operations on a file's bytes as operations on objects. Blocking; called by a driver's threads and by the simulator. Not
+//! order, not rights: effects that reach this may run.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use loligo_types::{DataAnswer, Ino};
 
 use crate::frozen::{self, View};
 
-/// What the machine wants done. Offsets are offsets in the file.
+/// A store operation that the machine requests. Offsets are offsets in the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Effect {
@@ -49,7 +49,7 @@ pub enum Durable {
     Now,
 }
 
-/// What came of an effect.
+/// The result of an effect.
 pub type EffectResult = Result<DataAnswer>;
 
 /// Ranges up to this many objects are synced one by one without asking which exist.
@@ -155,7 +155,7 @@ fn punch(blobs: &dyn Blobs, ino: Ino, object_size: u64, offset: u64, len: u64) -
     Ok(DataAnswer::Done)
 }
 
-/// Whether there was something to drop.
+/// Drops the file's bytes from an offset on. True if there was something to drop.
 fn discard(blobs: &dyn Blobs, ino: Ino, object_size: u64, from: u64) -> Result<bool> {
     if from == 0 {
         return blobs.delete_all(ino.0);

@@ -25,7 +25,7 @@ struct Frozen {
     copy: Ino,
     /// Bytes that it had: what lies behind them nobody reads, and it is not copied.
     size: u64,
-    /// Who changes it.
+    /// The session that changes it.
     owner: SessionId,
 }
 
@@ -57,7 +57,8 @@ impl AllFrozen {
         self.of_copy.remove(&ino);
     }
 
-    /// What an effect that a session asks for is here.
+    /// Maps an effect that a session requests to the effect to run: others read the copy of a frozen file; a change below `size` copies
+    /// first.
     pub(crate) fn as_asked(&self, session: SessionId, ino: Ino, effect: Effect) -> Effect {
         let Some(Frozen { copy, size, owner }) = self.files.get(&ino).copied() else { return effect };
         match &effect {

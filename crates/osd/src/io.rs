@@ -12,7 +12,7 @@ pub type Tag = u64;
 /// A number that the machine gives an effect and gets back with its result.
 pub type EffectId = u64;
 
-/// What a session may do with the objects of a file.
+/// The access of a session to the objects of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
     /// Nothing (any more): what it asks, and what waits, is answered with `Stale`.
@@ -29,12 +29,12 @@ pub enum Access {
     Write,
 }
 
-/// What happens to it.
+/// An input of the object server.
 #[derive(Debug, Clone)]
 pub enum Input {
     /// A client asks. Answered with [`Output::Reply`], or never if the session is fenced first.
     Request {
-        /// Who asks, as the driver knows from the connection.
+        /// The requesting session, as the driver knows it from the connection.
         session: SessionId,
         /// Comes back with the answer.
         tag: Tag,
@@ -42,7 +42,7 @@ pub enum Input {
         ino: Ino,
         /// Bytes in one of its objects.
         object_size: u32,
-        /// What to do.
+        /// The operation.
         op: DataOp,
     },
     /// The metadata server dropped a file's bytes from an offset on. Never refused for want of room;
@@ -86,12 +86,12 @@ pub enum Input {
     Done {
         /// Its number.
         id: EffectId,
-        /// What came of it.
+        /// Its result.
         result: EffectResult,
     },
     /// From now on the session may do this with the file.
     Access {
-        /// Whose right.
+        /// The session whose right is set.
         session: SessionId,
         /// The file.
         ino: Ino,
@@ -101,11 +101,11 @@ pub enum Input {
     /// From now on the session may do this with so many files from the first on, of which it was not said one by one. A range is taken
     /// back as it was given.
     AccessRange {
-        /// Whose right.
+        /// The session whose right is set.
         session: SessionId,
         /// The first file.
         first: Ino,
-        /// How many.
+        /// Number of files.
         count: u64,
         /// The right.
         access: Access,
@@ -119,7 +119,7 @@ pub enum Input {
         copy: Ino,
         /// Its length for others.
         size: u64,
-        /// Who changes it.
+        /// The session that changes it.
         owner: SessionId,
     },
     /// The file is read as it is, by all. The copy is dropped with a [`Input::Discard`] of its own.
@@ -149,7 +149,7 @@ pub enum Input {
     },
 }
 
-/// What it does.
+/// An output of the object server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Output {
     /// Carry this out on any thread and give [`Input::Done`] back. Effects that must not overlap are
@@ -157,12 +157,12 @@ pub enum Output {
     Run {
         /// Its number.
         id: EffectId,
-        /// What to do.
+        /// The effect to run.
         effect: Effect,
     },
     /// The answer to a request.
     Reply {
-        /// Who asked.
+        /// The session that sent the request.
         session: SessionId,
         /// The request's tag.
         tag: Tag,
@@ -175,7 +175,7 @@ pub enum Output {
         tag: Tag,
         /// The file.
         ino: Ino,
-        /// How it went.
+        /// The result.
         result: Result<(), DataError>,
     },
     /// The answer to [`Input::Spill`]. After an error do it again.
@@ -184,7 +184,7 @@ pub enum Output {
         tag: Tag,
         /// The file.
         ino: Ino,
-        /// How it went.
+        /// The result.
         result: Result<(), DataError>,
     },
     /// The answer to [`Input::Restore`]. After an error do it again.
@@ -193,14 +193,14 @@ pub enum Output {
         tag: Tag,
         /// The file.
         ino: Ino,
-        /// How it went.
+        /// The result.
         result: Result<(), DataError>,
     },
     /// The answer to [`Input::SyncAll`].
     SyncedAll {
         /// The tag given.
         tag: Tag,
-        /// How it went.
+        /// The result.
         result: Result<(), DataError>,
     },
     /// The answer to [`Input::Quiesce`]: no operation on these files runs or waits.

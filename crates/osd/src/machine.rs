@@ -36,7 +36,7 @@ struct SyncAll {
     id: EffectId,
     /// Changes up to this stamp are in it.
     stamp: u64,
-    /// Who asked for it.
+    /// Tags of the requests for it.
     tags: Vec<Tag>,
 }
 
@@ -51,7 +51,7 @@ pub struct Osd {
     pub(crate) files: BTreeMap<Ino, Queue>,
     /// Which file an effect that is out belongs to.
     running: BTreeMap<EffectId, Ino>,
-    /// What a sync that is out covers; put back if it fails.
+    /// The dirty objects that a running sync covers; put back if it fails.
     syncing: BTreeMap<EffectId, Dirty>,
     /// Objects changed and not synced.
     pub(crate) dirty: BTreeMap<Ino, Dirty>,
@@ -63,7 +63,7 @@ pub struct Osd {
     sync_all: Option<SyncAll>,
     /// Data of a process before this one may not be durable: no sync of everything has ended yet.
     inherits: bool,
-    /// Who asked for a sync of everything since that one began.
+    /// Tags of requests for a sync of everything that came since the current one began.
     sync_all_asked: Vec<Tag>,
     /// Sessions being fenced, with the number of their operations still running.
     fencing: BTreeMap<SessionId, usize>,
@@ -391,7 +391,7 @@ impl Osd {
         self.refuse_waiting(session, ino);
     }
 
-    /// What waits and may not be done any more.
+    /// Refuses the waiting operations of a session on a file that it may not do any more.
     fn refuse_waiting(&mut self, session: SessionId, ino: Ino) {
         let allowed = self.access(session, ino);
         for op in self.take_waiting(ino, |op| op.waiter.is(session) && refusal(allowed, op.class).is_some()) {

@@ -11,7 +11,7 @@ use crate::io::{EffectId, Tag};
 /// Operations at the head of a file's queue that are looked at: a bound on the work for each event.
 const WINDOW: usize = 64;
 
-/// Who waits for an operation.
+/// The origin of an operation, which waits for its result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Waiter {
     /// A client.
@@ -40,11 +40,11 @@ pub(crate) struct Queued {
     pub(crate) class: Class,
     /// First byte, and first byte behind.
     pub(crate) range: (u64, u64),
-    /// What a sync must cover after it.
+    /// The objects that a sync must cover after it.
     pub(crate) touches: Touches,
     /// Bytes that it counts in the bound of the queue.
     pub(crate) cost: u64,
-    /// What to do; taken out when it starts. A sync's objects are filled in then.
+    /// The effect; taken out when it starts. A sync's objects are filled in then.
     pub(crate) effect: Option<Effect>,
     /// Its session is gone, so nobody waits for it.
     pub(crate) orphaned: bool,
@@ -55,7 +55,7 @@ impl Queued {
         self.effect.is_none()
     }
 
-    /// Whether this one, which came later, must wait until `earlier` is done.
+    /// True if this operation, which came later, must wait until `earlier` is done.
     fn waits_for(&self, earlier: &Queued) -> bool {
         let overlap = self.range.0 < earlier.range.1 && earlier.range.0 < self.range.1;
         match (self.class, earlier.class) {

@@ -2,7 +2,7 @@
 
 /// Longest name of a directory entry, bytes.
 pub const NAME_MAX: usize = 255;
-/// How long a rank may go by what another one has told it of a directory without hearing from it, milliseconds.
+/// Longest time that a rank may use its replica of a directory without hearing from the rank that sent it, milliseconds.
 pub const REPLICA_MS: u64 = 2000;
 /// Most names of one `Walk`.
 pub const WALK_MAX: usize = 64;

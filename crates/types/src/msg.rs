@@ -15,7 +15,7 @@ pub struct Hello {
     pub versions: (u32, u32),
     /// The session to go on with, and its secret; none: a new one.
     pub resume: Option<(SessionId, u64)>,
-    /// What the client calls itself; at most 255 bytes.
+    /// The client's name; at most 255 bytes.
     pub name: String,
     /// The client's own number, chosen at random when it starts and the same at every rank: what it holds moves with
     /// the files from rank to rank under it. 0: it keeps to one rank.
@@ -35,7 +35,7 @@ pub struct Request {
     pub want: Lease,
     /// In whose name; checked against what the connection may claim.
     pub cred: Cred,
-    /// What to do.
+    /// The operation.
     pub op: Op,
     /// The number for the inode that the operation makes, of those granted to this session at this rank
     /// ([`Op::GrantInos`]); none: the rank takes one. If it makes none (a `Create` that finds the name), the number stays
@@ -54,11 +54,11 @@ pub struct DataRequest {
     pub ino: Ino,
     /// Bytes in one of its objects.
     pub object_size: u32,
-    /// What to do.
+    /// The operation.
     pub op: DataOp,
 }
 
-/// What a client held before the server restarted, or its connection broke.
+/// State that a client held before the server restarted, or its connection broke.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Reclaim {
     /// Open handles with the rights that came with them.
@@ -100,7 +100,7 @@ pub struct Welcome {
     pub session: SessionId,
     /// To be shown when resuming it.
     pub secret: u64,
-    /// Whether it is the one the client asked to resume. If not, all it held is lost and its unanswered requests must
+    /// True if it is the session the client asked to resume. If not, all state the client held is lost and its unanswered requests must
     /// not be sent again.
     pub resumed: bool,
     /// The server kept the session's state (opens, leases, locks): no `Reclaim` is needed.
@@ -118,7 +118,7 @@ pub struct Welcome {
     pub rank: Rank,
     /// Under which key names are hashed ([`crate::hash`]): who knows it knows which fragment has a name.
     pub hash_key: (u64, u64),
-    /// Who else is there.
+    /// The cluster map: all ranks.
     pub map: ClusterMap,
     /// The subtree map as this rank knows it, or a part of it, if it is long.
     pub routes: Vec<Route>,
@@ -134,7 +134,7 @@ pub struct Welcome {
 /// "Relaxed").
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Volatile {
-    /// What it shows of the inodes it is about is durable when the journal is durable up to this record.
+    /// The state of its inodes that the answer shows is durable when the journal is durable up to this record.
     pub lsn: Lsn,
     /// So far it was: at or beyond `lsn`, if all that it shows was durable.
     pub durable: Lsn,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::limits::SUBTREE_JOURNALS;
 use crate::{FsError, Ino, Inode, Loaded, Need, SessionId};
 
-/// What others meet in a decoupled subtree (Cudele §6.3, "interfere").
+/// Access of others to a decoupled subtree (Cudele §6.3, "interfere").
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 #[repr(u8)]
 pub enum Interfere {
@@ -23,7 +23,7 @@ pub enum Interfere {
 }
 
 impl Interfere {
-    /// Whether nobody but the owner changes anything there.
+    /// True if nobody but the owner changes anything there.
     pub fn is_exclusive(self) -> bool {
         self != Interfere::Allow
     }
@@ -37,7 +37,7 @@ pub struct Overwritten {
     pub file: Ino,
     /// The number of the objects that hold its copy; those of the following files follow. These numbers make no inodes.
     pub copy: Ino,
-    /// How many files.
+    /// Number of files.
     pub count: u64,
 }
 
@@ -54,9 +54,9 @@ impl Overwritten {
     }
 }
 
-/// What the owner of a decoupled subtree says that it gives: a level of consistency and one of durability. A rank holds it against the policies of
-/// directories below and the floors above. Which levels there are and what they mean is the semantics' (`loligo_subtree_policy::Cell`); nothing
-/// that is decoupled is strongly consistent.
+/// The guarantee that the owner of a decoupled subtree declares: a level of consistency and one of durability. A rank checks it against
+/// the policies of directories below and the floors above. The levels and their meaning are defined by the subtree policy
+/// (`loligo_subtree_policy::Cell`); no decoupled subtree is strongly consistent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub struct Promise {
     /// 0: invisible, 1: weak.
@@ -127,7 +127,7 @@ pub struct StoredJournal {
     pub bytes: u64,
 }
 
-/// What is kept of a decoupled subtree as long as it is one.
+/// The record of a decoupled subtree, kept as long as it is decoupled.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Hash)]
 pub struct DecoupledRecord {
     /// Its root.
@@ -141,24 +141,24 @@ pub struct DecoupledRecord {
     pub session: SessionId,
     /// User who has decoupled it.
     pub uid: u32,
-    /// What the owner calls itself, for `loligo status`; at most 255 bytes.
+    /// The owner's name, for `loligo status`; at most 255 bytes.
     pub name: Box<[u8]>,
-    /// How long the owner may not be heard before the subtree is taken from it, milliseconds: by the rank, or, if a journal of it is in
-    /// the store, by whoever merges that.
+    /// Longest silence of the owner before the subtree is taken from it, milliseconds: by the rank, or, if the store has a journal of it,
+    /// by whoever merges that.
     pub lease_ms: u32,
     /// Inode numbers that it was given: the first, and how many. Ascending.
     pub grants: Vec<(Ino, u64)>,
     /// Those below this have made inodes in a merge that is done, or never will.
     pub used: Ino,
-    /// How many merges are done.
+    /// Number of completed merges.
     pub merges: u64,
-    /// What others meet in it.
+    /// Access of others to it.
     pub interfere: Interfere,
-    /// What of its journal is in the store.
+    /// Its journal in the store, if any.
     pub journal: Option<StoredJournal>,
     /// Numbers of which there may be objects: what makes no inode in the end is to be dropped. The first, and how many. Ascending.
     pub objects: Vec<(Ino, u64)>,
-    /// What its owner has said that it gives.
+    /// The guarantee that its owner has declared.
     pub promise: Promise,
     /// With [`Interfere::Read`]: files that its owner may have overwritten since the last merge. Ascending by file.
     pub overwritten: Vec<Overwritten>,
@@ -194,12 +194,12 @@ impl DecoupledRecord {
         used
     }
 
-    /// Whether a number was given to it.
+    /// True if an inode number was granted to it.
     pub fn is_granted(&self, ino: Ino) -> bool {
         self.grants.iter().any(|(first, count)| ino.0.wrapping_sub(first.0) < *count)
     }
 
-    /// Whether a number may make an inode in the next merge.
+    /// True if an inode number may make an inode in the next merge.
     pub fn is_new(&self, ino: Ino) -> bool {
         ino >= self.used && self.is_granted(ino)
     }
@@ -209,7 +209,7 @@ impl DecoupledRecord {
         std::array::from_fn(|n| Ino(self.epoch + n as u64))
     }
 
-    /// How many numbers are left.
+    /// Number of granted inode numbers that are left.
     pub fn left(&self) -> u64 {
         let of = |(first, count): &(Ino, u64)| (first.0 + count).saturating_sub(self.used.0.max(first.0));
         self.grants.iter().map(of).sum()
@@ -224,7 +224,7 @@ impl DecoupledRecord {
     }
 }
 
-/// What is asked about a decoupled subtree, or to have one.
+/// A request about a decoupled subtree, or to decouple one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SubtreeOp {
     /// To have it, with so many inode numbers: `Decoupled`. `resume`: to go on with the one of this epoch, which is the owner's
@@ -301,7 +301,7 @@ pub enum MergeInto {
     Table,
 }
 
-/// What is answered.
+/// The answer to a [`SubtreeOp`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SubtreeAnswer {
     /// It is decoupled. `inline_max`, `split`: as the rank has them, so that the owner makes the same of it.
@@ -316,7 +316,7 @@ pub enum SubtreeAnswer {
     Refused { by: RefusedBy, dir: Ino },
 }
 
-/// What did not go together in a merge. The owner's word counts; nothing that others made is gone.
+/// The kind of a conflict in a merge. The owner's change wins; nothing that others made is lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum ConflictKind {
@@ -334,7 +334,7 @@ pub enum ConflictKind {
     Loop = 6,
     /// Both set the same attributes: the owner's count.
     Attributes = 7,
-    /// What the owner made has no place any more: it is kept.
+    /// The owner made something whose place is gone: it is kept.
     Homeless = 8,
 }
 
@@ -369,9 +369,9 @@ impl ConflictKind {
 /// One thing that did not go together.
 #[derive(Clone, PartialEq, Eq, Debug, Hash)]
 pub struct Conflict {
-    /// What happened.
+    /// The kind of conflict.
     pub kind: ConflictKind,
-    /// What it is about.
+    /// The inode concerned.
     pub ino: Ino,
     /// The last name that it had; empty: none is known.
     pub name: Box<[u8]>,

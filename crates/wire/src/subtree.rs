@@ -1,5 +1,5 @@
-//! What clients and ranks say to each other about decoupled subtrees, to bytes and back with every check. The bytes stand in one
-//! field of a message; records in them have the journal's codec, as between ranks. Drawn in `docs/formats/wire.md`.
+//! Codec of the messages between clients and ranks about decoupled subtrees, with every check. The bytes stand in one field of a message;
+//! records in them have the journal's codec, as between ranks. Drawn in `docs/formats/wire.md`.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ mod answer {
     pub const REFUSED: u8 = 5;
 }
 
-/// What goes behind the frame: of a part of a merge its bytes.
+/// The payload behind the frame: the bytes of a part of a merge.
 pub(crate) fn payload(what: &SubtreeOp) -> Option<&Arc<[u8]>> {
     match what {
         SubtreeOp::Part { body, .. } => Some(body),

@@ -1,5 +1,5 @@
-//! What a subtree that is decoupled for this client asks its rank for: records, numbers, rights to objects, and to be known in a new
-//! session. One question of each kind at a time; what is asked for meanwhile goes with the next one.
+//! Requests of a subtree decoupled for this client to its rank: records, inode numbers, rights to objects, and resumption in a new
+//! session. One request of each kind at a time; needs that come meanwhile go with the next one.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ const MORE_MAX: u64 = 1 << 20;
 /// No task has this number.
 const NOBODY: u64 = 0;
 
-/// What is asked.
+/// The kind of request.
 #[derive(Debug)]
 pub(crate) enum Ask {
     Records,
@@ -33,7 +33,8 @@ pub(crate) enum Ask {
     Resume,
     /// To have it.
     Begin(Box<Begin>),
-    /// Whether something is in it that was known from before it was decoupled, and by its number alone; then that is done here.
+    /// Fetch of an inode known only by its number, from before decoupling: if the subtree contains it, the job is done here. The roots
+    /// tried so far.
     Claim(Box<Job>, Vec<Ino>),
 }
 

@@ -1,6 +1,6 @@
-//! How people say that a subtree is to be decoupled, completed or given back, and hear how it is: an extended attribute of its root, which
-//! any program can set and read, on a mount too. Setting it only begins: whoever sets it holds the directory in the kernel, and others would
-//! wait. Text only; what is done is `task.rs`'s.
+//! The command interface to decouple, sync, merge or recouple a subtree and to read its state: an extended attribute of its root, which
+//! any program can set and read, on a mount too. Setting it only begins a command: the setter holds the directory in the kernel, and
+//! others would wait. Parsing and formatting only; `task.rs` does the work.
 //!
 //! ```text
 //! set:  decouple NUMBER [lease_ms=N], with a policy document from the next line on
@@ -28,7 +28,7 @@ use crate::task::Step;
 pub const NAME: &[u8] = b"loligo.subtree";
 /// The attribute that holds a directory's policy.
 const POLICY: &[u8] = b"loligo.policy.subtree";
-/// How long the owner may not be heard beyond the end of its session, milliseconds.
+/// The lease of a decoupled subtree: the owner's longest silence beyond the end of its session, milliseconds.
 const LEASE_MS: u32 = 60_000;
 /// Commands whose results are remembered.
 const DONE_MAX: usize = 64;
@@ -117,7 +117,7 @@ impl Client {
         }
     }
 
-    /// Whether a request changes the policy of a root that is decoupled for this client: to which.
+    /// Returns the root and the new policy if a request changes the policy of a root that is decoupled for this client.
     pub(crate) fn own_new_policy(&self, op: &Op) -> Option<(Ino, SubtreePolicy)> {
         let Op::SetXattr { ino, name, value, .. } = op else { return None };
         let is_policy = **name == *POLICY && self.own.trees.contains_key(ino);
@@ -218,7 +218,7 @@ impl Client {
         self.own.commands.done(command, Ok((0, 0)));
     }
 
-    /// What the attribute says: `None`, if nothing is known.
+    /// The value of the attribute; `None` if nothing is known.
     pub(crate) fn own_status(&self, ino: Ino) -> Option<Vec<u8>> {
         let root = self.own.root_of(ino).unwrap_or(ino);
         let mut text = String::new();

@@ -38,7 +38,7 @@ pub use command::NAME as SUBTREE_XATTR;
 pub(crate) use sync::SyncFirst;
 pub(crate) use task::OwnTask;
 
-/// Who answers for what is decoupled for this client: no rank has this number.
+/// The pseudo-rank that serves what is decoupled for this client. No rank has this number.
 pub(crate) const OWN: Rank = Rank(u16::MAX - 1);
 
 /// Something that was asked of it.
@@ -61,12 +61,12 @@ pub(crate) struct OwnReply {
 pub(crate) struct Owned {
     pub machine: Subtree,
     pub policy: SubtreePolicy,
-    /// Who decoupled it: it is asked of the rank, and merged, in this user's name.
+    /// Credentials of the user who decoupled it; requests to the rank and merges use them.
     pub cred: Arc<Cred>,
     /// Handles, and how many each inode has.
     pub handles: BTreeMap<u64, Ino>,
     pub opens: HashMap<Ino, u32, BuildHasherDefault<InoHasher>>,
-    /// What waits for records or numbers, and the records.
+    /// Jobs that wait for records or numbers, and the records they need.
     pub waiting: Vec<Job>,
     pub needs: Vec<loligo_types::Need>,
     pub numbers: bool,
@@ -82,9 +82,9 @@ pub(crate) struct Owned {
     pub reads: BTreeSet<Ino>,
     /// The rank has said so of numbers that were granted, to this session.
     pub ranges_count: bool,
-    /// What was written goes to the server, and nothing more is written here until it is there: what others are to read is cut off.
+    /// True while written data goes to the server and new writes wait for that, before the cut of the state that others will read.
     pub freezing: bool,
-    /// What is merged is cut off, and not merged yet: changes of objects wait for that.
+    /// True from the cut until the merge is done: changes of objects wait.
     pub sealed: bool,
     pub held: Vec<(u64, PendingData)>,
     /// Rights are asked for one after the other, because there is none to one of several.
@@ -98,7 +98,7 @@ pub(crate) struct Owned {
     pub queue: VecDeque<Task>,
     /// When what is outstanding was sent on last, milliseconds.
     pub synced_ms: u64,
-    /// How many of the changes that are outstanding are on the disk, and will be when it is written.
+    /// Number of outstanding changes that are on the disk, and the number once the current write of the journal ends.
     pub persisted: u64,
     pub persisting: u64,
     /// Where, for people.
@@ -110,14 +110,14 @@ pub(crate) struct Owned {
     pub failed: Option<(Mechanism, FsError)>,
     /// The number that was written last.
     pub last_journal: Option<Ino>,
-    /// How often what this session might do with objects was found to be gone: what was written before and not synced may be, too.
+    /// Number of times this session's rights to objects were found to be lost. Unsynced writes from before may be lost, too.
     pub life: u64,
     /// It could not be completed when the client stopped.
     pub given_up: bool,
 }
 
 impl Owned {
-    /// What this session may do with objects is not known any more.
+    /// Forgets this session's rights to objects.
     pub fn forget_rights(&mut self) {
         self.rights.clear();
         self.reads.clear();
@@ -174,7 +174,7 @@ impl fmt::Debug for Owned {
 pub(crate) struct Own {
     pub trees: BTreeMap<Ino, Owned>,
     pub replies: VecDeque<OwnReply>,
-    /// What caches above hold of what was answered here.
+    /// Leases of inodes that caches above hold from answers given here.
     pub cached: HashMap<Ino, Lease, BuildHasherDefault<InoHasher>>,
     /// Answers that wait until bytes are dropped, with how many drops are under way.
     pub drops: BTreeMap<u64, (usize, OwnReply)>,
@@ -184,12 +184,12 @@ pub(crate) struct Own {
     /// Invalidations that a task waits for.
     pub tokens: BTreeMap<crate::Token, u64>,
     pub commands: command::Commands,
-    /// How many were decoupled.
+    /// Number of subtrees decoupled so far.
     pub begun: u64,
 }
 
 impl Own {
-    /// Whether there is any.
+    /// True if any subtree is decoupled.
     pub fn is_any(&self) -> bool {
         !self.trees.is_empty()
     }
@@ -199,7 +199,7 @@ impl Own {
         self.trees.iter().find(|(_, owned)| owned.machine.knows(ino)).map(|(root, _)| *root)
     }
 
-    /// Whether what was just answered of an inode may be cached: nobody else changes it. Of a root others may change attributes.
+    /// True if an inode's answer may be cached, because nobody else changes the inode. Others may change the attributes of a root.
     pub fn may_cache(&self, ino: Ino, bits: Lease) -> bool {
         let Some(root) = self.root_of(ino) else { return false };
         let stays = self.trees.get(&root).is_some_and(|owned| !owned.ending);
@@ -251,7 +251,7 @@ impl Client {
         }
     }
 
-    /// Whether an operation is about something inside such a subtree and something outside.
+    /// Returns an error if an operation involves an inode inside such a subtree and another outside.
     pub(crate) fn own_crosses(&self, op: &Op) -> Option<FsError> {
         let (one, other) = match op {
             Op::Rename { dir, new_dir, .. } => (dir, new_dir),

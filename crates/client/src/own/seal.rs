@@ -1,8 +1,8 @@
-//! What of a subtree that is decoupled for this client is cut off to be merged, where others read what was merged: names and attributes
-//! are in the journal, and bytes in objects, where the rank cannot tell which belong to what. So all that was written so far goes to the
-//! server, and calls that write wait for it (*freezing*); then the journal is cut, and no object is changed before the rank has merged what lies
-//! before the cut (*sealed*): until then others read copies, and from then on the objects. Calls go on meanwhile, in buffers. Not
-//! here: the merge (`task.rs`), and which objects are copied (the rank's object server).
+//! The cut of a decoupled subtree before a merge with concurrent readers. Names and attributes are in the journal and bytes in objects,
+//! and the rank cannot tell which bytes belong to which state. So all buffered writes go to the server, and calls that write wait for
+//! that (*freezing*). Then the journal is cut, and no object is changed before the rank has merged the journal up to the cut (*sealed*):
+//! until then others read copies, from then on the objects. Calls go on meanwhile, in buffers. Not here: the merge (`task.rs`), and which
+//! objects are copied (the rank's object server).
 
 use std::sync::Arc;
 
@@ -14,29 +14,29 @@ use crate::machine::Client;
 use crate::session::PendingData;
 use crate::task::{Event, Step, Task};
 
-/// What is written is waited for, and looked at again, so often.
+/// Most rounds of waiting for writes that are under way and looking again.
 const ROUNDS_MAX: u32 = 1000;
 /// If nothing says that a change has ended, it is looked again after so long, milliseconds.
 const PAUSE_MS: u64 = 20;
 
 impl Owned {
-    /// Whether others read the state of the last merge there.
+    /// True if others read the state of the last merge.
     pub fn is_read_by_others(&self) -> bool {
         self.machine.record().interfere == Interfere::Read
     }
 
-    /// Whether others know nothing of what a data request is about.
+    /// True if others do not know the inode of a data request.
     fn is_unknown(&self, ino: Ino) -> bool {
         let record = self.machine.record();
         record.is_new(ino) || record.journal_inos().contains(&ino)
     }
 
-    /// Whether a data request changes what others may read.
+    /// True if a data request changes bytes that others may read.
     pub fn overwrites(&self, pending: &PendingData) -> bool {
         self.is_read_by_others() && pending.request.op.is_change() && !self.is_unknown(pending.request.ino)
     }
 
-    /// Whether the rank has given this session the right to a data request.
+    /// True if the rank has granted this session the right to a data request.
     pub fn may_send(&self, pending: &PendingData) -> bool {
         let (ino, record) = (pending.request.ino, self.machine.record());
         let is_in = |(first, count): &(Ino, u64)| ino.0.wrapping_sub(first.0) < *count;
@@ -44,7 +44,7 @@ impl Owned {
         self.rights.contains(&ino) || !self.overwrites(pending) && (noted || self.reads.contains(&ino))
     }
 
-    /// Whether a data request waits until what is cut off is merged.
+    /// True if a data request must wait until the merge after the cut is done.
     pub fn holds(&self, pending: &PendingData) -> bool {
         let is_journal = self.machine.record().journal_inos().contains(&pending.request.ino);
         self.sealed && pending.request.op.is_change() && !is_journal
@@ -60,7 +60,7 @@ impl Owned {
 }
 
 impl Own {
-    /// Whether calls that write a file wait.
+    /// True if calls that write a file wait.
     pub fn is_freezing(&self, ino: Ino) -> bool {
         self.trees.values().any(|owned| owned.freezing && owned.machine.knows(ino))
     }
@@ -100,7 +100,7 @@ impl Client {
         files.filter(|ino| self.own.root_of(*ino) == Some(root)).collect()
     }
 
-    /// Whether calls that change files are under way, or changes of objects.
+    /// True if calls that change files, or changes of objects, are under way.
     fn own_is_changing(&self, root: Ino) -> bool {
         let is_of_it = |ino: Ino| self.own.root_of(ino) == Some(root);
         let exclusive = self.files.map.iter().any(|(ino, file)| file.exclusive.is_some() && is_of_it(*ino));
@@ -120,7 +120,7 @@ impl Client {
         }
     }
 
-    /// What is cut off is merged, or is not going to be: nothing waits for that any more.
+    /// Ends freezing and sealing once the cut state is merged, or will not be; sends the data requests that waited for it.
     pub(super) fn own_unseal(&mut self, root: Ino) {
         let Some(owned) = self.own.trees.get_mut(&root) else { return };
         let was_frozen = std::mem::take(&mut owned.freezing);

@@ -23,7 +23,7 @@ const IN_FLIGHT: usize = 4;
 /// It is begun anew so often because the rank began a new life.
 const TRIES: u32 = 8;
 
-/// What is being written.
+/// A write of the journal to the store.
 #[derive(Debug)]
 pub(crate) struct Store {
     ino: Ino,
@@ -42,7 +42,7 @@ pub(crate) struct Store {
     at: At,
 }
 
-/// How far it is.
+/// The stage of the write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum At {
     Writes,
@@ -52,7 +52,7 @@ enum At {
 }
 
 impl Store {
-    /// Whether the next answer of the rank is about it.
+    /// True if the next answer of the rank is to the registration.
     pub fn registers(&self) -> bool {
         self.at == At::Registers
     }

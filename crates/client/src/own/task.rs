@@ -22,10 +22,10 @@ const QUIET_PAUSE_MS: u64 = 20;
 /// A group is begun anew so often because the rank began a new life.
 const TRIES: u32 = 8;
 
-/// What is to be done.
+/// The goal of a task.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Goal {
-    /// What programs have written and is held back goes to the server first.
+    /// Buffered writes of programs are flushed to the server first.
     pub flush: bool,
     /// Bytes are to be durable.
     pub durable: bool,
@@ -38,14 +38,14 @@ pub(crate) struct Goal {
 }
 
 impl Goal {
-    /// What a policy says of the completion of work.
+    /// The goal that a policy sets for the completion of work.
     pub(crate) fn of(policy: &SubtreePolicy) -> Goal {
         let stages = Completion::of(policy.pipeline());
         let durable = stages.mechanisms().into_iter().any(|mechanism| mechanism != Mechanism::VolatileApply);
         Goal { flush: true, durable, stages, ..Goal::default() }
     }
 
-    /// What makes it durable, without making it visible.
+    /// The part of the goal that makes changes durable without making them visible.
     pub(crate) fn persist(self) -> Goal {
         Goal { stages: self.stages.persists(), end: false, ..self }
     }
@@ -76,7 +76,7 @@ pub(super) enum Stage {
     Policy,
 }
 
-/// How far a merge is, or what it needs first.
+/// The state of a merge, or its precondition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Merging {
     Not,
@@ -97,11 +97,11 @@ pub(crate) struct OwnTask {
     /// The policy that counts when all else is done, and the request that says so to the rank.
     policy: Option<Box<(SubtreePolicy, Op)>>,
     pub(super) stage: Stage,
-    /// How far the stages of the pipeline are.
+    /// The progress of the pipeline's stages.
     pub(super) run: Run,
     /// The first of them that failed, and why.
     pub(super) failed: Option<(Mechanism, FsError)>,
-    /// What goes into the store, and how often that was begun.
+    /// The write of the journal to the store, and the number of its starts.
     pub(super) store: Option<Store>,
     pub(super) store_tries: u32,
     /// Files that are being written, parts that were not answered.
@@ -113,7 +113,7 @@ pub(crate) struct OwnTask {
     tries: u32,
     /// The rank had no room for a part: when it is sent again.
     pub(super) again_ms: Option<u64>,
-    /// How often what was written before the cut was waited for.
+    /// Rounds of waiting for writes that were begun before the cut.
     pub(super) rounds: u32,
     /// The rank does not take this client's word for what it merges, because that is limited to paths: all of it is looked through.
     looked_through: bool,
@@ -198,7 +198,7 @@ impl Client {
         self.events.push_back((id, Event::Start));
     }
 
-    /// What a task came to; the next one begins.
+    /// Ends a task with its result; the next one begins.
     fn own_finish(&mut self, own: &OwnTask, result: FsResult<()>) -> CallResult {
         self.own_unseal(own.root);
         if let Some(command) = own.command {
@@ -294,7 +294,7 @@ impl Client {
         None
     }
 
-    /// Whether bytes may have been written to objects there.
+    /// True if bytes may have been written to objects of the subtree.
     fn own_has_written(&self, root: Ino) -> bool {
         let written = |owned: &Owned| !owned.rights.is_empty() || !owned.machine.record().objects.is_empty();
         self.own.trees.get(&root).is_some_and(written)
@@ -342,8 +342,8 @@ impl Client {
         None
     }
 
-    /// How its policy has it merged: where what is new goes first, and whether the rank is to take its owner's word, which only root's counts
-    /// for.
+    /// The merge mode that the policy sets: where new inodes go first, and whether the merge is blind (the rank trusts the owner), which
+    /// only root may ask for.
     fn own_how(&self, root: Ino, cred: &Cred) -> (MergeInto, bool) {
         let policy = self.own.trees.get(&root).map(|owned| &owned.policy);
         let has = |mechanism| policy.is_some_and(|policy| policy.pipeline().composition().has(mechanism));
@@ -465,7 +465,7 @@ impl Client {
         self.own_drop_caches(id, own, cred)
     }
 
-    /// What is outstanding becomes the groups of a merge.
+    /// Seals the outstanding changes into the groups of a merge.
     pub(super) fn own_seal(&mut self, own: &mut OwnTask) -> FsResult<()> {
         let owned = self.own.trees.get_mut(&own.root).ok_or(FsError::Stale)?;
         owned.synced_ms = self.now.ms;
@@ -618,12 +618,12 @@ impl Client {
         }
     }
 
-    /// Whether something is to be completed before the client may stop.
+    /// True if a subtree is still to be completed before the client may stop.
     pub(crate) fn own_is_stopping(&self) -> bool {
         self.own.trees.values().any(|owned| !owned.given_up)
     }
 
-    /// What an fsync of a file makes durable there besides its bytes; nothing, if the policy promises nothing.
+    /// The root and goal of a file's fsync besides the file's own bytes; `None` if the policy promises nothing.
     pub(crate) fn own_fsync(&self, ino: Ino) -> Option<(Ino, Goal)> {
         let root = if self.own.is_any() { self.own.root_of(ino)? } else { return None };
         let goal = Goal::of(&self.own.trees.get(&root)?.policy).persist();

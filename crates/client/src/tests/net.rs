@@ -267,7 +267,7 @@ impl Net {
         *self.ok(at, Call::GetAttr { ino }).attr().unwrap()
     }
 
-    /// How often the server did this.
+    /// Number of times the server did this.
     pub fn count(&self, what: &str) -> usize {
         self.server.log.iter().filter(|line| line.ends_with(what)).count()
     }

@@ -36,7 +36,7 @@ const R2: Rank = Rank(2);
 const DIR: Ino = Ino(0x100);
 const FILE: Ino = Ino(0x101);
 
-/// What a client wants of its connections.
+/// An output of the client on its connections.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Wire {
     Connect(Rank, Option<String>),
@@ -60,7 +60,7 @@ struct Ranks {
     refused: bool,
     /// Clocks that run apart from the client's.
     clocks: Vec<(Rank, crate::Runs)>,
-    /// What is to be done in the store.
+    /// Requests for the store.
     direct: Vec<loligo_types::msg::DataRequest>,
 }
 

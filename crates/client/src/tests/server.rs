@@ -33,8 +33,8 @@ struct Peer {
 }
 
 impl Node {
-    /// Whoever lets the file grow has written room that begins at its end, or nobody has reserved any. Who must wait at a real server is
-    /// refused here.
+    /// Growing a file requires that the client has reserved room from the end of the file, or that nobody has reserved any. A real server
+    /// would make the client wait; here it is refused.
     fn take_room(&mut self, client: usize, to: u64, behind: u64) -> FsResult<()> {
         let size = self.inode.size;
         let own = self.rooms.iter().position(|(of, _, end)| *of == client && *end == to);

@@ -432,8 +432,9 @@ impl<S: Submit> Core<S> {
         });
     }
 
-    /// Whether a change of the content ends setuid and setgid: not if the caller has CAP_FSETID, which the kernel says of writes, but neither of
-    /// fallocate nor of copy_file_range. It is looked up only for root, and where there is something to keep: for others it ends what is not there.
+    /// True if a change of the content clears setuid and setgid: not if the caller has CAP_FSETID. The kernel says so for writes, but not
+    /// for fallocate and copy_file_range. The capability is looked up only for root, or if the file may have such a bit; otherwise the
+    /// result is true, and there is no bit to clear.
     fn ends_setid(&self, asked: Asked, ino: Ino) -> bool {
         let matters = asked.who.uid == 0 || self.kernel.table.setid(ino);
         !matters || !cred::may(asked.who, cred::FSETID)

@@ -69,8 +69,8 @@ impl<S: Submit> Core<S> {
         self.change(asked, ino, op, by_kernel, reply);
     }
 
-    /// What was known of the inode's xattrs holds no more from when the call is made; answers on the way that were
-    /// decided before it is done must not bring it back.
+    /// Changes xattrs of an inode. Cached xattrs are invalid from the call on; answers under way that were decided before the change is
+    /// done must not be cached.
     fn change(self: &Arc<Self>, asked: Asked, ino: Ino, op: Op, may_fail: bool, reply: ReplyEmpty) {
         self.kernel.table.bar(ino);
         let core = self.clone();

@@ -68,7 +68,7 @@ pub struct Stray {
     pub remote: bool,
 }
 
-/// What was gathered.
+/// The facts that a scan gathered.
 #[derive(Default)]
 pub struct Scan {
     /// Under which names are hashed.
@@ -167,7 +167,7 @@ impl Scan {
         }
     }
 
-    /// What ranks have counted of a directory of which they have fragments is true together.
+    /// Adds up the counters of a fragmented directory: those of each rank are deltas; only their sum is true.
     fn add_parts(&mut self) {
         for part in std::mem::take(&mut self.dir_parts) {
             let (dir, rank) = (part.ino, part.part_of().unwrap_or_default());

@@ -1,6 +1,6 @@
-//! What the policy of a directory was: each change of it is put down in the directory's history, in the same record of the journal. So one is there with
-//! the other, goes where the directory goes, and ends with it. Not here: the form and the bounds of a history (`loligo_subtree_policy`), and
-//! who may change a policy (`xattr.rs`).
+//! History of a directory's policy. Each change of the policy is recorded in the directory's history, in the same journal record. So the
+//! two exist together; the history goes where the directory goes, and ends with it. Not here: the form and the bounds of a history
+//! (`loligo_subtree_policy`), and who may change a policy (`xattr.rs`).
 
 use std::sync::Arc;
 

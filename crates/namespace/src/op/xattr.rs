@@ -60,7 +60,7 @@ pub fn balancer_of(value: &[u8]) -> Option<&str> {
     (name == NO_POLICY || is_policy_name(name)).then_some(name)
 }
 
-/// Whether a value makes sense for a policy.
+/// True if a value is valid for a policy.
 fn is_policy(name: &[u8], value: &[u8]) -> bool {
     match name {
         BALANCER => balancer_of(value).is_some(),
@@ -69,7 +69,7 @@ fn is_policy(name: &[u8], value: &[u8]) -> bool {
     }
 }
 
-/// What a name is.
+/// The kind of an xattr name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Space {
     User,
@@ -81,7 +81,7 @@ enum Space {
     Policy,
     /// The same, but its owner's to set.
     OwnersPolicy,
-    /// What was said before: everybody's to read, and nobody's to set.
+    /// The history of a policy: everybody may read it, nobody may set it.
     History,
     /// As a policy, but in the inode, and its owner's to set.
     Expected,
@@ -352,8 +352,8 @@ fn may_bind(cred: &Cred, old: Option<&[u8]>, new: Option<&[u8]>) -> FsResult<()>
     if cred.is_root() || of(old) == of(new) { Ok(()) } else { Err(FsError::Perm) }
 }
 
-/// Whether the name is that of the capabilities, and the caller could end them by a write or a change of the group: a kernel removes them in
-/// the caller's name before it does so.
+/// True if the name is that of the capabilities, and the caller could end them by a write or a change of the group: a kernel removes them
+/// in the caller's name before it does so.
 fn may_end_capability(inode: &Inode, cred: &Cred, name: &[u8]) -> bool {
     let may_write = || inode.kind == Kind::File && access::check(inode, cred, W).is_ok();
     name == CAPABILITY && (access::is_owner(inode, cred) || may_write())

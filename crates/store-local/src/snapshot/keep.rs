@@ -1,6 +1,6 @@
-//! What is kept as it was at the cut, while the store goes on. An object is copied into the snapshot before it is first changed; all others are
-//! hard links, so that they take no room. Segments of journals are links at first, too, and copies up to the length that they had, because
-//! they go on growing.
+//! Preservation of the store's state at the cut, while the store goes on. An object is copied into the snapshot before it is first
+//! changed; all others are hard links, so that they take no room. Segments of journals are links at first, too, and copies up to the
+//! length that they had, because they go on growing.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, File};

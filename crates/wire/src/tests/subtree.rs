@@ -1,5 +1,5 @@
-//! What is said about decoupled subtrees: bytes that must never change within a protocol version, and what is refused. That
-//! everything comes back is tested with all messages, in `roundtrip.rs`.
+//! Messages about decoupled subtrees: bytes that must never change within a protocol version, and refused messages. Roundtrips are tested
+//! with all messages, in `roundtrip.rs`.
 
 use std::sync::Arc;
 

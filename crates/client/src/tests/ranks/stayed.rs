@@ -344,8 +344,9 @@ fn rights_stay_in_doubt_when_the_session_is_lost_with_a_rank_where_the_file_was_
     are_doubted_at(&mut world, fh, R0, seq);
 }
 
-/// What was held back is on its way when its rank restarts, which had given the file away unheard: it says where the file is,
-/// and refuses the data, or does that first. The flush, and what the new rank is asked about the handle.
+/// A flush is on its way when its rank restarts, which had given the file away without the client hearing of it. The rank says where the
+/// file is, and refuses the data; `refused_first`: in the other order. Returns the world, the flush, and the request that asks the new
+/// rank about the handle.
 fn refused_where_it_was(refused_first: bool) -> (Ranks, u64, u64) {
     let mut world = Ranks::of(2);
     world.look_up_dir();
