@@ -108,7 +108,7 @@ impl Mds {
         }
     }
 
-    /// Whether its owner is away, and until when it may be.
+    /// The absence of its owner, and the time that it may last; `None`: the owner is here.
     fn owner_away(&self, record: &DecoupledRecord) -> Option<OwnerAway> {
         match self.decoupled.by_dir.get(&record.dir) {
             Some(Owned { by: Some(_), .. }) => None,
