@@ -52,10 +52,10 @@ pub trait Invalidate: Send + Sync {
     fn data(&self, ino: Ino);
 }
 
-/// How to connect.
+/// Options of a connection.
 #[derive(Clone, Default)]
 pub struct Options {
-    /// What the client calls itself in `loligo status`; a longer one is cut to 255 bytes.
+    /// Name of the client in `loligo status`; cut to 255 bytes.
     pub name: String,
     /// Ask for leases, so that what this client was told may be cached until it is recalled. Give `invalidate`, too, if
     /// there is a cache above the client.
@@ -64,7 +64,7 @@ pub struct Options {
     pub cache_names: bool,
     /// Caches above.
     pub invalidate: Option<Arc<dyn Invalidate>>,
-    /// Who the client is to servers that it reaches over TCP, which is then with TLS. Without one such a connection is plain.
+    /// Identity of the client to servers that it reaches over TCP, which is then with TLS. Without one such a connection is plain.
     pub identity: Option<Identity>,
     /// The way to the store where the servers have file data, to read and write it there without them; `None`: always through them.
     pub direct: Option<Arc<dyn loligo_store::PathCache>>,
@@ -225,7 +225,7 @@ impl Client {
         self.owner.shared.keep.as_deref()
     }
 
-    /// What the server said last when it welcomed this client.
+    /// The last welcome of the server to this client.
     pub fn welcome(&self) -> Welcome {
         self.owner.shared.welcome()
     }

@@ -281,7 +281,7 @@ fn runs(bytes: &[u8]) -> Vec<(u8, usize)> {
     runs
 }
 
-/// Whether files that are written in turn were seen at one moment.
+/// True if files that are written in turn were seen at one moment.
 fn are_of_one_moment(generations: &[u8]) -> bool {
     let (first, last) = (generations[0], generations[generations.len() - 1]);
     generations.windows(2).all(|pair| pair[0] >= pair[1]) && first - last <= 1

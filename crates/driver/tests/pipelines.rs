@@ -122,7 +122,7 @@ fn decoupled(owner: &Owner, pipeline: &str) -> Ino {
     root
 }
 
-/// How many of the changes that are outstanding are on the disk and in the store, and how many merges there were.
+/// True if all outstanding changes are on the disk, the same for the store, and the number of merges.
 fn reached(owner: &Owner, root: Ino) -> (bool, bool, Option<u64>) {
     let fact = |key| fact(&owner.fs, root, key);
     let all = fact("changes");

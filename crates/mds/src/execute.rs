@@ -15,7 +15,7 @@ use crate::park::{Job, WaitReason};
 use crate::paths::shown_on_the_way;
 use crate::relaxed::Relaxation;
 
-/// How a step of a request ended.
+/// The result of a step of a request.
 pub(crate) enum Step {
     /// It is to be answered so.
     Answer(FsResult<Answer>),
@@ -281,8 +281,8 @@ impl Mds {
         }
     }
 
-    /// What a request to open has opened before, if its answer was lost: it was allowed then, and may not be any more (or, of a new file whose
-    /// mode lets nobody write, by that alone).
+    /// The handle that a request to open got before, if its answer was lost. The open was allowed then, and may not be any more (or, of a
+    /// new file whose mode lets nobody write, by that alone).
     fn opened_before(&self, job: &Job) -> Option<Handle> {
         let Op::Open { ino, handle, .. } = &job.op else { return None };
         self.opens.handle(job.slot, *handle).filter(|opened| opened.ino == *ino)
@@ -361,8 +361,8 @@ impl Mds {
         Step::Answer(Ok(answer))
     }
 
-    /// Whether a request is relaxed, and then the number for what it makes. One that would make something for which no number is reserved is as
-    /// strict as any.
+    /// Decides if a request is relaxed, and picks the number for the inode that it makes. A request that would make an inode for which no
+    /// number is reserved is as strict as any.
     fn relax(&mut self, job: &Job) -> Relaxation {
         let lag = self.lag_of(job);
         if let (Some(_), Some(_)) = (lag, job.scattered) {
@@ -463,7 +463,8 @@ impl Mds {
 }
 
 impl Mds {
-    /// What a request about a subtree meets that comes with the number of one that was executed. Nothing says that it is the same one.
+    /// The step for a request about a subtree with the number of an executed one; `None` if it may go on. Nothing says that it is the same
+    /// request.
     fn admit_again(&mut self, job: &mut Job, dir: Ino) -> Option<Step> {
         if !self.cluster.is_alone() {
             if !self.cluster.ready {
@@ -514,7 +515,7 @@ impl Mds {
         prepare(&self.tree, &open, &ctx).err().map(|error| Step::Answer(Err(error)))
     }
 
-    /// What a request of before concerned may have become another rank's.
+    /// The step for an executed request whose inode may have become another rank's; `None` if it is this rank's.
     fn again_elsewhere(&mut self, job: &mut Job, ino: Ino) -> Option<Step> {
         if !self.cluster.ready {
             return Some(Step::Wait(WaitReason::Peers));

@@ -25,7 +25,7 @@ pub(crate) struct Asks {
 }
 
 impl Asks {
-    /// What an operation may bring, as far as the client wants it.
+    /// Leases that an operation may bring, as far as the client wants them.
     pub(crate) fn of(tree: &Tree, job: &Job, result: &FsResult<Answer>) -> Asks {
         let mut asks = Asks::default();
         if job.want.is_none() {
@@ -141,7 +141,7 @@ impl Mds {
         !self.is_contended(ask.ino) && (ask.bits == Lease::NAMES || !self.opens.others_write(ask.ino, slot))
     }
 
-    /// Whether leases on the directory had to be asked back lately, because its entries changed.
+    /// True if leases on the directory had to be asked back lately, because its entries changed.
     fn is_contended(&self, dir: Ino) -> bool {
         let contended = &self.background.contended;
         !contended.is_empty() && contended.get(&dir).is_some_and(|until| self.now.mono_ms < *until)

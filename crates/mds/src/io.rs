@@ -19,7 +19,7 @@ use crate::rights::{Rights, Squash};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ConnId(pub u64);
 
-/// Who is at the other end, as the operating system tells.
+/// The other end of a connection, as the operating system tells.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Peer {
     /// User of the process, on a Unix socket; `None` over TCP.
@@ -30,48 +30,47 @@ pub struct Peer {
     pub trusted: bool,
     /// Lives in the server's own process.
     pub local: bool,
-    /// Who it has proved to be, over TLS. Without one it is known by its user, or by the trust in all of its kind.
+    /// Identity that it has proved over TLS. A peer without one is known by its user, or by the trust in all of its kind.
     pub identity: Option<Arc<Identity>>,
 }
 
-/// Who a client of the network has proved to be, and what it may do. That never changes: a certificate with other rights is
-/// another one.
+/// Proved identity of a network client, with its rights. It never changes: a certificate with other rights is another identity.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Identity {
     /// SHA-256 of its certificate.
     pub key: IdentityKey,
-    /// What people call it.
+    /// Its name for people.
     pub name: String,
-    /// What it may do, and where.
+    /// Its rights, and where they hold.
     pub rights: Rights,
 }
 
-/// What an identity is known by.
+/// The key of an identity.
 pub type IdentityKey = [u8; 32];
 
 impl Peer {
-    /// Who it is, if what it may do depends on where something is.
+    /// Its identity, if the rights of that depend on where an inode is.
     pub(crate) fn limited(&self) -> Option<&Arc<Identity>> {
         self.identity.as_ref().filter(|identity| identity.rights.is_limited())
     }
 
-    /// Which users it does not act for.
+    /// The users that it does not act for.
     pub fn squash(&self) -> Squash {
         self.identity.as_ref().map_or(Squash::None, |identity| identity.rights.squash())
     }
 
-    /// Whether it may act as root. What another one says of the privileges of its callers is not believed.
+    /// True if it may act as root. Privileges that another peer claims for its callers are not believed.
     pub(crate) fn may_be_root(&self) -> bool {
         self.trusted && self.squash() == Squash::None
     }
 
-    /// Whether it may change nothing, whoever it claims to be.
+    /// True if it may change nothing, whoever it claims to be.
     pub fn is_read_only(&self) -> bool {
         self.identity.as_ref().is_some_and(|identity| identity.rights.is_read_only())
     }
 }
 
-/// What happens to it.
+/// An event for the machine.
 #[derive(Debug)]
 pub enum Input {
     /// A connection was made.
@@ -101,7 +100,7 @@ pub enum Input {
     Discarded { ino: Ino },
     /// The inode's inline bytes are in its first object, durably.
     Spilled { ino: Ino, ok: bool },
-    /// What [`Output::Restore`] asked for is so.
+    /// The copies of [`Output::Restore`] are put back.
     Restored { ino: Ino },
     /// All file data that was answered before [`Output::SyncData`] is durable, or not.
     DataSynced { ticket: u64, ok: bool },
@@ -113,18 +112,18 @@ pub enum Input {
     PeerDown { rank: Rank },
     /// A message of another rank came.
     Peer { from: Rank, msg: PeerMsg },
-    /// Who is there has changed. An older map than that which is known is passed over.
+    /// The cluster map has changed. A map older than the known one is passed over.
     Map(ClusterMap),
-    /// What [`Output::Scan`] asked for, or (`None`) that it could not be read.
+    /// The page of [`Output::Scan`]; `None`: it could not be read.
     Scanned { ticket: u64, page: Option<Page> },
-    /// What [`Output::Settle`] asked for is so.
+    /// The state of [`Output::Settle`] is durable.
     Settled { table_upto: Lsn },
     /// Of the inodes of [`Output::Quiesce`] no data operation is under way, and what was answered is durable, or not.
     Quiesced { ticket: u64, ok: bool },
     /// The object server executes nothing of the session of [`Output::Fence`] any more. Waited for only with
     /// [`Config::direct`](crate::Config::direct), or if the session has told an address.
     Fenced { session: SessionId },
-    /// What [`Output::ShutOut`] asked for is so.
+    /// The store refuses the client of [`Output::ShutOut`].
     ShutOut { session: SessionId },
     /// These identities are left: what others have here ends, as an eviction ends it.
     Identities(Arc<BTreeSet<IdentityKey>>),
@@ -132,10 +131,10 @@ pub enum Input {
     Admin { id: u64, ask: Ask },
     /// Totals of the store, from time to time.
     StatFs(StatFs),
-    /// What the machine's thread took of one processor since this was last said, and how long it was at work, percent; about
-    /// once a second (see [`loligo_types::Load`]).
+    /// Share of one processor that the machine's thread took since the last such input, and share of time that it was at work, percent;
+    /// about once a second (see [`loligo_types::Load`]).
     Cpu { percent: f32, busy_percent: f32 },
-    /// What the policy makes of [`Output::Balance`].
+    /// The policy's decision on [`Output::Balance`].
     Decided(Decision),
     /// Journal bytes not yet trimmed, and the limit above which changes must wait (back-pressure).
     JournalSpace { used: u64, limit: u64 },
@@ -145,7 +144,7 @@ pub enum Input {
     JournalFull(bool),
     /// Time goes on; at least every 50 ms.
     Tick,
-    /// What [`Output::Again`] asked for.
+    /// The machine is to go on with the long work of [`Output::Again`].
     Again,
     /// Stop: checkpoint everything, then say [`Output::Stopped`].
     Stop,
@@ -153,7 +152,7 @@ pub enum Input {
     StopSoon,
 }
 
-/// What a session may do with the objects of a file.
+/// A session's access to the objects of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]
 pub enum DataAccess {
     /// Nothing.
@@ -170,7 +169,7 @@ pub enum DataAccess {
     Moved,
 }
 
-/// What is looked for in the whole table, which all ranks share.
+/// The subject of a scan of the whole table, which all ranks share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scan {
     /// Directories with a pin: the ranks that it names.
@@ -186,13 +185,13 @@ pub enum Scan {
 /// Some rows of a scan.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Page {
-    /// What was found, with the ranks of pins.
+    /// Inodes that were found, with the ranks of pins.
     pub found: Vec<(Ino, Vec<Rank>)>,
     /// Where to go on; `None`: that was all.
     pub next: Option<Ino>,
 }
 
-/// What it does.
+/// An action that the machine wants of its driver.
 #[derive(Debug)]
 pub enum Output {
     /// Look through some rows of the table, from an inode on, and come back with [`Input::Scanned`]. Must see every
@@ -229,8 +228,8 @@ pub enum Output {
     Quiesce { ticket: u64, inos: Vec<Ino> },
     /// Send a message to another rank, if there is a connection.
     Peer { to: Rank, msg: PeerMsg },
-    /// What is to move? The policy in force says, with [`Input::Decided`]; if it does not, it is asked again with the next
-    /// tick of the balancer.
+    /// Ask the policy in force what is to move. It answers with [`Input::Decided`]; if it does not, it is asked again with the next tick of
+    /// the balancer.
     Balance(Box<Snapshot>),
     /// The answer to an administrator.
     Told { id: u64, told: Told },

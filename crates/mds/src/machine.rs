@@ -184,18 +184,17 @@ impl Mds {
         self.out.drain(..)
     }
 
-    /// How much has been done so far of long works that are done in steps, in units of some 25 ns: for who wants to know how long
-    /// such a step takes without measuring it.
+    /// Work done so far by long works that go in steps, in units of some 25 ns: tells how long a step takes without measuring it.
     pub fn long_work(&self) -> u64 {
         self.pace.spent()
     }
 
-    /// Whether an answer waits until the journal is durable. None does where all that is asked for is relaxed.
+    /// True if an answer waits until the journal is durable. None does where all that is asked for is relaxed.
     pub fn waits_for_journal(&self) -> bool {
         self.gate.len() > 0
     }
 
-    /// Lets those go on whose wait is over.
+    /// Resumes requests whose wait is over.
     fn settle(&mut self) {
         loop {
             self.rooms_ended();

@@ -35,7 +35,7 @@ use crate::status::RelaxedStatus;
 
 /// Tickets of the look for policies begin here: those of other looks are smaller, or much larger.
 pub(crate) const TICKETS: u64 = 1 << 62;
-/// How long for a page of the table before it is asked for again, milliseconds.
+/// Time for a page of the table before it is asked for again, milliseconds.
 const PAGE_MS: u64 = 10_000;
 /// Records read at once.
 const READS_MAX: usize = 256;
@@ -51,32 +51,32 @@ const FRESH_MAX: usize = 1 << 16;
 pub(crate) struct Lag {
     /// The directory whose policy it is.
     root: Ino,
-    /// How long a change may be not durable, milliseconds.
+    /// Longest time for which a change may be not durable, milliseconds.
     ms: u64,
 }
 
-/// Whether a request is relaxed.
+/// The relaxation of a request: the lag that its policy permits, if it is relaxed.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Relaxation {
     pub(crate) lag: Option<Lag>,
-    /// The reserved number for what it makes.
+    /// The number reserved for the inode that it makes.
     pub(crate) number: Option<Ino>,
-    /// It would be, and no number is reserved for what it makes.
+    /// It would be relaxed, but no number is reserved for the inode that it makes.
     pub(crate) lacks_number: bool,
 }
 
-/// What is known of relaxed directories, and what of them is not durable yet.
+/// Relaxed directories, and their changes that are not durable yet.
 #[derive(Default)]
 pub(crate) struct Relaxed {
     /// All directories with a policy of their own, and what those say.
     policies: BTreeMap<Ino, Option<Lag>>,
-    /// How many of them are relaxed.
+    /// Number of those that are relaxed.
     some: usize,
     look: Look,
     /// The last record since policies were looked for with which directories came from another rank: it does not show their policies. (A merge into a
     /// decoupled subtree brings none: its owner may not set any.)
     brought: Lsn,
-    /// Whether directories are relaxed that were looked at.
+    /// Lags of directories that were looked at; `None`: strict.
     memo: IntMap<Ino, Option<Lag>>,
     /// The last record that may have changed what is relaxed.
     edge: Lsn,
@@ -84,11 +84,11 @@ pub(crate) struct Relaxed {
     fresh: IntMap<Ino, Lsn>,
     /// The same in the order of the records, with the time, milliseconds.
     order: VecDeque<(Lsn, u64, Vec<Ino>)>,
-    /// Inodes of which it is not durable that they are there.
+    /// Inodes whose creation is not durable.
     unborn: BTreeSet<Ino>,
     /// Inodes that somebody has open who may not reach the objects yet.
     held: BTreeSet<Ino>,
-    /// Somebody waits until one of them is there durably.
+    /// Somebody waits until the creation of one of them is durable.
     birth_awaited: bool,
     numbers: Numbers,
     /// The change under way is one of a relaxed directory, and opens this inode.
@@ -158,14 +158,14 @@ impl Look {
     }
 }
 
-/// What a policy's document says.
+/// The lag that a policy's document permits.
 fn lag_of(dir: Ino, text: &[u8]) -> Option<Lag> {
     let lag = SubtreePolicy::parse_bytes(text).ok()?.lag()?;
     Some(Lag { root: dir, ms: lag.millis() })
 }
 
 impl Relaxed {
-    /// Whether any directory may be relaxed.
+    /// True if any directory may be relaxed.
     #[inline]
     fn is_any(&self) -> bool {
         self.some > 0
@@ -236,7 +236,7 @@ impl Relaxed {
         }
     }
 
-    /// How old the oldest change is that is not durable, milliseconds.
+    /// Age of the oldest change that is not durable, milliseconds.
     fn age(&self, now_ms: u64) -> u64 {
         self.order.front().map_or(0, |(_, since, _)| now_ms.saturating_sub(*since))
     }
@@ -258,7 +258,7 @@ fn changed_by(event: &Event) -> Option<Ino> {
 }
 
 impl Mds {
-    /// What counts at an inode, if that is known without reading. Unknown is strict.
+    /// The lag that counts at an inode, if that is known without reading. Unknown is strict.
     fn lag_at(&mut self, ino: Ino) -> Option<Lag> {
         let (mut at, mut way) = (ino, Vec::new());
         let mut found = None;
@@ -301,7 +301,7 @@ impl Mds {
         found
     }
 
-    /// What counts for a request, if all that it is about is relaxed by the same policy.
+    /// The lag of a request, if all that it is about is relaxed by the same policy.
     #[inline]
     pub(crate) fn lag_of(&mut self, job: &Job) -> Option<Lag> {
         if !self.relaxed.is_any() {
@@ -436,7 +436,7 @@ impl Mds {
         }
     }
 
-    /// Whether an answer that is relaxed may leave before the journal is durable.
+    /// True if a relaxed answer may leave before the journal is durable.
     pub(crate) fn may_run_ahead(&self, lag: Lag) -> bool {
         let relaxed = &self.relaxed;
         !self.log.failed
@@ -445,7 +445,8 @@ impl Mds {
             && relaxed.age(self.now.mono_ms) < lag.ms
     }
 
-    /// What an answer about these inodes shows that is not durable; if it is about something `relaxed`, also if that is nothing.
+    /// The last record that an answer about these inodes shows and that is not durable; if it is about something `relaxed`, `Some` also if
+    /// there is none.
     pub(crate) fn volatile(&self, relaxed: bool, about: &[Ino]) -> Option<Volatile> {
         let durable = self.log.durable;
         let lsn =
@@ -474,13 +475,13 @@ impl Mds {
         inos
     }
 
-    /// Whether the objects of a file are not to be written yet, because it is not durable that it is there.
+    /// True if a file's objects must not be written yet, because its creation is not durable.
     #[inline]
     pub(crate) fn is_volatile(&self, ino: Ino) -> bool {
         !self.relaxed.unborn.is_empty() && self.relaxed.unborn.contains(&ino)
     }
 
-    /// What somebody may do with the objects of a file for now.
+    /// The access that a session gets to a file's objects for now: [`DataAccess::Moving`] until the file's creation is durable.
     #[inline]
     pub(crate) fn access_for_now(&mut self, ino: Ino, access: DataAccess) -> DataAccess {
         let is_opened = self.relaxed.deciding == Some(Some(ino)) && !matches!(self.tree.find(ino), Found::Here(_));

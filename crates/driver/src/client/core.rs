@@ -22,10 +22,10 @@ use crate::Address;
 use crate::sock::{Sock, Waker};
 use crate::tls::Identity;
 
-/// How long a server may take to say welcome.
+/// Time for a server to say welcome.
 const WELCOME_LIMIT: Duration = Duration::from_secs(30);
 
-/// How far the connection has come.
+/// Progress of the connection.
 #[derive(Default)]
 pub enum Progress {
     /// No welcome yet.
@@ -39,7 +39,7 @@ pub enum Progress {
     Refused(Refusal, String),
 }
 
-/// What the lock guards.
+/// The state that the lock guards.
 pub struct Core {
     machine: Machine,
     calls: HashMap<CallId, Callback>,
@@ -316,7 +316,7 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// What the server said when it welcomed this client.
+    /// The welcome of the server to this client.
     pub fn welcome(&self) -> Welcome {
         self.lock().welcome.clone().expect("a client is given out after it was welcomed")
     }
@@ -409,7 +409,7 @@ fn doubted(doubt: Arc<AtomicBool>) {
     doubt.store(true, Ordering::Release);
 }
 
-/// What happened while outputs were carried out.
+/// Effects on others of outputs that were carried out.
 #[derive(Default)]
 struct Events {
     /// Somebody may wait for the progress.
@@ -425,14 +425,14 @@ impl Core {
         self.subtrees.push((root, Arc::downgrade(doubt)));
     }
 
-    /// Whether nothing is for the receiver to do but what may come unasked.
+    /// True if the receiver has nothing to do but to take messages that come unasked.
     pub fn is_quiet(&self) -> bool {
         let now = Instant::now();
         let links = || self.links.values().all(|link| link.is_quiet(now));
         self.calls.is_empty() && !self.stopped && self.made.is_empty() && links()
     }
 
-    /// Whether something could not be sent at once.
+    /// True if some message could not be sent at once.
     pub fn is_writing(&self) -> bool {
         self.links.values().any(Link::is_writing)
     }
@@ -444,12 +444,12 @@ impl Core {
         self.links.values().filter_map(|link| link.due(now)).chain(made).min()
     }
 
-    /// Whether one is to be made now.
+    /// True if a connection is to be made, or to be taken over, now.
     pub fn must_connect(&self) -> bool {
         self.next_due().is_some_and(|due| due.is_zero())
     }
 
-    /// How many calls are not answered.
+    /// Number of calls that are not answered.
     pub fn unanswered(&self) -> usize {
         self.calls.len()
     }

@@ -11,14 +11,14 @@ use loligo_types::{DecoupledRecord, FsError, FsResult};
 
 use super::subtree::Keeper;
 
-/// What the thread is told.
+/// A job for the thread.
 enum Job {
     Keep { token: u64, fs: [u8; 16], record: Box<DecoupledRecord>, groups: Vec<Group> },
     Merged { epoch: u64, all: bool },
     Lost { epoch: u64 },
 }
 
-/// What the thread has made for a subtree.
+/// The thread's file for a subtree.
 struct Made {
     path: PathBuf,
     /// `None`: a write has failed. It is not written to again, and what it holds still counts.

@@ -13,7 +13,7 @@ use super::faults::{About, DataFault, Faults};
 use super::queue::{Inbox, Queue};
 use super::rank::Done;
 
-/// What the plane has to tell.
+/// An output of the data plane.
 #[derive(Debug)]
 pub(crate) enum Out {
     Reply { conn: u64, msg: ToClient },
@@ -23,7 +23,7 @@ pub(crate) enum Out {
 /// An effect for a thread.
 pub(crate) type Job = (EffectId, Effect);
 
-/// What came of it.
+/// The result of an effect.
 pub(crate) struct DataDone {
     id: EffectId,
     about: Option<About>,
@@ -53,7 +53,7 @@ pub(crate) fn run(blobs: &dyn Blobs, queue: &Queue<Job>, inbox: &Inbox<Done>) {
     }
 }
 
-/// What an answer is for.
+/// The request that an effect's answer is for.
 #[derive(Clone, Debug)]
 enum Asked {
     Client { conn: u64, id: u64 },
@@ -261,7 +261,7 @@ impl DataPlane {
     }
 }
 
-/// What the metadata server says, as the object server has it.
+/// The object server's form of an access that the metadata server gives.
 fn of(access: DataAccess) -> Access {
     match access {
         DataAccess::None => Access::None,

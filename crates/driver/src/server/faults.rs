@@ -17,16 +17,16 @@ pub struct DataFault {
     pub ino: Ino,
     /// Its path, if all names of it are in memory.
     pub path: Option<String>,
-    /// What the store said last.
+    /// The last error of the store.
     pub text: String,
-    /// How often.
+    /// Number of errors.
     pub times: u64,
 }
 
-/// What one effect says of a file.
+/// The file that an effect concerns.
 pub(crate) struct About {
     ino: Ino,
-    /// When it has gone well nothing of the file's data of before is left.
+    /// Set if nothing of the file's earlier data is left once the effect has gone well.
     empties: bool,
 }
 

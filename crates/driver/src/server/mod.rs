@@ -73,21 +73,21 @@ use self::store_owner::StoreOwner;
 use crate::Address;
 use crate::sock::Sock;
 
-/// How long the rank thread may take to answer a question about it.
+/// Time for the rank thread to answer a question about it.
 const STATUS_TIME: Duration = Duration::from_secs(5);
 
-/// How long the keeper of the cluster map may take to do what it is asked.
+/// Time for the keeper of the cluster map to do what it is asked.
 const KEEPER_TIME: Duration = Duration::from_secs(60);
 
-/// How long a server that is dropped may take to stop cleanly.
+/// Time for a server that is dropped to stop cleanly.
 const DROP_TIME: Duration = Duration::from_secs(30);
 
-/// How a server is to be run.
+/// Configuration of a server.
 pub struct ServerConfig {
     /// The store. Whoever opened it holds its lock.
     pub backend: Arc<dyn Backend>,
-    /// How many ranks, at most [`RANKS_MAX`]; 0: as many as there were. Never fewer than there were: each may have
-    /// changes in its journal. New ones are added.
+    /// Number of ranks, at most [`RANKS_MAX`]; 0: as many as there were. Never fewer than there were: each may have changes in its journal.
+    /// New ones are added.
     pub ranks: u16,
     /// Those of the ranks that other processes run ([`Server::start_joined`]), not rank 0. They join at a socket beside the first Unix
     /// socket of `listen`, which then has to be there.
@@ -96,17 +96,17 @@ pub struct ServerConfig {
     /// there, or, once that was removed, another one of this process. Rank N listens beside it: at `loligo-N.sock` for
     /// `loligo.sock`, N ports above (or also at a free one).
     pub listen: Vec<Address>,
-    /// How it takes part, on a store that several servers share.
+    /// Its part in a store that several servers share.
     pub sharing: Sharing,
     /// The policy by which ranks balance as long as nobody has chosen one.
     pub default_policy: DefaultPolicy,
     /// Settings of each rank; file system, key, rank and cluster map are set by the server.
     pub mds: loligo_mds::Config,
-    /// Whoever connects without TLS to a TCP address that only this host can reach may claim to be any user. Only where all
-    /// users of this host may act as root in the file system: the kernel does not tell who connects over TCP, so otherwise
-    /// such connections are refused, as they are on other addresses in any case.
+    /// Clients without TLS at a TCP address that only this host can reach may claim to be any user. Only where all users of this host may
+    /// act as root in the file system: the kernel does not tell who connects over TCP, so otherwise such connections are refused, as they
+    /// are on other addresses in any case.
     pub trust_tcp: bool,
-    /// Who may come in over TLS; set by the server.
+    /// Identities that may come in over TLS; set by the server.
     pub auth: Option<Arc<Auth>>,
     /// Most connections of a rank over Unix sockets, and as many over TCP. Of the latter an identity may have half.
     pub connections_max: usize,
@@ -152,7 +152,7 @@ impl ServerConfig {
     }
 }
 
-/// How a server takes part, on a store that several share.
+/// A server's part in a store that several share.
 #[derive(Clone, Debug, Default)]
 pub struct Sharing {
     /// Where other servers reach it, as HOST:PORT; `None`: at a free port of the first TCP address of `listen`, or else of this machine only.
@@ -172,17 +172,17 @@ pub fn socket_in(data: &Path) -> Address {
 pub struct RankStatus {
     /// Files whose data could not be read or written since the rank was started, at most 64.
     pub faults: Vec<DataFault>,
-    /// How often file data could not be read or written.
+    /// Number of times that file data could not be read or written.
     pub data_errors: u64,
-    /// Which.
+    /// The rank's number.
     pub rank: Rank,
-    /// The metadata server's own.
+    /// The metadata server's status.
     pub mds: loligo_mds::Status,
     /// Where it listens.
     pub addresses: Vec<Address>,
     /// All its counters.
     pub metrics: Arc<Metrics>,
-    /// How the balancer's policy does there.
+    /// State of the balancer's policy there.
     pub advice: AdviceStatus,
 }
 
@@ -213,7 +213,7 @@ pub struct Server {
     hub: Option<Arc<StoreOwner>>,
     /// It runs ranks for another process.
     has_joined: bool,
-    /// What was seen last of the servers that share the store, if several may.
+    /// The servers that share the store, as they were seen last, if several may.
     view: Option<Arc<Mutex<View>>>,
     /// The connections to them.
     peers: Option<Arc<Peers>>,
@@ -224,7 +224,7 @@ pub struct Server {
     ended: Arc<Ended>,
 }
 
-/// What the server knows of a rank's thread.
+/// The server's handles to a rank's thread.
 #[derive(Clone)]
 struct Seat {
     inbox: Arc<Inbox<Done>>,
@@ -233,7 +233,7 @@ struct Seat {
     addresses: Vec<Address>,
 }
 
-/// How the ranks ended, once all have.
+/// The end of the ranks, once all have ended.
 #[derive(Default)]
 struct Ended {
     end: Mutex<Option<End>>,
@@ -294,7 +294,7 @@ impl Server {
         self.seats.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// How many ranks there are.
+    /// Number of ranks.
     pub fn rank_count(&self) -> usize {
         self.seats().len()
     }
@@ -310,7 +310,7 @@ impl Server {
         self.hub.as_ref().map(|hub| hub.joined()).unwrap_or_default()
     }
 
-    /// What a rank is that other processes run, or are to run; `None`: there is none, or it is one of this process.
+    /// State of a rank that other processes run, or are to run; `None`: there is none, or it is one of this process.
     pub fn state_elsewhere(&self, rank: Rank) -> Option<RankState> {
         if let Some(view) = &self.view {
             let view = view.lock().unwrap_or_else(PoisonError::into_inner);
@@ -323,7 +323,7 @@ impl Server {
         self.hub.as_ref()?.state_elsewhere(rank)
     }
 
-    /// Whether other processes may run ranks.
+    /// True if other processes may run ranks.
     pub fn has_others(&self) -> bool {
         self.hub.is_some() || self.has_joined || self.view.is_some()
     }
@@ -393,7 +393,7 @@ impl Server {
         self.keep(MembershipEvent::UnsetPolicy)
     }
 
-    /// Whether the policy in force, or that there is none, was chosen; else it is the default.
+    /// True if the policy in force, or that there is none, was chosen; else it is the default.
     pub fn is_policy_chosen(&self) -> Result<bool> {
         let history = self.policy_history()?;
         let now = history.iter().rfind(|one| one.name.is_none()).map_or(PolicyId::NONE, |one| one.policy);
@@ -455,7 +455,7 @@ impl Server {
         Notes::new(self.backend.table()).all_named()
     }
 
-    /// What was put in force, the last of it last.
+    /// The policies that were put in force, the last one last.
     pub fn policy_history(&self) -> Result<Vec<InForce>> {
         Notes::new(self.backend.table()).history()
     }
@@ -553,8 +553,8 @@ impl Server {
             .map_err(|error| if self.has_left(rank, error) { no_such() } else { self.silent() })
     }
 
-    /// Whether a rank does not answer because it was removed meanwhile. If its thread has only just ended, until the keeper
-    /// has put down that it is gone: who hears of it may rely on it.
+    /// True if a rank does not answer because it was removed meanwhile. If its thread has only just ended, waits until the keeper has put
+    /// down that it is gone: the caller may rely on it.
     fn has_left(&self, rank: Rank, error: RecvTimeoutError) -> bool {
         let until = Instant::now() + STATUS_TIME;
         let mut end = self.ended.end.lock().unwrap_or_else(PoisonError::into_inner);
@@ -604,7 +604,7 @@ impl Server {
         }
     }
 
-    /// Whether it has ended, by itself or as it was told; that of a process which joined also because the owner stopped all.
+    /// True if it has ended, by itself or as it was told; that of a process which joined also because the owner stopped all.
     pub fn has_ended(&self) -> bool {
         self.ended.end.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }

@@ -64,7 +64,7 @@ impl<T> Queue<T> {
         self.lock().items.is_empty()
     }
 
-    /// Whether no more will come.
+    /// True if no more work will come.
     pub(crate) fn is_closed(&self) -> bool {
         self.lock().closed
     }
@@ -116,7 +116,7 @@ impl<T> Queue<T> {
     }
 }
 
-/// What other threads tell the rank thread, which waits in epoll.
+/// Messages of other threads to the rank thread, which waits in epoll.
 #[derive(Debug)]
 pub(crate) struct Inbox<T> {
     items: Mutex<Items<T>>,
@@ -160,7 +160,7 @@ impl<T> Inbox<T> {
         Ok(())
     }
 
-    /// Whether there is anything to take.
+    /// True if there is anything to take.
     pub(crate) fn has_some(&self) -> bool {
         !self.lock().list.is_empty()
     }

@@ -58,7 +58,7 @@ pub(crate) use self::messages::{Command, Done};
 pub(crate) use self::peer_sockets::PeerSockets;
 use self::wait::Visits;
 
-/// How the loop ended.
+/// The end of the loop.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum End {
     Stopped,
@@ -80,13 +80,13 @@ pub(crate) struct Queues {
 pub(crate) struct Limits {
     /// Until when what it answers is true; `None`: for ever.
     pub(crate) lease: Option<Arc<dyn Lease>>,
-    /// Whether the store has no room for more.
+    /// Set while the store has no room for more.
     pub(crate) full: Option<Arc<AtomicBool>>,
     pub(crate) auth: Arc<Auth>,
     pub(crate) connections: Arc<Connections>,
     pub(crate) journal_bytes: u64,
     pub(crate) trust_tcp: bool,
-    /// How long to look for the next request before sleeping.
+    /// Time to look for the next request before sleeping.
     pub(crate) look: Duration,
 }
 
@@ -128,7 +128,7 @@ pub(crate) struct Rank {
     requests: u64,
     /// Requests answered and nanoseconds of processor time taken when that was last looked at, and when that was.
     answered: (u64, u64, Instant),
-    /// How long it slept or looked for the next request since that.
+    /// Time that it slept or looked for the next request since that.
     idle: Duration,
     next_tick: Instant,
     /// The metadata server has more of a long work to do.
@@ -444,7 +444,7 @@ impl Rank {
         self.data_outputs();
     }
 
-    /// How many requests a second were answered, and how busy the thread was, since the last look.
+    /// Tells the rate of requests answered per second, and the load of the thread, since the last look.
     fn tell_rate(&mut self) {
         let answered = self.metrics.ops.iter().map(|(_, op)| op.done.get()).sum();
         let cpu_ns = self.metrics.rank_cpu_ns.get();
@@ -550,8 +550,8 @@ impl Rank {
         }
     }
 
-    /// Whether what was decided until now may be answered: nobody can have taken over before it was. In this round, once it is not so, no
-    /// more.
+    /// True if decisions made until now may be answered: nobody can have taken over before they were made. Once it is false, it stays so in
+    /// this round.
     pub(super) fn may_answer(&mut self) -> bool {
         self.holds = self.holds && self.limits.lease.as_ref().is_none_or(|lease| lease.holds());
         self.holds

@@ -24,9 +24,9 @@ use crate::client::invalidator::Invalidator;
 use crate::client::keeping::Keeping;
 use crate::client::{Options, prepare};
 
-/// Who lives on the rank's thread beside the machines and makes the resident client's calls there: a mount.
+/// A guest on the rank's thread beside the machines, which makes the resident client's calls there: a mount.
 pub trait Guest: Send {
-    /// What it waits for: readable means that [`Guest::take`] has something to take. It does not block.
+    /// The descriptor that it waits for: readable means that [`Guest::take`] has something to take. It does not block.
     fn source(&self) -> BorrowedFd<'_>;
 
     /// Takes one request, if there is one, and submits calls for it by the [`Resident`]; must not wait for anything.
@@ -36,7 +36,7 @@ pub trait Guest: Send {
     fn orphaned(self: Box<Self>);
 }
 
-/// How the look of a guest for a request went.
+/// The result of a guest's look for a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Took {
     /// It took one.
@@ -47,7 +47,7 @@ pub enum Took {
     End,
 }
 
-/// What the rank is told.
+/// A message of the resident client to the rank.
 pub(crate) enum Ask {
     /// Begin: make the machine, connect it.
     Begin(Box<Residence>),
@@ -148,7 +148,7 @@ impl Resident {
         Ok(resident)
     }
 
-    /// Whether the rank will see it.
+    /// Sends a message; true if the rank will see it.
     fn ask(&self, ask: Ask) -> bool {
         self.inbox.offer(Done::Resident(ask)).is_ok()
     }
@@ -199,10 +199,10 @@ impl Resident {
     }
 }
 
-/// What the rank keeps of its resident client.
+/// The rank's state of its resident client.
 pub(crate) struct Residence {
     pub(crate) machine: Machine,
-    /// What the machine calls this server.
+    /// The machine's number for this server.
     pub(crate) rank: Rank,
     /// The number of its connection, which has no socket.
     pub(crate) conn: u64,
@@ -215,7 +215,7 @@ pub(crate) struct Residence {
     pub(crate) hung_up: bool,
     pub(crate) session: Option<SessionId>,
     pub(crate) calls: HashMap<CallId, Callback>,
-    /// What the server has sent it.
+    /// Messages that the server has sent it.
     pub(crate) incoming: VecDeque<ToClient>,
     pub(crate) asked: VecDeque<Asked>,
     pub(crate) data_asked: VecDeque<Asked>,

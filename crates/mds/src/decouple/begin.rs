@@ -1,9 +1,10 @@
-//! How a subtree comes to be decoupled, goes on to be, and ends to be.
+//! Life of a decoupled subtree: its begin, its renewal and its end.
 //!
-//! First it is put down, so that from then on nobody gets anything of it; then whatever anybody holds on it is asked back; only
-//! then its owner is answered. Where others may work meanwhile nothing is asked back (`allow.rs`). Who is not heard for as long as its lease
-//! says has lost it: the rank takes it back, and what was not merged is known to nobody but the owner. But one of which a journal is in the
-//! store waits for somebody who merges that (`away.rs`).
+//! Decoupling is recorded first, so that from then on nobody gets anything of the subtree. Then all that others hold on it is asked back.
+//! Only then its owner is answered. Where others may work meanwhile nothing is asked back (`allow.rs`).
+//!
+//! An owner who is not heard for as long as its lease says loses the subtree: the rank takes it back, and changes that were not merged are
+//! known to nobody but the owner. A subtree with a journal in the store waits instead for somebody who merges that (`away.rs`).
 
 use loligo_types::limits::{SUBTREE_GRANTS_MAX, SUBTREE_INOS_MAX, SUBTREE_JOURNALS, SUBTREE_LEASE_MS_MAX};
 use loligo_types::{
@@ -21,10 +22,10 @@ use crate::machine::Mds;
 use crate::park::{Job, WaitReason};
 use crate::session::Slot;
 
-/// How long it is waited for clients to close what they do not use: longer than they keep it, milliseconds.
+/// Time for clients to close files that they do not use: longer than they keep them open, milliseconds.
 const CLOSE_MS: u64 = 1500;
 
-/// How long no replicas are given after they were asked back, milliseconds: longer than until it is looked again whether they came back.
+/// Time without replicas after they were asked back, milliseconds: longer than until the next look whether they came back.
 const ASKS_MS: u64 = 500;
 
 impl Mds {
@@ -67,7 +68,8 @@ impl Mds {
         self.speak_for(job, dir, None)
     }
 
-    /// Whether another session speaks for the owner of a decoupled subtree, and is connected. That session has it, also where others know the owner's number.
+    /// True if another session speaks for the owner of a decoupled subtree, and is connected. That session has it, also where others know
+    /// the owner's number.
     pub(super) fn owner_is_here(&self, job: &Job, dir: Ino) -> bool {
         let by = self.decoupled.by_dir.get(&dir).and_then(|owned| owned.by);
         by.filter(|(_, session)| *session != job.session)
@@ -113,7 +115,7 @@ impl Mds {
         Step::Answer(self.tell_decoupled(record))
     }
 
-    /// What whoever asks calls itself.
+    /// The name of the client that asks.
     fn owner_name(&mut self, job: &Job) -> Box<[u8]> {
         self.sessions.same(job.slot, job.session).map(|session| session.name.clone()).unwrap_or_default()
     }
@@ -213,8 +215,8 @@ impl Mds {
         None
     }
 
-    /// Whether something below is open. Clients keep what they closed open for a while, to have it at hand: they are asked for the rights
-    /// that come with it, and close what they do not use then.
+    /// Waits until no file below is open. Clients keep closed files open for a while, to have them at hand: they are asked for the rights
+    /// that come with these, and then close those that they do not use.
     fn wait_for_closes(&mut self, job: &mut Job, dir: Ino, interfere: Interfere) -> Option<Step> {
         let mut open = Vec::new();
         for ino in self.opens.inos() {

@@ -1,5 +1,4 @@
-//! What the owner of a decoupled subtree is told of what is in it: records, as the rank has them. Nothing else than what is below its
-//! root, and its root.
+//! Records that the owner of a decoupled subtree fetches, as the rank has them: the root and what is below it, nothing else.
 
 use loligo_types::limits::FETCH_MAX;
 use loligo_types::{Answer, FsError, Ino, Interfere, Lease, Loaded, Need, SubtreeAnswer};

@@ -1,9 +1,9 @@
-//! How what the owner of a decoupled subtree has made becomes true ("volatile apply", Cudele §6.2, but durable and all at once).
+//! Merge of a decoupled subtree's journal into the namespace ("volatile apply", Cudele §6.2, but durable and all at once).
 //!
-//! Its journal comes in parts, each the body of one record. A part is looked through as it comes and put down in the rank's own journal,
-//! where it means nothing. One record then makes all parts true, and says what becomes of inodes that were there before: those may have
-//! been counted meanwhile. From there on the merge is done, whoever dies: memory follows part by part, with other requests between
-//! them, and so does replay. Nothing of it can be seen halfway, since nobody but the owner may look below the root.
+//! The owner's journal comes in parts, each the body of one record. Each part is checked as it comes and written to the rank's own journal,
+//! where it has no effect yet. One record then commits all parts. It also holds the final state of inodes that existed before, since those
+//! may have been counted meanwhile. From there on the merge is done, whoever dies: memory follows part by part, with other requests between
+//! them, and so does replay. No half of it can be seen, since nobody but the owner may look below the root.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -30,7 +30,7 @@ const PART_WAIT_MS: u64 = 10_000;
 /// Parts in a go at most.
 const PARTS_MAX: usize = 4;
 
-/// What has come of a merge.
+/// The parts of a merge that have come.
 #[derive(Default)]
 pub(super) struct Intake {
     merge: u64,
@@ -40,9 +40,9 @@ pub(super) struct Intake {
     pub(super) bytes: u64,
     /// Inodes that were there before: as the owner fetched them, and as they are to be; `None`: gone.
     pub(super) known: BTreeMap<Ino, (Box<Inode>, Option<Box<Inode>>)>,
-    /// What was there before and was found to be below the root.
+    /// Inodes that were there before and were found to be below the root.
     pub(super) below: BTreeSet<Ino>,
-    /// What is new, and which directory is to be where.
+    /// The new inodes, and the place of each directory.
     pub(super) shape: Shape,
     /// Files that were there before, are spoken of, and may have names outside.
     pub(super) linked: BTreeSet<Ino>,
@@ -79,7 +79,7 @@ impl Intake {
         true
     }
 
-    /// Whether something that was there before is gone with the merge.
+    /// True if an inode that was there before is gone with the merge.
     pub(super) fn ends(&self, ino: Ino) -> bool {
         self.known.get(&ino).is_some_and(|(_, made)| made.is_none())
     }
@@ -264,7 +264,7 @@ impl Mds {
         Step::Wait(WaitReason::Merge(dir))
     }
 
-    /// Whether its owner may change the root as it is by now: it may have been given to somebody else, or be gone.
+    /// Checks that the owner may still change the root: it may have been given to somebody else, or be gone.
     fn may_still_merge(&mut self, job: &mut Job, dir: Ino) -> Option<Step> {
         match self.tree.find(dir) {
             Found::Unknown => Some(self.wait_to_know(job, vec![Need::Inode(dir)])),
@@ -276,7 +276,7 @@ impl Mds {
         }
     }
 
-    /// What becomes of the inodes that were there before and are not gone.
+    /// Events with the final state of inodes that were there before and are not gone.
     fn finals(&self, intake: &Intake, have_xattrs: &HaveXattrs) -> Result<Vec<Event>, Bar> {
         let mut needs = Vec::new();
         let mut finals: BTreeMap<Ino, Box<Inode>> = BTreeMap::new();

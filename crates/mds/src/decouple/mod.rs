@@ -43,12 +43,12 @@ use objects::DataRights;
 
 pub use status::{DecoupledCount, DecoupledStatus, OwnerAway};
 
-/// What is known of a decoupled subtree in this life of the rank; the record tells the rest.
+/// A decoupled subtree's state in this life of the rank; the record holds the rest.
 #[derive(Default)]
 pub(crate) struct Owned {
-    /// In whose name its owner speaks.
+    /// The session that speaks for its owner.
     by: Option<(Slot, SessionId)>,
-    /// That one may do things below paths only: its word does not count of what may be elsewhere.
+    /// That session may do things below paths only: its word does not count of what may be elsewhere.
     path_bound: bool,
     /// Since when nobody speaks for it, milliseconds.
     lost_ms: u64,
@@ -56,9 +56,9 @@ pub(crate) struct Owned {
     tells: Option<Slot>,
     /// Nobody else holds anything on what is below it.
     alone: bool,
-    /// What has come of a merge.
+    /// Parts of a merge that have come.
     intake: Option<Intake>,
-    /// What the session of its owner may do with objects.
+    /// The rights of the owner's session on objects.
     data: DataRights,
     /// Which part of which merge waits for records, and since when: those behind it wait for it.
     part_waits: Option<(u64, u32, u64)>,
@@ -68,15 +68,15 @@ pub(crate) struct Owned {
     lent: BTreeSet<Ino>,
     /// It goes into the table first.
     into_table: Option<into_table::IntoTable>,
-    /// What others have removed and its owner may have changed.
+    /// Inodes that others have removed and its owner may have changed.
     held: allow::Held,
-    /// What did not go together in the last merge of this life.
+    /// Conflicts of the last merge of this life.
     last: allow::LastConflicts,
     /// It is about to end: files that are not yet as they were at the last merge.
     putting_back: Option<BTreeSet<Ino>>,
 }
 
-/// All of them.
+/// All decoupled subtrees.
 #[derive(Default)]
 pub(crate) struct Decoupled {
     by_dir: BTreeMap<Ino, Owned>,
@@ -86,26 +86,26 @@ pub(crate) struct Decoupled {
     gathering: BTreeMap<Ino, Gathering>,
     /// Until then all replicas are asked back for one, milliseconds, and none is given.
     pub(crate) asks_until_ms: u64,
-    /// How often directories of other ranks may have come below directories of this one.
+    /// Number of times that directories of other ranks may have come below directories of this one.
     arrivals: u64,
-    /// What somebody has open, and a merge has changed since he asked how long it is.
+    /// Open files that a merge has changed since their session asked for the size.
     hidden: BTreeSet<(Ino, Slot)>,
     /// Directories with policies of their own.
     policied: nested::Policied,
 }
 
 impl Mds {
-    /// Whether something that is merged is on its way into memory: until it is there nothing else may change below that root.
+    /// True while a merge is on its way into memory: until it is there nothing else may change below that root.
     pub(crate) fn is_merging(&self) -> bool {
         self.merging_dir().is_some()
     }
 
-    /// The root of a subtree of which that is so.
+    /// The root of the subtree whose merge is on its way into memory.
     fn merging_dir(&self) -> Option<Ino> {
         self.decoupled.by_dir.iter().find(|(_, owned)| owned.merging).map(|(dir, _)| *dir)
     }
 
-    /// Forgets what has come to be merged and is not true: it holds the journal. Its owner sends it again from the first part on.
+    /// Forgets parts of merges that are not decided: they hold the journal. Their owners send them again from the first part on.
     pub(crate) fn drop_intakes(&mut self) {
         self.tree.drop_merges();
         self.decoupled.by_dir.values_mut().for_each(|owned| (owned.intake, owned.part_waits) = (None, None));
@@ -166,13 +166,13 @@ impl Mds {
         }
     }
 
-    /// Whether these are numbers that were granted, and have made nothing that others know.
+    /// True if all these numbers were granted and have made no inode that others know.
     fn are_granted(&self, dir: Ino, inos: &[Ino]) -> bool {
         let of = |record: &DecoupledRecord, ino: Ino| record.is_new(ino) || record.journal_inos().contains(&ino);
         self.tree.decoupled(dir).is_some_and(|record| inos.iter().all(|ino| of(record, *ino)))
     }
 
-    /// What its owner is told of a subtree.
+    /// The answer to a decoupled subtree's owner: the record, the root and its settings.
     fn tell_decoupled(&self, record: DecoupledRecord) -> FsResult<Answer> {
         let root = self.tree.inode(record.dir).ok_or(FsError::Stale)?;
         let frag = self.tree.config().frag;

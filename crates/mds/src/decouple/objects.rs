@@ -1,9 +1,10 @@
-//! What the owner of a decoupled subtree may do with the objects of its files: bytes go where all bytes go, only names and attributes wait
-//! for the merge. What it writes over in a file that was there before it cannot take back, but where others read what was merged (`read.rs`).
+//! Rights of a decoupled subtree's owner on the objects of its files. File data is written where all data is; only names and attributes
+//! wait for the merge. The owner cannot take back what it overwrites in a file that was there before, unless others read the last merge
+//! (`read.rs`).
 //!
-//! Of numbers that were granted nobody but the owner knows what they are. So that there may be objects of them is put down before it may
-//! write any, for many at once; those that are no inode when the subtree is not decoupled any more are dropped then. Not here: who may
-//! have a subtree, and its own journal in the store.
+//! Only the owner knows which inodes the granted numbers are. So that there may be objects of a number is recorded before the owner may
+//! write any, for many numbers at once. When the subtree is not decoupled any more, objects of those that are no inodes are dropped. Not
+//! here: who may have a subtree, and its own journal in the store.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +22,7 @@ const AT_ONCE: u64 = 4096;
 /// Drops in one record.
 const DROPS_MAX: usize = 512;
 
-/// What a session may do because it speaks for a subtree's owner.
+/// Rights on objects of a session that speaks for a subtree's owner.
 #[derive(Default)]
 pub(super) struct DataRights {
     files: BTreeSet<Ino>,
@@ -40,8 +41,8 @@ impl DataRights {
     }
 }
 
-/// What the owner may do with objects of all numbers that are put down: what is new it writes as it likes. Where others read what was merged,
-/// it only reads that before it has said that it overwrites it.
+/// The owner's access to objects of all recorded numbers. It writes new files as it likes. Where others read the last merge, it may only
+/// read merged files before it has said that it overwrites them.
 fn ranges_of(record: &DecoupledRecord) -> Vec<(Ino, u64, DataAccess)> {
     let mut ranges = Vec::new();
     for (first, count) in record.objects.iter().map(|(first, count)| (first.0, *count)) {
@@ -61,7 +62,7 @@ fn ranges_of(record: &DecoupledRecord) -> Vec<(Ino, u64, DataAccess)> {
     ranges
 }
 
-/// What is said of one file.
+/// The owner's right on the objects of one file.
 enum Verdict {
     /// Its number was granted, and has made nothing yet.
     Granted,
@@ -106,7 +107,8 @@ impl Mds {
         self.decoupled.by_dir.get(&dir).is_some_and(|owned| owned.data.files.contains(&ino))
     }
 
-    /// Whether the owner may change objects of a file that is there; else an error, or what is to be read first.
+    /// Checks that the owner may change the objects of a file that is there: an error if not; otherwise the records that are to be read
+    /// first, if any.
     pub(super) fn may_overwrite(&mut self, record: &DecoupledRecord, cred: &Cred, ino: Ino) -> FsResult<Vec<Need>> {
         match self.data_right(record, cred, ino)? {
             Verdict::May(DataAccess::Write) => Ok(Vec::new()),

@@ -19,7 +19,7 @@ use crate::io::{DataAccess, Output};
 use crate::machine::Mds;
 use crate::park::{Job, WaitReason};
 
-/// Whether an operation changes nothing that others see, and asks for no right to do so.
+/// True if an operation changes nothing that others see, and asks for no right to do so.
 fn only_reads(op: &Op) -> bool {
     match op {
         Op::Lookup { .. }
@@ -42,24 +42,24 @@ fn only_reads(op: &Op) -> bool {
 }
 
 impl Mds {
-    /// Whether others read the state of the last merge in a subtree.
+    /// True if others read the state of the last merge in a subtree.
     pub(super) fn is_read_by_others(&self, dir: Ino) -> bool {
         self.tree.decoupled(dir).is_some_and(|record| record.interfere == Interfere::Read)
     }
 
-    /// Whether a request is one of those that others may make there. Its owner has what is there, and asks for it otherwise.
+    /// True if a request is one of those that others may make there. Its owner has what is there, and asks for it otherwise.
     pub(super) fn reads_merged(&self, job: &Job, dir: Ino) -> bool {
         let by = self.decoupled.by_dir.get(&dir).and_then(|owned| owned.by);
         self.is_read_by_others(dir) && by != Some((job.slot, job.session)) && only_reads(&job.op)
     }
 
-    /// What such a request meets: half of a merge may be in memory.
+    /// Lets such a request wait while a merge is on its way into memory: half of it may be there.
     pub(super) fn read_merged(&self, dir: Ino) -> Option<Step> {
         let merging = self.decoupled.by_dir.get(&dir).is_some_and(|owned| owned.merging);
         merging.then_some(Step::Wait(WaitReason::Merge(dir)))
     }
 
-    /// Who learns how long a file is by now may read so many bytes of it, also when the subtree is not decoupled any more.
+    /// Lets a client read the file up to the size that it just asked for, also when the subtree is not decoupled any more.
     pub(crate) fn show_hidden(&mut self, job: &Job) {
         let (Op::GetAttr { ino } | Op::ReadInline { ino, .. } | Op::Open { ino, .. }) = job.op else { return };
         if self.tree.inode(ino).is_some() && self.decoupled.hidden.remove(&(ino, job.slot)) {
@@ -68,13 +68,13 @@ impl Mds {
         }
     }
 
-    /// Whether somebody has something open that a merge has changed, and does not know it yet.
+    /// True if a client has a file open that a merge has changed, and does not know its size yet.
     #[inline]
     pub(crate) fn has_hidden(&self) -> bool {
         !self.decoupled.hidden.is_empty()
     }
 
-    /// Whether a file that others have open keeps a subtree from being decoupled: one that is only read does not, once nobody caches it.
+    /// True if a file that others have open keeps a subtree from being decoupled: one that is only read does not, once nobody caches it.
     pub(super) fn is_in_the_way(&self, ino: Ino, interfere: Interfere) -> bool {
         match interfere {
             Interfere::Read => self.opens.any_writer(ino) || self.opens.all_rights(ino).next().is_some(),
@@ -151,7 +151,7 @@ impl Mds {
         }
     }
 
-    /// What is to be said in the record of a merge of the copies: they go.
+    /// Events for the record of a merge that drop the copies.
     pub(super) fn copies_gone(record: &mut DecoupledRecord) -> Vec<Event> {
         let object_size = Layout::default().object_size;
         let files = std::mem::take(&mut record.overwritten);
@@ -195,7 +195,7 @@ impl Mds {
         }
     }
 
-    /// Whether a subtree that ends has to wait until the files that its owner has overwritten, and not merged, are as they were.
+    /// True if a subtree that ends has to wait until the files that its owner has overwritten, and not merged, are as they were.
     pub(super) fn puts_back(&mut self, record: &DecoupledRecord) -> bool {
         if record.overwritten.is_empty() {
             return false;
@@ -229,7 +229,7 @@ impl Mds {
         over.into_iter().for_each(|dir| self.parked.wake(&WaitReason::Merge(dir)));
     }
 
-    /// Whether a subtree is about to end, and its files are put back.
+    /// True if a subtree is about to end and its files are being put back.
     pub(super) fn is_putting_back(&self, dir: Ino) -> bool {
         self.decoupled
             .by_dir

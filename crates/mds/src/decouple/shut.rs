@@ -1,12 +1,12 @@
-//! What others meet below the root of a decoupled subtree: nothing, unless they may work there (`allow.rs`) or read (`read.rs`). `Busy`, whichever way they come, the owner's own requests
-//! that are not about the subtree included: it has what is there.
+//! Refusal of requests below the root of a decoupled subtree. Others get `Busy`, whichever way they come, unless they may work there
+//! (`allow.rs`) or read (`read.rs`). The owner's own requests that are not about the subtree get it, too: the owner has what is there.
 //!
 //! The root itself is an entry of a directory that is not decoupled: it is seen. As a mount point it is neither removed nor renamed, by
 //! nobody: its owner may have made something in it, and programs find it by its path.
 //!
-//! All below a root is this rank's (`gather.rs`), so nobody comes there but by this rank: with requests of clients, and with what other ranks
-//! borrow for theirs. To those it is said of each inode that it lends whether that is in a decoupled subtree, and the other rank refuses then
-//! what this one would.
+//! All inodes below a root are this rank's (`gather.rs`), so they are reached through this rank only: by requests of clients, and by inodes
+//! that it lends to other ranks for theirs. With each lent inode the rank says whether that is in a decoupled subtree, and the other rank
+//! refuses then what this one would.
 
 use loligo_namespace::{Found, Lookup, Need, SUBTREE};
 use loligo_types::peer::Apart;
@@ -45,7 +45,7 @@ impl Above {
     }
 }
 
-/// What of a request must not be below the root of a decoupled subtree, and what not even the root.
+/// The inodes of a request that must not be below the root of a decoupled subtree; true: nor be the root.
 fn subjects(op: &Op) -> [Option<(Ino, bool)>; 2] {
     let first = principal(op).map(|ino| {
         let names = matches!(
@@ -91,7 +91,7 @@ fn ended_names(op: &Op) -> [Option<(Ino, &loligo_types::Name)>; 2] {
 }
 
 impl Mds {
-    /// What a request meets where something is decoupled: `None` if it may go on.
+    /// The step for a request that meets a decoupled subtree: `None` if it may go on.
     pub(crate) fn busy_below(&mut self, job: &mut Job) -> Option<Step> {
         if matches!(job.op, Op::Subtree { .. }) {
             return None;
@@ -152,7 +152,7 @@ impl Mds {
         self.ends_root(job).then_some(Step::Answer(Err(FsError::Busy)))
     }
 
-    /// Whether a request would remove the root of a decoupled subtree or give it another name, as far as its entry is known here.
+    /// True if a request would remove or rename the root of a decoupled subtree, as far as its entry is known here.
     pub(crate) fn ends_root(&self, job: &Job) -> bool {
         ended_names(&job.op).into_iter().flatten().any(|(dir, name)| {
             let Lookup::Present(target) = self.tree.entry(dir, name) else { return false };
@@ -230,7 +230,7 @@ impl Mds {
         self.found_below(ino).map_or(Above::Lost, Above::Below)
     }
 
-    /// Whether something is neither in a decoupled subtree nor the root of one, as far as memory tells.
+    /// True if an inode is neither in a decoupled subtree nor the root of one, as far as memory tells.
     pub(crate) fn is_free_above(&mut self, ino: Ino) -> bool {
         matches!(self.decoupled_above(ino), Above::Nothing)
     }
@@ -240,7 +240,7 @@ impl Mds {
         self.decoupled.by_dir.iter().find(|(_, owned)| owned.lent.contains(&ino)).map(|(dir, _)| *dir)
     }
 
-    /// Whether something is below this directory; `None`: that is to be read first.
+    /// True if an inode is below this directory; `Err`: records to be read first.
     pub(super) fn is_below(&mut self, ino: Ino, dir: Ino) -> Result<bool, Vec<Need>> {
         let mut at = ino;
         for _ in 0..loligo_types::limits::DEPTH_MAX {
@@ -302,7 +302,7 @@ impl Mds {
         }
     }
 
-    /// Whether nobody gets these bits on something because it is decoupled, as far as memory tells; where it does not, neither.
+    /// True if nobody gets these bits on an inode because it is decoupled, as far as memory tells; also where memory does not tell.
     pub(crate) fn is_decoupled(&mut self, ino: Ino, bits: Lease) -> bool {
         match self.decoupled_above(ino) {
             Above::Nothing => false,

@@ -21,7 +21,7 @@ pub struct DecoupledStatus {
     pub epoch: u64,
     /// The path of the root, if all names of it are in memory, and it is not too long.
     pub path: Option<String>,
-    /// What its owner calls itself.
+    /// The name of its owner's client.
     pub name: String,
     /// User who has decoupled it.
     pub uid: u32,
@@ -57,7 +57,7 @@ pub struct OwnerAway {
     pub left_ms: u64,
 }
 
-/// How many there are.
+/// Number of decoupled subtrees.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DecoupledCount {
     /// All.
@@ -67,7 +67,7 @@ pub struct DecoupledCount {
 }
 
 impl Mds {
-    /// How many subtrees are decoupled.
+    /// Number of decoupled subtrees.
     pub(crate) fn decoupled_count(&self) -> DecoupledCount {
         let mut count = DecoupledCount::default();
         for record in self.tree.all_decoupled() {
@@ -108,7 +108,7 @@ impl Mds {
         }
     }
 
-    /// Whether its owner is away, and until when it may be.
+    /// The absence of its owner, and the time that it may last; `None`: the owner is here.
     fn owner_away(&self, record: &DecoupledRecord) -> Option<OwnerAway> {
         match self.decoupled.by_dir.get(&record.dir) {
             Some(Owned { by: Some(_), .. }) => None,

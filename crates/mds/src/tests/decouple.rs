@@ -32,7 +32,7 @@ struct Owner {
     at: usize,
     subtree: Subtree,
     cred: Cred,
-    /// What did not go together in its merges, and where these go.
+    /// Conflicts of its merges, and the target of these.
     conflicts: Vec<Conflict>,
     into: MergeInto,
 }

@@ -43,7 +43,7 @@ pub struct Client {
     pub closed: bool,
     /// Its number at every rank; 0: it keeps to one.
     pub number: u64,
-    /// Who it is to a server; none: root.
+    /// The peer that a server sees; none: root.
     pub peer: Option<Peer>,
 }
 
@@ -68,7 +68,7 @@ pub struct World {
     pub volatile: VecDeque<(Lsn, Vec<u8>)>,
     pub clients: Vec<Client>,
     next_conn: u64,
-    /// What happens by itself.
+    /// Work that gets done by itself.
     pub syncs: bool,
     pub loads: bool,
     pub checkpoints: bool,
@@ -89,7 +89,7 @@ pub struct World {
     pub quieted: Vec<Ino>,
     pub spills: Vec<(Ino, Arc<[u8]>)>,
     pub access: BTreeMap<(SessionId, Ino), DataAccess>,
-    /// What was said of single files, which counts before what was said of many; and that.
+    /// Files whose access was said one by one, which counts before that of ranges; and the ranges.
     said_of_one: BTreeSet<(SessionId, Ino)>,
     ranges: Vec<(SessionId, Ino, u64, DataAccess)>,
     /// Files that others read as they were: the number of the copy, and who changes them.
@@ -106,18 +106,18 @@ pub struct World {
     pub longest: usize,
     /// Messages to other ranks that were given out.
     pub to_peers: VecDeque<(Rank, PeerMsg)>,
-    /// What an administrator was told last.
+    /// The last answer to an administrator.
     pub told: Option<Told>,
-    /// What a balancer was shown last.
+    /// The last snapshot for a balancer.
     pub snapshot: Option<Box<loligo_types::Snapshot>>,
-    /// What the rank said to the keeper of the cluster map.
+    /// Messages of the rank to the keeper of the cluster map.
     pub members: Vec<Member>,
     /// Data operations that are under way end by themselves when something moves.
     pub quiesces: bool,
     pub pending_quiesces: VecDeque<u64>,
     /// The machine has more of a long work to do.
     again: bool,
-    /// What was taken back, and whether something of it was not merged.
+    /// Subtrees that were taken back; true: with data that was not merged.
     pub taken_back: Vec<(Ino, bool)>,
 }
 

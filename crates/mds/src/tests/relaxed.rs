@@ -42,7 +42,7 @@ impl Place {
         Place { world, a, relaxed, strict }
     }
 
-    /// Whether something is answered before it is durable.
+    /// True if a request is answered before it is durable.
     fn is_early(&mut self, op: Op) -> bool {
         let seq = self.world.send(self.a, op);
         self.world.reply(self.a, seq).is_some()
@@ -267,11 +267,11 @@ struct Node {
     /// Names of a directory; `None`: a file.
     names: Option<BTreeMap<String, Ino>>,
     mode: u16,
-    /// Whether its own policy is relaxed, if it has one.
+    /// True if its own policy is relaxed; `None`: it has no policy.
     relaxed: Option<bool>,
 }
 
-/// What the tree ought to be.
+/// The expected tree.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Model(BTreeMap<Ino, Node>);
 
@@ -285,7 +285,7 @@ impl Model {
         self.0.iter().filter(|(_, node)| has(node)).map(|(dir, _)| *dir).collect()
     }
 
-    /// Whether all that shows an inode is relaxed.
+    /// True if all directories that show an inode are relaxed.
     fn is_relaxed(&self, ino: Ino) -> bool {
         let node = &self.0[&ino];
         match node.relaxed {
@@ -329,7 +329,7 @@ impl Model {
 struct Act {
     lsn: Lsn,
     op: Op,
-    /// What it changed something of.
+    /// Inodes that it changed.
     of: Vec<Ino>,
     made: Option<Ino>,
     answered: bool,

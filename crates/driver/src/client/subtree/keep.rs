@@ -1,5 +1,5 @@
-//! What of a decoupled subtree is kept on this machine's disk ("local persist", Cudele §6.2). Not in it: the form of the file (`form.rs`),
-//! nor how what it holds is merged.
+//! The file with a decoupled subtree's changes on this machine's disk ("local persist", Cudele §6.2). Not in it: the form of the file
+//! (`form.rs`), nor the merge of what it holds.
 //!
 //! The file holds the owner's number, with which anybody may go on in its name: it is its user's alone to read. As long as its owner is at
 //! work it holds a lock on the file (`flock`), so that nobody else merges it meanwhile ([`super::Kept::claim`]).
@@ -28,7 +28,8 @@ pub(in crate::client) struct Keeper {
 struct End {
     file: File,
     offset: u64,
-    /// What proves that all before the offset is durable. It may stand there already; if it could not be written, it is with what follows.
+    /// The seal, which proves that all before the offset is durable. It may stand there already; if it could not be written, it is with
+    /// what follows.
     seal: Vec<u8>,
 }
 

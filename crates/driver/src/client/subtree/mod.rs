@@ -34,26 +34,26 @@ pub use kept::{Kept, Waiting};
 pub(crate) use policy::log_failed;
 pub use policy::{CompleteError, Completed};
 
-/// How often a merge is begun anew because the rank had begun a new life.
+/// Times that a merge is begun anew because the rank had begun a new life.
 const TRIES: usize = 4;
 /// Attempts at a merge for which the rank has no room, beside [`TRIES`], with [`FULL_PAUSE_MS`] and longer between them.
 const TRIES_FULL: u32 = 7;
 /// Numbers asked for at once at most when those that were granted are used up.
 const MORE_MAX: u64 = 1 << 20;
 
-/// How a subtree is to be had.
+/// Options for decoupling a subtree.
 #[derive(Clone, Debug)]
 pub struct SubtreeOptions {
-    /// How many inodes it is expected to make: so many numbers are granted at first. More are asked for when they are used up.
+    /// Number of inodes that it is expected to make: so many numbers are granted at first. More are asked for when they are used up.
     pub allocated_inodes: u64,
-    /// How long this client may not be heard, beyond the end of its session, before the subtree is taken from it.
+    /// Time for which this client may not be heard, beyond the end of its session, before the subtree is taken from it.
     pub lease: Duration,
-    /// What others meet in it. With [`Interfere::Allow`] they work there as anywhere, and a merge wins over what they did; what was there
-    /// before is then not written through [`Subtree`] beyond what fits in an inode.
+    /// Access of others to it. With [`Interfere::Allow`] they work there as anywhere, and a merge wins over what they did; files that were
+    /// there before are then not written through [`Subtree`] beyond what fits in an inode.
     pub interfere: Interfere,
-    /// What this program will give by itself, with [`Subtree::persist`], [`Subtree::persist_global`] and [`Subtree::merge`], to what it makes there
-    /// (`Cell::promise` of `loligo_subtree_policy` says it of a cell). With a directory below whose own policy promises more it is not decoupled
-    /// (`NotSupported`), nor below a floor that asks for more (`Perm`).
+    /// Promise that this program keeps by itself, with [`Subtree::persist`], [`Subtree::persist_global`] and [`Subtree::merge`], for what
+    /// it makes there (`Cell::promise` of `loligo_subtree_policy` tells that of a cell). A directory is not decoupled if one below it has a
+    /// policy of its own that promises more (`NotSupported`), nor if it is below a floor that asks for more (`Perm`).
     pub promise: Promise,
     /// Bits that new files do not get.
     pub umask: u16,
@@ -94,7 +94,7 @@ pub struct Subtree {
     stored: Option<store::Stored>,
     /// The object that was written to last.
     last: Option<Ino>,
-    /// What of another process is in the store, and was not merged.
+    /// Another process's journal in the store that was not merged.
     left: Option<StoredJournal>,
     /// It may have been taken from this client: the rank is asked before anything else is done.
     doubt: Arc<AtomicBool>,
@@ -157,7 +157,7 @@ impl Subtree {
         })
     }
 
-    /// What its rank keeps of it.
+    /// Its record at the rank.
     pub fn record(&self) -> &DecoupledRecord {
         self.machine.record()
     }
@@ -167,7 +167,7 @@ impl Subtree {
         self.machine.root()
     }
 
-    /// How much is here that the rank does not have.
+    /// Amount of changes here that the rank does not have.
     pub fn outstanding(&self) -> Outstanding {
         self.machine.outstanding()
     }
@@ -177,7 +177,7 @@ impl Subtree {
         self.machine.memory_bytes()
     }
 
-    /// Whether it is this client's still, as far as the rank has said: `Stale` if it was taken from it.
+    /// Checks that it is still this client's, as far as the rank has said: `Stale` if it was taken from it.
     fn is_mine(&mut self) -> FsResult<()> {
         if !self.doubt.swap(false, Ordering::AcqRel) {
             return Ok(());
@@ -393,7 +393,7 @@ impl Subtree {
     }
 }
 
-/// What a merge was.
+/// The result of a merge.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Merged {
     /// Steps in which it became true.
@@ -402,8 +402,8 @@ pub struct Merged {
     pub records: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// How often what others did meanwhile did not go together with it, where they might ([`Interfere::Allow`]). If the rank died after
-    /// the merge and before it was heard, those are not among them; what was kept is in the root's directory `.conflicts` all the same.
+    /// Number of conflicts with changes that others made meanwhile, where they might ([`Interfere::Allow`]). If the rank died after the
+    /// merge and before it was heard, those are not counted; what was kept is in the root's directory `.conflicts` all the same.
     pub conflicts: u64,
     /// The first of them.
     pub told: Vec<Conflict>,
@@ -425,7 +425,7 @@ fn ask(client: &Client, cred: &Arc<Cred>, dir: Ino, what: SubtreeOp) -> FsResult
     client.call(cred, call).map(|done| done.answer).map_err(|failed| failed.error)
 }
 
-/// What a rank tells whoever has a subtree.
+/// The record, the root and the settings from a rank's answer to the owner of a subtree.
 fn told(client: &Client, answer: Answer) -> FsResult<(DecoupledRecord, Inode, Settings)> {
     let Answer::Subtree(answer) = answer else { return Err(FsError::Io) };
     match *answer {

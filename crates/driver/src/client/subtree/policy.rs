@@ -21,18 +21,18 @@ const TRIES: usize = 4;
 /// The policy that a subtree was decoupled with.
 pub(super) struct ByPolicy {
     policy: SubtreePolicy,
-    /// What is outstanding was sent on last.
+    /// Time at which outstanding changes were sent on last.
     synced: Instant,
     /// The stage that failed when that was due, until a later run succeeds.
     failed: Option<(Mechanism, FsError)>,
 }
 
-/// What a completion was.
+/// The result of a completion.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Completed {
     /// The stages that were carried out, in the order of the pipeline.
     pub stages: Vec<Mechanism>,
-    /// What their merge was.
+    /// The result of their merge.
     pub merged: Merged,
     /// Nothing was outstanding then, and the directory is one like others again.
     pub recoupled: bool,
@@ -120,7 +120,7 @@ fn policy_at(fs: &Fs, dir: Ino) -> FsResult<SubtreePolicy> {
     Ok(SubtreePolicy::default())
 }
 
-/// How a policy has a directory decoupled. `None`: it does not permit that.
+/// Options with which a policy has a directory decoupled. `None`: it does not permit that.
 fn options_of(policy: &SubtreePolicy, is_root: bool) -> Option<SubtreeOptions> {
     let promise = policy.cell().promise()?;
     let defaults = SubtreeOptions::default();

@@ -1,6 +1,6 @@
-//! What the table keeps of policies, as notes: each version of each one for good, which was in force when, what they remember
-//! at each rank, and the central log. The bytes are drawn in docs/formats/policy.md. Every note has a checksum. Notes of other
-//! kinds are read and written with it, too.
+//! Notes of policies in the table: each version of each policy for good, the times when each was in force, their memory at each rank, and
+//! the central log. The bytes are drawn in docs/formats/policy.md. Every note has a checksum. Notes of other kinds are read and written
+//! with it, too.
 
 use std::sync::Arc;
 

@@ -28,7 +28,7 @@ impl Appends {
         self.records.push((lsn, record));
     }
 
-    /// Whether they are to go now; `may_wait`: nobody waits for them.
+    /// True if the records are to go now; `may_wait`: nobody waits for them.
     pub(super) fn are_due(&self, may_wait: bool, now: Instant) -> bool {
         self.by.is_some_and(|by| !may_wait || now >= by || self.bytes >= BYTES_MAX)
     }

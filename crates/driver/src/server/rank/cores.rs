@@ -1,6 +1,6 @@
-//! Whether others want the cores. A thread that looks for work is at a disadvantage there: the kernel counts the time against it and lets others in
-//! first when work has come, while one that sleeps is let in as soon as something wakes it. The kernel tells how long this thread was ready to run
-//! and did not. Not here: looking (`wait.rs`).
+//! Competition for the cores. A thread that looks for work is at a disadvantage where others want the cores: the kernel counts the time
+//! against it and lets others in first when work has come, while one that sleeps is let in as soon as something wakes it. The kernel tells
+//! how long this thread was ready to run and did not. Not here: looking (`wait.rs`).
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -13,7 +13,7 @@ const REST: (Duration, Duration) = (Duration::from_millis(100), Duration::from_s
 
 #[derive(Default)]
 pub(super) struct Core {
-    /// What the kernel tells of this thread; none: it does not.
+    /// The kernel's statistics of this thread; none: it has none.
     told: Option<File>,
     begun: bool,
     /// When it was told last, and how long the thread had waited by then.
@@ -23,7 +23,7 @@ pub(super) struct Core {
 }
 
 impl Core {
-    /// Whether it is better not to look now.
+    /// True if it is better not to look now.
     pub(super) fn rests(&self, now: Instant) -> bool {
         self.rests_until.is_some_and(|until| now < until)
     }

@@ -100,7 +100,7 @@ impl Rank {
         }
     }
 
-    /// Whether the server has sent it something that it has not seen.
+    /// True if the server has sent the resident client something that it has not seen.
     pub(super) fn resident_waits(&self) -> bool {
         self.resident.as_ref().is_some_and(|r| !r.incoming.is_empty() || r.hung_up)
     }

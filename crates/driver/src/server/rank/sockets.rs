@@ -19,7 +19,7 @@ use super::{Done, Rank, TOKEN_ABROAD, TOKEN_DOOR, TOKEN_GUEST, TOKEN_LISTENERS};
 use crate::sock::Sock;
 use crate::tls::HANDSHAKE;
 
-/// What one is told whose certificate is good and not on the list.
+/// The refusal of a client whose certificate is good and not on the list.
 const REVOKED: &str = "this identity is not on the file system's list, so it was revoked: ask for another one (loligo auth \
                        add, on the server's machine)";
 /// Bytes read from one connection before the others have their turn.
@@ -29,7 +29,7 @@ const ACCEPT_AT_ONCE: usize = 16;
 /// Time for connections to take their last answers when the server stops.
 const LINGER: Duration = Duration::from_millis(500);
 
-/// What is noted of one that sends.
+/// The session of a sender, and its unanswered requests.
 struct Asker<'a> {
     session: Option<SessionId>,
     asked: &'a mut VecDeque<Asked>,
@@ -280,7 +280,7 @@ impl Rank {
         }
     }
 
-    /// Who sends over a connection: a socket's peer, or the resident client.
+    /// The sender at a connection: a socket's peer, or the resident client.
     fn asker(&mut self, id: u64) -> Option<Asker<'_>> {
         let now = self.now;
         if let Some(r) = self.resident.as_mut().filter(|r| r.connected && r.conn == id) {

@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_millis(5);
 
 const NO_TIME: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
-/// How often the guest has a request taken before sockets have their turn.
+/// Visits to the guest in succession that bring requests, before sockets have their turn.
 const VISITS: u32 = 8;
 /// A guest that had nothing so often is asked only when epoll tells of it.
 const IN_VAIN: u32 = 256;
@@ -27,8 +27,8 @@ const VISIT_MAX: u32 = 32;
 /// Each so many rounds it is tried whether it has several.
 const TRY_EVERY: u32 = 16;
 
-/// What the guest had when it was asked. Asking it once more than it has requests costs as much as a request's answer; so it is asked once in a
-/// round, unless it had several.
+/// Visits to the guest, and the requests that they brought. Asking it once more than it has requests costs as much as a request's answer;
+/// so it is asked once in a round, unless it had several.
 #[derive(Default)]
 pub(super) struct Visits {
     round: u32,
@@ -40,13 +40,13 @@ pub(super) struct Visits {
 }
 
 impl Visits {
-    /// How many requests it may take now.
+    /// Number of requests that it may take now.
     pub(super) fn most(&mut self) -> u32 {
         self.round = self.round.wrapping_add(1);
         if self.has_several || self.round.is_multiple_of(TRY_EVERY) { VISIT_MAX } else { 1 }
     }
 
-    /// So many it had.
+    /// Notes the number of requests that it had.
     pub(super) fn took(&mut self, taken: u32) {
         self.were_any |= taken > 0;
         (self.running, self.in_vain) =
@@ -56,7 +56,7 @@ impl Visits {
         }
     }
 
-    /// Whether the guest is to be asked before epoll is: that saves a system call, if it has a request.
+    /// True if the guest is to be asked before epoll is: that saves a system call, if it has a request.
     fn may_go_first(&self) -> bool {
         self.running < VISITS && self.in_vain < IN_VAIN
     }
@@ -65,7 +65,7 @@ impl Visits {
         self.running = 0;
     }
 
-    /// Whether it had any since this was asked.
+    /// True if it had any since the last call.
     pub(super) fn were_any(&mut self) -> bool {
         std::mem::take(&mut self.were_any)
     }

@@ -40,7 +40,7 @@ fn go_on(cluster: &mut Cluster) {
     }
 }
 
-/// Whether a rank answers something before it is durable.
+/// True if a rank answers a request before it is durable.
 fn is_early(cluster: &mut Cluster, client: usize, at: usize, op: Op) -> bool {
     let seq = cluster.send(client, at, op);
     cluster.outcome(client, at, seq).is_some()
