@@ -26,7 +26,7 @@ const CHUNK: u64 = 50;
 /// Time between two words on how far it is.
 const TELL: Duration = Duration::from_secs(5);
 
-/// What to do.
+/// Arguments of the command line.
 struct Args {
     seeds: Range<u64>,
     options: Options,
@@ -91,7 +91,7 @@ fn args() -> Result<Args, String> {
     Ok(args)
 }
 
-/// What runs gave together.
+/// Sums over runs.
 #[derive(Default, Clone)]
 struct Sums {
     seeds: u64,
@@ -152,7 +152,7 @@ impl Sums {
     }
 }
 
-/// What a run is, to tell from another one's file.
+/// First line of the state file: the arguments, to tell the files of different runs apart.
 fn title(args: &Args) -> String {
     let Range { start, end } = args.seeds;
     let (from, to) = args.options.ranks;
@@ -177,7 +177,7 @@ fn title(args: &Args) -> String {
     )
 }
 
-/// What an earlier part of the run has put down: seeds at which chunks begin that are done, and what failed.
+/// Results that an earlier part of the run has put down: first seeds of the chunks that are done, and the seeds that failed.
 fn earlier(args: &Args) -> Result<(Vec<u64>, BTreeMap<u64, String>), String> {
     let Some(path) = args.state.as_ref().filter(|path| path.exists()) else { return Ok(Default::default()) };
     let named = |e: &dyn std::fmt::Display| format!("{}: {e}", path.display());

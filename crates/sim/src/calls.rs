@@ -40,7 +40,7 @@ fn fh_of(call: &Call) -> u64 {
     }
 }
 
-/// Whether a call is about what is open.
+/// True if the call works on an open file.
 fn is_through_handle(call: &Call) -> bool {
     match call {
         Call::Read { .. }
@@ -55,13 +55,13 @@ fn is_through_handle(call: &Call) -> bool {
     }
 }
 
-/// Whether a close or sync that fails so says that something is lost, and not only that it could not be done now.
+/// True if this error of a close or sync says that data is lost, and not only that it could not be done now.
 fn tells_of_loss(error: FsError) -> bool {
     // On a disk that is full what was held back may have found no room.
     matches!(error, FsError::Io | FsError::BadHandle | FsError::Stale | FsError::NoSpace)
 }
 
-/// What the answer to a call on names says.
+/// The result of a call on names, as the history takes it; none if the outcome is unknown.
 fn res_of(result: &CallResult, at_once: bool) -> Option<Res> {
     let done = match result {
         Err(failed) if failed.error == FsError::NoSpace => return Some(Res::Refused),
@@ -193,7 +193,7 @@ impl World {
         self.after(us, Event::StartNode(at));
     }
 
-    /// What a client held under its session is gone.
+    /// A client loses its session, and all that it held under it.
     pub fn lose_epoch(&mut self, node: usize) {
         let epoch = std::mem::replace(&mut self.nodes[node].epoch, self.next_epoch);
         self.next_epoch += 1;
@@ -300,7 +300,7 @@ impl World {
         (if self.nodes[node].life.is_multiple_of(2) { us } else { us / 110 * 100 }) / 1000
     }
 
-    /// What an answer promises of directories.
+    /// Learns the paths that an answer promises.
     fn learn_ways(&mut self, at: usize, pending: &Pending, result: &CallResult) {
         let Ok(done) = result else { return };
         let looks = match &pending.track {
@@ -540,7 +540,7 @@ impl World {
         }
     }
 
-    /// What a walk over one name says of it.
+    /// Checks the result of a walk over one name.
     fn check_way(&mut self, at: usize, pending: &Pending, result: &CallResult) {
         let found = match result.as_ref().map(|done| &done.answer) {
             Ok(Answer::Walked { done: 1, last, .. }) => match &**last {
@@ -557,7 +557,7 @@ impl World {
         }
     }
 
-    /// What a walk over two names says of each of them. That one was not there it does not say of which.
+    /// Checks the result of a walk over two names, for each of them. An error does not tell which name was missing.
     fn check_walk(&mut self, at: usize, pending: &Pending, second: &NsOp, result: &CallResult) {
         let Ok(Answer::Walked { done, dir, last, .. }) = result.as_ref().map(|done| &done.answer) else {
             return self.lose(at, pending);
@@ -635,7 +635,7 @@ impl World {
         }
     }
 
-    /// What a kernel keeps of an answer.
+    /// Puts the names and attributes of an answer into the kernel's cache.
     fn keep(&mut self, at: usize, pending: &Pending, result: &CallResult) {
         let kernel = &mut self.nodes[at].kernel;
         if result.as_ref().is_ok_and(|done| done.names_cached) {

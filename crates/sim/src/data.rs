@@ -1,7 +1,6 @@
-//! Whether bytes that were read may be there. Files are made of blocks that are written whole, each time with a new tag
-//! in every four bytes; so each four bytes tell which write they came from. A write that a later one has certainly
-//! replaced must not be seen; one that may be lost in a crash, because nobody waited for the disk, replaces nothing for
-//! certain.
+//! Check of the bytes that were read. Files are made of blocks that are written whole, each time with a new tag in every four bytes; so
+//! each four bytes tell which write they came from. A write that a later one has certainly replaced must not be seen; one that may be lost
+//! in a crash, because nobody waited for the disk, replaces nothing for certain.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,7 +1,6 @@
-//! Whether there is an order of all calls on names, within the times in which they were under way, in which a single
-//! file system would have given just these answers (linearizability). Followed online: each way that is still possible
-//! is one [`Way`]. A call whose outcome the client does not know may happen at any time until its session has ended,
-//! once or never.
+//! Linearizability check of all calls on names: there must be an order of them, within the times in which they were under way, in which a
+//! single file system would have given just these answers. Followed online: each order that is still possible is one [`Way`]. A call whose
+//! outcome the client does not know may happen at any time until its session has ended, once or never.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};

@@ -1,5 +1,6 @@
-//! What owners of decoupled directories have kept in the store: it must be there for whoever takes one over, as long as it was neither merged
-//! nor given up. What may be seen of the directories is in [`crate::subtrees`], what the owners do in [`crate::workload`].
+//! Journals of decoupled directories that owners have kept in the store: a journal must be there for the client that takes the directory
+//! over, as long as it was neither merged nor given up. The contents of the directories are checked in [`crate::subtrees`]; the owners'
+//! programs are in [`crate::workload`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

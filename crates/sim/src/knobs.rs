@@ -1,4 +1,4 @@
-//! What a run is like: everything that is chosen once, from the seed.
+//! Parameters of a run: everything that is chosen once, from the seed.
 
 use loligo_namespace::FragConfig;
 use loligo_types::Rank;
@@ -18,7 +18,7 @@ pub struct Knobs {
     pub data: (u64, u64),
     pub kernel: (u64, u64),
     pub fault_every_ms: u64,
-    /// How often each kind of fault comes, out of all.
+    /// Relative weight of each kind of fault.
     pub fault_weights: [u64; 10],
     pub ranks: usize,
     /// Checkpoints are synced, and not only written.
@@ -44,9 +44,9 @@ pub struct Direct {
     pub some_ranks: bool,
 }
 
-/// How long a silent session lives, milliseconds.
+/// Time after which a silent session ends, milliseconds.
 pub const SESSION_MS: u32 = 1500;
-/// How many times less is done in one go than outside simulations: what moves here takes as many steps as much more does there.
+/// Choices for [`loligo_mds::Config::shrink`]: a few inodes take as many steps here as many more do outside simulations.
 const SHRINK: [usize; 4] = [1, 16, 64, 512];
 
 impl Knobs {

@@ -81,12 +81,12 @@ impl World {
         }
     }
 
-    /// Whether all ranks run.
+    /// True if all ranks run.
     pub fn all_up(&self) -> bool {
         self.members().into_iter().all(|rank| self.seats[rank].server.is_some())
     }
 
-    /// Whether all ranks have stopped in order.
+    /// True if all ranks have stopped in order.
     pub fn all_stopped(&self) -> bool {
         self.members().into_iter().all(|rank| self.seats[rank].stopped)
     }

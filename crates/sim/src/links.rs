@@ -1,4 +1,4 @@
-//! What travels between machines, and what a client machine does with what reaches it.
+//! Messages between machines, and the handling of those that reach a client machine.
 
 use std::collections::BTreeSet;
 

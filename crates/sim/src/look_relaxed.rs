@@ -1,4 +1,4 @@
-//! What the world sees of calls in relaxed directories, passed on to where it is judged ([`crate::relaxed`]).
+//! Calls in relaxed directories, passed on from the world to their check ([`crate::relaxed`]).
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ impl World {
         }
     }
 
-    /// Whether a client knows of all crashes that there were, and has dropped what it was to drop.
+    /// True if a client knows of all crashes so far, and has dropped all that they invalidated.
     pub fn knows_all(&self, at: usize) -> bool {
         let node = &self.nodes[at];
         let is_of_this_life = |number, id: &u64| {
@@ -164,7 +164,7 @@ impl World {
         }
     }
 
-    /// What is listed at the end, by a client that asks.
+    /// Lists the relaxed directories at the end, through a client.
     pub fn look_at_relaxed(&mut self) {
         let mut dirs = self.relaxed.borrow().roots.clone();
         dirs.extend(self.relaxed.borrow().there().filter(|(.., target)| target.1).map(|(.., target)| target.0));

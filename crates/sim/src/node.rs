@@ -17,7 +17,7 @@ use crate::direct::Way;
 use crate::tree::{NameId, NsOp};
 use crate::workload::{Mail, Track};
 
-/// What a cached attribute says: directory, mode, links, change counter.
+/// A cached attribute: directory, mode, links, change counter.
 pub type CachedAttr = (bool, u16, u32, u64);
 
 /// The cache of a kernel: kept as long as the client says that it may be.
@@ -39,7 +39,7 @@ pub struct Kernel {
 /// A name, and what was known to be there.
 type KnownName = ((Ino, NameId), Option<(Ino, bool)>);
 
-/// What a kernel knew of the names of a rename, and takes for the ones that they become.
+/// Cached names that a rename moves: the entries under their new names.
 #[derive(Default, Debug)]
 pub struct Moving {
     names: Vec<KnownName>,
@@ -66,7 +66,7 @@ impl Kernel {
         }
     }
 
-    /// What a rename that is about to begin moves of what is known.
+    /// The cached names that a rename moves, taken as it begins.
     pub fn moving(&self, op: &NsOp) -> Moving {
         let mut names = Vec::new();
         if let NsOp::Rename { dir, name, to, to_name, mode } = op {
@@ -131,7 +131,7 @@ fn touched(op: &NsOp) -> Vec<(Ino, NameId)> {
     }
 }
 
-/// Who waits for a call.
+/// Caller of a call, who waits for its answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Caller {
     Program(usize),
@@ -139,7 +139,7 @@ pub enum Caller {
     World,
 }
 
-/// What is to be done with the answer of a call.
+/// Use of a call's answer, besides the reply to its caller.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Want {
     Plain,

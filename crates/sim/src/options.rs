@@ -1,4 +1,4 @@
-//! What a run is told, and what it tells.
+//! Options and outcome of a run.
 
 /// A fault built into the simulated driver on purpose: the checks must find each of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,9 +17,9 @@ pub enum Canary {
     SessionForgotten,
     /// A letter between ranks comes a second time, under the number of the next one.
     LettersDoubled,
-    /// What moves from rank to rank comes without the changes that the table does not have.
+    /// A migration arrives without the changes that the table does not have.
     ImportsEmptied,
-    /// What the table is to have for good it has until the next crash.
+    /// Settling makes no rows of the table durable: they may be lost in the next crash.
     SettleDoesNothing,
     /// A rank takes the wall clock for the one by which sessions live.
     SessionsByTheWallClock,
@@ -37,11 +37,12 @@ pub enum Canary {
     KeptLonger,
     /// Shorter.
     KeptShorter,
-    /// Who takes a directory over merges the journal in the store, also if that was merged.
+    /// A client that takes a directory over merges the journal in the store, also if that was merged.
     KeptMergedTwice,
     /// Of what a merge puts into the table in bulk one row is left out.
     RowDropped,
-    /// What an owner says of how it found an inode is made what the table says of it: as if it knew what others did meanwhile.
+    /// The state in which an owner says that it found an inode is replaced by the state in the table: as if the owner knew what others did
+    /// meanwhile.
     BasesAnew,
     /// The record of a merge into the table is not replayed once the rows were said to be there, also if they are not durable.
     RowsTrimmedEarly,
@@ -57,7 +58,7 @@ pub enum Canary {
     HeatDoubled,
     /// Readers of a file are told that it reaches over the room that is only reserved at its end.
     RoomShown,
-    /// Who asks until when all is durable that was answered is told at once that it is.
+    /// A client that asks to be told when all answered changes are durable is told at once that they are.
     PersistAnsweredEarly,
     /// A rank does not say which records a crash took back: as if it had been none.
     LossNotTold,
@@ -107,12 +108,12 @@ impl Canary {
     ];
 }
 
-/// How to run.
+/// Options of a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
     /// Simulated time of the random part, milliseconds.
     pub duration_ms: u64,
-    /// How many ranks, from and to: chosen from the seed between these.
+    /// Number of ranks, from and to: chosen from the seed between these.
     pub ranks: (u64, u64),
     /// Ranks are added and drained at random, if there are several.
     pub members: bool,
@@ -181,7 +182,7 @@ impl Default for Options {
     }
 }
 
-/// What a run found.
+/// Outcome of a run.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Outcome {
     /// Names that were found by what clients had been promised of directories.
@@ -210,7 +211,7 @@ pub struct Outcome {
     pub direct: u64,
     /// Pieces.
     pub refused: u64,
-    /// What was done in decoupled directories.
+    /// Counts of the calls in decoupled directories.
     pub subtrees: crate::subtrees::Counts,
     /// And in one in which others worked meanwhile.
     pub shared: crate::shared::Counts,
@@ -218,7 +219,7 @@ pub struct Outcome {
     pub relaxed: crate::relaxed::Counts,
     /// The history of names was too wide to be followed to the end.
     pub unchecked: bool,
-    /// What is wrong; empty for a clean run.
+    /// Violations that were found; empty for a clean run.
     pub findings: Vec<String>,
     /// The last lines, if a trace was asked for.
     pub trace: Vec<String>,

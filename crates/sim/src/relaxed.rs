@@ -1,14 +1,14 @@
-//! What must be there of directories whose policy is `relaxed` (docs/subtree-policies.md), and of strict ones beside them. What is done there is in
-//! [`crate::workload`]; other directories are judged by [`crate::history`], and lose nothing either.
+//! Check of directories whose policy is `relaxed` (docs/subtree-policies.md), and of strict ones beside them. The programs that work there
+//! are in [`crate::workload`]; other directories are judged by [`crate::history`], and lose nothing either.
 //!
-//! Each record that a rank appends to its journal is noted with what it changes here. A crash takes back the records beyond the end of the journal
-//! that the next life finds, and nothing else: so what clients are shown must be what the records left show, some prefix of what was done.
-//! Of each answered change its record is known, because names and modes are given once. So it is also seen that
+//! Each record that a rank appends to its journal is noted with its changes in these directories. A crash takes back the records beyond the
+//! end of the journal that the next life finds, and nothing else: so clients must be shown the state of the remaining records, which is a
+//! prefix of the changes. The record of each answered change is known, because names and modes are given once. So it is also checked that
 //!
-//! - what was answered and is lost was relaxed, also by what is left, and not further behind than the lag of its policy;
-//! - nothing is lost that an answered fsync covers, and who lost something hears of it at the next fsync, once;
+//! - an answered change that is lost was relaxed, also by the remaining records, and not further behind than the lag of its policy;
+//! - nothing is lost that an answered fsync covers, and a client that lost something hears of it at the next fsync, once;
 //! - a cache of a client that knows of the crash shows nothing that is lost;
-//! - no number of an inode that somebody was told is given again.
+//! - no inode number that a client was told is given again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,7 +37,7 @@ fn number_of(text: &[u8]) -> u64 {
     text.rsplit("# ").next().and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-/// How much was done, to see that something was.
+/// Counts of what was done, to see that the run did something.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
     /// Answers that left before the journal was durable.
@@ -69,7 +69,7 @@ impl Counts {
 /// A policy: its number, and the lag if it is relaxed, milliseconds.
 type Policy = (u64, Option<u64>);
 
-/// What an answered change has changed.
+/// Subject of an answered change.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Key {
     Name(Ino, NameId),
@@ -131,11 +131,11 @@ pub struct Relaxed {
     syncs: BTreeMap<u64, Sync>,
     /// Of what a client has lost and was not told, and since when it can know: of inodes, and of all together.
     debts: BTreeMap<(u64, Option<Ino>), u64>,
-    /// How often clients have files open.
+    /// Number of open handles, by client and file.
     opens: BTreeMap<(u64, Ino), u32>,
     /// Numbers that somebody was told.
     given: BTreeMap<Ino, u64>,
-    /// What files hold that were synced: tag and length.
+    /// Synced content of files: tag and length.
     pub data: BTreeMap<Ino, (u32, usize)>,
     next_name: NameId,
     next_mode: u16,
@@ -153,12 +153,12 @@ impl Relaxed {
         self.dirs.insert(dir);
     }
 
-    /// Whether a directory is one of these.
+    /// True if the directory is one of these.
     pub fn has(&self, dir: Ino) -> bool {
         self.dirs.contains(&dir)
     }
 
-    /// Whether something is or was in one.
+    /// True if the inode is or was in one of these directories, or is one.
     pub fn knows(&self, ino: Ino) -> bool {
         self.has(ino) || self.modes.contains_key(&ino)
     }
@@ -531,7 +531,7 @@ impl Relaxed {
         }
     }
 
-    /// What the table has at the end.
+    /// Compares the table at the end with the records.
     pub fn compare(&mut self, found: &BTreeMap<(Ino, NameId), Ino>) {
         let there: BTreeMap<(Ino, NameId), Ino> =
             self.there().map(|(dir, name, target)| ((dir, name), target.0)).collect();

@@ -16,7 +16,7 @@ pub struct Seat {
     pub server: Option<Server>,
     /// Which of its lives; 0: none.
     pub life: u64,
-    /// What it tells of data that was not synced: changes unless the one before stopped in order.
+    /// Epoch of the data that was not synced: changes unless the life before stopped in order.
     pub data_epoch: u64,
     /// The life before did not stop in order.
     pub after_crash: bool,

@@ -37,7 +37,7 @@ pub enum Work {
     Table,
     /// A loading thread reads.
     LoadRead { ticket: u64, needs: Vec<Need> },
-    /// What it read is there.
+    /// The items that it read are there.
     LoadDone { ticket: u64, items: Option<Vec<Loaded>> },
     /// A data thread does an effect.
     Effect { id: EffectId },
@@ -53,7 +53,7 @@ pub enum Work {
     ShutOut { session: SessionId },
 }
 
-/// What the server wants of the world.
+/// Action that the server asks of the world.
 #[derive(Debug)]
 pub enum Act {
     /// Send.
@@ -70,7 +70,7 @@ pub enum Act {
     ShutOut { session: SessionId, addresses: Vec<Box<[u8]>> },
     /// Say this to another rank.
     Peer { to: Rank, msg: PeerMsg },
-    /// What the balancer's policy is asked.
+    /// Ask the balancer's policy.
     Balance(Box<Snapshot>),
     /// The answer to an administrator.
     Told { id: u64, told: Told },
@@ -101,7 +101,7 @@ enum TableWork {
         id: u64,
         rows: Box<MergeRows>,
     },
-    /// What is left of one whose rows are written bit by bit.
+    /// Remaining rows of a checkpoint that is written bit by bit.
     Rest {
         id: u64,
         turn: u64,
@@ -146,7 +146,7 @@ pub struct Server {
     appends: Vec<(Lsn, Vec<u8>)>,
     /// Taken from the writer, and refused by a full disk.
     waiting: Option<loligo_journal::Batch>,
-    /// Whether the shared disk has no room.
+    /// True while the shared disk has no room.
     full: Option<Arc<AtomicBool>>,
     journal_busy: bool,
     unsynced: Option<Lsn>,
@@ -177,7 +177,7 @@ pub struct Server {
     again: bool,
 }
 
-/// What a rank keeps its things on.
+/// Disks of a rank.
 #[derive(Clone)]
 pub struct Disks {
     /// Table and objects: all ranks'.
@@ -186,7 +186,7 @@ pub struct Disks {
     pub journal: Arc<dyn Backend>,
 }
 
-/// What a start needs to know.
+/// Parameters of a start.
 pub struct Start {
     /// The objects, as this process sees them.
     pub blobs: Arc<dyn Blobs>,
@@ -196,7 +196,8 @@ pub struct Start {
     pub segment_size: u64,
     pub journal_limit: u64,
     pub canary: Option<Canary>,
-    /// What deliberate faults know of the lives before.
+    /// Record up to which earlier lives have written merges, which are then not replayed: for
+    /// [`crate::Canary::RowsTrimmedEarly`].
     pub rows_upto: Rc<Cell<Lsn>>,
     /// A number for choices of canaries.
     pub chance: u64,
@@ -499,7 +500,7 @@ impl Server {
     }
 }
 
-/// What the metadata server says, as the object server has it.
+/// Converts the metadata server's access into the object server's.
 fn to_osd(access: DataAccess) -> Access {
     match access {
         DataAccess::None => Access::None,

@@ -1,14 +1,14 @@
-//! What must be there of a directory in which others work while its owner has it decoupled ("interfere: allow"): nothing that either side
-//! made and was told to be done is lost, whatever the other one did meanwhile without knowing of it. What both do is in
+//! Check of a directory in which others work while its owner has it decoupled ("interfere: allow"): nothing is lost that either side made
+//! and was told to be done, whatever the other side did meanwhile without knowing of it. The programs of both sides are in
 //! [`crate::workload`]; directories in which nobody else works are in [`crate::subtrees`].
 //!
-//! Each thing that was made is remembered: a file or directory by its number, what was written by a tag that nobody else writes. It is to
-//! be found, under whatever name, as long as nobody has begun what may have ended it knowing of it: of others whoever removes it, or
-//! writes over it; of the owner that only if it had fetched the file after it was so. The owner's things are to be found when their merge was
-//! acknowledged, and all or none of them if nobody knows what became of it.
+//! Each thing that was made is remembered: a file or directory by its number, written data by a tag that nobody else writes. It must be
+//! found, under any name, until somebody who knows of it begins an operation that may end it. Of others that is a remove or an overwrite;
+//! of the owner only if it had fetched the file after that state. The owner's things must be found when their merge was acknowledged, and
+//! all or none of them if the outcome of the merge is unknown.
 //!
-//! Others take turns, so what one of them does stands by itself, but for merges. Where it is not known what was done, or a merge came
-//! between the look and the deed, everything it may have met is given up: that is seldom.
+//! Others take turns, so operations of one of them stand by themselves, but for merges. Where the outcome of an operation is unknown, or a
+//! merge came between the look and the operation, everything that it may have met is given up: that is seldom.
 
 use std::collections::{BTreeMap, BTreeSet};
 

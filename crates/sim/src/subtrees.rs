@@ -1,9 +1,9 @@
-//! What may be seen of directories that clients decouple now and then. Nobody changes anything in them in another way, and nobody else
-//! looks at them: so this part of the checks stands by itself.
+//! Check of directories that clients decouple now and then. Nobody changes anything in them in another way, and nobody else looks at them:
+//! so this part of the checks stands by itself.
 //!
-//! Of each such directory the states are kept that it may be in: one, and while a merge is on its way, or when nobody knows what became
-//! of one, that with it besides. Whoever looks must see one of them, and nothing of what is below while somebody surely had it
-//! for himself. Who decouples the directory looks at all of it. What the owners do is in [`crate::workload`].
+//! Of each such directory the possible states are kept: one, and besides it the state after a merge while that is under way or its outcome
+//! is unknown. A reader must see one of them, and nothing below while a client surely has the directory decoupled. The client that
+//! decouples the directory looks at all of it. The owners' programs are in [`crate::workload`].
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};

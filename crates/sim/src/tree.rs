@@ -8,7 +8,7 @@ use loligo_types::{FsError, RenameMode};
 pub type Number = u64;
 /// Index of a name.
 pub type NameId = u16;
-/// What a node is called here: the number of the call that made it.
+/// Identity of a node in the model: the number of the call that made it.
 pub type NodeId = u64;
 
 /// A call on names or attributes.
@@ -26,7 +26,7 @@ pub enum NsOp {
     Chmod { ino: Number, mode: u16 },
 }
 
-/// What a client was told.
+/// Result that a client was told.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Res {
     Done,
@@ -37,7 +37,7 @@ pub enum Res {
         mode: u16,
         nlink: u32,
     },
-    /// What a name stands for, from a cache: number, directory.
+    /// Target of a name, from a cache: number, directory.
     Name {
         ino: Number,
         dir: bool,
@@ -52,7 +52,7 @@ pub enum Res {
     Refused,
 }
 
-/// What the model answers.
+/// Answer of the model.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Out {
     Done,
@@ -92,7 +92,7 @@ pub struct State {
 }
 
 impl Out {
-    /// Whether it speaks of a file that is gone and whose number nobody was told: an answer with any number fits it.
+    /// True if it tells of a file that is gone and whose number nobody was told: an answer with any number fits it.
     pub fn is_vague(&self, state: &State) -> bool {
         let vague = |node: &NodeId, ino: &Number| *ino == 0 && !state.nodes.contains_key(node);
         match self {
@@ -104,12 +104,12 @@ impl Out {
 }
 
 impl NsOp {
-    /// Whether it changes nothing.
+    /// True if it changes nothing.
     pub fn is_read(&self) -> bool {
         matches!(self, NsOp::Lookup { .. } | NsOp::GetAttr { .. } | NsOp::Readdir { .. })
     }
 
-    /// Whether the order of the two may matter; true in doubt.
+    /// True if the order of the two may matter, also in doubt.
     pub fn conflicts(&self, other: &NsOp) -> bool {
         use NsOp::{Chmod, Create, GetAttr, Link, Lookup, Mkdir, Readdir, Rename, Rmdir, Unlink};
         if matches!(self, Rename { .. } | Rmdir { .. }) || matches!(other, Rename { .. } | Rmdir { .. }) {
@@ -283,7 +283,7 @@ impl State {
         }
     }
 
-    /// Whether `below` is `above` or under it.
+    /// True if `below` is `above` or under it.
     fn is_under(&self, mut below: NodeId, above: NodeId) -> bool {
         loop {
             if below == above {
@@ -358,7 +358,7 @@ impl State {
         }
     }
 
-    /// Whether a client may have been told `res` when the model says `out`; then numbers seen for the first time are
+    /// True if a client may have been told `res` when the model says `out`; then numbers seen for the first time are
     /// noted.
     pub fn accepts(&mut self, out: &Out, res: &Res) -> bool {
         match (out, res) {
@@ -384,7 +384,7 @@ impl State {
         }
     }
 
-    /// Whether a node may have this number.
+    /// True if a node may have this number.
     fn is_number(&mut self, id: NodeId, known: Number, seen: Number) -> bool {
         if known != 0 {
             return known == seen;

@@ -1,5 +1,5 @@
-//! What the programs on the clients do: random calls, written as straight lines of `async` code that the world drives
-//! one answer at a time. Each program has one call under way; a client has several programs.
+//! Programs on the clients: random calls, written as straight lines of `async` code that the world drives one answer at a time. Each
+//! program has one call under way; a client has several programs.
 
 mod keep;
 mod owner;
@@ -45,7 +45,7 @@ pub fn id_of(name: &[u8]) -> Option<NameId> {
     std::str::from_utf8(name).ok()?.strip_prefix('n')?.parse().ok()
 }
 
-/// What a call means to the checks.
+/// Meaning of a call for the checks.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Track {
     /// Nothing.
@@ -94,7 +94,7 @@ pub enum Track {
     },
 }
 
-/// What a program asks of the world.
+/// Request of a program to the world.
 #[derive(Debug)]
 pub enum Req {
     /// Wait, microseconds.
@@ -116,7 +116,7 @@ pub enum Req {
     Wrong(String),
 }
 
-/// What it gets.
+/// Reply of the world to a program.
 #[derive(Debug)]
 pub enum Rep {
     Woken,
@@ -133,7 +133,7 @@ pub struct Mail {
     pub rep: Option<Rep>,
 }
 
-/// What all programs know.
+/// Directories and files that all programs know.
 #[derive(Clone, Debug, Default)]
 pub struct Places {
     /// Directories with the names that all fight for.

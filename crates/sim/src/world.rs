@@ -31,13 +31,13 @@ use crate::workload::Places;
 /// Lines of the trace that are kept.
 const TRACE_KEPT: usize = 400;
 
-/// How often wall clocks jump, and how far at most, microseconds.
+/// Time between jumps of a wall clock, and the farthest jump, microseconds.
 const JUMP_US: u64 = 500_000;
 const HOUR_US: u64 = 3_600_000_000;
 /// The wall clock at the beginning where they do, microseconds: some time after 1970, as clocks are.
 const EPOCH_US: i64 = 1_700_000_000_000_000;
 
-/// What can happen.
+/// Events of the simulation.
 #[derive(Debug)]
 pub enum Event {
     /// Full disks have room again.
@@ -50,7 +50,7 @@ pub enum Event {
     Connect {
         node: usize,
         life: u64,
-        /// What the client calls it, and the rank that is there.
+        /// The client's number of the rank, and the rank that is there.
         number: Rank,
         rank: usize,
     },
@@ -148,11 +148,11 @@ pub struct World {
     pub disk: MemDisk,
     /// That, as long as a rank has it open.
     pub store: Option<Arc<dyn Backend>>,
-    /// What else is in a store that clients reach by themselves.
+    /// State of a store that clients reach by themselves, besides its objects.
     pub direct: direct::Store,
     pub seats: Vec<Seat>,
     pub pairs: Vec<Pair>,
-    /// Who is there, durably.
+    /// The durable cluster map.
     pub map: ClusterMap,
     /// For choices about that, which runs without them do not make.
     pub member_rng: Rng,
@@ -190,7 +190,7 @@ pub struct World {
     pub fenced: BTreeSet<SessionId>,
     /// By which rank, and whose they were.
     pub ended_at: BTreeSet<(Rank, u64)>,
-    /// Whose a session is: the client's number.
+    /// Clients' numbers, by session.
     pub clients: BTreeMap<SessionId, u64>,
     /// Durably ended.
     pub ended: BTreeSet<SessionId>,
@@ -337,7 +337,7 @@ impl World {
         self.now / 1000
     }
 
-    /// What the wall clock of a machine says. If they jump each does so twice a second, which needs no choices that other runs do not make.
+    /// Wall clock of a machine. If wall clocks jump, each does so twice a second, which needs no choices that other runs do not make.
     fn wall(&self, machine: usize) -> Time {
         if !self.options.clocks {
             return Time(self.now as i64 * 1000);
@@ -369,7 +369,7 @@ impl World {
         self.outcome
     }
 
-    /// Whether directories are decoupled.
+    /// True if the run decouples directories.
     pub fn has_subtrees(&self) -> bool {
         self.options.subtrees || self.options.allow
     }

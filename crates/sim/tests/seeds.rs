@@ -171,8 +171,8 @@ fn seeds_are_clean_while_directories_are_filled_emptied_and_removed() {
     assert_clean(&Options { removers: true, ..several() }, 0..100);
 }
 
-/// What was wrong, and the seeds that showed it when it was found. A seed means another run as soon as the workload
-/// changes: these are kept because they are cheap, not because they would find the same again.
+/// Faults that were fixed, and the seeds that showed them. A seed means another run as soon as the workload changes: these are kept because
+/// they are cheap, not because they would find the same fault again.
 const ONCE_WRONG: [(&str, &[u64]); 22] = [
     ("fallocate cut off what another one wrote meanwhile", &[300831]),
     ("what was read ahead for an earlier open answered the fetch of a later one", &[87]),

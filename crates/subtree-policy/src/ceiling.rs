@@ -19,7 +19,7 @@ pub struct Ceiling {
 }
 
 impl Ceiling {
-    /// Whether it binds nothing.
+    /// True if it binds nothing.
     pub fn is_none(&self) -> bool {
         *self == Ceiling::default()
     }
@@ -42,12 +42,12 @@ impl fmt::Display for Ceiling {
     }
 }
 
-/// What is asked for by whoever wants to decouple a directory.
+/// A request to decouple a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// What is given to what is made there.
+    /// Cell that the decoupled directory is to have.
     pub cell: Cell,
-    /// How many inode numbers are granted in all.
+    /// Number of inode numbers granted in all.
     pub inodes: u64,
     /// For how long its owner may not be heard, milliseconds.
     pub lease_ms: u64,
@@ -74,7 +74,7 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// Whether they bind nothing.
+    /// True if floor and ceiling bind nothing.
     pub fn is_none(&self) -> bool {
         self.floor.is_none() && self.ceiling.is_none()
     }

@@ -12,7 +12,7 @@ use crate::mechanism::Mechanism::{
 };
 use crate::pipeline::Pipeline;
 
-/// Who sees a change when. More is greater.
+/// Consistency level: the clients that see a change, and when. A greater level promises more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Consistency {
     /// Only the client that made it.
@@ -23,7 +23,7 @@ pub enum Consistency {
     Strong,
 }
 
-/// What survives which crash. More is greater.
+/// Durability level: the crashes that a change survives. A greater level promises more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Durability {
     /// Nothing.
@@ -52,7 +52,7 @@ impl Consistency {
         Consistency::ALL.into_iter().find(|level| level.name().eq_ignore_ascii_case(name.trim()))
     }
 
-    /// What it promises, as a sentence.
+    /// The level's promise, as a sentence.
     pub fn promise(self) -> &'static str {
         match self {
             Consistency::Invisible => "Only the client that makes a change sees it; it is never merged for the others.",
@@ -80,7 +80,7 @@ impl Durability {
         Durability::ALL.into_iter().find(|level| level.name().eq_ignore_ascii_case(name.trim()))
     }
 
-    /// What it promises, as a sentence.
+    /// The level's promise, as a sentence.
     pub fn promise(self) -> &'static str {
         match self {
             Durability::None => "A crash of the process that has a change, or of its machine, loses it.",
@@ -107,14 +107,14 @@ impl fmt::Display for Durability {
 /// One level of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Cell {
-    /// Who sees a change when.
+    /// The clients that see a change, and when.
     pub consistency: Consistency,
-    /// What survives.
+    /// The crashes that a change survives.
     pub durability: Durability,
 }
 
 impl Cell {
-    /// What is everywhere where nothing else is said.
+    /// The cell of every directory without a policy.
     pub const POSIX: Cell = Cell::new(Consistency::Strong, Durability::Global);
 
     /// Of these levels.
@@ -148,7 +148,7 @@ impl Cell {
         Cell { consistency, durability }
     }
 
-    /// Whether each of its levels is at least the other's: what stands there may be treated as this.
+    /// True if each level is at least the other cell's: a directory with this cell may be treated as one with the other.
     pub fn keeps(self, other: Cell) -> bool {
         self.consistency >= other.consistency && self.durability >= other.durability
     }
@@ -174,7 +174,7 @@ impl Cell {
     }
 }
 
-/// What gives a level of durability, by the way operations are done.
+/// The mechanism that gives a level of durability; `rpcs`: operations are RPCs.
 pub(crate) fn durability_mechanism(durability: Durability, rpcs: bool) -> Option<Mechanism> {
     match durability {
         Durability::None => None,

@@ -47,17 +47,17 @@ impl Completion {
         Completion { root: Some(Step::serial(parts.collect())) }
     }
 
-    /// Whether there is nothing to be done.
+    /// True if there is nothing to be done.
     pub fn is_empty(&self) -> bool {
         self.root.is_none()
     }
 
-    /// Whether a mechanism is in it.
+    /// True if it contains the mechanism.
     pub fn has(&self, mechanism: Mechanism) -> bool {
         self.mechanisms().contains(&mechanism)
     }
 
-    /// Whether it makes changes visible.
+    /// True if it makes changes visible.
     pub fn applies(&self) -> bool {
         self.mechanisms().into_iter().any(Mechanism::applies)
     }
@@ -101,7 +101,7 @@ fn collect(step: &Step, all: &mut Vec<Mechanism>) {
     }
 }
 
-/// How far a mechanism is.
+/// Progress of a mechanism.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Waits,
@@ -183,7 +183,8 @@ impl Run {
         found
     }
 
-    /// What begins now: several mechanisms are to run at the same time. Empty: what runs is to be waited for, or it is over.
+    /// Begins the next mechanisms, which are to run at the same time, and returns them. Empty: running ones are to be waited for, or all is
+    /// over.
     #[must_use]
     pub fn begin(&mut self) -> Vec<Mechanism> {
         let mut begun = Vec::new();
@@ -204,7 +205,7 @@ impl Run {
         self.root.iter_mut().for_each(|root| root.each(&mut change));
     }
 
-    /// Whether a mechanism runs.
+    /// True if the mechanism runs.
     pub fn runs(&self, mechanism: Mechanism) -> bool {
         self.all(State::Runs).contains(&mechanism)
     }
@@ -219,7 +220,7 @@ impl Run {
         self.all(State::Succeeded)
     }
 
-    /// Whether nothing runs and nothing more begins.
+    /// True if nothing runs and nothing more begins.
     pub fn is_over(&self) -> bool {
         let done = self.root.as_ref().is_none_or(Node::has_succeeded);
         self.all(State::Runs).is_empty() && (done || !self.failed().is_empty())

@@ -1,4 +1,4 @@
-//! What can be wrong with a text, where in it, and how that is shown. Not here: finding it.
+//! Faults of a policy's text: the causes, the place in the text, and the report of both. Not here: finding them.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use crate::mechanism::{Mechanism, Purpose};
 /// Longest word that an error repeats, characters.
 const SHOWN_MAX: usize = 40;
 
-/// What is wrong, why, and what to do.
+/// Cause of a fault; its text says what is wrong, why, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Cause {
@@ -27,9 +27,9 @@ pub enum Cause {
     /// Something stands behind a whole composition.
     #[error("here only `+`, `||`{} or the end can stand, not {found}", if *.open { ", `)`" } else { "" })]
     NoOperator {
-        /// What stands there.
+        /// The text that stands there.
         found: String,
-        /// Whether a parenthesis is open.
+        /// True if a parenthesis is open.
         open: bool,
     },
     /// A parenthesis that is never closed.
@@ -41,9 +41,9 @@ pub enum Cause {
     /// A text that is too long.
     #[error("{what} is longer than {max} bytes; shorten it")]
     TooLong {
-        /// What kind of text.
+        /// Kind of text.
         what: &'static str,
-        /// How long it may be.
+        /// Greatest length, bytes.
         max: usize,
     },
     /// The same mechanism twice.
@@ -86,7 +86,7 @@ pub enum Cause {
     OnlineTooLate {
         /// The one that is pointed at.
         late: Mechanism,
-        /// What stands before it, or beside it.
+        /// The mechanism before it, or beside it.
         early: Mechanism,
     },
     /// Made durable after it was applied, or meanwhile.
@@ -121,9 +121,9 @@ pub enum Cause {
     BadValue {
         /// The key.
         key: &'static str,
-        /// What can be said.
+        /// The values that are allowed.
         expected: String,
-        /// What was said.
+        /// The value in the text.
         found: String,
     },
     /// Two keys that exclude each other.
@@ -153,7 +153,7 @@ pub enum Cause {
         "allocated_inodes: directories below take over this policy, which asks for {own}, more than {most}; ask for less, or raise the ceiling"
     )]
     AboveOwnCeiling {
-        /// What the policy asks for.
+        /// Inode numbers that the policy asks for.
         own: u64,
         /// The most.
         most: u64,
@@ -221,10 +221,10 @@ impl Flaw {
     }
 }
 
-/// What is wrong, and where.
+/// A cause and its place in the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// What is wrong.
+    /// The cause.
     pub cause: Cause,
     /// Bytes before it.
     pub offset: usize,

@@ -17,7 +17,7 @@ pub struct Floor {
 }
 
 impl Floor {
-    /// Whether it binds nothing.
+    /// True if it binds nothing.
     pub fn is_none(&self) -> bool {
         *self == Floor::default()
     }
@@ -47,7 +47,7 @@ impl fmt::Display for Floor {
     }
 }
 
-/// What is below: the level that is there, and the least.
+/// The levels below the floor: the cell's level, and the least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BelowFloor {
     /// Of consistency.
@@ -71,11 +71,11 @@ impl fmt::Display for BelowFloor {
 
 impl std::error::Error for BelowFloor {}
 
-/// Whether a policy may stand below another one.
+/// Checks that a policy is not below the floor of the policy above it.
 ///
 /// # Errors
 ///
-/// Which level is below which.
+/// The levels that are below the floor.
 pub fn check_floor(parent: &SubtreePolicy, child: &SubtreePolicy) -> Result<(), BelowFloor> {
     parent.floor().lacks(child.cell()).map_or(Ok(()), Err)
 }

@@ -1,10 +1,11 @@
-//! What a subtree promises: who sees a change when (consistency), and what survives which crash (durability). A policy of a
-//! directory says it, as a composition of mechanisms (Sevilla, Cudele, thesis chapter 6).
+//! Subtree policies: a directory's policy sets the consistency of its subtree (the clients that see a change, and when) and its durability
+//! (the crashes that a change survives), as a composition of mechanisms (Sevilla, Cudele, thesis chapter 6).
 //!
-//! From below: [`mechanism`] has the seven parts, [`composition`] the language that puts them together, [`pipeline`] the rules
-//! for what makes sense, [`completion`] the order in which work is completed, [`cell`] the levels and table 6.1, [`preset`] the cells that have names, [`policy`] the document on a
-//! directory, [`floor`] the least that directories below must promise, [`ceiling`] the most that decoupling there may take. Not here: carrying a mechanism out, where policies are
-//! kept, and whose may be set. No IO, no clock; bytes of others never panic it. What users are told: docs/subtree-policies.md.
+//! From below: [`mechanism`] has the seven parts, [`composition`] the language that puts them together, [`pipeline`] the rules for valid
+//! compositions, [`completion`] the order in which work is completed, [`cell`] the levels and table 6.1, [`preset`] the cells that have
+//! names, [`policy`] the document on a directory, [`floor`] the least that directories below must promise, [`ceiling`] the most that
+//! decoupling there may take. Not here: carrying a mechanism out, storing policies, and the rights to set them. No IO, no clock; untrusted
+//! bytes never make it panic. For users: docs/subtree-policies.md.
 
 pub mod ceiling;
 pub mod cell;

@@ -26,7 +26,7 @@ pub enum Mechanism {
 
 use Mechanism::{AppendClientJournal, GlobalPersist, LocalPersist, NonvolatileApply, Rpcs, Stream, VolatileApply};
 
-/// What a mechanism is for: the key of a policy under which it may be said.
+/// Purpose of a mechanism: the key of a policy under which it may be said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// It says who sees a change when.
@@ -66,7 +66,7 @@ impl Mechanism {
         Mechanism::ALL.into_iter().find(|mechanism| mechanism.name() == name)
     }
 
-    /// What it is for. `nonvolatile_apply` makes durable, too, but what it is for is that others see the changes.
+    /// The mechanism's purpose. `nonvolatile_apply` also makes changes durable, but its purpose is to show them to others.
     pub fn purpose(self) -> Purpose {
         match self {
             Rpcs | AppendClientJournal | VolatileApply | NonvolatileApply => Purpose::Consistency,
@@ -74,12 +74,12 @@ impl Mechanism {
         }
     }
 
-    /// Whether it is an operation's way, one of which every composition has.
+    /// True if operations are done by it; every composition has one such mechanism.
     pub fn does_operations(self) -> bool {
         matches!(self, Rpcs | AppendClientJournal)
     }
 
-    /// Whether it carries a client's journal out.
+    /// True if it applies a client's journal.
     pub fn applies(self) -> bool {
         matches!(self, VolatileApply | NonvolatileApply)
     }

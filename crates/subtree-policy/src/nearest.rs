@@ -16,7 +16,7 @@ pub(crate) fn of(word: &str, names: impl IntoIterator<Item = &'static str>) -> O
         .map(|(_, name)| name)
 }
 
-/// How many letters have to be put in, taken out or replaced (Levenshtein).
+/// Number of letters to insert, delete or replace (Levenshtein).
 fn distance(word: &[char], name: &str) -> usize {
     let mut row: Vec<usize> = (0..=word.len()).collect();
     for (at, letter) in name.chars().enumerate() {

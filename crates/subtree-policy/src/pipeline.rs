@@ -20,7 +20,7 @@ pub struct Pipeline {
     warnings: Vec<Warning>,
 }
 
-/// What makes sense and is not wise.
+/// Warning about a composition that is valid but not wise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Warning {
     /// The rank's journal is in the store already.
@@ -75,17 +75,17 @@ impl Pipeline {
         self.cell
     }
 
-    /// What is not wise about it.
+    /// The warnings.
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
     }
 
-    /// Whether operations go into a journal of the client: the subtree has to be decoupled for it.
+    /// True if operations go into a journal of the client: the subtree has to be decoupled for it.
     pub fn has_client_journal(&self) -> bool {
         self.composition.has(AppendClientJournal)
     }
 
-    /// Whether a client's journal is merged in the end, so that others see what is in it.
+    /// True if a client's journal is merged in the end, so that others see its changes.
     pub fn merges(&self) -> bool {
         self.composition.has(VolatileApply) || self.composition.has(NonvolatileApply)
     }
@@ -113,7 +113,7 @@ fn consistency(has: &impl Fn(Mechanism) -> bool) -> Consistency {
     }
 }
 
-/// What `nonvolatile_apply` has carried out is in the store, too.
+/// Durability of a composition. Changes that `nonvolatile_apply` has applied are in the store, too.
 fn durability(has: &impl Fn(Mechanism) -> bool) -> Durability {
     match (has(Stream) || has(GlobalPersist) || has(NonvolatileApply), has(LocalPersist)) {
         (true, _) => Durability::Global,
@@ -187,7 +187,7 @@ fn all_follow_one_way(leaves: &[Leaf]) -> Result<(), Flaw> {
     Ok(())
 }
 
-/// What is done with each operation comes before what is done once, and what makes durable before what applies.
+/// Checks the order: mechanisms for each operation come before those that run once, and persist mechanisms before apply mechanisms.
 fn order(leaves: &[Leaf]) -> Result<(), Flaw> {
     let rpcs = leaves.iter().any(|leaf| leaf.mechanism == Rpcs);
     let runs = |leaf: &Leaf| runs(leaf.mechanism, rpcs);

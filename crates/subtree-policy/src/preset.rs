@@ -50,7 +50,7 @@ impl Preset {
         nearest::of(&name.trim().to_lowercase(), Preset::ALL.map(Preset::name))
     }
 
-    /// What it promises. The thesis calls two cells RAM disk; this is that of figure 6.6.
+    /// The preset's cell. The thesis calls two cells RAM disk; this is that of figure 6.6.
     pub fn cell(self) -> Cell {
         match self {
             Preset::Posix => Cell::POSIX,
@@ -62,7 +62,7 @@ impl Preset {
         }
     }
 
-    /// What it is for, as one line.
+    /// The preset's purpose, as one line.
     pub fn purpose(self) -> &'static str {
         match self {
             Preset::Posix => "what programs expect of a file system: seen by all at once, never lost",

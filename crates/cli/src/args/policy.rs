@@ -19,7 +19,7 @@ pub enum PolicyCommand {
         /// A version of the directory's own policy that was in force before (loligo policy history).
         #[arg(long, value_name = "N", conflicts_with_all = ["policy", "rollback"])]
         version: Option<u32>,
-        /// What was in force before: another version, or none.
+        /// Go back to the policy that was in force before: another version, or none.
         #[arg(long, conflicts_with = "policy")]
         rollback: bool,
         /// Only show what would change.
@@ -63,7 +63,7 @@ pub enum PolicyCommand {
     Advise {
         #[command(flatten)]
         dir: Directory,
-        /// How long to look.
+        /// Seconds to observe the directory.
         #[arg(long, value_name = "S", default_value_t = 10)]
         seconds: u32,
         /// For so many ranks, and not as many as there are.

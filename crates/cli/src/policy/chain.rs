@@ -30,7 +30,7 @@ pub struct Link {
     pub text: Option<Vec<u8>>,
     /// Its number, which says how it was placed.
     pub ino: Ino,
-    /// What it says itself of where directories live that are made in it.
+    /// The directory's own placement of directories that are made in it.
     pub own: Placement,
 }
 
@@ -38,11 +38,11 @@ pub struct Link {
 pub struct Chain {
     at: At,
     links: Vec<Link>,
-    /// Whether the last one is the root of the file system, and not just that of a mount.
+    /// True if the last one is the root of the file system, and not just that of a mount.
     pub to_root: bool,
 }
 
-/// How the directory is reached.
+/// Access to the directory: in a mount, or through a server.
 enum At {
     Mounted(PathBuf),
     Served(Asker, Ino),
@@ -50,7 +50,7 @@ enum At {
 
 /// The policy that counts at a directory.
 pub struct InForce {
-    /// What it is.
+    /// The policy.
     pub policy: SubtreePolicy,
     /// Which directory has it; none for the default.
     pub from: Option<String>,
@@ -187,12 +187,12 @@ impl Chain {
         self.links.first().map_or("/", |link| &link.name)
     }
 
-    /// Whether it has a policy of its own.
+    /// True if the directory has a policy of its own.
     pub fn has_own(&self) -> bool {
         self.links.first().is_some_and(|link| link.text.is_some())
     }
 
-    /// What counts there: the policy of the nearest directory that has one.
+    /// The policy in force: that of the nearest directory that has one.
     pub fn in_force(&self) -> Result<InForce, Failure> {
         nearest(&self.links)
     }
@@ -203,7 +203,7 @@ impl Chain {
         Some(String::from_utf8_lossy(text).into_owned())
     }
 
-    /// What would count without a policy of its own.
+    /// The policy that would be in force if the directory had none of its own.
     pub fn inherited(&self) -> Result<InForce, Failure> {
         nearest(self.links.get(1..).unwrap_or(&[]))
     }
@@ -243,7 +243,7 @@ impl Chain {
         }
     }
 
-    /// What cannot be seen from here, if something cannot.
+    /// A note that directories above the top of the chain are not visible, if the top is not the root of the file system.
     pub fn unseen(&self) -> Option<String> {
         let top = &self.links.last()?.name;
         (!self.to_root).then(|| {
@@ -296,7 +296,7 @@ fn nearest(links: &[Link]) -> Result<InForce, Failure> {
     Ok(InForce { policy: SubtreePolicy::default(), from: None })
 }
 
-/// Who may.
+/// Remedy for a missing right to set a policy.
 const OWNERS: &str = "do it as root, or as the owner of the directory; a floor or a ceiling is root's alone to set, change and take away, and the policy must not be \
      below the floor of a directory above (loligo policy explain)";
 

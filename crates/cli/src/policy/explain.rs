@@ -19,7 +19,7 @@ use crate::service::waiting;
 use crate::settings::Given;
 use crate::target::{self, Found};
 
-/// Who has the path for itself.
+/// The owner of the path, if it is decoupled.
 enum Has {
     /// Nobody; but these are below.
     Nobody(Vec<DecoupledDoc>),

@@ -21,7 +21,7 @@ use crate::ranks::place;
 use crate::target;
 
 const NAME: &str = "loligo.subtree";
-/// How often it is looked how far something has come: at first, and at most.
+/// Interval at which progress is polled: at first, and at most.
 const LOOK: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
 /// The most entries that are read to find the path of a directory below.
 const LOOK_BELOW_MAX: usize = 10_000;
@@ -36,7 +36,7 @@ pub struct Live {
     _held: Option<OwnedFd>,
 }
 
-/// What came of an order.
+/// Result of a merge or another order.
 pub struct Told {
     /// Records of the journal that were merged, and their bytes.
     pub records: u64,
@@ -44,22 +44,22 @@ pub struct Told {
     pub bytes: u64,
 }
 
-/// What is outstanding.
+/// Outstanding changes of a decoupled directory.
 #[derive(Clone, Default)]
 pub struct Outstanding {
     /// Operations that changed something.
     pub changes: u64,
     /// Events that they were put down as.
     pub events: u64,
-    /// How old the oldest is, milliseconds.
+    /// Age of the oldest change, milliseconds.
     pub age_ms: u64,
     /// The file that those on the disk are in.
     pub kept: Option<String>,
     /// Bytes of the journal.
     pub bytes: u64,
-    /// How many of the changes are on this machine's disk.
+    /// Number of changes on this machine's disk.
     pub persisted: u64,
-    /// How many of them are in the store.
+    /// Number of changes in the store.
     pub stored: u64,
     /// The stage of the pipeline that failed last and has not succeeded since, and why.
     pub failed: Option<(String, String)>,
@@ -90,7 +90,7 @@ impl Live {
         Ok(Live { dir, at, _held: Some(held) })
     }
 
-    /// What is at a path, a directory or not.
+    /// The object at a path, a directory or not.
     pub fn at(path: &Path) -> Live {
         Live { dir: path.to_path_buf(), at: path.to_path_buf(), _held: None }
     }
@@ -104,7 +104,7 @@ impl Live {
         }
     }
 
-    /// What is outstanding; nothing if it is not decoupled by this mount.
+    /// The outstanding changes; none if this mount has not decoupled the directory.
     pub fn outstanding(&self) -> Result<Option<Outstanding>, Failure> {
         let status = self.status()?;
         let fact = |key: &str| {
@@ -434,7 +434,7 @@ pub fn complete(path: &Path, verb: &str, as_json: bool) -> Outcome {
     put(format_args!("{}: {}", live.dir.display(), summary(&live, &told, left.as_ref(), begun.elapsed())))
 }
 
-/// What came of it, for people.
+/// Summary of a merge, for people.
 pub fn summary(live: &Live, told: &Told, left: Option<&Outstanding>, took: Duration) -> String {
     let seconds = took.as_secs_f64();
     let merged = match told.records {

@@ -17,7 +17,7 @@ pub enum To {
     Named(PathBuf),
     /// A version of the directory's own.
     Version(u32),
-    /// What was in force before.
+    /// The policy that was in force before.
     Before,
 }
 

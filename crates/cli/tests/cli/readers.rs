@@ -22,7 +22,7 @@ fn mounted(place: &Place, at: &str) -> Service {
     Service::start("mount --server {} {} --set {}", &[&place.data(), &at, Path::new(&keep)])
 }
 
-/// What a file has in a generation: some are held in their inodes, some live in objects; the length changes.
+/// Content of a file in a generation: some files are held in their inodes, some in objects; the length changes.
 fn content(file: usize, generation: u32) -> Vec<u8> {
     let len = if file.is_multiple_of(3) { 150_000 } else { 200 } + generation as usize % 5 * 1000;
     format!("{generation:08}\n").into_bytes().into_iter().cycle().take(len / 9 * 9).collect()

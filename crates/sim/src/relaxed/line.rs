@@ -2,7 +2,7 @@
 
 use loligo_types::{Ino, Lsn};
 
-/// What a name leads to: number, directory.
+/// Target of a name: number, directory.
 pub type Target = (Ino, bool);
 
 /// Where a change stands.
@@ -33,7 +33,7 @@ impl<T: Default> Default for Line<T> {
 }
 
 impl<T: Clone + PartialEq + Default> Line<T> {
-    /// What it is now.
+    /// The current value.
     pub(super) fn now(&self) -> T {
         self.stack.last().map_or_else(T::default, |(_, value)| value.clone())
     }
@@ -65,7 +65,7 @@ impl<T: Clone + PartialEq + Default> Line<T> {
         known.or_else(|| self.lost.iter().rev().find(|(_, value)| is_it(value)).map(|(place, _)| (*place, true)))
     }
 
-    /// Whether it was such a thing at some moment between.
+    /// True if the value was such at some moment in the interval.
     pub(super) fn was(&self, (from, upto): (u64, u64), is_it: impl Fn(&T) -> bool) -> bool {
         let mut ends = self.times.iter().skip(1).map(|(at, _)| *at).chain([u64::MAX]);
         self.times.iter().any(|(at, value)| {

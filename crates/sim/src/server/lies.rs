@@ -21,7 +21,7 @@ use crate::rows;
 const LONGER: u64 = 400;
 const SHORTER: u64 = 5;
 
-/// What the faults remember.
+/// State of the deliberate faults.
 #[derive(Default)]
 pub struct Lies {
     /// Requests that were not answered yet.
@@ -40,7 +40,7 @@ pub struct Lies {
     edge: Option<(u64, Seq, Op, bool)>,
 }
 
-/// Whether somebody who may not write to a directory is refused this in it.
+/// True if the operation needs the right to write to its directory.
 fn is_change(op: &Op) -> bool {
     matches!(op, Op::Mkdir { .. } | Op::Symlink { .. } | Op::Mknod { .. } | Op::Unlink { .. } | Op::Rmdir { .. })
 }
@@ -195,7 +195,7 @@ impl Server {
         }
     }
 
-    /// What came was carried out.
+    /// Answers the rename over the edge of a relaxed directory as soon as its record is made.
     pub(super) fn answer_edge(&mut self) {
         if let Some((conn, seq, _, true)) = self.lies.edge.take() {
             let (granted, ways) = (Vec::new(), Vec::new());

@@ -11,7 +11,7 @@ use super::{Outcome, Req, Shell, Track, name};
 use crate::data::filled;
 use crate::tree::{NameId, NsOp};
 
-/// What a call means to the checks of these directories.
+/// Meaning of a call for the check of relaxed directories.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Deed {
     Names(NsOp),

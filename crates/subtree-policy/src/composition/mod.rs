@@ -110,14 +110,14 @@ impl fmt::Display for Step {
     }
 }
 
-/// What runs at the same time.
+/// Steps that run at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stage<'a> {
     members: &'a [Step],
 }
 
 impl<'a> Stage<'a> {
-    /// What runs at the same time: mechanisms, or steps with stages of their own. The stage is over when all have succeeded.
+    /// The steps that run at the same time: mechanisms, or steps with stages of their own. The stage is over when all have succeeded.
     pub fn members(self) -> &'a [Step] {
         self.members
     }
@@ -148,7 +148,7 @@ pub(crate) struct Leaf {
 }
 
 impl Leaf {
-    /// Whether this one is over before the other one begins.
+    /// True if this mechanism is over before the other one begins.
     pub fn is_before(&self, other: &Leaf) -> bool {
         let parted = self.path.iter().zip(&other.path).find(|(one, two)| one != two);
         parted.is_some_and(|((serial, one), (_, two))| *serial && one < two)
@@ -196,7 +196,7 @@ impl Composition {
         self.leaves().into_iter().map(|leaf| leaf.mechanism).collect()
     }
 
-    /// Whether a mechanism is in it.
+    /// True if it contains the mechanism.
     pub fn has(&self, mechanism: Mechanism) -> bool {
         self.mechanisms().contains(&mechanism)
     }

@@ -7,7 +7,7 @@ use crate::mechanism::Mechanism;
 /// A word or sign of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Token<'a> {
-    /// What may be a mechanism: letters, digits, `_`, `-`, and blanks between.
+    /// A word that may name a mechanism: letters, digits, `_`, `-`, and blanks between.
     Name(&'a str),
     Plus,
     Bars,
@@ -56,7 +56,7 @@ pub(super) fn read(text: &str) -> Result<Composition, Flaw> {
 }
 
 impl<'a> Reader<'a> {
-    /// What comes next, and where it begins.
+    /// The next token, and its offset.
     fn peek(&self) -> (Token<'a>, usize) {
         let rest = &self.text[self.at..];
         let blank = rest.len() - rest.trim_start().len();

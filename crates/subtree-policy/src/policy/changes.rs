@@ -1,5 +1,5 @@
-//! What changes from one policy to another, as lines for people. Not here: making it so, and where directories live, which does not follow from
-//! policies alone: directories hand that down as they are made.
+//! Differences between two policies, as lines for people. Not here: applying them, and the placement of directories, which does not follow
+//! from policies alone: directories hand that down as they are made.
 
 use super::{Interfere, SubtreePolicy, SyncInterval};
 use crate::floor::Floor;
@@ -33,7 +33,7 @@ pub fn changes(old: &SubtreePolicy, new: &SubtreePolicy) -> Vec<String> {
     lines.into_iter().flatten().collect()
 }
 
-/// What its durability means.
+/// The policy's durability, as a sentence.
 fn durable(policy: &SubtreePolicy) -> String {
     policy.lag().map_or_else(
         || policy.cell().durability.promise().to_string(),

@@ -77,7 +77,7 @@ impl History {
         &self.versions
     }
 
-    /// What was in force, the oldest first.
+    /// The versions in force over time, the oldest first.
     pub fn changes(&self) -> &[Changed] {
         &self.changes
     }
@@ -92,7 +92,7 @@ impl History {
         self.changes.last().map_or(0, |last| last.version)
     }
 
-    /// What was in force before, the last that is not in force now and is kept still: the number of a version, or 0 for none.
+    /// The number of the version in force before: the last one that is not in force now and is still kept; 0 for no policy.
     pub fn before(&self) -> Option<u32> {
         let now = self.now();
         let is_there = |number: &u32| *number != now && (*number == 0 || self.version(*number).is_some());
@@ -146,7 +146,7 @@ impl History {
         HEAD_LEN + texts + CHANGE_LEN * self.changes.len()
     }
 
-    /// Whether nothing was ever set.
+    /// True if no policy was ever set.
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty()
     }

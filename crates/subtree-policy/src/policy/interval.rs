@@ -1,4 +1,4 @@
-//! How long between two partial merges, as text with a unit. Not here: keeping time.
+//! The interval between two partial merges, as text with a unit. Not here: keeping time.
 
 use std::fmt;
 use std::time::Duration;
@@ -15,7 +15,7 @@ const MAX_MS: u64 = 24 * 3_600_000;
 pub struct SyncInterval(u64);
 
 impl SyncInterval {
-    /// What can be said, for errors.
+    /// Description of valid intervals, for errors.
     pub(crate) const EXPECTED: &'static str = "a time from \"10ms\" to \"24h\" with one of the units ms, s, min, h";
 
     /// Reads `10s`, `500ms`, `5 min`; none if it makes no sense or is out of bounds.

@@ -32,12 +32,12 @@ pub const ALLOCATED_INODES: u64 = 100;
 /// Most that can be asked for.
 pub const ALLOCATED_INODES_MAX: u64 = 1 << 32;
 
-/// How long a change of a relaxed directory may be not durable if nothing is said.
+/// Longest time that a change of a relaxed directory stays not durable, if the policy says nothing.
 pub const LAG: SyncInterval = SyncInterval::seconds(5);
 /// Longest that can be said, milliseconds.
 const LAG_MAX_MS: u64 = 3_600_000;
 
-/// What is done with other clients' requests below a decoupled subtree (Cudele's interfere policy).
+/// Handling of other clients' requests below a decoupled subtree (Cudele's interfere policy).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interfere {
     /// They are done; at the merge the client that decoupled it wins.
@@ -181,44 +181,44 @@ impl SubtreePolicy {
         out
     }
 
-    /// How changes come about, become durable and visible.
+    /// The pipeline by which changes are made, become durable and become visible.
     pub fn pipeline(&self) -> &Pipeline {
         &self.pipeline
     }
 
-    /// What it promises, once all of the pipeline is done.
+    /// The cell that it promises, once all of the pipeline is done.
     pub fn cell(&self) -> Cell {
         self.pipeline.cell()
     }
 
-    /// How many inode numbers who decouples the subtree gets.
+    /// Number of inode numbers granted to the client that decouples the subtree.
     pub fn allocated_inodes(&self) -> u64 {
         self.allocated_inodes
     }
 
-    /// What is done with other clients' requests while it is decoupled.
+    /// Handling of other clients' requests while the subtree is decoupled.
     pub fn interfere(&self) -> Interfere {
         self.interfere
     }
 
-    /// How often what is in the client's journal is sent on while the work goes on; none: only when it is done.
+    /// Interval at which the client's journal is merged while the work goes on; none: only when the work is done.
     pub fn sync_interval(&self) -> Option<SyncInterval> {
         self.sync_interval
     }
 
-    /// Whether answers come before changes are durable: its consistency is strong, and its durability not global.
+    /// True if answers come before changes are durable: its consistency is strong, and its durability not global.
     pub fn is_relaxed(&self) -> bool {
         let cell = self.cell();
         cell.consistency == Consistency::Strong && cell.durability != Durability::Global
     }
 
-    /// How long a change may be not durable, if it is relaxed ([`LAG`] if nothing is said); none: it is durable when it is answered, or not at all
-    /// before it is merged.
+    /// Longest time that a change stays not durable, if the policy is relaxed ([`LAG`] if it says nothing). None: a change is durable when
+    /// it is answered, or not at all before it is merged.
     pub fn lag(&self) -> Option<SyncInterval> {
         self.is_relaxed().then(|| self.lag.unwrap_or(LAG))
     }
 
-    /// Whether a merge takes the client's journal as it is, without looking whether each change is valid, as the paper does.
+    /// True if a merge takes the client's journal as it is, without validating each change, as the paper does.
     pub fn blind(&self) -> bool {
         self.blind
     }
@@ -228,7 +228,8 @@ impl SubtreePolicy {
         self.placement
     }
 
-    /// Whether it permits what no directory can be that has its own placed so: it is given to one client, with all that is in it, at one rank.
+    /// True if the policy excludes this placement of a directory: a decoupled subtree is given to one client at one rank, so its
+    /// directories cannot scatter.
     pub fn excludes(&self, placement: Placement) -> bool {
         self.pipeline.has_client_journal() && placement.scatters()
     }

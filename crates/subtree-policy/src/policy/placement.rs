@@ -20,7 +20,7 @@ fn spans(text: &str) -> Option<(Range<usize>, Range<usize>)> {
     Some((key.span(), value.span()))
 }
 
-/// Whether a document says something of it.
+/// True if a document names a placement.
 pub fn names_placement(document: &[u8]) -> bool {
     std::str::from_utf8(document).is_ok_and(|text| spans(text).is_some())
 }

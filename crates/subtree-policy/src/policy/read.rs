@@ -39,7 +39,7 @@ const FLOOR_KEYS: [&str; 2] = ["consistency", "durability"];
 /// All keys of the table `ceiling`.
 const CEILING_KEYS: [&str; 3] = ["decouple", "allocated_inodes", "lease"];
 
-/// What can be said of a lag, for errors.
+/// Description of valid lags, for errors.
 const LAG_EXPECTED: &str = "a time from \"10ms\" to \"1h\" with one of the units ms, s, min, h";
 
 /// Of which the composition has to consist.
@@ -98,12 +98,12 @@ pub(super) fn read(text: &str) -> Result<SubtreePolicy, Flaw> {
     Ok(policy)
 }
 
-/// How long a change may be not durable.
+/// Reads a lag: the longest time that a change stays not durable.
 fn lag(text: &str) -> Option<SyncInterval> {
     SyncInterval::of(text).filter(|lag| lag.millis() <= LAG_MAX_MS)
 }
 
-/// What is overridden by the other keys.
+/// The preset's cell, which the other keys override.
 fn base(table: &Table<'_>) -> Result<Cell, Flaw> {
     let Some(value) = table.value("preset") else { return Ok(Cell::POSIX) };
     let names = Preset::ALL.map(Preset::name).join(", ");
@@ -129,7 +129,7 @@ fn pipeline(table: &Table<'_>, base: Cell) -> Result<Pipeline, Flaw> {
     combined(consistency, durability)
 }
 
-/// What a key says.
+/// Value of a key.
 enum Said<L> {
     /// A level, and where that stands.
     Level(L, usize),

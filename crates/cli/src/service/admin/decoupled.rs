@@ -17,7 +17,7 @@ pub struct DecoupledDoc {
     pub kept_file: Option<String>,
     /// Of the root, if it is known without reading.
     pub path: Option<String>,
-    /// What its owner calls itself.
+    /// The owner's name for itself.
     pub name: String,
     pub uid: u32,
     /// Others may work in it meanwhile (`interfere = "allow"`).
