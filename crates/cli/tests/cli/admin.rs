@@ -109,7 +109,7 @@ fn status_and_metrics_tell_of_decoupled_subtrees_and_of_owners_that_are_away() {
     assert_eq!(
         *one,
         serde_json::json!({
-            "dir": a.0, "path": "/a", "name": "a test", "uid": 0, "here": true, "shared": false,
+            "dir": a.0, "path": "/a", "name": "a test", "uid": 0, "here": true, "shared": false, "read": false,
             "away_ms": null, "taken_back_in_ms": null, "stored_bytes": null, "waits_in_ms": null,
             "numbers": 100, "numbers_left": 100, "merges": 0, "parts": 0, "part_bytes": 0, "merging": false,
             "epoch": one["epoch"].as_u64().expect("a number"),

@@ -183,14 +183,11 @@ impl Server {
         }
         for event in &record.events {
             self.lies.learn(event);
-            match event {
-                Event::Entry { dir, name, .. } => {
-                    if let Some((.., Op::Rename { dir: from, new_dir, new_name, .. }, made)) = &mut self.lies.edge {
-                        let is_relaxed = |dir: &Ino| self.lies.relaxed.get(dir) == Some(&true);
-                        *made |= is_relaxed(from) != is_relaxed(new_dir) && new_dir == dir && new_name == name;
-                    }
-                }
-                _ => {}
+            if let Event::Entry { dir, name, .. } = event
+                && let Some((.., Op::Rename { dir: from, new_dir, new_name, .. }, made)) = &mut self.lies.edge
+            {
+                let is_relaxed = |dir: &Ino| self.lies.relaxed.get(dir) == Some(&true);
+                *made |= is_relaxed(from) != is_relaxed(new_dir) && new_dir == dir && new_name == name;
             }
         }
     }
