@@ -1,7 +1,7 @@
 //! Telling the kernel to drop what it caches. Every call returns when the kernel was told, which is what a client waits
 //! for before it gives a lease back.
 //!
-//! Names are dropped one by one ([`crate::believed`] knows them): each is looked up again before it is believed, and what it leads to
+//! Names are dropped one by one ([`crate::dentries`] knows them): each is looked up again before it is believed, and what it leads to
 //! stays in use meanwhile. For that the kernel takes the directory's lock. Where somebody holds it who may wait for the very change that
 //! made the server recall the lease ([`crate::expire`]), and where it is not known what the kernel may believe, the *epoch* is raised
 //! instead, which takes no lock and makes the kernel drop every name that it has.

@@ -193,7 +193,8 @@ impl Relaxed {
     pub fn some_dir(&self, rng: &mut Rng) -> Ino {
         // A number that nobody was told may be given to something else after a crash.
         let is_told = |target: &Target| target.1 && self.given.contains_key(&target.0);
-        let below: Vec<Ino> = self.there().filter(|(.., target)| is_told(target)).map(|(.., target)| target.0).collect();
+        let below: Vec<Ino> =
+            self.there().filter(|(.., target)| is_told(target)).map(|(.., target)| target.0).collect();
         if below.is_empty() || rng.one_in(2) { rng.pick(&self.roots) } else { rng.pick(&below) }
     }
 
