@@ -67,6 +67,11 @@ impl Discards {
         self.by_ino.keys().copied().collect()
     }
 
+    /// True if no drop waits until its record is durable.
+    pub(crate) fn nothing_waits(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
     /// True if nothing is to be dropped, and the journal knows it.
     pub(crate) fn is_idle(&self) -> bool {
         self.by_ino.is_empty() && self.done.is_empty()

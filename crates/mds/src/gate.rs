@@ -153,6 +153,7 @@ impl Mds {
         self.log.durable = self.log.durable.max(lsn).min(self.log.last);
         self.relaxed_durable();
         self.emit_discards();
+        self.emit_restores();
         self.emit_checkpoint();
         self.emit_merge_rows();
         let greeted = self.cluster_durable();

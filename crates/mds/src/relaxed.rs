@@ -345,6 +345,7 @@ impl Mds {
             && !self.relaxed.birth_awaited
             && self.grace.is_none()
             && !self.stopping
+            && self.discards.nothing_waits()
             && self.is_only_rank()
     }
 

@@ -197,9 +197,13 @@ fn a_second_hello_a_missing_one_and_other_versions_are_refused_by_name() {
             }
         }
     }
-    for versions in
-        (1..VERSION).map(|old| (old, old)).chain([(0, 0), (1, 12), (14, 15), (14, 13), (u64::from(u32::MAX), 1)])
-    {
+    for versions in (1..VERSION).map(|old| (old, old)).chain([
+        (0, 0),
+        (1, VERSION - 1),
+        (VERSION + 1, VERSION + 2),
+        (VERSION + 1, VERSION),
+        (u64::from(u32::MAX), 1),
+    ]) {
         for (way, mut wire) in ways_in(&site) {
             match wire.hello(&Hello { versions, ..Hello::of(72) }) {
                 Err(Said::Refused { why: refusal::VERSION, text }) => {

@@ -25,9 +25,14 @@ struct Owner {
 
 impl Owner {
     fn new(site: &Site, client: u64) -> Owner {
+        Owner::on_terms(site, client, 0)
+    }
+
+    /// `terms`: its promise and what others meet, as on the wire (docs/formats/event.md, "Decoupled subtree").
+    fn on_terms(site: &Site, client: u64, terms: u8) -> Owner {
         let mut owner = Owner { wire: site.bound(client).0, job: site.job, epoch: 0, own: 0 };
         let told =
-            owner.ask(&[&subtree(1, &[client, 0, 50, 60_000])[..], &[0]].concat(), &[]).expect("it is in its path");
+            owner.ask(&[&subtree(1, &[client, 0, 50, 60_000])[..], &[terms]].concat(), &[]).expect("it is in its path");
         // The code of the answer, the number of the root, and the record (docs/formats/event.md, "Decoupled subtree").
         let mut from = &told[1..];
         let mut next = |skip: usize| {
@@ -224,18 +229,27 @@ fn a_fetch_reads_nothing_that_is_not_below_the_root_of_the_subtree_and_no_epoch_
 fn the_owner_of_one_subtree_says_nothing_of_another_by_its_epoch_and_owners_number() {
     let Some(site) = Site::new("adversary-epochs") else { return };
     let before = site.outside();
-    let mut owner = Owner::new(&site, 113);
+    // Others are refused, or read the state of the last merge.
+    for (client, terms) in [(113, 0), (115, 16)] {
+        nothing_of_another(&site, client, terms);
+    }
+    site.ends_unharmed(&before);
+}
+
+fn nothing_of_another(site: &Site, client: u64, terms: u8) {
+    let mut owner = Owner::on_terms(site, client, terms);
     let (epoch, own) = (owner.epoch, owner.own);
     let requests = [
-        ("decouple", [&subtree(1, &[113, epoch, 9, 60_000])[..], &[0]].concat()),
+        ("decouple", [&subtree(1, &[client, epoch, 9, 60_000])[..], &[terms]].concat()),
         ("grant", subtree(2, &[epoch, 9])),
         ("part", subtree(4, &[epoch, 1, 0])),
         ("merge", subtree(5, &[epoch, 1, 0, own])),
         ("end", subtree(6, &[epoch])),
         ("data", subtree(7, &[epoch, 1, site.theirs.file])),
+        ("overwrite", subtree(13, &[epoch, 1, site.theirs.file])),
         ("keep", subtree(8, &[epoch, epoch, 9])),
-        ("take over", subtree(9, &[113])),
-        ("take over now", subtree(12, &[113])),
+        ("take over", subtree(9, &[client])),
+        ("take over now", subtree(12, &[client])),
     ];
     for dir in [site.theirs.ino, site.theirs.file, site.mine.file, 1, 1 << 40] {
         for (what, request) in &requests {
@@ -247,7 +261,12 @@ fn the_owner_of_one_subtree_says_nothing_of_another_by_its_epoch_and_owners_numb
     owner.job = site.job;
     // Files, numbers and journals that are not the subtree's.
     for ino in [site.theirs.file, site.mine.file, site.theirs.ino, 1, 0, 1 << 40, u64::MAX] {
-        for request in [subtree(7, &[epoch, 1, ino]), subtree(8, &[epoch, ino, 9]), subtree(5, &[epoch, 1, 1, ino])] {
+        for request in [
+            subtree(7, &[epoch, 1, ino]),
+            subtree(13, &[epoch, 1, ino]),
+            subtree(8, &[epoch, ino, 9]),
+            subtree(5, &[epoch, 1, 1, ino]),
+        ] {
             let result = owner.ask(&request, &[]);
             assert!(matches!(result, Err(Fault::Error(_))), "{request:?}: {result:?}");
         }
@@ -264,7 +283,6 @@ fn the_owner_of_one_subtree_says_nothing_of_another_by_its_epoch_and_owners_numb
         assert!(matches!(result, Err(Fault::Error(_))), "{request:?}: {result:?}");
     }
     owner.ask(&subtree(6, &[epoch]), &[]).expect("it has it still");
-    site.ends_unharmed(&before);
 }
 
 #[test]

@@ -23,7 +23,7 @@ use crate::park::{Job, WaitReason};
 
 /// Most bytes of the parts of such a merge, and of the record that comes of it: it is decided upon at once.
 pub(super) const BYTES_MAX: u64 = 8 << 20;
-const RECORD_MAX: usize = 14 << 20;
+pub(super) const RECORD_MAX: usize = 14 << 20;
 
 /// Inodes that others have removed below a root.
 #[derive(Default)]

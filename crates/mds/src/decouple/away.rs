@@ -18,7 +18,7 @@ const TELL_MS: u64 = 1000;
 impl Owned {
     /// True if its owner was not heard for longer than its lease.
     pub(super) fn is_left(&self, record: &DecoupledRecord, now_ms: u64) -> bool {
-        self.by.is_none() && now_ms > self.lost_ms + u64::from(record.lease_ms)
+        record.owner == 0 || self.by.is_none() && now_ms > self.lost_ms + u64::from(record.lease_ms)
     }
 }
 

@@ -385,7 +385,9 @@ impl Mds {
         let mut over = Vec::new();
         for record in self.tree.all_decoupled() {
             let Some(owned) = self.decoupled.by_dir.get(&record.dir) else { continue };
-            if !owned.merging && owned.is_left(record, now) && record.journal.is_none() {
+            // With a journal in the store it waits for whoever merges that, unless it ends already.
+            let waits = record.journal.is_some() && record.owner != 0;
+            if !owned.merging && owned.is_left(record, now) && !waits {
                 over.push(record.clone());
             }
         }

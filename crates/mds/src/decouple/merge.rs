@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use loligo_journal::encode_record;
 use loligo_namespace::{Change, Draft, Found, is_within_bounds, merged, uncount};
 use loligo_types::limits::MERGE_PART_MAX;
 use loligo_types::{Answer, DecoupledRecord, Event, FsError, Ino, Inode, Interfere, MergeInto, Need};
@@ -83,6 +84,19 @@ impl Intake {
     pub(super) fn ends(&self, ino: Ino) -> bool {
         self.known.get(&ino).is_some_and(|(_, made)| made.is_none())
     }
+}
+
+/// True if events fit one record of the journal: what decides a merge is one record, and its length is its owner's doing.
+pub(super) fn fits_record(events: &[Event]) -> bool {
+    /// Events so few that they fit, whatever they are: the longest here is the record of a subtree.
+    const FEW: usize = 64;
+    let few_rows = |event: &Event| !matches!(event, Event::Decoupled(record) if record.overwritten.len() > 1024);
+    if events.len() <= FEW && events.iter().all(few_rows) {
+        return true;
+    }
+    let mut body = Vec::new();
+    encode_record(&mut body, None, events);
+    body.len() <= allow::RECORD_MAX
 }
 
 impl Mds {
@@ -251,6 +265,9 @@ impl Mds {
         let mut record = DecoupledRecord { used, merges: merge, ..record };
         events.extend(Mds::copies_gone(&mut record));
         events.push(Event::Decoupled(Box::new(record)));
+        if !fits_record(&events) {
+            return Step::Answer(Err(FsError::Quota));
+        }
         let touched = intake.known.keys().copied().chain([dir]).collect();
         let at = self.commit(Some(origin_of(job, Ino(0), merge)), &events);
         self.show_merged(&before, intake.known.keys().copied());

@@ -30,7 +30,9 @@ mod whole;
 use std::collections::{BTreeMap, BTreeSet};
 
 use loligo_namespace::{Found, Need};
-use loligo_types::{Answer, DecoupledRecord, FsError, FsResult, Ino, SessionId, SplitRule, SubtreeAnswer, SubtreeOp};
+use loligo_types::{
+    Answer, DecoupledRecord, FsError, FsResult, Ino, Lsn, SessionId, SplitRule, SubtreeAnswer, SubtreeOp,
+};
 
 use crate::execute::Step;
 use crate::machine::Mds;
@@ -74,6 +76,8 @@ pub(crate) struct Owned {
     last: allow::LastConflicts,
     /// It is about to end: files that are not yet as they were at the last merge.
     putting_back: Option<BTreeSet<Ino>>,
+    /// Files to put back, and their copies, when this record is durable.
+    restores: Option<(Lsn, Vec<(Ino, Ino)>)>,
 }
 
 /// All decoupled subtrees.
@@ -116,6 +120,10 @@ impl Mds {
         if self.decoupled.by_dir.get(&dir).is_some_and(|owned| owned.merging) {
             // Half of it is in memory.
             return Step::Wait(WaitReason::Merge(dir));
+        }
+        let is_of_owner = !matches!(what, SubtreeOp::End { .. } | SubtreeOp::Decouple { resume: 0, .. });
+        if is_of_owner && self.is_ending(dir) {
+            return Step::Answer(Err(FsError::Stale));
         }
         if self.is_putting_back(dir) {
             return Step::Wait(WaitReason::Merge(dir));

@@ -114,6 +114,9 @@ impl Mds {
         files.retain(|ino| !gone.contains(ino));
         for ino in gone {
             self.out.push_back(Output::Access { session: job.session, ino, access: DataAccess::Write });
+            if let Some(owned) = self.decoupled.by_dir.get_mut(&dir) {
+                owned.data.add_file(ino);
+            }
         }
         let new = files.iter().filter(|ino| record.copy_of(**ino).is_none()).count() as u64;
         if new > 0 {
@@ -210,9 +213,29 @@ impl Mds {
         if let Some((_, session)) = owned.by {
             self.end_data_rights(session, rights);
         }
-        let restore = |(ino, copy)| Output::Restore { ino, copy };
-        self.out.extend(pairs.into_iter().map(restore));
+        // Nobody goes on with it, also not after a crash in the middle: half of the files would be as they were, and its owner would not know.
+        let ending = DecoupledRecord { owner: 0, ..record.clone() };
+        let lsn = self.commit(None, &[Event::Decoupled(Box::new(ending))]);
+        if let Some(owned) = self.decoupled.by_dir.get_mut(&record.dir) {
+            owned.restores = Some((lsn, pairs));
+        }
+        self.emit_restores();
         true
+    }
+
+    /// Files are put back when it is durable that the subtree ends.
+    pub(crate) fn emit_restores(&mut self) {
+        let durable = self.log.durable;
+        for owned in self.decoupled.by_dir.values_mut() {
+            if let Some((_, pairs)) = owned.restores.take_if(|(lsn, _)| *lsn <= durable) {
+                self.out.extend(pairs.into_iter().map(|(ino, copy)| Output::Restore { ino, copy }));
+            }
+        }
+    }
+
+    /// True if a subtree ends: its files are being put back, and no owner goes on with it.
+    pub(super) fn is_ending(&self, dir: Ino) -> bool {
+        self.tree.decoupled(dir).is_some_and(|record| record.owner == 0)
     }
 
     /// A file is as it was, durably.

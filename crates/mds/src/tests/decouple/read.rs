@@ -203,6 +203,38 @@ fn what_was_overwritten_and_not_merged_is_put_back_before_it_ends() {
 }
 
 #[test]
+fn nobody_goes_on_with_a_subtree_whose_files_are_being_put_back() {
+    for crash in [false, true] {
+        let (mut world, a, b, dir, big, owner) = read_scene();
+        overwrite(&mut world, &owner, vec![big]).expect("it is his");
+        world.discards = false;
+        world.disconnect(a);
+        world.wait_alive(20_000);
+        assert!(!world.pending_restores.is_empty(), "its lease is over");
+        if crash {
+            world.crash();
+            world.pending_restores.clear();
+            world.resume(b);
+            world.reclaim(b, loligo_types::msg::Reclaim::default());
+        }
+        let SubtreeOp::Decouple { owner: number, inos, lease_ms, interfere, promise, .. } = read_op(77) else {
+            unreachable!("it is one")
+        };
+        let resume = owner.epoch();
+        let again = SubtreeOp::Decouple { owner: number, resume, inos, lease_ms, interfere, promise };
+        let back = world.client();
+        assert_eq!(ask(&mut world, back, dir, again).err(), Some(FsError::Stale), "crash: {crash}");
+        let other = SubtreeOp::TakeOver { owner: 78, now: true };
+        assert_eq!(ask(&mut world, back, dir, other).err(), Some(FsError::Stale), "crash: {crash}");
+        // It ends by itself, as soon as all is as it was.
+        world.wait_alive(100);
+        world.input(Input::Restored { ino: big });
+        world.wait_alive(100);
+        assert!(world.mds.tree.decoupled(dir).is_none() && world.frozen.is_empty(), "crash: {crash}");
+    }
+}
+
+#[test]
 fn others_wait_while_a_merge_is_on_its_way_into_memory_and_see_all_of_it_then() {
     let (mut world, _, b, dir, _, mut owner) = read_scene();
     for n in 0..3000 {
