@@ -323,6 +323,13 @@ impl Shared {
 
     /// Stops, and waits for it.
     pub fn stop(&self, limit: Duration) -> Result<(), FsError> {
+        let ended = self.wait_for_end(limit);
+        let keeping = self.lock().keeping.take();
+        keeping.into_iter().for_each(Keeping::finish);
+        ended
+    }
+
+    fn wait_for_end(&self, limit: Duration) -> Result<(), FsError> {
         self.feed(Input::Stop);
         let until = Instant::now() + limit;
         let mut core = self.lock();

@@ -2,9 +2,10 @@
 //! ("local persist", Cudele §6.2): a journal file for each, in one directory. What a file holds is `subtree/keep.rs`'s.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::{io, thread};
+use std::thread::{self, JoinHandle};
 
 use loligo_subtree::Group;
 use loligo_types::{DecoupledRecord, FsError, FsResult};
@@ -25,9 +26,10 @@ struct Made {
     keeper: Option<Keeper>,
 }
 
-/// The way to the thread, which begins when there is something to be kept and ends when this is dropped.
+/// Sends jobs to the thread, which ends when this is dropped; [`Keeping::finish`] waits for that.
 pub(crate) struct Keeping {
     jobs: Sender<Job>,
+    thread: JoinHandle<()>,
 }
 
 /// The file of a subtree.
@@ -43,8 +45,15 @@ impl Keeping {
         F: Fn(u64, FsResult<Box<str>>) -> bool + Send + 'static,
     {
         let (jobs, todo) = mpsc::channel();
-        thread::Builder::new().name("lol-keep".into()).spawn(move || work(&dir, &todo, &kept))?;
-        Ok(Keeping { jobs })
+        let thread = thread::Builder::new().name("lol-keep".into()).spawn(move || work(&dir, &todo, &kept))?;
+        Ok(Keeping { jobs, thread })
+    }
+
+    /// Waits until all jobs are done: the journal of a directory that was taken from this client is written after its calls have failed.
+    pub(crate) fn finish(self) {
+        drop(self.jobs);
+        // A panic of the thread is in the log.
+        let _ = self.thread.join();
     }
 
     pub(crate) fn keep(&self, token: u64, fs: [u8; 16], record: Box<DecoupledRecord>, groups: Vec<Group>) {
@@ -79,7 +88,7 @@ fn work(dir: &Path, jobs: &Receiver<Job>, kept: &dyn Fn(u64, FsResult<Box<str>>)
             Job::Merged { epoch, all: true } => {
                 match made.remove(&epoch) {
                     Some(Made { keeper: Some(keeper), .. }) => keeper.remove(),
-                    // What stays is known to be merged by its record, and does no harm.
+                    // The record says that the rest of the file is merged: it does no harm.
                     Some(Made { path, keeper: None }) => _ = std::fs::remove_file(path),
                     None => {}
                 }
