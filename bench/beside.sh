@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What one process on a mount takes for the small work of every day (files made, small files written, a tree unpacked, copied, read and removed)
-# in a `relaxed` directory and in a `posix` one, beside bindfs on a tmpfs: what any FUSE file system takes that neither journals nor keeps anything.
+# Measures the everyday work of one process on a mount (create files, write small files, unpack, copy, read and remove a tree)
+# in a `relaxed` directory and in a `posix` one, beside bindfs on a tmpfs, a FUSE file system without a journal and a disk.
 # The systems take turns in each run, so that a busy moment of the machine hits all of them; a ratio is the median of those of the runs. It judges
 # nothing.
 # usage: bench/beside.sh [-n FILES] [-t FILES] [-r RUNS] [--only NAME,..] [--dir DIR]
@@ -32,8 +32,7 @@ while [ $# -gt 0 ]; do
     shift 2
 done
 need_root
-bindfs=${BINDFS:-bindfs}
-command -v "$bindfs" >/dev/null || die "bindfs is what everything is compared with: install it, or name the program in BINDFS"
+command -v "${BINDFS:-bindfs}" >/dev/null || die "bindfs is what everything is compared with: install it, or name the program in BINDFS"
 command -v perl >/dev/null || die "the work is done by a perl script: install perl"
 
 known="relaxed posix"
@@ -42,10 +41,7 @@ choose system "$only" "$known"
 find_loligo
 make_scratch "$dir"
 make_tmpfs
-mkdir "$tmpfs/below" "$scratch/bindfs"
-mounts+=("$scratch/bindfs")
-start bindfs "$bindfs" -f --multithreaded "$tmpfs/below" "$scratch/bindfs"
-until_true 20 bindfs mounted "$scratch/bindfs"
+bindfs_over bindfs "$tmpfs/below" "$scratch/bindfs"
 
 systems="bindfs" now_binary=$binary
 declare -A program=() at=([bindfs]=$scratch/bindfs) process=([bindfs]=bindfs)

@@ -169,20 +169,30 @@ serve() {
     until_true 120 "$name" serving "$data"
 }
 
-# up NAME DATA MOUNT: store, server and mount in one process.
+# up NAME DATA MOUNT [ARGS...]: store, server and mount in one process.
 up() {
-    mkdir -p "$3"
-    mounts+=("$3")
-    start "$1" "$binary" up --data "$2" --mount "$3" --log warn
-    until_true 60 "$1" mounted "$3"
-    until_true 60 "$1" serving "$2"
+    local name=$1 data=$2 at=$3
+    shift 3
+    mkdir -p "$at"
+    mounts+=("$at")
+    start "$name" "$binary" up --data "$data" --mount "$at" --log warn "$@"
+    until_true 60 "$name" mounted "$at"
+    until_true 60 "$name" serving "$data"
 }
 
-# bindfs_over NAME DIR MOUNT: with several threads, the faster way.
+# mount_of NAME DATA MOUNT: a mount in a process of its own.
+mount_of() {
+    mkdir -p "$3"
+    mounts+=("$3")
+    start "$1" "$binary" mount --server "$2" "$3" --log warn
+    until_true 60 "$1" mounted "$3"
+}
+
+# bindfs_over NAME DIR MOUNT: with several threads, the faster way. BINDFS: the program, if it is not installed.
 bindfs_over() {
     mkdir -p "$2" "$3"
     mounts+=("$3")
-    start "$1" bindfs -f --multithreaded "$2" "$3"
+    start "$1" "${BINDFS:-bindfs}" -f --multithreaded "$2" "$3"
     until_true 20 "$1" mounted "$3"
 }
 

@@ -31,21 +31,13 @@ command -v perl >/dev/null || die "the job is a perl script: install perl"
 
 find_loligo
 make_scratch "$dir"
-mount=$scratch/mnt data=$scratch/data
-mkdir "$mount"
-"$binary" up --data "$data" --mount "$mount" --set keep_dir="$scratch/kept" >"$scratch/log" 2>&1 &
-running[job]=$!
-for ((n = 0; n < 400; n++)); do
-    mountpoint -q "$mount" && break
-    sleep 0.05
-done
-mountpoint -q "$mount" || die "nothing was mounted: $(cat "$scratch/log")"
+mount=$scratch/mnt
+up job "$scratch/data" "$mount" --set keep_dir="$scratch/kept"
 
 job='my ($dir, $n, $bytes) = @ARGV; my $data = "x" x $bytes;
 for my $i (1 .. $n) { open my $f, ">", "$dir/f$i" or die "f$i: $!"; print $f $data; close $f or die "f$i: $!"; }'
 now() { date +%s%N; }
 cpu() { awk '{ print $14 + $15 }' "/proc/${running[job]}/stat"; }
-median() { sort -n | awk '{ all[NR] = $1 } END { print all[int((NR + 1) / 2)] }'; }
 
 printf '%-10s %-20s %12s %14s %16s\n' preset promises files/s "seconds in all" "CPU us a file"
 base=
@@ -90,10 +82,8 @@ beside() {
 }
 mkdir "$scratch/plain"
 beside "the disk below, nothing synced" "$scratch/plain"
-if command -v bindfs >/dev/null; then
-    mkdir "$scratch/tmpfs" "$scratch/bound"
-    mount -t tmpfs none "$scratch/tmpfs"
-    bindfs "$scratch/tmpfs" "$scratch/bound"
+if command -v "${BINDFS:-bindfs}" >/dev/null; then
+    make_tmpfs
+    bindfs_over bindfs "$tmpfs/below" "$scratch/bound"
     beside "bindfs on tmpfs" "$scratch/bound"
-    umount "$scratch/bound" && umount "$scratch/tmpfs"
 fi

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What it costs the owner of a decoupled directory that others read what was merged: the same job on a mount with interfere = "block" and "read", in turns, in
-# one run, with a merge each second; then with "read" while another mount lists and reads the directory all the time. The job makes small files, and writes some larger ones over
-# again and again. It judges nothing; docs/performance.md tells what it shows.
+# Measures the cost of readers for the owner of a decoupled directory: the same job with interfere = "block" and "read", in turns in one run,
+# with a merge each second; then with "read" while another mount lists and reads the directory all the time. The job makes small files, and
+# overwrites some larger ones again and again. It judges nothing; docs/performance.md has the results.
 # usage: bench/readers.sh [-n FILES] [-m LARGE] [-r RUNS] [--dir DIR]
 #   -n FILES     of 100 bytes, that the job makes (20000)
 #   -m LARGE     so often it writes one of four files of 1 MiB over (100)
@@ -31,27 +31,14 @@ command -v perl >/dev/null || die "the job is a perl script: install perl"
 
 find_loligo
 make_scratch "$dir"
-mount=$scratch/mnt other=$scratch/other data=$scratch/data
-mkdir "$mount" "$other"
-"$binary" up --data "$data" --mount "$mount" --set keep_dir="$scratch/kept" >"$scratch/log" 2>&1 &
-running[job]=$!
-mounted() {
-    for ((n = 0; n < 400; n++)); do
-        mountpoint -q "$1" && return
-        sleep 0.05
-    done
-    die "nothing was mounted: $(cat "$scratch/log")"
-}
-mounted "$mount"
-"$binary" mount --server "$data" "$other" >>"$scratch/log" 2>&1 &
-running[other]=$!
-mounted "$other"
+mount=$scratch/mnt other=$scratch/other
+up job "$scratch/data" "$mount" --set keep_dir="$scratch/kept"
+mount_of other "$scratch/data" "$other"
 
 job='my ($dir, $n, $large) = @ARGV; my ($small, $big) = ("x" x 100, "y" x (1 << 20)); my $every = $large ? int($n / $large) || 1 : $n + 1;
 sub put { my ($mode, $name, $data) = @_; open my $f, $mode, "$dir/$name" or die "$name: $!"; print $f $data; close $f or die "$name: $!"; }
 for my $i (1 .. $n) { put(">", "f$i", $small); put("+<", "big" . ($i / $every) % 4, $big) if $i % $every == 0; }'
 now() { date +%s%N; }
-median() { sort -n | awk '{ all[NR] = $1 } END { print all[int((NR + 1) / 2)] }'; }
 
 # one NAME INTERFERE READERS: a job in a directory of its own.
 one() {
@@ -61,7 +48,8 @@ one() {
     printf 'preset = "batchfs"\nallocated_inodes = 1000000\nsync_interval = "1s"\ninterfere = "%s"\n' "$2" >"$scratch/policy"
     "$binary" decouple "$at" --policy "$scratch/policy" >>"$scratch/said"
     if [ "$3" = 1 ]; then
-        (while :; do ls -lR "$other/$1.$run" >/dev/null 2>&1 && cat "$other/$1.$run"/big* >/dev/null 2>&1 && echo >>"$scratch/passes"; done) &
+        # Ends with this script, also when that dies.
+        (while [ -d "$scratch" ]; do ls -lR "$other/$1.$run" >/dev/null 2>&1 && cat "$other/$1.$run"/big* >/dev/null 2>&1 && echo >>"$scratch/passes"; done) &
         reader=$!
     fi
     begun=$(now)
@@ -69,7 +57,9 @@ one() {
     "$binary" recouple "$at" >>"$scratch/said"
     echo $(($(now) - begun)) >>"$scratch/times.$1"
     if [ "$3" = 1 ]; then
-        kill "$reader" && wait "$reader" 2>/dev/null || true
+        kill "$reader"
+        # 143: it was ended.
+        wait "$reader" 2>/dev/null || [ $? = 143 ] || die "the reader ended by itself"
     fi
     [ "$(find "$other/$1.$run" -name 'f*' -size -2 | wc -l)" = "$files" ] || die "$1: files are missing"
 }

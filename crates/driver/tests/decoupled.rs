@@ -9,13 +9,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::Site;
-use loligo_client::{Call, SUBTREE_XATTR};
+use common::commands::{call, decouple, fact, order, status};
 use loligo_driver::Address;
 use loligo_driver::client::path::OpenHow;
 use loligo_driver::client::subtree::Kept;
 use loligo_driver::client::{Client, Fs, Options, Subtree, SubtreeOptions};
 use loligo_store::Backend;
-use loligo_types::{Answer, Cred, FsError, FsResult, Ino, Kind, Op, SetAttr, XattrMode};
+use loligo_types::{Cred, FsError, Ino, Kind, Op, SetAttr, XattrMode};
 
 const BATCHFS: &str = "preset = 'batchfs'\nallocated_inodes = 50\n";
 const BIG: usize = 300_000;
@@ -32,48 +32,6 @@ fn connect(site: &Site) -> (Client, Fs) {
 
 fn stop(client: &Client) {
     client.stop(Duration::from_secs(10)).expect("it ends");
-}
-
-fn call(fs: &Fs, op: Op) -> FsResult<Answer> {
-    fs.client().call(fs.cred(), Call::Op(op)).map(|done| done.answer).map_err(|failed| failed.error)
-}
-
-fn status(fs: &Fs, root: Ino) -> String {
-    match call(fs, Op::GetXattr { ino: root, name: SUBTREE_XATTR.into() }) {
-        Ok(Answer::Bytes(text)) => String::from_utf8_lossy(&text).into_owned(),
-        Ok(_) | Err(FsError::NoData) => String::new(),
-        Err(error) => panic!("{error}"),
-    }
-}
-
-fn fact(fs: &Fs, root: Ino, key: &str) -> Option<u64> {
-    let status = status(fs, root);
-    let line = status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '));
-    line.and_then(|value| value.parse().ok())
-}
-
-/// Has something done, and waits for what becomes of it.
-fn order(fs: &Fs, root: Ino, words: &str) -> Result<String, String> {
-    static NUMBER: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
-    let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-    let (verb, document) = words.split_once('\n').unwrap_or((words, ""));
-    let value: Arc<[u8]> = format!("{verb} {number}\n{document}").into_bytes().into();
-    let set = Op::SetXattr { ino: root, name: SUBTREE_XATTR.into(), value, mode: XattrMode::Set };
-    call(fs, set).map_err(|error| format!("{error:?}"))?;
-    let key = format!("command {number} ");
-    loop {
-        let status = status(fs, root);
-        let said = status.lines().find_map(|line| line.strip_prefix(&key)).expect("it was begun");
-        match said.split_once(' ') {
-            Some(("done", rest)) => return Ok(rest.into()),
-            Some(("failed", error)) => return Err(error.into()),
-            _ => std::thread::yield_now(),
-        }
-    }
-}
-
-fn decouple(fs: &Fs, root: Ino, policy: &str) {
-    order(fs, root, &format!("decouple\n{policy}")).expect("nobody uses it");
 }
 
 fn big(seed: u8) -> Vec<u8> {

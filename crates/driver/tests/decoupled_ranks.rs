@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use common::Site;
-use loligo_client::{Call, SUBTREE_XATTR};
+use common::commands::order;
 use loligo_driver::client::{Client, Fs, Options, Subtree, SubtreeOptions};
 use loligo_driver::{Address, Server, ServerConfig};
 use loligo_mds::admin::{Ask, Told};
-use loligo_types::{Answer, Cred, FsError, FsResult, Ino, Op, Rank, XattrMode};
+use loligo_types::{Cred, FsError, Ino, Rank};
 
 fn start(site: &Site, ranks: u16) -> Server {
     let config = ServerConfig { ranks, ..site.config() };
@@ -42,31 +42,6 @@ fn migrate(server: &Server, dir: Ino, from: Rank, to: Rank) {
             "done" => return,
             why if why.starts_with("failed") => panic!("{why}"),
             _ => assert!(Instant::now() < until, "{ours:?}"),
-        }
-    }
-}
-
-fn call(fs: &Fs, op: Op) -> FsResult<Answer> {
-    fs.client().call(fs.cred(), Call::Op(op)).map(|done| done.answer).map_err(|failed| failed.error)
-}
-
-/// Has something done with a directory of a mount, and waits for what becomes of it.
-fn order(fs: &Fs, root: Ino, number: u64, words: &str) -> Result<String, String> {
-    let (verb, document) = words.split_once('\n').unwrap_or((words, ""));
-    let value: Arc<[u8]> = format!("{verb} {number}\n{document}").into_bytes().into();
-    let set = Op::SetXattr { ino: root, name: SUBTREE_XATTR.into(), value, mode: XattrMode::Set };
-    call(fs, set).map_err(|error| format!("{error:?}"))?;
-    let key = format!("command {number} ");
-    loop {
-        let status = match call(fs, Op::GetXattr { ino: root, name: SUBTREE_XATTR.into() }) {
-            Ok(Answer::Bytes(text)) => String::from_utf8_lossy(&text).into_owned(),
-            other => panic!("{other:?}"),
-        };
-        let said = status.lines().find_map(|line| line.strip_prefix(&key)).expect("it was begun");
-        match said.split_once(' ') {
-            Some(("done", rest)) => return Ok(rest.into()),
-            Some(("failed", error)) => return Err(error.into()),
-            _ => std::thread::yield_now(),
         }
     }
 }
@@ -134,7 +109,7 @@ fn programs_that_know_nothing_of_it_work_in_a_directory_of_another_rank() {
     let site = Site::new();
     let (server, client, fs, job) = scene(&site);
     let (other, seen) = connect(&site);
-    order(&fs, job, 1, "decouple\npreset = 'ramdisk'\nconsistency = 'weak'\n").expect("nobody uses it");
+    order(&fs, job, "decouple\npreset = 'ramdisk'\nconsistency = 'weak'\n").expect("nobody uses it");
     let big: Vec<u8> = (0..200_000u32).map(|n| n as u8).collect();
     fs.write("/job/big", big.clone()).expect("written");
     fs.mkdir("/job/d", 0o755).expect("made");
@@ -146,13 +121,13 @@ fn programs_that_know_nothing_of_it_work_in_a_directory_of_another_rank() {
     assert_eq!(fs.link("/job/old", "/beside/old"), Err(FsError::CrossDevice));
     assert_eq!(seen.stat("/job/d"), Err(FsError::Busy));
     assert_eq!(seen.rename("/beside/f", "/job/f"), Err(FsError::Busy));
-    order(&fs, job, 2, "sync").expect("its own");
+    order(&fs, job, "sync").expect("its own");
     assert_eq!(seen.stat("/job/d"), Err(FsError::Busy), "merged, and still its own");
     site.power_loss(server);
     let server = start(&site, 0);
     fs.write("/job/late", b"late".to_vec()).expect("written");
     assert_eq!(fs.read("/job/big").expect("there"), big);
-    order(&fs, job, 3, "recouple").expect("its own");
+    order(&fs, job, "recouple").expect("its own");
     for fs in [&fs, &seen] {
         assert_eq!(fs.read("/job/big").expect("there"), big);
         assert_eq!(fs.read("/job/late").expect("there"), b"late");

@@ -10,12 +10,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use common::Site;
-use loligo_client::{Call, SUBTREE_XATTR};
+use common::commands::{decouple, order};
 use loligo_driver::Address;
 use loligo_driver::client::path::OpenHow;
 use loligo_driver::client::{Client, Fs, Options};
 use loligo_store::Backend;
-use loligo_types::{Answer, Cred, FsError, FsResult, Ino, Op, SetAttr, XattrMode};
+use loligo_types::{Cred, FsError, SetAttr};
 
 const READ: &str = "pipeline = 'append_client_journal + volatile_apply'\nallocated_inodes = 500\ninterfere = 'read'\n";
 const BIG: usize = 300_000;
@@ -29,37 +29,6 @@ fn connect(site: &Site) -> (Client, Fs) {
 
 fn stop(client: &Client) {
     client.stop(Duration::from_secs(10)).expect("it ends");
-}
-
-fn call(fs: &Fs, op: Op) -> FsResult<Answer> {
-    fs.client().call(fs.cred(), Call::Op(op)).map(|done| done.answer).map_err(|failed| failed.error)
-}
-
-/// Has something done, and waits for what becomes of it.
-fn order(fs: &Fs, root: Ino, words: &str) -> Result<String, String> {
-    static NUMBER: AtomicU64 = AtomicU64::new(1);
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let (verb, document) = words.split_once('\n').unwrap_or((words, ""));
-    let value: Arc<[u8]> = format!("{verb} {number}\n{document}").into_bytes().into();
-    let set = Op::SetXattr { ino: root, name: SUBTREE_XATTR.into(), value, mode: XattrMode::Set };
-    call(fs, set).map_err(|error| format!("{error:?}"))?;
-    let key = format!("command {number} ");
-    loop {
-        let status = match call(fs, Op::GetXattr { ino: root, name: SUBTREE_XATTR.into() }) {
-            Ok(Answer::Bytes(text)) => String::from_utf8_lossy(&text).into_owned(),
-            other => panic!("{other:?}"),
-        };
-        let said = status.lines().find_map(|line| line.strip_prefix(&key)).expect("it was begun");
-        match said.split_once(' ') {
-            Some(("done", rest)) => return Ok(rest.into()),
-            Some(("failed", error)) => return Err(error.into()),
-            _ => std::thread::yield_now(),
-        }
-    }
-}
-
-fn decouple(fs: &Fs, root: Ino, policy: &str) {
-    order(fs, root, &format!("decouple\n{policy}")).expect("nobody uses it");
 }
 
 fn big(seed: u8) -> Vec<u8> {
@@ -153,7 +122,7 @@ fn others_read_the_state_of_the_last_merge_whatever_its_owner_does_and_change_no
     order(&fs, root, "sync").expect("its own");
     assert!(seen.read("/job/d/over").expect("there") == big(9) && seen.read("/job/new").expect("there") == big(8));
     assert!(held.read_at(0, 8).expect("open")[..] == big(9)[..8]);
-    // What is not merged is taken back, bytes too.
+    // Unmerged changes are taken back, bytes included.
     over.write_at(0, big(3)).expect("open");
     over.sync().expect("written");
     over.close().expect("open");

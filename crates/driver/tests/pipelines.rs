@@ -9,14 +9,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use common::Site;
-use loligo_client::{Call, SUBTREE_XATTR};
+use common::commands::{call, fact, order, status, xattr};
 use loligo_driver::client::subtree::{CompleteError, Kept};
 use loligo_driver::client::{Client, Fs, Options, Subtree, SubtreeOptions};
 use loligo_driver::{Address, Server};
 use loligo_store::mem::{CrashPlan, Fault, FaultPoint};
 use loligo_subtree_policy::Mechanism::{GlobalPersist, LocalPersist, NonvolatileApply, VolatileApply};
 use loligo_subtree_policy::policy::History;
-use loligo_types::{Answer, Cred, FsError, FsResult, Ino, Interfere, Op, XattrMode};
+use loligo_types::{Cred, FsError, FsResult, Ino, Interfere, Op, XattrMode};
 
 const POLICY: &[u8] = b"loligo.policy.subtree";
 const HISTORY: &[u8] = b"loligo.policy.subtree.history";
@@ -67,51 +67,9 @@ fn plain(site: &Site) -> (Client, Fs) {
     (client, fs)
 }
 
-fn call(fs: &Fs, op: Op) -> FsResult<Answer> {
-    fs.client().call(fs.cred(), Call::Op(op)).map(|done| done.answer).map_err(|failed| failed.error)
-}
-
-fn read(fs: &Fs, ino: Ino, name: &[u8]) -> Option<Vec<u8>> {
-    match call(fs, Op::GetXattr { ino, name: name.into() }) {
-        Ok(Answer::Bytes(text)) => Some(text.to_vec()),
-        Err(FsError::NoData) => None,
-        other => panic!("{other:?}"),
-    }
-}
-
 fn set_policy(fs: &Fs, path: &str, text: &str) -> FsResult<()> {
     let (ino, value) = (fs.stat(path)?.ino, text.as_bytes().into());
     call(fs, Op::SetXattr { ino, name: POLICY.into(), value, mode: XattrMode::Set }).map(drop)
-}
-
-fn status(fs: &Fs, root: Ino) -> String {
-    String::from_utf8(read(fs, root, SUBTREE_XATTR).unwrap_or_default()).expect("text")
-}
-
-fn fact(fs: &Fs, root: Ino, key: &str) -> Option<u64> {
-    let status = status(fs, root);
-    let line = status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '));
-    line.and_then(|value| value.parse().ok())
-}
-
-/// Has something done, and waits for what becomes of it.
-fn order(fs: &Fs, root: Ino, words: &str) -> Result<String, String> {
-    static NUMBER: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
-    let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-    let (verb, document) = words.split_once('\n').unwrap_or((words, ""));
-    let value: Arc<[u8]> = format!("{verb} {number}\n{document}").into_bytes().into();
-    let set = Op::SetXattr { ino: root, name: SUBTREE_XATTR.into(), value, mode: XattrMode::Set };
-    call(fs, set).map_err(|error| format!("{error:?}"))?;
-    let key = format!("command {number} ");
-    loop {
-        let status = status(fs, root);
-        let said = status.lines().find_map(|line| line.strip_prefix(&key)).expect("it was begun");
-        match said.split_once(' ') {
-            Some(("done", rest)) => return Ok(rest.into()),
-            Some(("failed", error)) => return Err(error.into()),
-            _ => std::thread::yield_now(),
-        }
-    }
 }
 
 /// A directory that is decoupled by a client like a mount's, with something outstanding.
@@ -401,7 +359,7 @@ fn what_makes_no_sense_as_a_policy_is_refused_by_the_rank_and_is_no_version() {
     ] {
         assert_eq!(set_policy(&fs, "/job", text), Err(FsError::Invalid), "{text}");
     }
-    assert_eq!((read(&fs, root, POLICY), read(&fs, root, HISTORY)), (None, None));
+    assert_eq!((xattr(&fs, root, POLICY), xattr(&fs, root, HISTORY)), (None, None));
     client.stop(PATIENCE).expect("it ends");
 }
 
@@ -422,7 +380,7 @@ fn one_that_is_decoupled_with_another_policy_has_that_until_the_directorys_is_se
     assert_eq!(fact(&owner.fs, root, "changes"), Some(0));
     assert!(status(&owner.fs, root).contains("pipeline append_client_journal + global_persist + volatile_apply"));
     order(&owner.fs, root, "recouple").expect("nothing is outstanding");
-    let history = History::read(&read(&owner.fs, root, HISTORY).expect("it has one")).expect("it is one");
+    let history = History::read(&xattr(&owner.fs, root, HISTORY).expect("it has one")).expect("it is one");
     assert_eq!(history.changes().len(), 1, "it was set as it is");
     set_policy(&owner.fs, "/top", "preset = 'hdfs'\n[floor]\nconsistency = 'weak'\ndurability = 'global'\n")
         .expect("root");
@@ -488,8 +446,8 @@ fn change_and_die(new: &str, at: Option<(FaultPoint, u64)>) -> bool {
     server = start();
     let (other, seen) = plain(&site);
     // One of the two counts, and its history says the same.
-    let text = String::from_utf8(read(&seen, root, POLICY).expect("it has one")).expect("text");
-    let history = History::read(&read(&seen, root, HISTORY).expect("it has one")).expect("it is one");
+    let text = String::from_utf8(xattr(&seen, root, POLICY).expect("it has one")).expect("text");
+    let history = History::read(&xattr(&seen, root, HISTORY).expect("it has one")).expect("it is one");
     assert!(text == OLD || text == new, "{at:?}: {text}");
     assert_eq!(history.version(history.now()).map(|now| now.text.clone()), Some(text.clone().into_bytes()), "{at:?}");
     assert_eq!(history.changes().len(), if text == OLD { 1 } else { 2 }, "{at:?}");
@@ -530,7 +488,7 @@ fn the_history_of_a_policy_goes_with_its_directory_and_survives_lost_power() {
     site.power_loss(server);
     let server = site.start();
     let (client, fs) = plain(&site);
-    let history = History::read(&read(&fs, root, HISTORY).expect("it has one")).expect("it is one");
+    let history = History::read(&xattr(&fs, root, HISTORY).expect("it has one")).expect("it is one");
     let versions: Vec<u32> = history.changes().iter().map(|change| change.version).collect();
     assert_eq!((versions, history.before()), (vec![1, 2, 1], Some(2)));
     fs.rmdir("/job").expect("it is empty");

@@ -1,6 +1,8 @@
 //! A server over a disk in memory, and a client that speaks nothing but the wire.
 #![allow(dead_code)]
 
+pub mod commands;
+
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
