@@ -53,6 +53,7 @@ impl Mds {
             self.end_waits(waited, FsError::BadHandle);
             self.grant_locks(vec![handle.ino]);
         }
+        self.end_hidden(handle.ino, slot);
         self.closed(handle.ino);
     }
 

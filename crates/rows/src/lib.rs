@@ -22,6 +22,6 @@ pub mod write;
 pub use error::{Error, Result, bad_row};
 pub use first::{FirstRows, first_rows, put_finished};
 pub use load::{Loader, Pieces, Rows};
-pub use replay::{LogSource, Read, replay, replay_of};
+pub use replay::{LogSource, Read, open_journal, replay, replay_of};
 pub use start::{Head, check_layout, read_head, read_meta, read_routes, read_small, read_values, scan};
 pub use write::{batch_of, put_event, put_meta};

@@ -48,16 +48,21 @@ pub struct Read {
     pub bytes: u64,
 }
 
-/// Reads the records of a rank's journal that the table may lack, oldest first, and returns how the journal ends.
-pub fn replay(backend: &dyn Backend, rank: u32, from: Lsn, each: &mut dyn FnMut(Read)) -> Result<Tail> {
+/// Opens a rank's journal for [`replay_of`], from a record on.
+pub fn open_journal(backend: &dyn Backend, rank: u32, from: Lsn) -> Result<(LogSource, ReadConfig)> {
     let log = backend.log_dir(rank)?;
     let synced = log.synced()?.map(|Segment { id, len }| Synced { segment: id, bytes: len });
-    let mut source = LogSource::new(log);
     let config = ReadConfig { fs: Some(backend.identity().fs_id), rank: Some(rank), from, synced };
+    Ok((LogSource::new(log), config))
+}
+
+/// Reads the records of a rank's journal that the table may lack, oldest first, and returns how the journal ends.
+pub fn replay(backend: &dyn Backend, rank: u32, from: Lsn, each: &mut dyn FnMut(Read)) -> Result<Tail> {
+    let (mut source, config) = open_journal(backend, rank, from)?;
     replay_of(&mut source, config, each)
 }
 
-/// The same of a journal that lies elsewhere.
+/// The same of any journal.
 pub fn replay_of(
     source: &mut dyn Source<Error = StoreError>,
     config: ReadConfig,

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use loligo_journal::{ReadConfig, Record, Source, Tail};
-use loligo_rows::{LogSource, Read};
+use loligo_rows::{Read, open_journal};
 use loligo_store::{Backend, StoreError};
 use loligo_types::Lsn;
 
@@ -73,17 +73,11 @@ pub(crate) fn replay(
     progress: &mut dyn FnMut(Progress),
     apply: &mut dyn FnMut(Lsn, Record),
 ) -> Result<Tail> {
-    let total_bytes = LogSource::new(backend.log_dir(rank)?).list()?.iter().map(|(_, len)| len).sum();
-    let mut meter = Meter::new(total_bytes, progress);
-    let tail = loligo_rows::replay(backend, rank, from, &mut |Read { lsn, record, bytes }| {
-        apply(lsn, record);
-        meter.count(bytes);
-    })?;
-    meter.end(&tail);
-    Ok(tail)
+    let (mut source, config) = open_journal(backend, rank, from)?;
+    replay_of(&mut source, config, progress, apply)
 }
 
-/// The same of a journal that lies elsewhere.
+/// The same of any journal.
 pub(crate) fn replay_of(
     source: &mut dyn Source<Error = StoreError>,
     config: ReadConfig,

@@ -88,12 +88,6 @@ impl Intake {
 
 /// True if events fit one record of the journal: what decides a merge is one record, and its length is its owner's doing.
 pub(super) fn fits_record(events: &[Event]) -> bool {
-    /// Events so few that they fit, whatever they are: the longest here is the record of a subtree.
-    const FEW: usize = 64;
-    let few_rows = |event: &Event| !matches!(event, Event::Decoupled(record) if record.overwritten.len() > 1024);
-    if events.len() <= FEW && events.iter().all(few_rows) {
-        return true;
-    }
     let mut body = Vec::new();
     encode_record(&mut body, None, events);
     body.len() <= allow::RECORD_MAX

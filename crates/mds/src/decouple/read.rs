@@ -18,6 +18,7 @@ use crate::execute::{Step, origin_of};
 use crate::io::{DataAccess, Output};
 use crate::machine::Mds;
 use crate::park::{Job, WaitReason};
+use crate::session::Slot;
 
 /// True if an operation changes nothing that others see, and asks for no right to do so.
 fn only_reads(op: &Op) -> bool {
@@ -68,6 +69,13 @@ impl Mds {
         }
     }
 
+    /// Forgets that the bytes of a file are hidden from a client that has closed it.
+    pub(crate) fn end_hidden(&mut self, ino: Ino, slot: Slot) {
+        if self.has_hidden() && self.opens.access(ino, slot) == DataAccess::None {
+            self.decoupled.hidden.remove(&(ino, slot));
+        }
+    }
+
     /// True if a client has a file open that a merge has changed, and does not know its size yet.
     #[inline]
     pub(crate) fn has_hidden(&self) -> bool {
@@ -82,7 +90,7 @@ impl Mds {
         }
     }
 
-    /// Its owner is to change objects of files that others know.
+    /// Lets the owner change objects of files that others know.
     pub(super) fn overwrite(&mut self, job: &mut Job, dir: Ino, epoch: u64, inos: &[Ino]) -> Step {
         let mut record = match self.owned(job, dir, epoch) {
             Ok(record) => record,

@@ -166,6 +166,28 @@ fn before_objects_of_what_others_know_are_changed_that_is_put_down_and_it_ends_w
 }
 
 #[test]
+fn an_owner_drops_objects_of_its_own_files_that_a_merge_removed_and_of_no_other_number() {
+    let (mut world, a, b, dir, _, mut owner) = read_scene();
+    let mine = world.session(a);
+    let elsewhere = world.create(b, Ino::ROOT, "elsewhere", WRITE, 5).ino;
+    world.call(b, close(5)).expect("it is open");
+    world.call(b, unlink(Ino::ROOT, "elsewhere")).expect("it is there");
+    world.wait_alive(1000);
+    let made = owner.made(&mut world, &create(dir, "made", WRITE, 1));
+    owner.merge(&mut world).expect("it is his");
+    owner.run(&mut world, &unlink(dir, "made")).expect("it is there, and open");
+    owner.merge(&mut world).expect("it is his");
+    let record = overwrite(&mut world, &owner, vec![made]).expect("it was his");
+    assert_eq!((world.access.get(&(mine, made)), record.copy_of(made)), (Some(&DataAccess::Write), None));
+    for ino in [elsewhere, Ino(1 << 40)] {
+        assert_eq!(overwrite(&mut world, &owner, vec![ino]).err(), Some(FsError::NotFound), "{ino}");
+        assert_eq!(world.access.get(&(mine, ino)), None, "{ino}");
+    }
+    owner.end(&mut world).expect("nothing is outstanding");
+    assert_ne!(world.access.get(&(mine, made)), Some(&DataAccess::Write), "the right ends with the subtree");
+}
+
+#[test]
 fn what_was_overwritten_and_not_merged_is_put_back_before_it_ends() {
     for lost in [false, true] {
         let (mut world, a, b, dir, big, owner) = read_scene();

@@ -169,3 +169,21 @@ fn lies(interfere: Interfere) {
     }
     assert!(taken > 50 && refused > 50, "{taken} {refused}");
 }
+
+#[test]
+fn a_merge_that_one_record_of_the_journal_cannot_decide_is_refused_and_the_rank_goes_on() {
+    let (mut world, a, b, dir, old) = scene();
+    let mut owner = Owner::new(&mut world, a, dir, 100).expect("nobody has it");
+    owner.run(&mut world, &chmod(old, 0o600)).expect("it is his");
+    let group = owner.subtree.groups().remove(0);
+    let mut cuts = Vec::new();
+    encode_record(&mut cuts, None, &vec![Event::Discard { ino: old, from: u64::MAX, object_size: 1 << 20 }; 12_000]);
+    assert!(cuts.len() <= loligo_types::limits::MERGE_PART_MAX);
+    let many = (16 << 20) / cuts.len() + 1;
+    let parts = group.parts.iter().cloned().chain(std::iter::repeat_n(cuts.into(), many)).collect();
+    let long = Group { parts, ..group };
+    owner.send_parts(&mut world, &long).expect("each is his to send");
+    assert_eq!(world.call(a, owner.merge_op(&long)), Err(FsError::Quota));
+    assert!(world.call(b, mkdir(Ino::ROOT, "other")).is_ok());
+    owner.merge(&mut world).expect("without them it fits");
+}
