@@ -10,9 +10,11 @@ use super::run::{Place, Service, can_mount, loligo, sh};
 
 const FILES: usize = 24;
 
-fn serve(place: &Place) -> Service {
+fn serve(place: &Place, ranks: u16) -> Service {
     loligo("format --data {}", &[&place.data()]).ok();
-    Service::start("serve --data {} --set session_ms=1000 --set grace_ms=500", &[&place.data()])
+    let ranks = ranks.to_string();
+    let settings = "serve --data {} --ranks {} --set session_ms=1000 --set grace_ms=500";
+    Service::start(settings, &[&place.data(), Path::new(&ranks)])
 }
 
 fn mounted(place: &Place, at: &str) -> Service {
@@ -49,11 +51,21 @@ fn read_at_once(path: &Path) -> std::io::Result<Vec<u8>> {
 
 #[test]
 fn a_reader_on_another_mount_sees_whole_generations_while_the_owner_writes_and_merges_in_a_loop() {
+    generations(1);
+}
+
+#[test]
+fn a_reader_sees_whole_generations_of_a_directory_that_another_rank_has() {
+    generations(3);
+}
+
+/// The directory is the last rank's.
+fn generations(ranks: u16) {
     if !can_mount() {
         return;
     }
     let place = Place::new();
-    let server = serve(&place);
+    let server = serve(&place, ranks);
     let (writer, reader) = (mounted(&place, "writer"), mounted(&place, "reader"));
     let (mine, theirs) = (place.path("writer/job"), place.path("reader/job"));
     std::fs::create_dir(&mine).expect("it is writable");
@@ -84,6 +96,9 @@ fn a_reader_on_another_mount_sees_whole_generations_while_the_owner_writes_and_m
         std::fs::write(mine.join("done"), generation.to_string()).expect("it is the owner's");
     };
     write(1);
+    if ranks > 1 {
+        loligo("subtree migrate {} {}", &[&mine, Path::new(&(ranks - 1).to_string())]).ok();
+    }
     let policy = place.path("policy.toml");
     std::fs::write(&policy, "preset = 'batchfs'\ninterfere = 'read'\nallocated_inodes = 100000\n").expect("written");
     loligo("decouple {} --policy {}", &[&mine, &policy]).ok();
@@ -100,8 +115,8 @@ fn a_reader_on_another_mount_sees_whole_generations_while_the_owner_writes_and_m
             over.store(true, Ordering::Release);
         });
         let number = |name: &str| -> u32 {
-            let text = std::fs::read_to_string(theirs.join(name)).expect("it is there in each generation");
-            text.parse().expect("a number")
+            let bytes = read_at_once(&theirs.join(name)).expect("it is there in each generation");
+            String::from_utf8(bytes).expect("text").parse().expect("a number")
         };
         while !over.load(Ordering::Acquire) {
             let at_least = merged.load(Ordering::Acquire);
@@ -140,7 +155,7 @@ fn a_reader_on_another_mount_sees_whole_generations_while_the_owner_writes_and_m
         }
     });
     assert!(passes > 5 && whole > 0 && newest > 10, "{passes} passes, {whole} of one generation, up to {newest}");
-    // Whoever would change something is told so.
+    // Changes are refused.
     let refused = sh("cd $D && echo x >others", &theirs);
     assert!(refused.code != 0 && refused.err.to_lowercase().contains("busy"), "{}", refused.err);
     for script in ["echo x >>f1", "chmod 600 f1", "rm f1", "mv f1 ..", "mkdir d", "setfattr -n user.a -v b f1"] {
@@ -164,7 +179,7 @@ fn a_map_an_open_file_and_a_lock_of_a_reader_go_over_merges_and_over_the_death_o
         return;
     }
     let place = Place::new();
-    let server = serve(&place);
+    let server = serve(&place, 1);
     let (writer, reader) = (mounted(&place, "writer"), mounted(&place, "reader"));
     let (mine, theirs) = (place.path("writer/job"), place.path("reader/job"));
     std::fs::create_dir(&mine).expect("it is writable");
