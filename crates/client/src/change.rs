@@ -119,7 +119,7 @@ impl Client {
                         && set.mtime.is_some()
                     {
                         if !self.is_unwritten_since(ino, flushed) {
-                            // What was written meanwhile has brought its own time.
+                            // A later write has set its own time.
                             self.flush_then(ino, id);
                             return None;
                         }

@@ -212,7 +212,7 @@ impl Client {
         // A crash, and no other one before it since: this says where the journal ended.
         let is_next = epochs.1 == epochs.0.wrapping_add(1) && recovered.0 > 0;
         let lost = session.ahead.lose(is_next.then_some(recovered));
-        // Who waits for a sync is not told that all went well: of what others did something may be lost.
+        // A sync that waited over the crash fails: changes of others to the same file may be lost.
         let waiting = session.pending.values().filter_map(|pending| match (&pending.request.op, &pending.then) {
             (Op::Persist, Then::Task(id)) => self.tasks.get(id).map(|task| task.ino),
             _ => None,

@@ -178,7 +178,7 @@ impl Client {
         // Nobody else must be able to guess it.
         let mixed = (self.config.client ^ self.own.begun).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let owner = (mixed ^ (mixed >> 29) ^ self.now.wall.0.cast_unsigned()).wrapping_mul(0xbf58_476d_1ce4_e5b9) | 1;
-        // What is known here must stay true: programs have files open. So nobody else changes anything.
+        // Programs have files open, so the records cached here must stay true: nobody else changes anything.
         let interfere = match policy.interfere() {
             loligo_subtree_policy::Interfere::Read => Interfere::Read,
             loligo_subtree_policy::Interfere::Block | loligo_subtree_policy::Interfere::Allow => Interfere::Block,

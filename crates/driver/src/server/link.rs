@@ -1,5 +1,5 @@
 //! A connection between two processes of one file system: messages out by a thread of its own, messages in by whoever reads.
-//! What they mean is `store_owner.rs`'s at the owner and `joined.rs`'s at the others.
+//! Their meaning is in `store_owner.rs` at the owner, and in `joined.rs` at the others.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};

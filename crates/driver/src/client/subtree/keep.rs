@@ -136,7 +136,7 @@ impl Keeper {
 
     /// All of it is merged.
     pub(in crate::client) fn remove(self) {
-        // What stays is known to be merged by its record, and does no harm.
+        // The record says that the rest of the file is merged: it does no harm.
         let _ = std::fs::remove_file(&self.path);
     }
 }

@@ -276,7 +276,7 @@ impl Subtree {
             keeper.remove();
         }
         if let Some(broken) = self.broken.take() {
-            // What stays is known to be merged by its record, and does no harm.
+            // The record says that the rest of the file is merged: it does no harm.
             let _ = std::fs::remove_file(broken);
         }
         self.void_stored();

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use loligo_types::Lsn;
 
-/// For so long records are gathered at most, beside what is left of a tick.
+/// Longest time for which records are gathered, beside the rest of a tick.
 const GATHER: Duration = Duration::from_millis(10);
-/// So many bytes are not gathered any further.
+/// Bytes at which gathered records are written.
 const BYTES_MAX: usize = 1 << 20;
 
 /// Records with their numbers, in order.

@@ -115,7 +115,7 @@ impl Rank {
         }
         while Instant::now() < until {
             if self.inbox.has_some() {
-                // What was sent over sockets before is heard before.
+                // Messages that came over sockets before are handled before.
                 return Some(self.poll(buffer, &NO_TIME));
             }
             if self.visits.may_go_first() && self.guest_turn() {
