@@ -161,7 +161,7 @@ impl World {
                 leases: self.options.leases,
                 subtrees: self.options.subtrees,
                 allow: self.options.allow,
-                relaxes: self.options.relaxed,
+                relaxes: if self.options.relaxed { self.knobs.relaxed_of_8 } else { 0 },
                 relaxed: Rc::clone(&self.relaxed),
                 jobs: Rc::clone(&self.jobs),
             };

@@ -7,7 +7,9 @@ use crate::world::{Event, World};
 impl World {
     /// Effect of a crash on unsynced bytes.
     pub fn crash_plan(&mut self) -> CrashPlan {
-        let keep = self.rng.pick(&[Keep::Nothing, Keep::Some, Keep::Some, Keep::All]);
+        // What relaxed directories may lose is looked for where all of it is lost.
+        let second = if self.options.relaxed { Keep::Nothing } else { Keep::Some };
+        let keep = self.rng.pick(&[Keep::Nothing, second, Keep::Some, Keep::All]);
         let torn = self.rng.pick(&[Torn::Byte, Torn::Sector]);
         CrashPlan { keep, torn, seed: self.rng.bits() }
     }

@@ -31,6 +31,8 @@ pub struct Knobs {
     pub segment_size: u64,
     pub journal_limit: u64,
     pub direct: Direct,
+    /// Of eight things that a program does where there are relaxed directories so many are done there.
+    pub relaxed_of_8: u64,
 }
 
 /// Of clients that reach file data by themselves; without them nothing of this matters.
@@ -111,6 +113,10 @@ impl Knobs {
             *weight = rng.pick(&[0, 1, 1, 3]);
         }
         fault_weights[0] += 1;
+        if options.relaxed {
+            // A loss needs the crash of a rank, of its machine too, while something waits for its sync.
+            fault_weights[4] += 4;
+        }
         let (first, last) = options.ranks;
         let ranks = if first < last { rng.range(first, last) } else { first }.clamp(1, 5) as usize;
         if ranks > 1 {
@@ -151,6 +157,8 @@ impl Knobs {
                 hangs: [4, 20, 200][(hash_key.1 / 64 % 3) as usize],
                 some_ranks: (hash_key.1 / 256).is_multiple_of(4),
             },
+            // By the secret: strict changes wait for the syncs, so programs that do many of those do little besides.
+            relaxed_of_8: [4, 7][(hash_key.0 >> 52 & 1) as usize],
         }
     }
 }

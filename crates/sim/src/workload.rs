@@ -175,8 +175,8 @@ pub struct Shell {
     /// One in which others work meanwhile.
     pub allow: bool,
     pub jobs: Rc<RefCell<Jobs>>,
-    /// Relaxed directories, too.
-    pub relaxes: bool,
+    /// Of eight things so many are done in relaxed directories, if there are some.
+    pub relaxes: u64,
     pub relaxed: Rc<RefCell<Relaxed>>,
 }
 
@@ -234,7 +234,7 @@ impl Shell {
                 let _ = self.both().await;
                 continue;
             }
-            if self.relaxes && self.rng.one_in(2) {
+            if self.relaxes > 0 && self.rng.below(8) < self.relaxes {
                 let _ = self.relaxed().await;
                 continue;
             }

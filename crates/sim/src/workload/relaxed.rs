@@ -59,8 +59,8 @@ impl Shell {
             }
             (6..20, _) => self.relaxed_file(dir, n).await,
             (20..28, Some((from, old, _))) => {
-                // Mostly in one directory: what leads over an edge makes all wait.
-                let (dir, d) = if self.rng.one_in(4) { (dir, d) } else { (from, from.0) };
+                // Often in one directory: what leads over an edge makes all wait.
+                let (dir, d) = if self.rng.one_in(2) { (dir, d) } else { (from, from.0) };
                 let mode = RenameMode::Replace;
                 let op = Op::Rename { dir: from, name: name(old), new_dir: dir, new_name: name(n), mode };
                 let ns = NsOp::Rename { dir: from.0, name: old, to: d, to_name: n, mode };
