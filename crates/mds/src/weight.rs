@@ -67,7 +67,9 @@ fn said(op: &Op) -> usize {
         Op::Subtree { what, .. } => match &**what {
             SubtreeOp::Part { body, .. } => body.len(),
             SubtreeOp::Fetch { needs, .. } => size_of_val(&needs[..]),
-            SubtreeOp::Data { inos, .. } | SubtreeOp::Overwrite { inos, .. } => size_of_val(&inos[..]),
+            SubtreeOp::Data { inos, .. } | SubtreeOp::Overwrite { inos, .. } | SubtreeOp::HoldOpen { inos, .. } => {
+                size_of_val(&inos[..])
+            }
             _ => 0,
         },
         _ => 0,

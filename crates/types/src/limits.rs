@@ -58,6 +58,8 @@ pub const MERGE_PART_MAX: usize = 256 << 10;
 pub const CONFLICTS_TOLD_MAX: usize = 64;
 /// Most records that are asked for, or answered, at once about a decoupled subtree.
 pub const FETCH_MAX: usize = 4096;
+/// Most files of which the owner of a decoupled subtree may say that it has them open.
+pub const HELD_OPEN_MAX: usize = 1 << 20;
 /// Longest time that the owner of a decoupled subtree may be away and keep it, milliseconds: a week.
 pub const SUBTREE_LEASE_MS_MAX: u32 = 7 * 24 * 3600 * 1000;
 /// Most entries that a policy may say a directory will have.

@@ -254,6 +254,10 @@ pub enum SubtreeOp {
     /// To change objects of these files that are there, where others read the state of the last merge meanwhile ([`Interfere::Read`]): the
     /// right ends with the next merge. `Decoupled`. `NotFound` if one is not of the subtree, `Quota` if they are too many before a merge.
     Overwrite { epoch: u64, inos: Vec<Ino> },
+    /// Its owner has these open. Where others may work meanwhile, inodes that they removed and that are said here are not let go at a merge.
+    /// `first`: instead of all that was said before; else these as well. `Done`. It is not kept over a restart of the rank, which lets
+    /// nothing go before the next merge. `Quota` if they are too many ([`crate::limits::HELD_OPEN_MAX`]).
+    HoldOpen { epoch: u64, first: bool, inos: Vec<Ino> },
     /// So much of the owner's journal is in the store, durably. `Decoupled`. `Invalid` if that is not one of the numbers which were
     /// reserved for it ([`DecoupledRecord::journal_inos`]).
     Keep { epoch: u64, journal: StoredJournal },
@@ -285,6 +289,7 @@ impl SubtreeOp {
             SubtreeOp::Merge { .. } => "merge",
             SubtreeOp::Data { .. } => "subtree_data",
             SubtreeOp::Overwrite { .. } => "subtree_overwrite",
+            SubtreeOp::HoldOpen { .. } => "subtree_hold_open",
             SubtreeOp::Keep { .. } => "subtree_keep",
             SubtreeOp::End { .. } => "recouple",
         }

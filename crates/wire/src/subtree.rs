@@ -31,6 +31,8 @@ mod ask {
     pub const MERGE_INTO_TABLE: u8 = 11;
     pub const TAKE_OVER_NOW: u8 = 12;
     pub const OVERWRITE: u8 = 13;
+    pub const HOLD_OPEN: u8 = 14;
+    pub const HOLD_OPEN_FIRST: u8 = 15;
 }
 
 /// The codes of answers. On the wire: keep stable, never reuse.
@@ -84,6 +86,10 @@ pub(crate) fn encode(what: &SubtreeOp) -> Vec<u8> {
             put(if changes { ask::OVERWRITE } else { ask::DATA }, &[*epoch]);
             put_list(&mut out, inos, |out, ino| put_u64(out, ino.0));
         }
+        SubtreeOp::HoldOpen { epoch, first, inos } => {
+            put(if *first { ask::HOLD_OPEN_FIRST } else { ask::HOLD_OPEN }, &[*epoch]);
+            put_list(&mut out, inos, |out, ino| put_u64(out, ino.0));
+        }
         SubtreeOp::Keep { epoch, journal } => put(ask::KEEP, &[*epoch, journal.ino.0, journal.bytes]),
         SubtreeOp::End { epoch } => put(ask::END, &[*epoch]),
     }
@@ -96,7 +102,7 @@ pub(crate) fn decode(bytes: &[u8], payload: &mut Payload) -> Result<SubtreeOp, D
     from.finish()?;
     match &what {
         SubtreeOp::Part { body, .. } => limit(body.len(), MERGE_PART_MAX, "bytes of a part of a merge")?,
-        SubtreeOp::Data { inos, .. } | SubtreeOp::Overwrite { inos, .. } => {
+        SubtreeOp::Data { inos, .. } | SubtreeOp::Overwrite { inos, .. } | SubtreeOp::HoldOpen { inos, .. } => {
             limit(inos.len(), FETCH_MAX, "files of a subtree")?
         }
         SubtreeOp::Fetch { needs, .. } => limit(needs.len(), FETCH_MAX, "records of a subtree")?,
@@ -140,6 +146,11 @@ fn take(from: &mut Cursor<'_>, payload: &mut Payload) -> Result<SubtreeOp, Bad> 
             let inos = take_list(from, 1, "numbers of files", |from| from.u64().map(Ino))?;
             if code == ask::DATA { SubtreeOp::Data { epoch, inos } } else { SubtreeOp::Overwrite { epoch, inos } }
         }
+        code @ (ask::HOLD_OPEN | ask::HOLD_OPEN_FIRST) => SubtreeOp::HoldOpen {
+            epoch: from.u64()?,
+            first: code == ask::HOLD_OPEN_FIRST,
+            inos: take_list(from, 1, "numbers of files", |from| from.u64().map(Ino))?,
+        },
         ask::KEEP => {
             let epoch = from.u64()?;
             SubtreeOp::Keep { epoch, journal: StoredJournal { ino: Ino(from.u64()?), bytes: from.u64()? } }

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use loligo_journal::decode_record;
 use loligo_namespace::{Change, Found, Plan, Terms, is_within_bounds, resolve};
+use loligo_types::limits::HELD_OPEN_MAX;
 use loligo_types::{
     Answer, Conflict, Cred, DecoupledRecord, Event, FsError, Ino, Inode, Interfere, Need, SubtreeAnswer,
 };
@@ -31,6 +32,8 @@ pub(super) struct Held {
     inos: BTreeSet<Ino>,
     /// It was found so after a restart, when nobody can tell where it was: only what is the owner's own comes back.
     found: bool,
+    /// Inodes that its owner has open, as it says: of these nothing goes with a merge.
+    open: BTreeSet<Ino>,
 }
 
 /// Conflicts of the last merge, for an owner who asks again.
@@ -60,6 +63,49 @@ impl Mds {
         self.decoupled.by_dir.values().any(|owned| owned.held.inos.contains(&ino))
     }
 
+    /// The owner has these open.
+    pub(super) fn hold_open(&mut self, job: &Job, dir: Ino, epoch: u64, (first, inos): (bool, &[Ino])) -> Step {
+        if let Err(error) = self.owned(job, dir, epoch) {
+            return Step::Answer(Err(error));
+        }
+        let Some(owned) = self.decoupled.by_dir.get_mut(&dir) else { return Step::Answer(Err(FsError::Stale)) };
+        if first {
+            owned.held.open.clear();
+        }
+        if owned.held.open.len() + inos.len() > HELD_OPEN_MAX {
+            return Step::Answer(Err(FsError::Quota));
+        }
+        owned.held.open.extend(inos);
+        Step::Answer(Ok(Answer::Done))
+    }
+
+    /// Another one is the owner from now on, who has open what it says itself.
+    pub(super) fn forget_open(&mut self, dir: Ino) {
+        if let Some(owned) = self.decoupled.by_dir.get_mut(&dir) {
+            owned.held.open.clear();
+        }
+    }
+
+    /// Lets the held inodes of a subtree go that its owner does not have open.
+    fn let_go_closed(&mut self, record: &DecoupledRecord) {
+        let Some(owned) = self.decoupled.by_dir.get_mut(&record.dir) else { return };
+        if owned.held.open.is_empty() {
+            return self.let_go(record.dir);
+        }
+        let open: BTreeSet<Ino> = owned.held.inos.intersection(&owned.held.open).copied().collect();
+        let is_its = |ino: &Ino| match self.tree.find(*ino) {
+            Found::Here(inode) => self.is_held_for(record, inode),
+            Found::Gone => false,
+            // It is looked at when the next merge lets it go.
+            Found::Unknown => true,
+        };
+        let kept: BTreeSet<Ino> = open.into_iter().filter(is_its).collect();
+        if let Some(owned) = self.decoupled.by_dir.get_mut(&record.dir) {
+            let go = owned.held.inos.extract_if(.., |ino| !kept.contains(ino)).collect::<Vec<_>>();
+            self.reaps.extend(go);
+        }
+    }
+
     /// Lets the held inodes of a subtree go.
     pub(super) fn let_go(&mut self, dir: Ino) {
         let Some(owned) = self.decoupled.by_dir.get_mut(&dir) else { return };
@@ -73,7 +119,7 @@ impl Mds {
         for dir in dirs {
             let inos = self.tree.orphans().collect();
             if let Some(owned) = self.decoupled.by_dir.get_mut(&dir) {
-                owned.held = Held { inos, found: true };
+                owned.held = Held { inos, found: true, open: BTreeSet::new() };
             }
         }
     }
@@ -262,21 +308,21 @@ impl Mds {
         last: LastConflicts,
     ) -> Step {
         let dir = record.dir;
-        let record = DecoupledRecord { used, merges: merge, ..record.clone() };
+        let after = DecoupledRecord { used, merges: merge, ..record.clone() };
         let gone = events.iter().filter_map(|event| match event {
             Event::InodeGone(ino) => Some(*ino),
             _ => None,
         });
         let lines = self.lines_gone(gone);
         events.extend(lines);
-        events.push(Event::Decoupled(Box::new(record)));
+        events.push(Event::Decoupled(Box::new(after)));
         self.commit(Some(origin_of(job, Ino(0), merge)), &events);
         self.counters.subtree_merges += 1;
         self.counters.subtree_conflicts += last.count;
         // Somebody may have asked for a number before it meant anything.
         self.merge_is_over();
-        // Whoever merges learns anew, so nothing that was removed comes back any more.
-        self.let_go(dir);
+        // Whoever merges learns anew, so nothing that was removed comes back any more. What its programs have open is read on.
+        self.let_go_closed(record);
         if let Some(owned) = self.decoupled.by_dir.get_mut(&dir) {
             owned.last = last;
         }

@@ -98,6 +98,7 @@ impl Mds {
             record.session = job.session;
             self.freeze_all(&record, job.session);
             if let Some(owner) = owner {
+                self.forget_open(dir);
                 record.owner = owner;
                 record.name = self.owner_name(job);
             }

@@ -160,6 +160,7 @@ impl Mds {
             }
             SubtreeOp::Data { epoch, inos } => self.subtree_data(job, dir, *epoch, inos),
             SubtreeOp::Overwrite { epoch, inos } => self.overwrite(job, dir, *epoch, inos),
+            SubtreeOp::HoldOpen { epoch, first, inos } => self.hold_open(job, dir, *epoch, (*first, inos)),
             SubtreeOp::Keep { epoch, journal } => self.keep_journal(job, dir, *epoch, *journal),
             SubtreeOp::End { epoch } => self.recouple(job, dir, *epoch),
         }
@@ -214,7 +215,9 @@ impl Mds {
                 }
                 Step::Answer(self.owned(job, dir, *epoch).and_then(|record| self.tell_decoupled(record)))
             }
-            SubtreeOp::Part { .. } | SubtreeOp::End { .. } => Step::Answer(Ok(Answer::Done)),
+            SubtreeOp::Part { .. } | SubtreeOp::HoldOpen { .. } | SubtreeOp::End { .. } => {
+                Step::Answer(Ok(Answer::Done))
+            }
         }
     }
 }

@@ -103,6 +103,8 @@ fn numbers(op: &mut Op) -> Vec<&mut Ino> {
                 SubtreeOp::Fetch { needs, .. } => needs.iter_mut().map(number_of).collect(),
                 SubtreeOp::Merge { used, .. } => vec![used],
                 SubtreeOp::Data { inos, .. } | SubtreeOp::Overwrite { inos, .. } => inos.iter_mut().collect(),
+                // It is looked at when something was removed.
+                SubtreeOp::HoldOpen { .. } => Vec::new(),
                 SubtreeOp::Keep { journal, .. } => vec![&mut journal.ino],
             });
             all

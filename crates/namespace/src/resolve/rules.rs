@@ -286,7 +286,9 @@ fn swap(graph: &mut Graph<'_>) -> Result<(), Vec<Need>> {
 /// Whatever has no name gets one, or is gone.
 fn homes(graph: &mut Graph<'_>) -> Result<(), Vec<Need>> {
     let draft = graph.draft;
-    for (ino, _) in draft.known.iter().filter(|(_, known)| known.is_changed()) {
+    // What had no name when the owner found it was held for its programs, who have it open: it stays as it is.
+    let had_name = |known: &Known| known.base.nlink > 0 || known.made.as_ref().is_some_and(|made| made.nlink > 0);
+    for (ino, _) in draft.known.iter().filter(|(_, known)| known.is_changed() && had_name(known)) {
         if graph.is_there(*ino) && graph.find(*ino).is_some_and(|inode| inode.nlink == 0) {
             graph.nameless.insert(*ino);
         }

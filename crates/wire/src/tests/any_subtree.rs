@@ -23,6 +23,11 @@ pub fn subtree_op() -> impl Strategy<Value = Op> {
         }),
         (n(), vec(ino(), 0..6)).prop_map(|(epoch, inos)| SubtreeOp::Data { epoch, inos }),
         (n(), vec(ino(), 0..6)).prop_map(|(epoch, inos)| SubtreeOp::Overwrite { epoch, inos }),
+        (n(), any::<bool>(), vec(ino(), 0..6)).prop_map(|(epoch, first, inos)| SubtreeOp::HoldOpen {
+            epoch,
+            first,
+            inos
+        }),
         (n(), n(), ino())
             .prop_map(|(epoch, bytes, ino)| SubtreeOp::Keep { epoch, journal: StoredJournal { ino, bytes } }),
         (n(), n()).prop_map(|(epoch, inos)| SubtreeOp::Grant { epoch, inos }),

@@ -122,6 +122,14 @@ fn what_is_asked() {
         "4c6f01011600000000000000eee7aabc1a140803100292030d08ac0212080d900302ac029103",
     );
     to_server(
+        asks(SubtreeOp::HoldOpen { epoch: 400, first: false, inos: vec![Ino(300), Ino(401)] }),
+        "4c6f010116000000000000008760ee671a140803100292030d08ac0212080e900302ac029103",
+    );
+    to_server(
+        asks(SubtreeOp::HoldOpen { epoch: 400, first: true, inos: vec![Ino(300)] }),
+        "4c6f01011400000000000000a18549f91a120803100292030b08ac0212060f900301ac02",
+    );
+    to_server(
         asks(SubtreeOp::Keep { epoch: 400, journal: StoredJournal { ino: Ino(401), bytes: 300 } }),
         "4c6f01011500000000000000032175081a130803100292030c08ac0212070890039103ac02",
     );
@@ -246,6 +254,7 @@ fn what_is_cut_off_or_unknown_or_has_more_behind_it_is_refused() {
         },
         SubtreeOp::Fetch { epoch: 400, needs: vec![Need::Inode(Ino(300))] },
         SubtreeOp::Merge { epoch: 400, merge: 4, parts: 2, used: Ino(402), into: MergeInto::Memory },
+        SubtreeOp::HoldOpen { epoch: 400, first: true, inos: vec![Ino(300), Ino(301)] },
         SubtreeOp::End { epoch: 400 },
     ];
     let decode = |bytes: &[u8]| {

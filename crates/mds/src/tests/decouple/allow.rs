@@ -375,3 +375,39 @@ fn what_others_removed_is_there_for_the_owner_until_the_merge_also_over_a_restar
     assert_eq!(s.merged(), ("/d/ /e/ /e/x=base /f=base".into(), vec![ConflictKind::Returned]));
     assert_eq!(s.world.mds.tree.orphans().count(), 0, "nothing is held for ever");
 }
+
+#[test]
+fn what_others_removed_and_the_owner_has_open_is_there_over_merges_until_the_owner_says_otherwise() {
+    let mut s = Scene::new();
+    let (dir, at, epoch) = (s.dir, s.owner.at, s.owner.epoch());
+    let open = |first, inos: &[Ino]| SubtreeOp::HoldOpen { epoch, first, inos: inos.to_vec() };
+    assert_eq!(ask(&mut s.world, s.b, dir, open(true, &[s.f])), Err(FsError::Stale), "another's");
+    assert_eq!(ask(&mut s.world, at, dir, open(true, &[s.x])), Ok(Answer::Done));
+    assert_eq!(ask(&mut s.world, at, dir, open(true, &[s.f])), Ok(Answer::Done));
+    assert_eq!(ask(&mut s.world, at, dir, open(false, &[s.g])), Ok(Answer::Done));
+    for (dir, text) in [(s.dir, "f"), (s.dir, "g"), (s.e, "x")] {
+        s.other(unlink(dir, text));
+    }
+    s.own_put(s.dir, "own", b"own");
+    s.owner.merge(&mut s.world).expect("his");
+    s.world.wait_alive(100);
+    let there = |s: &Scene| [s.f, s.g, s.x].map(|ino| s.world.mds.tree.is_orphan(ino));
+    assert_eq!(there(&s), [true, true, false], "what it does not have open any more is gone");
+    let fetch = SubtreeOp::Fetch { epoch, needs: vec![loligo_types::Need::Inode(s.f)] };
+    assert!(ask(&mut s.world, at, dir, fetch).is_ok());
+    s.world.crash();
+    for at in [s.owner.at, s.b] {
+        s.world.resume(at);
+        s.world.reclaim(at, loligo_types::msg::Reclaim::default());
+    }
+    s.world.wait_alive(100);
+    assert_eq!(there(&s), [true, true, false], "until the next merge nothing goes");
+    assert_eq!(ask(&mut s.world, at, dir, open(true, &[s.g])), Ok(Answer::Done));
+    s.own_put(s.dir, "more", b"own");
+    s.owner.merge(&mut s.world).expect("his");
+    s.world.wait_alive(100);
+    assert_eq!(there(&s), [false, true, false]);
+    assert_eq!(s.merged().0, "/d/ /e/ /more=own /own=own");
+    s.world.wait_alive(100);
+    assert_eq!(there(&s), [false; 3], "it is not decoupled any more");
+}
