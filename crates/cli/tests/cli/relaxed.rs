@@ -8,8 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::run::{Place, Service, can_mount, loligo, until};
 
-fn serve(place: &Place) -> Service {
-    Service::start("serve --data {} --set session_ms=5000 --set grace_ms=2000", &[&place.data()])
+fn serve(place: &Place, ranks: u16) -> Service {
+    let ranks = ranks.to_string();
+    let settings = "serve --data {} --ranks {} --set session_ms=5000 --set grace_ms=2000";
+    Service::start(settings, &[&place.data(), Path::new(&ranks)])
 }
 
 /// Makes `f0`, `f1`, ..., each of which gets its last name when the next one is there; how many were acknowledged, with both names.
@@ -51,21 +53,35 @@ fn whole(dir: &Path, sent_last: usize) -> usize {
 
 #[test]
 fn a_killed_server_leaves_a_relaxed_directory_as_it_was_at_one_moment_and_a_strict_one_whole() {
+    kills(1, 4);
+}
+
+#[test]
+fn a_killed_server_of_several_ranks_leaves_the_relaxed_directories_of_each_as_they_were_at_one_moment() {
+    kills(3, 3);
+}
+
+/// The server is killed so often. The directories of a round are one rank's.
+fn kills(ranks: u16, rounds: u16) {
     if !can_mount() {
         return;
     }
     let place = Place::new();
     loligo("format --data {}", &[&place.data()]).ok();
-    let mut server = Some(serve(&place));
+    let mut server = Some(serve(&place, ranks));
     let at = place.path("mnt");
     std::fs::create_dir_all(&at).expect("a directory");
     let mount = Service::start("mount --server {} {}", &[&place.data(), &at]);
-    for round in 0..4 {
+    for round in 0..rounds {
         let (relaxed, strict) = (at.join(format!("relaxed{round}")), at.join(format!("strict{round}")));
         for dir in [&relaxed, &strict] {
             std::fs::create_dir(dir).expect("made");
         }
         loligo("policy set {} relaxed", &[&relaxed]).ok();
+        let rank = (ranks - 1 - round % ranks).to_string();
+        for dir in [&relaxed, &strict].into_iter().filter(|_| rank != "0") {
+            loligo("subtree migrate {} {}", &[dir, Path::new(&rank)]).ok();
+        }
         let (done, counts) = (AtomicBool::new(false), [AtomicUsize::new(0), AtomicUsize::new(0)]);
         std::thread::scope(|scope| {
             for (dir, count) in [&relaxed, &strict].into_iter().zip(&counts) {
@@ -75,7 +91,7 @@ fn a_killed_server_leaves_a_relaxed_directory_as_it_was_at_one_moment_and_a_stri
             until("they have worked for a while", || counts.iter().all(|count| count.load(Ordering::Relaxed) > 30));
             server.take().expect("it runs").kill();
             done.store(true, Ordering::Relaxed);
-            server = Some(serve(&place));
+            server = Some(serve(&place, ranks));
         });
         let [early, sure] = counts.each_ref().map(|count| count.load(Ordering::Relaxed));
         let kept = whole(&relaxed, early);
@@ -94,7 +110,7 @@ fn a_killed_server_leaves_a_relaxed_directory_as_it_was_at_one_moment_and_a_stri
         // What is fsynced is there whoever dies then.
         File::create(relaxed.join("synced")).and_then(|file| file.sync_all()).expect("it is durable");
         server.take().expect("it runs").kill();
-        server = Some(serve(&place));
+        server = Some(serve(&place, ranks));
         assert!(names(&relaxed).contains("synced"));
     }
     loligo("umount {}", &[&at]).ok();
