@@ -24,10 +24,15 @@ const TABLE: &str = include_str!("golden/table.hex");
 const JOURNAL: &str = include_str!("golden/journal.hex");
 const JOURNAL_FILE: &str = include_str!("golden/journal-file.hex");
 
-const EVENT_DOC: &str = include_str!("../../../docs/formats/event.md");
-const TABLE_DOC: &str = include_str!("../../../docs/formats/table.md");
+const EVENT_DOC: &str =
+    concat!(include_str!("../../../docs/formats/event.md"), include_str!("../../../docs/formats/examples/event.txt"));
+const TABLE_DOC: &str =
+    concat!(include_str!("../../../docs/formats/table.md"), include_str!("../../../docs/formats/examples/table.txt"));
 const JOURNAL_DOC: &str = include_str!("../../../docs/formats/journal.md");
-const JOURNAL_FILE_DOC: &str = include_str!("../../../docs/formats/journal-file.md");
+const JOURNAL_FILE_DOC: &str = concat!(
+    include_str!("../../../docs/formats/journal-file.md"),
+    include_str!("../../../docs/formats/examples/journal-file.txt")
+);
 
 /// Named samples and their bytes in hexadecimal digits.
 type Samples = Vec<(&'static str, String)>;

@@ -168,12 +168,15 @@ proptest! {
     }
 }
 
-/// The bytes of a block of docs/formats/store.md: what stands before the semicolons.
+/// Bytes of a block of docs/formats/store.md or examples/store.txt: the part before the semicolons.
 fn drawn(name: &str) -> String {
-    let doc = include_str!("../../../docs/formats/store.md");
+    let doc = concat!(
+        include_str!("../../../docs/formats/store.md"),
+        include_str!("../../../docs/formats/examples/store.txt")
+    );
     let start = format!("```hex {name}\n");
     let block = doc.split_once(&start).and_then(|(_, rest)| rest.split_once("```")).map(|(block, _)| block);
-    let block = block.unwrap_or_else(|| panic!("docs/formats/store.md has no block {name}"));
+    let block = block.unwrap_or_else(|| panic!("docs/formats/{{store.md,examples/store.txt}} have no block {name}"));
     let bytes = block.lines().map(|line| line.split(';').next().unwrap_or_default());
     bytes.flat_map(str::chars).filter(|c| !c.is_whitespace()).collect()
 }

@@ -2,7 +2,7 @@
 //! map and the number tell the rank.
 //!
 //! The table may be behind: whoever has an inode may have changed it and not written it there yet. So it is believed to be
-//! this rank's only where this rank's own records say the same (see docs/cluster.md, "Who has what").
+//! this rank's only where this rank's own records say the same (see docs/cluster.md, "Authority").
 
 use std::collections::BTreeMap;
 

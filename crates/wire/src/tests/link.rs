@@ -75,12 +75,15 @@ fn a_first_message_may_not_be_long_and_others_not_endless() {
     assert_eq!(read(&client, LINK_MAX), Err(DecodeError::Direction { found: 1 }));
 }
 
-/// The bytes of a block of docs/formats/link.md: what stands before the semicolons.
+/// Bytes of a block of docs/formats/link.md or examples/link.txt: the part before the semicolons.
 fn drawn(name: &str) -> String {
-    let doc = include_str!("../../../../docs/formats/link.md");
+    let doc = concat!(
+        include_str!("../../../../docs/formats/link.md"),
+        include_str!("../../../../docs/formats/examples/link.txt")
+    );
     let start = format!("```hex {name}\n");
     let block = doc.split_once(&start).and_then(|(_, rest)| rest.split_once("```")).map(|(block, _)| block);
-    let block = block.unwrap_or_else(|| panic!("docs/formats/link.md has no block {name}"));
+    let block = block.unwrap_or_else(|| panic!("docs/formats/{{link.md,examples/link.txt}} have no block {name}"));
     let bytes = block.lines().map(|line| line.split(';').next().unwrap_or_default());
     bytes.flat_map(str::chars).filter(|c| !c.is_whitespace()).collect()
 }
