@@ -1,7 +1,7 @@
 //! Runs many seeds on all cores, or one with its trace.
 //!
 //! `soak --seeds A..B [--ranks A..B] [--threads N] [--state FILE] [--ms N] [--canary NAME] [--members]
-//! [--balance] [--removers] [--handles] [--clocks] [--direct] [--subtrees] [--stored] [--allow] [--relaxed] [--scattered] [--paths] [--full] [--calm] [--go-on]`, `soak --seed N --trace`.
+//! [--balance] [--removers] [--handles] [--clocks] [--direct] [--subtrees] [--stored] [--readers] [--allow] [--relaxed] [--scattered] [--paths] [--full] [--calm] [--go-on]`, `soak --seed N --trace`.
 //!
 //! Tells every few seconds how far it is and how long it will take; each seed that fails is one line. With `--state` what
 //! is done is put down in a file, and the same command goes on from there after it was stopped. Ends with 1 if any seed
@@ -69,6 +69,7 @@ fn args() -> Result<Args, String> {
             "--direct" => args.options.direct = true,
             "--subtrees" => args.options.subtrees = true,
             "--stored" => (args.options.subtrees, args.options.stored) = (true, true),
+            "--readers" => (args.options.subtrees, args.options.readers) = (true, true),
             "--allow" => args.options.allow = true,
             "--relaxed" => args.options.relaxed = true,
             "--scattered" => args.options.scattered = true,
@@ -157,7 +158,7 @@ fn title(args: &Args) -> String {
     let Range { start, end } = args.seeds;
     let (from, to) = args.options.ranks;
     format!(
-        "seeds {start}..{end} ranks {from}..{to} ms {} canary {:?} members {} balance {} removers {}{}{}{}{}{}{}{}{}{}{}{}",
+        "seeds {start}..{end} ranks {from}..{to} ms {} canary {:?} members {} balance {} removers {}{}{}{}{}{}{}{}{}{}{}{}{}",
         args.options.duration_ms,
         args.options.canary,
         args.options.members,
@@ -168,6 +169,7 @@ fn title(args: &Args) -> String {
         if args.options.direct { " direct" } else { "" },
         if args.options.subtrees { " subtrees" } else { "" },
         if args.options.stored { " stored" } else { "" },
+        if args.options.readers { " readers" } else { "" },
         if args.options.allow { " allow" } else { "" },
         if args.options.relaxed { " relaxed" } else { "" },
         if args.options.scattered { " scattered" } else { "" },
@@ -297,10 +299,10 @@ fn soak(args: &Args) -> Result<bool, String> {
         args.threads
     );
     if args.options.subtrees {
-        let Counts { decoupled, resumed, merged, again, lost, kept, taken, busy, seen } = all.subtrees;
+        let Counts { decoupled, resumed, merged, again, lost, kept, taken, busy, seen, read } = all.subtrees;
         println!(
             "{decoupled} directories decoupled, {resumed} gone on with, {merged} merges, {again} sent again, {lost} taken back; \
-             {kept} journals kept, {taken} of them merged by others; {seen} looks at them, {busy} refused"
+             {kept} journals kept, {taken} of them merged by others; {seen} looks at them, {busy} refused, {read} while somebody had them"
         );
     }
     if args.options.allow {

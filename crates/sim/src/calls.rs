@@ -429,7 +429,8 @@ impl World {
     fn check(&mut self, at: usize, pending: &Pending, result: &CallResult) {
         let now = self.now;
         let is_relaxed = matches!(pending.track, Track::Relaxed(_));
-        if let (Err(failed), true) = (result, pending.through_handle && !is_relaxed)
+        let is_merged = pending.track == Track::Merged && self.options.readers;
+        if let (Err(failed), true) = (result, pending.through_handle && !is_relaxed && !is_merged)
             && let FsError::Stale | FsError::BadHandle = failed.error
             && !self.ended_at.iter().any(|(_, client)| *client == self.nodes[at].life)
         {

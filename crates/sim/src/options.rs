@@ -132,6 +132,8 @@ pub struct Options {
     pub subtrees: bool,
     /// Their owners keep journals in the store, and others take over what they have left.
     pub stored: bool,
+    /// Others read the last merge of what is decoupled (`interfere = "read"`).
+    pub readers: bool,
     /// Directories are made at ranks of their own (placement `giga`) below some of those that programs work in.
     pub scattered: bool,
     /// Programs find several names with one request, also of ranks that have nothing of it; and if directories are scattered, in half of the worlds their
@@ -168,6 +170,7 @@ impl Default for Options {
             direct: false,
             subtrees: false,
             stored: false,
+            readers: false,
             allow: false,
             relaxed: false,
             scattered: false,

@@ -211,6 +211,7 @@ impl World {
                 let mut jobs = self.jobs.borrow_mut();
                 jobs.hash_key = self.knobs.server.hash_key;
                 jobs.keeps = self.options.stored;
+                jobs.readers = self.options.readers;
                 jobs.merges_twice = self.options.canary == Some(Canary::KeptMergedTwice);
                 jobs.several = self.seats.len() > 1;
                 jobs.create(dir);

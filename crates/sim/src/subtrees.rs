@@ -50,8 +50,8 @@ pub enum Sight {
     Name(Ino, Vec<u8>, Option<(Ino, u16, u32, u64)>),
     /// Content of a file.
     Data(Ino, Vec<u8>),
-    /// The request was not refused as busy, whatever else became of it.
-    Met(String),
+    /// The request was not refused as busy, whatever else became of it; true: it changes something.
+    Met(String, bool),
 }
 
 impl Sight {
@@ -68,8 +68,13 @@ impl Sight {
                 there.and_then(|ino| told(*ino)) == *found
             }
             Sight::Data(ino, data) => state.get(ino).is_some_and(|thing| thing.data == *data),
-            Sight::Met(_) => true,
+            Sight::Met(..) => true,
         }
+    }
+
+    /// True if it tells nothing that others may not see while they may read.
+    fn is_read(&self) -> bool {
+        !matches!(self, Sight::Met(_, true))
     }
 
     /// True if only a client that may look below the root can be told so. Anybody can be told of things that are gone.
@@ -78,10 +83,13 @@ impl Sight {
             Sight::Root(..) => false,
             Sight::List(dir, names) => *dir == root || !names.is_empty(),
             Sight::Name(dir, _, found) => *dir == root || found.is_some(),
-            Sight::Data(..) | Sight::Met(_) => true,
+            Sight::Data(..) | Sight::Met(..) => true,
         }
     }
 }
+
+/// An owner is heard so often, microseconds: what is seen so long after it was heard is counted as seen while it has the directory.
+const READ_US: u64 = 100_000;
 
 /// A state that the directory may be in.
 #[derive(Debug)]
@@ -138,6 +146,8 @@ pub struct Counts {
     pub busy: u64,
     /// Looks that saw something.
     pub seen: u64,
+    /// Looks below one that saw something about while it was decoupled.
+    pub read: u64,
 }
 
 impl Counts {
@@ -152,6 +162,7 @@ impl Counts {
         self.taken += other.taken;
         self.busy += other.busy;
         self.seen += other.seen;
+        self.read += other.read;
     }
 }
 
@@ -164,6 +175,8 @@ pub struct Jobs {
     pub hash_key: (u64, u64),
     /// Owners keep journals in the store.
     pub keeps: bool,
+    /// Others read the last merge of what is decoupled.
+    pub readers: bool,
     /// They merge what is there, also if that was merged: [`crate::Canary::KeptMergedTwice`].
     pub merges_twice: bool,
     /// Those.
@@ -308,6 +321,14 @@ impl Jobs {
             return self.wrong(root, text);
         }
         let is_apart = |ino: &Ino| self.several && self.linked.contains(ino);
+        if self.readers && sight.is_read() {
+            // It says nothing of who has it. It fits the last merge, or one of which it is not known whether it was done.
+            self.counts.read += u64::from(
+                sight.is_inside(root)
+                    && job.held.values().any(|held| held.from <= begun && now <= held.until + READ_US),
+            );
+            return;
+        }
         if !sight.is_inside(root) || matches!(&sight, Sight::Data(ino, _) if is_apart(ino)) {
             return;
         }

@@ -50,6 +50,8 @@ pub fn id_of(name: &[u8]) -> Option<NameId> {
 pub enum Track {
     /// Nothing.
     None,
+    /// A read of something that the owner of a decoupled directory may remove with its next merge.
+    Merged,
     Names(NsOp),
     /// Two names in one request: what finds each of them, if the first is the directory that it is expected to be.
     Walk(NsOp, NsOp),

@@ -42,13 +42,14 @@ fn assert_clean(options: &Options, seeds: impl IntoIterator<Item = u64>) -> (u64
         let direct = if options.direct { " --direct" } else { "" };
         let subtrees = if options.subtrees { " --subtrees" } else { "" };
         let stored = if options.stored { " --stored" } else { "" };
+        let readers = if options.readers { " --readers" } else { "" };
         let allow = if options.allow { " --allow" } else { "" };
         let scattered = if options.scattered { " --scattered" } else { "" };
         let paths = if options.paths { " --paths" } else { "" };
         let full = if options.full { " --full" } else { "" };
         let calm = if options.calm { " --calm" } else { "" };
         panic!(
-            "seed {seed} (look at it with `cargo run -p loligo-sim --example soak -- --ranks {from}..{to}{members}{balance}{removers}{handles}{clocks}{direct}{subtrees}{stored}{allow}{scattered}{paths}{full}{calm} \
+            "seed {seed} (look at it with `cargo run -p loligo-sim --example soak -- --ranks {from}..{to}{members}{balance}{removers}{handles}{clocks}{direct}{subtrees}{stored}{readers}{allow}{scattered}{paths}{full}{calm} \
              --seed {seed} --trace`): {findings:#?}"
         );
     }
@@ -436,6 +437,18 @@ fn seeds_are_clean_while_clients_have_directories_for_themselves_and_merge() {
     assert!(sum.0 > 100 && sum.1 > 200 && sum.2 > 500, "hardly anything is merged, refused or seen: {sum:?}");
     assert_clean(&subtrees(), 0..200);
     assert_clean(&Options { clocks: true, removers: true, ..subtrees() }, 0..50);
+}
+
+#[test]
+fn seeds_are_clean_while_others_read_the_last_merge_of_what_is_decoupled_and_change_nothing() {
+    let options = Options { readers: true, ..subtrees() };
+    let runs: Vec<_> = (0..20).map(|seed| run(seed, options.clone()).subtrees).collect();
+    let sum = runs.iter().fold((0, 0, 0), |sum, run| (sum.0 + run.merged, sum.1 + run.busy, sum.2 + run.read));
+    assert!(sum.0 > 100 && sum.1 > 100 && sum.2 > 200, "hardly anything is merged, refused or read: {sum:?}");
+    assert_clean(&options, 0..150);
+    assert_clean(&Options { stored: true, ..options.clone() }, 0..60);
+    assert_clean(&Options { ranks: (2, 4), ..options.clone() }, 0..100);
+    found_after_with(options, Canary::PartsForgotten, 60);
 }
 
 #[test]

@@ -114,7 +114,11 @@ impl Shell {
     pub(super) async fn decouple(&mut self, dir: Ino, owner: u64, resume: u64, lease_ms: u32) -> FsResult<Told> {
         let inos = self.rng.range(3, 40);
         let allows = self.jobs.borrow().shared.root == dir;
-        let interfere = if allows { Interfere::Allow } else { Interfere::Block };
+        let interfere = match (allows, self.jobs.borrow().readers) {
+            (true, _) => Interfere::Allow,
+            (_, true) => Interfere::Read,
+            _ => Interfere::Block,
+        };
         let mut stale = 0;
         for _ in 0..TRIES {
             let begun = self.now();
@@ -512,7 +516,7 @@ impl Shell {
         let flags = OpenFlags { read: true, ..OpenFlags::default() };
         let fh = self.call(Call::Open { ino: dir, flags }, Track::None).await?.fh.ok_or(FsError::Io)?;
         let (begun, plus) = (self.now(), self.rng.one_in(2));
-        let listed = self.call(Call::Readdir { fh, cookie: 0, limit: 100, plus }, Track::None).await;
+        let listed = self.call(Call::Readdir { fh, cookie: 0, limit: 100, plus }, Track::Merged).await;
         if let Ok(done) = &listed
             && let Answer::Entries { entries, end: true, .. } = &done.answer
         {
@@ -538,7 +542,7 @@ impl Shell {
         let flags = OpenFlags { read: true, ..OpenFlags::default() };
         let fh = self.call(Call::Open { ino: attr.ino, flags }, Track::None).await?.fh.ok_or(FsError::Io)?;
         let begun = self.now();
-        let read = self.call(Call::Read { fh, offset: 0, len: 4096 }, Track::None).await;
+        let read = self.call(Call::Read { fh, offset: 0, len: 4096 }, Track::Merged).await;
         if let Ok(done) = &read
             && let Answer::Bytes(bytes) = &done.answer
         {

@@ -22,11 +22,11 @@ impl Shell {
     }
 
     /// Something came of it, if that says anything.
-    fn met(&self, root: Ino, begun: u64, what: String, result: &FsResult<loligo_client::Done>) {
+    fn met(&self, root: Ino, begun: u64, (what, changes): (String, bool), result: &FsResult<loligo_client::Done>) {
         let silent = |error: FsError| is_passing(error) || matches!(error, FsError::Busy | FsError::Stale);
         if result.as_ref().err().is_none_or(|error| !silent(*error)) {
             let answer = result.as_ref().map(|done| matches!(done.answer, Answer::Done));
-            self.jobs.borrow_mut().see(root, begun, Sight::Met(format!("{what}: {answer:?}")));
+            self.jobs.borrow_mut().see(root, begun, Sight::Met(format!("{what}: {answer:?}"), changes));
         }
     }
 
@@ -72,7 +72,8 @@ impl Shell {
                 rename(common, known, dir, name)
             }
         };
-        let (what, begun) = (format!("{call:?}"), self.now());
+        let changes = !matches!(call, Call::Op(Op::Readdir { .. }));
+        let (what, begun) = ((format!("{call:?}"), changes), self.now());
         let result = self.try_call(call).await;
         let gone = result.as_ref().is_err_and(|error| *error == FsError::NotFound) && (two || dir != root);
         if !gone {
@@ -97,12 +98,12 @@ impl Shell {
                 let begun = self.now();
                 let opened = self.call(Call::Open { ino, flags }, Track::None).await;
                 if opened.as_ref().err() != Some(&FsError::NotFound) {
-                    self.met(root, begun, format!("open of {ino}"), &opened);
+                    self.met(root, begun, (format!("open of {ino}"), false), &opened);
                 }
                 return self.release(opened?.fh).await;
             }
         };
-        let what = format!("{call:?}");
+        let what = (format!("{call:?}"), matches!(call, Call::SetAttr { .. }));
         let result = self.try_call(call).await;
         if result.as_ref().err() != Some(&FsError::NotFound) {
             self.met(root, begun, what, &result);
