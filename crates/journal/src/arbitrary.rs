@@ -321,7 +321,7 @@ fn decoupled() -> impl Strategy<Value = DecoupledRecord> {
             for (gap, count) in steps {
                 record.grant(Ino(at + gap), count);
                 record.objects.push((Ino(at + gap), count));
-                if interfere == Interfere::Read {
+                if interfere != Interfere::Block {
                     record.overwritten.push(Overwritten { file: Ino(at + gap), copy: Ino(count), count });
                 }
                 at += gap + count;

@@ -225,6 +225,11 @@ fn read() -> DecoupledRecord {
     DecoupledRecord { interfere: Interfere::Read, overwritten, ..promised() }
 }
 
+/// One in which others work, and of two files of which they and its owner each have a version.
+fn forked() -> DecoupledRecord {
+    DecoupledRecord { interfere: Interfere::Allow, ..read() }
+}
+
 /// One whose owner has said what it gives: weak/local.
 fn promised() -> DecoupledRecord {
     DecoupledRecord { promise: Promise { consistency: 1, durability: 1 }, ..decoupled() }
@@ -272,6 +277,7 @@ fn events() -> Vec<(&'static str, Event)> {
         ("decoupled", Event::Decoupled(Box::new(decoupled()))),
         ("decoupled-promised", Event::Decoupled(Box::new(promised()))),
         ("decoupled-read", Event::Decoupled(Box::new(read()))),
+        ("decoupled-forked", Event::Decoupled(Box::new(forked()))),
         ("decoupled-gone", Event::DecoupledGone(ino)),
         ("merge-part", Event::MergePart { dir: ino, part: 300, body: [2, 0, 0].into() }),
         ("merge", Event::Merge { dir: ino }),

@@ -439,6 +439,8 @@ impl World {
             Output::Spill { ino, .. } => (sync, Input::Spilled { ino, ok: true }),
             Output::Discard { ino, .. } => (sync, Input::Discarded { ino }),
             Output::Restore { ino, .. } => (sync, Input::Restored { ino }),
+            Output::KeepTheirs { to, .. } => (sync, Input::Kept { to, result: Ok(()) }),
+            Output::LookAtFork { ino, .. } => (sync, Input::Fork { ino, size: None }),
             // Nothing is pinned and nothing floats.
             Output::Scan { ticket, .. } => (load, Input::Scanned { ticket, page: Some(Page::default()) }),
             Output::TakenBack { .. } => return,

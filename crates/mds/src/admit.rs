@@ -46,11 +46,11 @@ fn frees(op: &Op) -> bool {
 }
 
 /// True if the operation is refused while the journal cannot be written. Of the requests of owners of decoupled subtrees, only those that
-/// are new or bring much are refused: parts of a merge, which owners send again. The rest is small, and waits for its answer: to be refused
+/// are new or bring much are refused: parts of a merge, which owners send again, and what is to be overwritten. The rest is small, and waits for its answer: to be refused
 /// it would end what they have.
 fn needs_journal(op: &Op) -> bool {
     let Op::Subtree { what, .. } = op else { return true };
-    matches!(**what, SubtreeOp::Part { .. } | SubtreeOp::Decouple { resume: 0, .. })
+    matches!(**what, SubtreeOp::Part { .. } | SubtreeOp::Overwrite { .. } | SubtreeOp::Decouple { resume: 0, .. })
 }
 
 impl Mds {

@@ -141,6 +141,11 @@ impl Mds {
 
     /// True if the file's data or size must stay as they are for now.
     pub(crate) fn data_is_busy(&self, ino: Ino) -> bool {
+        self.drops_or_spills(ino) || self.is_still(ino)
+    }
+
+    /// True if objects of the file are being dropped, or its inline data moved to one.
+    pub(crate) fn drops_or_spills(&self, ino: Ino) -> bool {
         self.discards.is_pending(ino) || self.spills.contains_key(&ino)
     }
 }

@@ -152,8 +152,10 @@ impl Mds {
     pub(crate) fn durable(&mut self, lsn: Lsn) {
         self.log.durable = self.log.durable.max(lsn).min(self.log.last);
         self.relaxed_durable();
+        self.emit_thaws();
         self.emit_discards();
         self.emit_restores();
+        self.emit_forks();
         self.emit_checkpoint();
         self.emit_merge_rows();
         let greeted = self.cluster_durable();

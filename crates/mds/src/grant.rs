@@ -154,7 +154,10 @@ impl Mds {
         let recalled = self.recalls.pending(ino, slot);
         // Who writes in the store by himself would leave an object without a file.
         let unborn = self.config.direct.is_some() && self.is_volatile(ino);
-        let waits = self.parked.is_marked(ino) || self.tidy.is_left(ino) || unborn;
+        // Who has changes at hand, or makes them in the store by himself, changes the owner's version of a file that has two.
+        let forked =
+            self.is_still(ino) || self.config.direct.is_some() && self.tree.has_decoupled() && self.is_forked(ino);
+        let waits = self.parked.is_marked(ino) || self.tidy.is_left(ino) || unborn || forked;
         // Of what is merged there nobody is asked to give anything back.
         let merged = self.tree.has_decoupled() && self.is_decoupled(ino, Lease::CACHE);
         if fresh && recalled.is_none() && attr.kind == Kind::File && !waits && !merged {

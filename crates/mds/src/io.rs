@@ -9,7 +9,7 @@ use std::sync::Arc;
 use loligo_namespace::{Loaded, MergeRows, MergedRows, Need, Record};
 pub use loligo_types::link::Member;
 use loligo_types::msg::{ToClient, ToServer};
-use loligo_types::{ClusterMap, Decision, Ino, Lsn, Rank, SessionId, Snapshot, StatFs};
+use loligo_types::{ClusterMap, DataError, Decision, Ino, Lsn, Rank, SessionId, Snapshot, StatFs};
 
 use crate::admin::{Ask, Told};
 use crate::peer::PeerMsg;
@@ -102,6 +102,10 @@ pub enum Input {
     Spilled { ino: Ino, ok: bool },
     /// The copies of [`Output::Restore`] are put back.
     Restored { ino: Ino },
+    /// The others' version of a file is that of this one, durably, or an error.
+    Kept { to: Ino, result: Result<(), DataError> },
+    /// How long a shared file was when it was frozen, the largest number if that is not known; none: others may have changed its bytes since.
+    Fork { ino: Ino, size: Option<u64> },
     /// All file data that was answered before [`Output::SyncData`] is durable, or not.
     DataSynced { ticket: u64, ok: bool },
     /// The process of a session that was there before the restart is known to be dead.
@@ -239,12 +243,17 @@ pub enum Output {
     /// one by one.
     AccessRange { session: SessionId, first: Ino, count: u64, access: DataAccess },
     /// From now on this session changes the file's objects, and all others read its first `size` bytes as they are now: an object is copied
-    /// under the number `copy` before it is changed first, unless there is such a copy.
-    Freeze { ino: Ino, copy: Ino, size: u64, owner: SessionId },
+    /// under the number `copy` before it is changed first, unless there is such a copy. `shared`: others change it, too, each side its own
+    /// version: theirs is the copy.
+    Freeze { ino: Ino, copy: Ino, size: u64, owner: SessionId, shared: bool },
     /// All read the file's objects as they are.
     Thaw { ino: Ino },
     /// Put back what was copied of a file, durably, and come back with [`Input::Restored`], however often that must be tried.
     Restore { ino: Ino, copy: Ino },
+    /// Make so many bytes of the others' version of a shared file those of another one, durably, and come back with [`Input::Kept`].
+    KeepTheirs { ino: Ino, copy: Ino, object_size: u32, to: Ino, len: u64 },
+    /// Find out whether others have changed the bytes of a shared file, and come back with [`Input::Fork`], however often that must be tried.
+    LookAtFork { ino: Ino, copy: Ino },
     /// The connection speaks for this session from now on (for routing data requests).
     Bound { conn: ConnId, session: SessionId },
     /// The session is gone: its queued data requests must not be executed any more. [`Input::Fenced`] follows when none runs.

@@ -143,6 +143,8 @@ impl Mds {
             Input::CheckpointFailed { id, full } => self.checkpoint_failed(id, full),
             Input::Discarded { ino } => self.discarded(ino),
             Input::Restored { ino } => self.put_back(ino),
+            Input::Kept { to, result } => self.theirs_kept(to, result),
+            Input::Fork { ino, size } => self.fork_is(ino, size),
             Input::Spilled { ino, ok } => self.spilled(ino, ok),
             Input::DataSynced { ticket, ok } => self.data_synced(ticket, ok),
             Input::PeerDead { session } => self.peer_dead(session),

@@ -93,9 +93,13 @@ impl Mds {
                 self.load(vec![Need::Inode(ino)], Waiter::Reap(ino));
                 continue;
             }
-            let events = reap(&self.tree, ino);
+            let mut events = reap(&self.tree, ino);
             if !events.is_empty() {
-                self.commit(None, &events);
+                let of_copy = self.fork_gone(ino);
+                let thaws = if of_copy.is_empty() { Vec::new() } else { vec![(ino, true)] };
+                events.extend(of_copy);
+                let at = self.commit(None, &events);
+                self.thaw_when_durable(Ino(0), at, thaws);
             }
         }
     }

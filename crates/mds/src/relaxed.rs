@@ -485,6 +485,9 @@ impl Mds {
     /// The access that a session gets to a file's objects for now: [`DataAccess::Moving`] until the file's creation is durable.
     #[inline]
     pub(crate) fn access_for_now(&mut self, ino: Ino, access: DataAccess) -> DataAccess {
+        if access != DataAccess::None && self.is_still(ino) {
+            return DataAccess::Moving;
+        }
         let is_opened = self.relaxed.deciding == Some(Some(ino)) && !matches!(self.tree.find(ino), Found::Here(_));
         if access == DataAccess::None || !(is_opened || self.is_volatile(ino)) {
             return access;

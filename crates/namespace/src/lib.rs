@@ -46,7 +46,7 @@ pub use op::xattr::{
     BALANCER, EXPECTED_ENTRIES, HISTORY, LOOKUP_LEASE, PIN, PLACEMENT, SUBTREE, balancer_of, bounds_of, pinned_ranks,
 };
 pub use reap::reap;
-pub use resolve::{CONFLICTS, Draft, Plan, Terms, resolve};
+pub use resolve::{CONFLICTS, Draft, Fork, Plan, Terms, is_written, resolve};
 pub use rstat::{add_sum, propagate, propagate_abroad, propagate_need, settle};
 pub use touches::{Inos, Touch, touches};
 pub use tree::{

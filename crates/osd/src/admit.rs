@@ -69,7 +69,7 @@ pub(crate) fn to_effect(ino: Ino, object_size: u64, op: DataOp) -> Effect {
     match op {
         DataOp::Read { offset, len } => Effect::Read { ino, object_size, offset, len },
         DataOp::Write { offset, data } => Effect::Write { ino, object_size, offset, data },
-        DataOp::Sync => Effect::Sync { ino, ranges: Vec::new(), removed: false },
+        DataOp::Sync => Effect::Sync { ino, ranges: Vec::new(), removed: false, copy: None },
         DataOp::Punch { offset, len } => {
             Effect::Punch { ino, object_size, offset, len: len.min(limits::FILE_SIZE_MAX - offset) }
         }
@@ -92,13 +92,14 @@ pub(crate) fn class_of(effect: &Effect) -> (Class, (u64, u64)) {
         Effect::Spill { .. } => (Class::Write, (0, u64::MAX)),
         Effect::Sync { .. } | Effect::SyncDiscards { .. } | Effect::SyncAll => (Class::Sync, (0, u64::MAX)),
         // Whole objects are copied.
-        Effect::Copying { effect, .. } => {
+        Effect::Copying { effect, .. } | Effect::Theirs { effect, .. } => {
             let (class, (first, end)) = class_of(effect);
             let size = object_size(effect);
             (class, (first / size * size, end.checked_next_multiple_of(size).unwrap_or(u64::MAX)))
         }
         Effect::AsItWas { effect, .. } => class_of(effect),
         Effect::Restore { .. } => (Class::Write, (0, u64::MAX)),
+        Effect::KeepTheirs { .. } | Effect::LookAtFork { .. } => (Class::Read, (0, u64::MAX)),
     }
 }
 
@@ -132,7 +133,7 @@ pub(crate) fn touches(effect: &Effect) -> Touches {
         Effect::Spill { object_size, data, .. } => {
             Touches { removes: true, ..spanned(0, data.len() as u64, *object_size) }
         }
-        Effect::Copying { effect, .. } => touches(effect),
+        Effect::Copying { effect, .. } | Effect::Theirs { effect, .. } => touches(effect),
         _ => Touches::default(),
     }
 }
@@ -142,7 +143,7 @@ pub(crate) fn cost(effect: &Effect) -> u64 {
     let bytes = match effect {
         Effect::Read { len, .. } => u64::from(*len),
         Effect::Write { data, .. } | Effect::Spill { data, .. } => data.len() as u64,
-        Effect::Copying { effect, .. } | Effect::AsItWas { effect, .. } => cost(effect),
+        Effect::Copying { effect, .. } | Effect::AsItWas { effect, .. } | Effect::Theirs { effect, .. } => cost(effect),
         _ => 0,
     };
     bytes.max(COST_MIN)

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use loligo_store::{Blobs, ObjectId, Result, StoreError};
 use loligo_types::{DataAnswer, Ino};
 
+use crate::fork;
 use crate::frozen::{self, View};
 
 /// A store operation that the machine requests. Offsets are offsets in the file.
@@ -25,17 +26,25 @@ pub enum Effect {
     /// Drop all bytes, write these from offset 0, durably.
     Spill { ino: Ino, object_size: u64, data: Arc<[u8]> },
     /// Make changes of the objects in these ranges of indexes (ends included) durable, and removals.
-    Sync { ino: Ino, ranges: Vec<(u64, u64)>, removed: bool },
+    /// `copy`: of this copy, too, where others change the file.
+    Sync { ino: Ino, ranges: Vec<(u64, u64)>, removed: bool, copy: Option<Ino> },
     /// Make removals, and changes of the object that was cut, durable for many files at once.
     SyncDiscards { files: Vec<(Ino, u64)> },
     /// Make everything durable.
     SyncAll,
     /// Change a file of which others read the first `size` bytes as they were: objects are copied, durably, before they are changed first.
-    Copying { copy: Ino, size: u64, effect: Box<Effect> },
-    /// Read a file as it was, of so many bytes: what was copied from the copy.
-    AsItWas { copy: Ino, size: u64, effect: Box<Effect> },
+    /// `shared`: others change their version of it, too.
+    Copying { copy: Ino, size: u64, shared: bool, effect: Box<Effect> },
+    /// Read a file as it was, of so many bytes: what was copied from the copy. `shared`: as others have changed it since.
+    AsItWas { copy: Ino, size: u64, shared: bool, effect: Box<Effect> },
+    /// Change a file of which the owner of the subtree changes its own version: the change is one of the copy.
+    Theirs { copy: Ino, size: u64, effect: Box<Effect> },
     /// Put back what was copied, durably.
     Restore { ino: Ino, copy: Ino },
+    /// Make the others' version of a file, of `len` bytes, that of another one, durably.
+    KeepTheirs { ino: Ino, copy: Ino, size: u64, object_size: u64, to: Ino, len: u64 },
+    /// How long the file of a copy was, and whether others may have changed that since.
+    LookAtFork { copy: Ino },
 }
 
 /// When what a discard drops must be so durably: it does not come back with a crash.
@@ -75,19 +84,38 @@ pub fn execute(blobs: &dyn Blobs, effect: &Effect) -> EffectResult {
             seek(blobs, View::of(*ino), *object_size, (*offset, *size), *data)
         }
         Effect::Spill { ino, object_size, data } => spill(blobs, *ino, *object_size, data),
-        Effect::Sync { ino, ranges, removed } => sync(blobs, *ino, ranges, *removed),
+        Effect::Sync { ino, ranges, removed, copy } => {
+            if let Some(copy) = copy {
+                sync(blobs, *copy, ranges, *removed)?;
+            }
+            sync(blobs, *ino, ranges, *removed)
+        }
         Effect::SyncDiscards { files } => sync_discards(blobs, files),
         Effect::SyncAll => blobs.sync_all().map(|()| DataAnswer::Done),
-        Effect::Copying { copy, size, effect } => frozen::change(blobs, *copy, *size, effect),
-        Effect::AsItWas { copy, size: was, effect } => match &**effect {
-            Effect::Read { ino, object_size, offset, len } => {
-                read(blobs, View { ino: *ino, copy: Some(*copy) }, *object_size, (*offset, *len), *was)
+        Effect::Copying { copy, size, shared, effect } => frozen::change(blobs, *copy, *size, *shared, effect),
+        Effect::AsItWas { copy, size: was, shared, effect } => {
+            let (view, end) = match &**effect {
+                Effect::Read { ino, .. } | Effect::Seek { ino, .. } if *shared => {
+                    (fork::theirs(blobs, *ino, *copy, *was)?, u64::MAX)
+                }
+                Effect::Read { ino, .. } | Effect::Seek { ino, .. } => {
+                    (View { ino: *ino, copy: Some(*copy), own: u64::MAX }, *was)
+                }
+                effect => return execute(blobs, effect),
+            };
+            match &**effect {
+                Effect::Seek { object_size, offset, size, data, .. } => {
+                    seek(blobs, view, *object_size, (*offset, *size.min(&end)), *data)
+                }
+                Effect::Read { object_size, offset, len, .. } => read(blobs, view, *object_size, (*offset, *len), end),
+                effect => execute(blobs, effect),
             }
-            Effect::Seek { ino, object_size, offset, size, data } => {
-                seek(blobs, View { ino: *ino, copy: Some(*copy) }, *object_size, (*offset, *size.min(was)), *data)
-            }
-            effect => execute(blobs, effect),
-        },
+        }
+        Effect::Theirs { copy, size, effect } => fork::change(blobs, *copy, *size, effect),
+        Effect::KeepTheirs { ino, copy, size, object_size, to, len } => {
+            fork::keep_theirs(blobs, (*ino, *copy, *size), *object_size, (*to, *len))
+        }
+        Effect::LookAtFork { copy } => fork::look(blobs, *copy),
         Effect::Restore { ino, copy } => frozen::restore(blobs, *ino, *copy),
     }
 }
@@ -122,8 +150,11 @@ fn read(blobs: &dyn Blobs, view: View, object_size: u64, (offset, len): (u64, u3
     let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, len as usize).collect();
     let buf = Arc::get_mut(&mut bytes).expect("it was just made");
     for piece in pieces(view.ino, object_size, offset, u64::from(len).min(size.saturating_sub(offset))) {
-        let id = view.object(blobs, piece.id.index)?;
-        blobs.read_at(id, piece.within, &mut buf[piece.at as usize..(piece.at + piece.len) as usize])?;
+        let (id, counts) = view.object(blobs, object_size, piece.id.index)?;
+        let len = piece.len.min(counts.saturating_sub(piece.within));
+        if len > 0 {
+            blobs.read_at(id, piece.within, &mut buf[piece.at as usize..(piece.at + len) as usize])?;
+        }
     }
     Ok(DataAnswer::Bytes(bytes))
 }
@@ -196,7 +227,7 @@ fn seek_data(blobs: &dyn Blobs, view: View, object_size: u64, offset: u64, size:
     for index in view.indexes(blobs)?.into_iter().filter(|index| *index >= first) {
         let start = index.saturating_mul(object_size);
         let within = offset.saturating_sub(start);
-        let data = blobs.extents(view.object(blobs, index)?, within, object_size - within)?;
+        let data = view.extents(blobs, object_size, index, (within, object_size - within))?;
         if let Some(extent) = data.first() {
             let place = start.saturating_add(extent.offset);
             return Ok(DataAnswer::Offset((place < size).then_some(place)));
@@ -212,8 +243,7 @@ fn seek_hole(blobs: &dyn Blobs, view: View, object_size: u64, offset: u64, size:
     let mut place = offset;
     while place < size {
         let within = place % object_size;
-        let id = view.object(blobs, place / object_size)?;
-        let data = blobs.extents(id, within, object_size - within)?;
+        let data = view.extents(blobs, object_size, place / object_size, (within, object_size - within))?;
         let Some(extent) = data.first().filter(|extent| extent.offset == within) else { break };
         place += extent.len;
         if extent.end() < object_size {
@@ -223,7 +253,7 @@ fn seek_hole(blobs: &dyn Blobs, view: View, object_size: u64, offset: u64, size:
     Ok(DataAnswer::Offset(Some(place.min(size))))
 }
 
-fn sync(blobs: &dyn Blobs, ino: Ino, ranges: &[(u64, u64)], removed: bool) -> EffectResult {
+pub(crate) fn sync(blobs: &dyn Blobs, ino: Ino, ranges: &[(u64, u64)], removed: bool) -> EffectResult {
     for (first, last) in ranges {
         blobs.sync_many(ino.0, &present(blobs, ino, *first, *last)?)?;
     }

@@ -121,6 +121,9 @@ pub enum Input {
         size: u64,
         /// The session that changes it.
         owner: SessionId,
+        /// Others change their version of it, too, which is the copy where there is one. `size` is then what all of it had; the largest
+        /// number: as it was put down before, if anybody has changed something.
+        shared: bool,
     },
     /// The file is read as it is, by all. The copy is dropped with a [`Input::Discard`] of its own.
     Thaw {
@@ -129,6 +132,31 @@ pub enum Input {
     },
     /// Put back what was copied of a file. Answered with [`Output::Restored`] once durable.
     Restore {
+        /// Comes back with the answer.
+        tag: Tag,
+        /// The file.
+        ino: Ino,
+        /// The number of its copy.
+        copy: Ino,
+    },
+    /// Make the others' version of a shared file, of so many bytes, that of another one. Answered with [`Output::Kept`] once durable. Nobody
+    /// uses the objects of that number.
+    KeepTheirs {
+        /// Comes back with the answer.
+        tag: Tag,
+        /// The file.
+        ino: Ino,
+        /// The number of its copy.
+        copy: Ino,
+        /// Bytes in one of its objects.
+        object_size: u32,
+        /// The other file.
+        to: Ino,
+        /// Bytes that it has.
+        len: u64,
+    },
+    /// Whether others have changed the bytes of a shared file. Answered with [`Output::Fork`].
+    LookAtFork {
         /// Comes back with the answer.
         tag: Tag,
         /// The file.
@@ -195,6 +223,26 @@ pub enum Output {
         ino: Ino,
         /// The result.
         result: Result<(), DataError>,
+    },
+    /// The answer to [`Input::KeepTheirs`]. After an error do it again.
+    Kept {
+        /// The tag given.
+        tag: Tag,
+        /// The file.
+        ino: Ino,
+        /// The other file.
+        to: Ino,
+        /// The result.
+        result: Result<(), DataError>,
+    },
+    /// The answer to [`Input::LookAtFork`].
+    Fork {
+        /// The tag given.
+        tag: Tag,
+        /// The file.
+        ino: Ino,
+        /// Its length when it was frozen, the largest number if that is not known; none: others may have changed its bytes.
+        result: Result<Option<u64>, DataError>,
     },
     /// The answer to [`Input::SyncAll`].
     SyncedAll {

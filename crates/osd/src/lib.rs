@@ -11,6 +11,7 @@
 mod admit;
 mod dirty;
 mod execute;
+mod fork;
 mod frozen;
 mod io;
 mod machine;

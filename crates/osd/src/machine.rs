@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use loligo_types::{DataError, DataOp, Ino, SessionId};
+use loligo_types::{DataAnswer, DataError, DataOp, Ino, SessionId};
 
 use crate::admit::{check_limits, class_asked, class_of, cost, refusal, to_effect, touches};
 use crate::dirty::Dirty;
@@ -29,6 +29,16 @@ impl Default for Config {
 
 /// A discard that was carried out: its tag, its file, and the index of the object that was cut.
 type Carried = (Tag, Ino, u64);
+
+/// A discard that is durable before it is answered.
+fn now(effect: Effect) -> Effect {
+    match effect {
+        Effect::Discard { ino, object_size, from, .. } => {
+            Effect::Discard { ino, object_size, from, durable: Durable::Now }
+        }
+        effect => effect,
+    }
+}
 
 /// A sync of everything.
 #[derive(Debug)]
@@ -118,10 +128,16 @@ impl Osd {
                 // Many are made durable together, see `sync_discards`.
                 let effect =
                     Effect::Discard { ino, object_size: u64::from(object_size), from, durable: Durable::Later };
+                let effect = match self.frozen.shared(ino) {
+                    // What it drops is the copy's, which is not synced with the others.
+                    Some(_) => self.frozen.as_told(ino, now(effect)),
+                    None => effect,
+                };
                 self.enqueue(self.frozen.file_of(ino), Waiter::Discard(tag, ino), effect);
             }
             Input::Spill { tag, ino, object_size, data } => {
                 let effect = Effect::Spill { ino, object_size: u64::from(object_size), data };
+                let effect = self.frozen.as_told(ino, effect);
                 self.enqueue(ino, Waiter::Spill(tag), effect);
             }
             Input::SyncAll { tag } => {
@@ -131,10 +147,18 @@ impl Osd {
             Input::Done { id, result } => self.done(id, result),
             Input::Access { session, ino, access } => self.set_access(session, ino, access),
             Input::AccessRange { session, first, count, access } => self.set_range(session, first, count, access),
-            Input::Freeze { ino, copy, size, owner } => self.frozen.freeze(ino, copy, size, owner),
+            Input::Freeze { ino, copy, size, owner, shared } => self.frozen.freeze(ino, copy, size, owner, shared),
             Input::Thaw { ino } => self.frozen.thaw(ino),
             Input::Restore { tag, ino, copy } => {
                 self.enqueue(ino, Waiter::Restore(tag), Effect::Restore { ino, copy });
+            }
+            Input::KeepTheirs { tag, ino, copy, object_size, to, len } => {
+                let (size, object_size) = (self.frozen.size(ino), u64::from(object_size));
+                let effect = Effect::KeepTheirs { ino, copy, size, object_size, to, len };
+                self.enqueue(ino, Waiter::Keep(tag, to), effect);
+            }
+            Input::LookAtFork { tag, ino, copy } => {
+                self.enqueue(ino, Waiter::Look(tag), Effect::LookAtFork { copy });
             }
             Input::Trust { session } => {
                 self.trusted.insert(session);
@@ -199,14 +223,15 @@ impl Osd {
         let Some(queue) = self.files.get_mut(&ino) else { return };
         while let Some(op) = queue.startable() {
             let mut effect = op.effect.take().expect("what may start has not started");
-            if let Effect::Sync { ranges, removed, .. } = &mut effect {
+            if let Effect::Sync { ranges, removed, copy, .. } = &mut effect {
+                *copy = self.frozen.shared(ino);
                 let dirty = self.dirty.remove(&ino).unwrap_or_default();
                 *removed = dirty.removed;
                 *ranges = dirty.clone().into_ranges();
                 self.syncing.insert(op.id, dirty);
             }
             let asked = match &mut effect {
-                Effect::Copying { effect, .. } => &mut **effect,
+                Effect::Copying { effect, .. } | Effect::Theirs { effect, .. } => &mut **effect,
                 effect => effect,
             };
             if let Effect::Discard { durable: durable @ Durable::IfDropped, .. } = asked {
@@ -284,6 +309,16 @@ impl Osd {
             },
             Waiter::Restore(tag) => {
                 self.out.push_back(Output::Restored { tag, ino, result: result.map(drop) });
+            }
+            Waiter::Keep(tag, to) => {
+                self.out.push_back(Output::Kept { tag, ino, to, result: result.map(drop) });
+            }
+            Waiter::Look(tag) => {
+                let result = result.map(|answer| match answer {
+                    DataAnswer::Offset(size) => size,
+                    _ => None,
+                });
+                self.out.push_back(Output::Fork { tag, ino, result });
             }
             Waiter::Quiesce => {}
         }

@@ -22,6 +22,10 @@ pub(crate) enum Waiter {
     Spill(Tag),
     /// The metadata server has what was copied put back.
     Restore(Tag),
+    /// The metadata server has the others' version of a file kept as another one.
+    Keep(Tag, Ino),
+    /// It asks whether others have changed theirs.
+    Look(Tag),
     /// The sync of a file that is to be quiet.
     Quiesce,
 }

@@ -83,7 +83,7 @@ impl Osd {
                 quiesce.left.remove(&ino);
             }
         } else if self.quiesces.iter().any(|quiesce| !quiesce.together && quiesce.left.contains(&ino)) {
-            let effect = Effect::Sync { ino, ranges: Vec::new(), removed: false };
+            let effect = Effect::Sync { ino, ranges: Vec::new(), removed: false, copy: None };
             self.enqueue(ino, Waiter::Quiesce, effect);
         }
     }

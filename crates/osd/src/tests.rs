@@ -2,6 +2,7 @@
 //! it allows.
 
 mod durable;
+mod fork;
 mod frozen;
 mod machine;
 mod quiesce;

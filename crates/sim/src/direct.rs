@@ -110,7 +110,7 @@ fn parts(request: &DataRequest) -> Option<VecDeque<Effect>> {
             };
             cut(*offset, data.len() as u64).map(part).collect()
         }
-        DataOp::Sync => VecDeque::from([Effect::Sync { ino, ranges: Vec::new(), removed: false }]),
+        DataOp::Sync => VecDeque::from([Effect::Sync { ino, ranges: Vec::new(), removed: false, copy: None }]),
         DataOp::Punch { .. } | DataOp::Discard { .. } | DataOp::Seek { .. } => return None,
     })
 }

@@ -127,6 +127,8 @@ enum Asked {
     Discard { from: u64, object_size: u32 },
     Spill,
     Restore { copy: Ino },
+    Keep,
+    Look { copy: Ino },
     SyncAll { ticket: u64 },
 }
 
@@ -474,13 +476,21 @@ impl Server {
             Output::AccessRange { session, first, count, access } => {
                 self.osd_feed(loligo_osd::Input::AccessRange { session, first, count, access: to_osd(access) });
             }
-            Output::Freeze { ino, copy, size, owner } => {
-                self.osd_feed(loligo_osd::Input::Freeze { ino, copy, size, owner });
+            Output::Freeze { ino, copy, size, owner, shared } => {
+                self.osd_feed(loligo_osd::Input::Freeze { ino, copy, size, owner, shared });
             }
             Output::Thaw { ino } => self.osd_feed(loligo_osd::Input::Thaw { ino }),
             Output::Restore { ino, copy } => {
                 let tag = self.tag(Asked::Restore { copy });
                 self.osd_feed(loligo_osd::Input::Restore { tag, ino, copy });
+            }
+            Output::KeepTheirs { ino, copy, object_size, to, len } => {
+                let tag = self.tag(Asked::Keep);
+                self.osd_feed(loligo_osd::Input::KeepTheirs { tag, ino, copy, object_size, to, len });
+            }
+            Output::LookAtFork { ino, copy } => {
+                let tag = self.tag(Asked::Look { copy });
+                self.osd_feed(loligo_osd::Input::LookAtFork { tag, ino, copy });
             }
             Output::Bound { conn, session } => drop(self.sessions.insert(conn.0, session)),
             Output::TakenBack { .. } => {}

@@ -160,7 +160,7 @@ pub struct DecoupledRecord {
     pub objects: Vec<(Ino, u64)>,
     /// The guarantee that its owner has declared.
     pub promise: Promise,
-    /// With [`Interfere::Read`]: files that its owner may have overwritten since the last merge. Ascending by file.
+    /// With [`Interfere::Read`] and [`Interfere::Allow`]: files that its owner may have overwritten and not merged. Ascending by file.
     pub overwritten: Vec<Overwritten>,
 }
 
@@ -192,6 +192,30 @@ impl DecoupledRecord {
             }
         }
         used
+    }
+
+    /// The copies of these files do not count any more.
+    pub fn forget_overwritten(&mut self, gone: &std::collections::BTreeSet<Ino>) {
+        let has_some = |files: &Overwritten| gone.range(files.file..Ino(files.file.0 + files.count)).next().is_some();
+        if !self.overwritten.iter().any(has_some) {
+            return;
+        }
+        let mut left: Vec<Overwritten> = Vec::with_capacity(self.overwritten.len());
+        for files in std::mem::take(&mut self.overwritten) {
+            if !has_some(&files) {
+                left.push(files);
+                continue;
+            }
+            for (file, copy) in files.pairs().filter(|(file, _)| !gone.contains(file)) {
+                match left.last_mut() {
+                    Some(last) if last.file.0 + last.count == file.0 && last.copy.0 + last.count == copy.0 => {
+                        last.count += 1;
+                    }
+                    _ => left.push(Overwritten { file, copy, count: 1 }),
+                }
+            }
+        }
+        self.overwritten = left;
     }
 
     /// True if an inode number was granted to it.
@@ -251,12 +275,17 @@ pub enum SubtreeOp {
     /// To read and write objects of these by data requests: of files that are there, as the owner may do it; of numbers that were
     /// granted, everything. `Decoupled`. `NotFound` if one is not of the subtree.
     Data { epoch: u64, inos: Vec<Ino> },
-    /// To change objects of these files that are there, where others read the state of the last merge meanwhile ([`Interfere::Read`]): the
-    /// right ends with the next merge. `Decoupled`. `NotFound` if one is not of the subtree, `Quota` if they are too many before a merge.
+    /// To change objects of these files that are there, where others read the state of the last merge meanwhile ([`Interfere::Read`]) or
+    /// change a version of their own ([`Interfere::Allow`]): the right ends with the next merge, there with the next one that changes the
+    /// file's bytes. There the answer is the moment from which on each has a version: who asks fetches the inode anew. `Decoupled`. `NotFound` if one is not of the subtree, `Quota` if they are too many before a merge.
     Overwrite { epoch: u64, inos: Vec<Ino> },
     /// Its owner has these open. Where others may work meanwhile, inodes that they removed and that are said here are not let go at a merge.
     /// `first`: instead of all that was said before; else these as well. `Done`. It is not kept over a restart of the rank, which lets
     /// nothing go before the next merge. `Quota` if they are too many ([`crate::limits::HELD_OPEN_MAX`]).
+    ///
+    /// From the first one with `first` on, the session answers below the root by itself: what it has there as one of those who work there is
+    /// asked back, and its requests below the root that are not about the subtree are answered `Busy`. `Busy` if it has a file open there that
+    /// it does not close in time: then it works there as before. It is not kept over a restart of the rank either.
     HoldOpen { epoch: u64, first: bool, inos: Vec<Ino> },
     /// So much of the owner's journal is in the store, durably. `Decoupled`. `Invalid` if that is not one of the numbers which were
     /// reserved for it ([`DecoupledRecord::journal_inos`]).
@@ -410,6 +439,17 @@ mod tests {
         assert_eq!(copies, [None, Some(1000), Some(1001), Some(2000), None, Some(2001), Some(1002), None]);
         let pairs: Vec<_> = record.overwritten.iter().flat_map(|files| files.pairs()).collect();
         assert!(pairs.iter().all(|(file, copy)| record.copy_of(*file) == Some(*copy)) && pairs.len() == 5);
+    }
+
+    #[test]
+    fn copies_that_do_not_count_any_more_are_forgotten_one_by_one() {
+        let mut record = DecoupledRecord::default();
+        record.note_overwritten((10..16).chain([20]).map(Ino), Ino(1000));
+        record.forget_overwritten(&[Ino(9), Ino(12), Ino(20)].into());
+        let all: Vec<_> = record.overwritten.iter().map(|files| (files.file.0, files.copy.0, files.count)).collect();
+        assert_eq!(all, [(10, 1000, 2), (13, 1003, 3)]);
+        record.forget_overwritten(&[Ino(10), Ino(11), Ino(13), Ino(14), Ino(15)].into());
+        assert!(record.overwritten.is_empty());
     }
 
     #[test]

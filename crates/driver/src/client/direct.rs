@@ -210,7 +210,7 @@ fn execute(way: &dyn Way, request: DataRequest) -> Result<loligo_types::DataAnsw
     let effect = match request.op {
         DataOp::Read { offset, len } => Effect::Read { ino, object_size, offset, len },
         DataOp::Write { offset, data } => Effect::Write { ino, object_size, offset, data },
-        DataOp::Sync => Effect::Sync { ino, ranges: Vec::new(), removed: false },
+        DataOp::Sync => Effect::Sync { ino, ranges: Vec::new(), removed: false, copy: None },
         DataOp::Punch { .. } | DataOp::Discard { .. } | DataOp::Seek { .. } => {
             return Err(StoreError::Io {
                 what: format!("{ino:?}"),

@@ -60,6 +60,8 @@ enum Asked {
     Discard { from: u64, object_size: u32 },
     Spill,
     Restore { copy: Ino },
+    Keep,
+    Look { copy: Ino },
     SyncAll { ticket: u64 },
 }
 
@@ -76,6 +78,8 @@ pub(crate) struct DataPlane {
     retry: Vec<(Ino, u64, u32)>,
     /// Files that could not be put back, and their copies, likewise.
     restore: Vec<(Ino, Ino)>,
+    /// Files of which it could not be found out whether others have changed them, and their copies, likewise.
+    look: Vec<(Ino, Ino)>,
     /// Files that are to be quiet, by the ticket of who wants it.
     quieting: HashMap<u64, Vec<Ino>>,
     faults: Faults,
@@ -93,6 +97,7 @@ impl DataPlane {
             out: VecDeque::new(),
             retry: Vec::new(),
             restore: Vec::new(),
+            look: Vec::new(),
             quieting: HashMap::new(),
             faults: Faults::default(),
         }
@@ -153,9 +158,9 @@ impl DataPlane {
         self.feed(loligo_osd::Input::Spill { tag, ino, object_size, data });
     }
 
-    /// One session changes a file, and others read it as it was.
-    pub(crate) fn freeze(&mut self, ino: Ino, copy: Ino, size: u64, owner: SessionId) {
-        self.feed(loligo_osd::Input::Freeze { ino, copy, size, owner });
+    /// One session changes a file, and others read it as it was, or change a version of their own.
+    pub(crate) fn freeze(&mut self, ino: Ino, copy: Ino, size: u64, (owner, shared): (SessionId, bool)) {
+        self.feed(loligo_osd::Input::Freeze { ino, copy, size, owner, shared });
     }
 
     /// All read a file as it is.
@@ -167,6 +172,18 @@ impl DataPlane {
     pub(crate) fn restore(&mut self, ino: Ino, copy: Ino) {
         let tag = self.tag(Asked::Restore { copy });
         self.feed(loligo_osd::Input::Restore { tag, ino, copy });
+    }
+
+    /// Keeps the others' version of a file as another one.
+    pub(crate) fn keep_theirs(&mut self, ino: Ino, copy: Ino, object_size: u32, (to, len): (Ino, u64)) {
+        let tag = self.tag(Asked::Keep);
+        self.feed(loligo_osd::Input::KeepTheirs { tag, ino, copy, object_size, to, len });
+    }
+
+    /// Finds out whether others have changed a file.
+    pub(crate) fn look_at_fork(&mut self, ino: Ino, copy: Ino) {
+        let tag = self.tag(Asked::Look { copy });
+        self.feed(loligo_osd::Input::LookAtFork { tag, ino, copy });
     }
 
     /// Makes all data durable that was answered before.
@@ -209,6 +226,9 @@ impl DataPlane {
         for (ino, copy) in std::mem::take(&mut self.restore) {
             self.restore(ino, copy);
         }
+        for (ino, copy) in std::mem::take(&mut self.look) {
+            self.look_at_fork(ino, copy);
+        }
     }
 
     fn tag(&mut self, asked: Asked) -> Tag {
@@ -244,6 +264,15 @@ impl DataPlane {
             Output::Restored { tag, ino, result } => match (self.asked.remove(&tag), result) {
                 (Some(Asked::Restore { copy }), Err(_)) => self.restore.push((ino, copy)),
                 _ => self.out.push_back(Out::Input(Input::Restored { ino })),
+            },
+            Output::Kept { tag, to, result, .. } => {
+                self.asked.remove(&tag);
+                self.out.push_back(Out::Input(Input::Kept { to, result }));
+            }
+            Output::Fork { tag, ino, result } => match (self.asked.remove(&tag), result) {
+                (Some(Asked::Look { copy }), Err(_)) => self.look.push((ino, copy)),
+                (_, Ok(size)) => self.out.push_back(Out::Input(Input::Fork { ino, size })),
+                (_, Err(_)) => {}
             },
             Output::SyncedAll { tag, result } => {
                 if let Some(Asked::SyncAll { ticket }) = self.asked.remove(&tag) {

@@ -40,9 +40,10 @@ impl About {
             | Effect::Sync { ino, .. } => (*ino, false),
             Effect::Discard { ino, from, .. } => (*ino, *from == 0),
             Effect::Copying { effect, .. } | Effect::AsItWas { effect, .. } => return About::of(effect),
-            Effect::Restore { ino, .. } => (*ino, false),
+            Effect::Theirs { effect, .. } => return About::of(effect).map(|about| About { empties: false, ..about }),
+            Effect::Restore { ino, .. } | Effect::KeepTheirs { ino, .. } => (*ino, false),
             Effect::Spill { ino, .. } => (*ino, true),
-            Effect::SyncDiscards { .. } | Effect::SyncAll => return None,
+            Effect::SyncDiscards { .. } | Effect::SyncAll | Effect::LookAtFork { .. } => return None,
         };
         Some(About { ino, empties })
     }

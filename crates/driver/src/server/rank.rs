@@ -528,9 +528,13 @@ impl Rank {
             Output::AccessRange { session, first, count, access } => {
                 self.data.access_range(session, (first, count), access);
             }
-            Output::Freeze { ino, copy, size, owner } => self.data.freeze(ino, copy, size, owner),
+            Output::Freeze { ino, copy, size, owner, shared } => self.data.freeze(ino, copy, size, (owner, shared)),
             Output::Thaw { ino } => self.data.thaw(ino),
             Output::Restore { ino, copy } => self.data.restore(ino, copy),
+            Output::KeepTheirs { ino, copy, object_size, to, len } => {
+                self.data.keep_theirs(ino, copy, object_size, (to, len));
+            }
+            Output::LookAtFork { ino, copy } => self.data.look_at_fork(ino, copy),
             Output::Bound { conn, session } => {
                 self.lost.retain(|lost| *lost != session);
                 if let Some(residence) = self.resident.as_mut().filter(|r| r.connected && r.conn == conn.0) {

@@ -10,6 +10,8 @@ const RANGE_MIN: usize = 2;
 const FILES_MIN: usize = 3;
 /// In the byte of terms: others read the state of the last merge.
 const READ: u8 = 1 << 4;
+/// In the same byte of a record: others work there, and of some files they and the owner each have a version.
+const FORKS: u8 = 1 << 5;
 
 /// Appends one.
 pub fn put_decoupled(out: &mut Vec<u8>, record: &DecoupledRecord) {
@@ -23,12 +25,13 @@ pub fn put_decoupled(out: &mut Vec<u8>, record: &DecoupledRecord) {
     put_u64(out, record.used.0);
     put_u64(out, record.merges);
     put_ranges(out, &record.grants);
-    out.push(put_terms(record.interfere, record.promise));
+    let forks = record.interfere == Interfere::Allow && !record.overwritten.is_empty();
+    out.push(put_terms(record.interfere, record.promise) | if forks { FORKS } else { 0 });
     let journal = record.journal.unwrap_or(StoredJournal { ino: Ino(0), bytes: 0 });
     put_u64(out, journal.ino.0);
     put_u64(out, journal.bytes);
     put_ranges(out, &record.objects);
-    if record.interfere == Interfere::Read {
+    if record.interfere == Interfere::Read || forks {
         put_u64(out, record.overwritten.len() as u64);
         for Overwritten { file, copy, count } in &record.overwritten {
             [file.0, copy.0, *count].into_iter().for_each(|number| put_u64(out, number));
@@ -39,14 +42,22 @@ pub fn put_decoupled(out: &mut Vec<u8>, record: &DecoupledRecord) {
 /// Takes one; its ranges of numbers ascend and none ends beyond the last number that there is.
 pub fn take_decoupled(from: &mut Cursor<'_>, dir: Ino) -> Result<DecoupledRecord, DecodeError> {
     let record = take_decoupled_v1(from, dir)?;
-    let (interfere, promise) = take_terms(from)?;
+    let byte = from.u8()?;
+    let forks = byte & FORKS != 0;
+    let (interfere, promise) = terms_of(from, byte & !FORKS)?;
+    if forks && interfere != Interfere::Allow {
+        return Err(from.invalid("what others meet in a subtree"));
+    }
     let journal = StoredJournal { ino: Ino(from.u64()?), bytes: from.u64()? };
     let journal = (journal.ino.0 != 0 || journal.bytes != 0).then_some(journal);
     if journal.is_some_and(|journal| journal.ino.0 == 0) {
         return Err(from.invalid("number of a stored journal"));
     }
     let objects = take_ranges(from, "numbers that have objects")?;
-    let overwritten = if interfere == Interfere::Read { take_overwritten(from)? } else { Vec::new() };
+    let overwritten = if interfere == Interfere::Read || forks { take_overwritten(from)? } else { Vec::new() };
+    if forks && overwritten.is_empty() {
+        return Err(from.invalid("files that are overwritten"));
+    }
     Ok(DecoupledRecord { interfere, journal, objects, promise, overwritten, ..record })
 }
 
@@ -65,7 +76,7 @@ fn take_overwritten(from: &mut Cursor<'_>) -> Result<Vec<Overwritten>, DecodeErr
     Ok(all)
 }
 
-/// The byte of what others meet in a subtree (bits 0 and 4), and of what its owner gives (bits 1 to 3; 0 where that was not said).
+/// The byte of what others meet in a subtree (bits 0 and 4; in a record also 5), and of what its owner gives (bits 1 to 3; 0 where that was not said).
 pub fn put_terms(interfere: Interfere, promise: Promise) -> u8 {
     let met = match interfere {
         Interfere::Block => 0,
@@ -78,6 +89,10 @@ pub fn put_terms(interfere: Interfere, promise: Promise) -> u8 {
 /// Takes that byte.
 pub fn take_terms(from: &mut Cursor<'_>) -> Result<(Interfere, Promise), DecodeError> {
     let byte = from.u8()?;
+    terms_of(from, byte)
+}
+
+fn terms_of(from: &Cursor<'_>, byte: u8) -> Result<(Interfere, Promise), DecodeError> {
     let interfere = match byte & (1 | READ) {
         0 => Interfere::Block,
         1 => Interfere::Allow,

@@ -10,12 +10,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use loligo_journal::decode_record;
-use loligo_namespace::{Change, Found, Plan, Terms, is_within_bounds, resolve};
+use loligo_namespace::{Change, Fork, Found, Plan, Terms, is_within_bounds, resolve};
 use loligo_types::limits::HELD_OPEN_MAX;
 use loligo_types::{
     Answer, Conflict, Cred, DecoupledRecord, Event, FsError, Ino, Inode, Interfere, Need, SubtreeAnswer,
 };
 
+use super::fork::copy_gone;
 use super::look::{Bar, is_his_to_make, names_of};
 use super::merge::Intake;
 use crate::execute::{Step, origin_of};
@@ -64,9 +65,19 @@ impl Mds {
     }
 
     /// The owner has these open.
-    pub(super) fn hold_open(&mut self, job: &Job, dir: Ino, epoch: u64, (first, inos): (bool, &[Ino])) -> Step {
+    pub(super) fn hold_open(&mut self, job: &mut Job, dir: Ino, epoch: u64, (first, inos): (bool, &[Ino])) -> Step {
         if let Err(error) = self.owned(job, dir, epoch) {
             return Step::Answer(Err(error));
+        }
+        if first && self.allows(dir) {
+            // One that says this opens there by itself. What its session has of the rank goes, and it gets no more.
+            self.set_answers(dir, true);
+            if let Some(step) = self.leave_own(job, dir) {
+                if matches!(step, Step::Answer(_)) {
+                    self.set_answers(dir, false);
+                }
+                return step;
+            }
         }
         let Some(owned) = self.decoupled.by_dir.get_mut(&dir) else { return Step::Answer(Err(FsError::Stale)) };
         if first {
@@ -77,6 +88,12 @@ impl Mds {
         }
         owned.held.open.extend(inos);
         Step::Answer(Ok(Answer::Done))
+    }
+
+    fn set_answers(&mut self, dir: Ino, answers: bool) {
+        if let Some(owned) = self.decoupled.by_dir.get_mut(&dir) {
+            owned.answers = answers;
+        }
     }
 
     /// Another one is the owner from now on, who has open what it says itself.
@@ -232,7 +249,8 @@ impl Mds {
         mut intake: Intake,
     ) -> Step {
         let (dir, parts) = (record.dir, intake.parts);
-        let step = match self.plan(job, record, merge, &mut intake) {
+        let planned = self.settle_forks(job, record, &intake);
+        let step = match planned.and_then(|forks| self.plan(job, record, (merge, &forks), &mut intake)) {
             Ok(plan) if plan.bytes > RECORD_MAX => Step::Answer(Err(FsError::Quota)),
             Ok(plan) => {
                 let change = Change { events: plan.events, answer: Answer::Done, origin_ino: dir, origin_value: 0 };
@@ -240,21 +258,30 @@ impl Mds {
                     Some(why) => Step::Wait(why),
                     None => {
                         let last = LastConflicts { count: plan.conflicts, told: plan.told };
-                        return self.merge_at_once(job, record, (merge, used), change.events, last);
+                        return self.merge_at_once(job, record, (merge, used), &intake, change.events, last);
                     }
                 }
             }
             Err(step) => step,
         };
+        if matches!(step, Step::Answer(_)) {
+            self.end_still(dir);
+        }
         self.keep_intake(dir, parts, intake);
         step
     }
 
     /// The plan of a merge, or what it waits for.
-    fn plan(&mut self, job: &mut Job, record: &DecoupledRecord, merge: u64, intake: &mut Intake) -> Result<Plan, Step> {
+    fn plan(
+        &mut self,
+        job: &mut Job,
+        record: &DecoupledRecord,
+        (merge, forks): (u64, &BTreeMap<Ino, Fork>),
+        intake: &mut Intake,
+    ) -> Result<Plan, Step> {
         let (mut there, mut needs) = (BTreeSet::new(), Vec::new());
         for ino in intake.draft.speaks_of() {
-            if self.data_is_busy(ino) {
+            if self.drops_or_spills(ino) {
                 return Err(Step::Wait(WaitReason::Data(ino)));
             }
             if let Some(why) = self.wait_for_rooms(ino) {
@@ -276,6 +303,7 @@ impl Mds {
                 now: self.now.wall,
                 next: self.tree.next_ino(),
                 there: &there,
+                forks,
                 open_count: &|ino| opens.count(ino),
             };
             match resolve(&self.tree, &intake.draft, &terms) {
@@ -304,19 +332,24 @@ impl Mds {
         job: &mut Job,
         record: &DecoupledRecord,
         (merge, used): (u64, Ino),
+        intake: &Intake,
         mut events: Vec<Event>,
         last: LastConflicts,
     ) -> Step {
         let dir = record.dir;
-        let after = DecoupledRecord { used, merges: merge, ..record.clone() };
+        let (after, over) = self.forks_after(record, intake, &events);
+        let stay = self.stay_forked(dir, &over, &events);
+        let after = DecoupledRecord { used, merges: merge, ..after };
+        events.extend(over.iter().map(|(_, copy)| copy_gone(*copy)));
         let gone = events.iter().filter_map(|event| match event {
             Event::InodeGone(ino) => Some(*ino),
             _ => None,
         });
         let lines = self.lines_gone(gone);
         events.extend(lines);
-        events.push(Event::Decoupled(Box::new(after)));
-        self.commit(Some(origin_of(job, Ino(0), merge)), &events);
+        events.push(Event::Decoupled(Box::new(after.clone())));
+        let at = self.commit(Some(origin_of(job, Ino(0), merge)), &events);
+        self.forks_merged(&after, at, (&over, &stay), &events);
         self.counters.subtree_merges += 1;
         self.counters.subtree_conflicts += last.count;
         // Somebody may have asked for a number before it meant anything.

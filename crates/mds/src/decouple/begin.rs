@@ -17,7 +17,7 @@ use super::Owned;
 use super::objects::DataRights;
 use super::shut::Above;
 use crate::execute::{Step, origin_of};
-use crate::io::Output;
+use crate::io::{DataAccess, Output};
 use crate::machine::Mds;
 use crate::park::{Job, WaitReason};
 use crate::session::Slot;
@@ -84,12 +84,13 @@ impl Mds {
         if owned.by != by {
             // Of what another session of the owner sent, this one knows nothing.
             let before = std::mem::replace(&mut owned.by, by);
-            owned.path_bound = job.path_bound;
+            (owned.path_bound, owned.answers) = (job.path_bound, false);
             (owned.intake, owned.part_waits) = (None, None);
             let rights = std::mem::take(&mut owned.data);
             if let Some((_, session)) = before {
                 self.end_data_rights(session, rights);
             }
+            self.end_still(dir);
         }
         let is_told = |record: &&DecoupledRecord| {
             record.session != job.session || owner.is_some_and(|owner| owner != record.owner)
@@ -235,6 +236,33 @@ impl Mds {
 
     /// The same of these.
     pub(super) fn wait_for_closes_of(&mut self, job: &mut Job, open: &[Ino]) -> Option<Step> {
+        self.wait_for_closes_by(job, open, None)
+    }
+
+    /// The session of an owner which answers below the root by itself from now on gives back what it has there as one of those that work there.
+    pub(super) fn leave_own(&mut self, job: &mut Job, dir: Ino) -> Option<Step> {
+        let mut open = Vec::new();
+        for ino in self.opens.inos() {
+            if self.opens.access(ino, job.slot) == DataAccess::None {
+                continue;
+            }
+            match self.is_below(ino, dir) {
+                Ok(below) => open.extend(below.then_some(ino)),
+                Err(needs) => return Some(self.wait_to_know(job, needs)),
+            }
+        }
+        if let Some(step) = self.wait_for_closes_by(job, &open, Some(job.slot)) {
+            return Some(step);
+        }
+        match self.held_below(dir, Some(job.slot)) {
+            Ok(due) if due.is_empty() => None,
+            Ok(due) => Some(self.recall_held(job, due)),
+            Err(needs) => Some(self.wait_to_know(job, needs)),
+        }
+    }
+
+    /// `by`: whose rights are asked for; nobody: everybody's.
+    fn wait_for_closes_by(&mut self, job: &mut Job, open: &[Ino], by: Option<Slot>) -> Option<Step> {
         if open.is_empty() {
             return None;
         }
@@ -243,13 +271,34 @@ impl Mds {
             return Some(Step::Answer(Err(FsError::Busy)));
         }
         let rights = open.iter().flat_map(|ino| self.opens.all_rights(*ino).map(|(slot, held)| (*ino, slot, held)));
-        let held: Vec<(Ino, Slot, Lease)> = rights.filter(|(_, _, held)| !held.is_none()).collect();
+        let is_asked = |(_, slot, held): &(Ino, Slot, Lease)| !held.is_none() && by.is_none_or(|by| by == *slot);
+        let held: Vec<(Ino, Slot, Lease)> = rights.filter(is_asked).collect();
         if held.is_empty() {
             return Some(Step::Wait(WaitReason::Close));
         }
+        Some(self.recall_held(job, held))
+    }
+
+    fn recall_held(&mut self, job: &mut Job, held: Vec<(Ino, Slot, Lease)>) -> Step {
         let (id, count) = (self.parked.number(job), held.len());
         held.into_iter().for_each(|(ino, slot, bits)| self.recall(ino, slot, bits, id));
-        Some(Step::Wait(WaitReason::Recall(count)))
+        Step::Wait(WaitReason::Recall(count))
+    }
+
+    /// Leases on what is below, and on the names of the root. `by`: whose; nobody: everybody's.
+    fn held_below(&mut self, dir: Ino, by: Option<Slot>) -> Result<Vec<(Ino, Slot, Lease)>, Vec<loligo_types::Need>> {
+        let mut due: Vec<(Ino, Slot, Lease)> = Vec::new();
+        let places = self.leases.places();
+        for (ino, slot, held) in (0..places).filter_map(|place| self.leases.at(place)).collect::<Vec<_>>() {
+            let bits = if ino == dir { held & Lease::NAMES } else { held };
+            if bits.is_none() || by.is_some_and(|by| by != slot) {
+                continue;
+            }
+            if ino == dir || self.is_below(ino, dir)? {
+                due.push((ino, slot, bits));
+            }
+        }
+        Ok(due)
     }
 
     /// The first of so many numbers that nobody has.
@@ -282,19 +331,10 @@ impl Mds {
 
     /// Asks whoever holds anything on what is below for it; nothing, if there is none.
     fn ask_all_back(&mut self, job: &mut Job, dir: Ino) -> Option<Step> {
-        let mut due: Vec<(Ino, Slot, Lease)> = Vec::new();
-        let places = self.leases.places();
-        for (ino, slot, held) in (0..places).filter_map(|place| self.leases.at(place)).collect::<Vec<_>>() {
-            let bits = if ino == dir { held & Lease::NAMES } else { held };
-            if bits.is_none() {
-                continue;
-            }
-            match self.is_below(ino, dir) {
-                Ok(below) if below || ino == dir => due.push((ino, slot, bits)),
-                Ok(_) => {}
-                Err(needs) => return Some(self.wait_to_know(job, needs)),
-            }
-        }
+        let due = match self.held_below(dir, None) {
+            Ok(due) => due,
+            Err(needs) => return Some(self.wait_to_know(job, needs)),
+        };
         if due.is_empty() {
             if self.take_all_replicas_back() {
                 // Those who gave one back would ask for it again at once, and it would never come to an end.
@@ -312,10 +352,7 @@ impl Mds {
             }
             return None;
         }
-        let id = self.parked.number(job);
-        let count = due.len();
-        due.into_iter().for_each(|(ino, slot, bits)| self.recall(ino, slot, bits, id));
-        Some(Step::Wait(WaitReason::Recall(count)))
+        Some(self.recall_held(job, due))
     }
 
     /// So much of its owner's journal is in the store.
@@ -340,8 +377,8 @@ impl Mds {
         }
         // Before it is gone: that is begun anew after a crash.
         self.drop_unmade(&record);
-        self.commit(Some(origin_of(job, Ino(0), 0)), &[Event::DecoupledGone(dir)]);
-        self.thaw_all(&record);
+        let at = self.commit(Some(origin_of(job, Ino(0), 0)), &[Event::DecoupledGone(dir)]);
+        self.thaw_at_end(&record, at);
         self.let_go(dir);
         if let Some(owned) = self.decoupled.by_dir.remove(&dir) {
             self.end_data_rights(job.session, owned.data);
@@ -353,14 +390,17 @@ impl Mds {
     pub(crate) fn lose_decoupled(&mut self, slot: Slot) {
         let now = self.now.mono_ms;
         self.decoupled.hidden.retain(|(_, of)| *of != slot);
-        for owned in self.decoupled.by_dir.values_mut() {
+        let mut lost = Vec::new();
+        for (dir, owned) in &mut self.decoupled.by_dir {
             if owned.by.is_some_and(|(of, _)| of == slot) {
+                lost.push(*dir);
                 (owned.by, owned.lost_ms, owned.intake) = (None, now, None);
                 owned.part_waits = None;
                 // The object server has fenced the session.
                 owned.data = DataRights::default();
             }
         }
+        lost.into_iter().for_each(|dir| self.end_still(dir));
     }
 
     /// After a restart those whose sessions are still there speak for them.
@@ -383,6 +423,7 @@ impl Mds {
         self.gather_again();
         let now = self.now.mono_ms;
         self.end_part_waits();
+        self.wake_stills();
         let mut over = Vec::new();
         for record in self.tree.all_decoupled() {
             let Some(owned) = self.decoupled.by_dir.get(&record.dir) else { continue };
@@ -402,8 +443,8 @@ impl Mds {
             let name = String::from_utf8_lossy(&record.name).into_owned();
             self.out.push_back(Output::TakenBack { dir, path: self.path_of(dir), name, unmerged });
             self.drop_unmade(&record);
-            self.commit(None, &[Event::DecoupledGone(dir)]);
-            self.thaw_all(&record);
+            let at = self.commit(None, &[Event::DecoupledGone(dir)]);
+            self.thaw_at_end(&record, at);
             self.let_go(dir);
             self.decoupled.by_dir.remove(&dir);
             self.counters.decouplings_lost += 1;

@@ -121,6 +121,11 @@ impl Mds {
         if owned.part_waits.is_some_and(|(of, before, _)| of == merge && part > before) {
             return Step::Wait(WaitReason::Part(dir));
         }
+        if part == 0 {
+            // What was made ready for a merge that was given up may be another one by now.
+            self.end_still(dir);
+        }
+        let Some(owned) = self.decoupled.by_dir.get_mut(&dir) else { return Step::Answer(Err(FsError::Stale)) };
         let mut intake = match part {
             0 => Intake { merge, ..Intake::default() },
             _ => match owned.intake.take() {

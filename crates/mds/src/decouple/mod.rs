@@ -1,7 +1,7 @@
 //! Decoupled subtrees: one client has all below a directory for itself, changes it where it is, and gives back what it made as a whole.
 //! Here who has what, and which request goes where; `begin.rs` how it comes about and ends, `away.rs` what becomes of one whose owner is
 //! not heard, `shut.rs` what others meet, `fetch.rs` what the owner is told, `objects.rs` what of its files' bytes it may have, `look.rs`
-//! whether what it made is its to say, `shape.rs` and `whole.rs` whether that is a tree, `merge.rs` how it becomes true, `into_table.rs` how it gets into the table past memory, `allow.rs` what is otherwise where others may work meanwhile, `read.rs` where they may read,
+//! whether what it made is its to say, `shape.rs` and `whole.rs` whether that is a tree, `merge.rs` how it becomes true, `into_table.rs` how it gets into the table past memory, `allow.rs` what is otherwise where others may work meanwhile, `read.rs` where they may read, `fork.rs` files of which both have a version,
 //! `status.rs` what is shown, `nested.rs` what policies of directories below have to say, `bounds.rs` those above; with several ranks, `gather.rs` how all of it comes to one of them, and `migration_guard.rs` that it stays there. Not what the
 //! owner does meanwhile.
 //!
@@ -14,6 +14,7 @@ mod away;
 mod begin;
 mod bounds;
 mod fetch;
+mod fork;
 mod gather;
 mod into_table;
 mod look;
@@ -27,7 +28,7 @@ mod shut;
 mod status;
 mod whole;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use loligo_namespace::{Found, Need};
 use loligo_types::{
@@ -56,6 +57,8 @@ pub(crate) struct Owned {
     lost_ms: u64,
     /// The session of an owner from whom it was taken, and who is being told.
     tells: Option<Slot>,
+    /// Where others may work: the session of its owner answers there by itself, and is none of those.
+    answers: bool,
     /// Nobody else holds anything on what is below it.
     alone: bool,
     /// Parts of a merge that have come.
@@ -72,6 +75,8 @@ pub(crate) struct Owned {
     into_table: Option<into_table::IntoTable>,
     /// Inodes that others have removed and its owner may have changed.
     held: allow::Held,
+    /// Files of which its owner and others each have a version.
+    forks: fork::Forks,
     /// Conflicts of the last merge of this life.
     last: allow::LastConflicts,
     /// It is about to end: files that are not yet as they were at the last merge.
@@ -94,6 +99,10 @@ pub(crate) struct Decoupled {
     arrivals: u64,
     /// Open files that a merge has changed since their session asked for the size.
     hidden: BTreeSet<(Ino, Slot)>,
+    /// Files of which nobody changes the data for now.
+    still: BTreeSet<Ino>,
+    /// Those that go on when a record is durable.
+    thaws: VecDeque<fork::Thaws>,
     /// Directories with policies of their own.
     policied: nested::Policied,
 }
@@ -152,12 +161,6 @@ impl Mds {
                 }
                 self.merge_parts(job, dir, *epoch, (*merge, *parts), (*used, *into))
             }
-            // Nothing orders what others write into a file and what its owner writes past the rank.
-            SubtreeOp::Data { inos, .. } | SubtreeOp::Overwrite { inos, .. }
-                if self.allows(dir) && !self.are_granted(dir, inos) =>
-            {
-                Step::Answer(Err(FsError::NotSupported))
-            }
             SubtreeOp::Data { epoch, inos } => self.subtree_data(job, dir, *epoch, inos),
             SubtreeOp::Overwrite { epoch, inos } => self.overwrite(job, dir, *epoch, inos),
             SubtreeOp::HoldOpen { epoch, first, inos } => self.hold_open(job, dir, *epoch, (*first, inos)),
@@ -173,12 +176,6 @@ impl Mds {
             Some(owned) if owned.by == Some((job.slot, job.session)) => Ok(record.clone()),
             _ => Err(FsError::Stale),
         }
-    }
-
-    /// True if all these numbers were granted and have made no inode that others know.
-    fn are_granted(&self, dir: Ino, inos: &[Ino]) -> bool {
-        let of = |record: &DecoupledRecord, ino: Ino| record.is_new(ino) || record.journal_inos().contains(&ino);
-        self.tree.decoupled(dir).is_some_and(|record| inos.iter().all(|ino| of(record, *ino)))
     }
 
     /// The answer to a decoupled subtree's owner: the record, the root and its settings.

@@ -1,6 +1,6 @@
 //! Rights of a decoupled subtree's owner on the objects of its files. File data is written where all data is; only names and attributes
 //! wait for the merge. The owner cannot take back what it overwrites in a file that was there before, unless others read the last merge
-//! (`read.rs`).
+//! (`read.rs`) or work there (`fork.rs`).
 //!
 //! Only the owner knows which inodes the granted numbers are. So that there may be objects of a number is recorded before the owner may
 //! write any, for many numbers at once. When the subtree is not decoupled any more, objects of those that are no inodes are dropped. Not
@@ -41,15 +41,15 @@ impl DataRights {
     }
 }
 
-/// The owner's access to objects of all recorded numbers. It writes new files as it likes. Where others read the last merge, it may only
-/// read merged files before it has said that it overwrites them.
+/// The owner's access to objects of all recorded numbers. It writes new files as it likes. Where others read the last merge, or work, it may
+/// only read merged files before it has said that it overwrites them.
 fn ranges_of(record: &DecoupledRecord) -> Vec<(Ino, u64, DataAccess)> {
     let mut ranges = Vec::new();
     for (first, count) in record.objects.iter().map(|(first, count)| (first.0, *count)) {
         let end = first + count;
         let (journals, used) = match record.interfere {
-            Interfere::Read => (record.epoch + SUBTREE_JOURNALS, record.used.0),
-            Interfere::Block | Interfere::Allow => (0, 0),
+            Interfere::Read | Interfere::Allow => (record.epoch + SUBTREE_JOURNALS, record.used.0),
+            Interfere::Block => (0, 0),
         };
         let cuts = [first, journals.clamp(first, end), used.clamp(first, end).max(journals.clamp(first, end)), end];
         let access = [DataAccess::Write, DataAccess::Read, DataAccess::Write];
@@ -81,7 +81,7 @@ impl Mds {
             match self.data_right(&record, &job.cred, *ino) {
                 Ok(Verdict::Granted) => noted |= note_objects(&mut record, *ino),
                 // To change it is asked for apart.
-                Ok(Verdict::May(_)) if record.interfere == Interfere::Read => {
+                Ok(Verdict::May(_)) if record.interfere != Interfere::Block => {
                     if record.copy_of(*ino).is_none() || !self.has_data_right(dir, *ino) {
                         files.push((*ino, DataAccess::Read));
                     }
@@ -142,9 +142,11 @@ impl Mds {
             (false, true) => DataAccess::Read,
             (false, false) => return Err(FsError::Access),
         };
+        let is_held = record.interfere == Interfere::Allow && self.is_held_for(record, inode);
         match self.may_be_below(ino, record.dir) {
-            Ok(true) => Ok(Verdict::May(access)),
-            Ok(false) => Err(FsError::NotFound),
+            // Others have removed it; its owner does not hear of that before the merge.
+            Ok(below) if below || is_held => Ok(Verdict::May(access)),
+            Ok(_) => Err(FsError::NotFound),
             Err(needs) => Ok(Verdict::Load(needs)),
         }
     }

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 
 use loligo_namespace::Found;
 use loligo_types::limits::{OVERWRITTEN_FILES_MAX, OVERWRITTEN_ROWS_MAX};
-use loligo_types::{DecoupledRecord, Event, FsError, Ino, Interfere, Kind, Layout, Op, SessionId};
+use loligo_types::{DecoupledRecord, Event, FsError, Ino, Interfere, Kind, Layout, Lsn, Op, SessionId};
 
 use crate::execute::{Step, origin_of};
 use crate::io::{DataAccess, Output};
@@ -96,7 +96,7 @@ impl Mds {
             Ok(record) => record,
             Err(error) => return Step::Answer(Err(error)),
         };
-        if record.interfere != Interfere::Read {
+        if record.interfere == Interfere::Block {
             return self.subtree_data(job, dir, epoch, inos);
         }
         let mut files: BTreeSet<Ino> = inos.iter().copied().collect();
@@ -139,12 +139,16 @@ impl Mds {
                 return Step::Answer(Err(FsError::Quota));
             }
             let events = [Event::NextIno(Ino(first.0 + new)), Event::Decoupled(Box::new(record.clone()))];
-            self.commit(Some(origin_of(job, dir, epoch)), &events);
+            let at = self.commit(Some(origin_of(job, dir, epoch)), &events);
+            self.note_forks(dir, at);
+        }
+        if record.interfere == Interfere::Allow {
+            return self.fork_files(job, record, &files);
         }
         for ino in files {
             let size = self.tree.inode(ino).map_or(u64::MAX, |inode| if inode.inline { 0 } else { inode.size });
             if let Some(copy) = record.copy_of(ino) {
-                self.out.push_back(Output::Freeze { ino, copy, size, owner: job.session });
+                self.out.push_back(Output::Freeze { ino, copy, size, owner: job.session, shared: false });
                 self.out.push_back(Output::Access { session: job.session, ino, access: DataAccess::Write });
                 if let Some(owned) = self.decoupled.by_dir.get_mut(&dir) {
                     owned.data.add_file(ino);
@@ -156,9 +160,13 @@ impl Mds {
 
     /// Tells the object server of all files that the owner may have changed: the session in which it speaks is this one.
     pub(super) fn freeze_all(&mut self, record: &DecoupledRecord, owner: SessionId) {
+        let shared = record.interfere == Interfere::Allow;
         for (ino, copy) in record.overwritten.iter().flat_map(|files| files.pairs()) {
-            // How long they were is not known without reading them all: then all of an object is copied.
-            self.out.push_back(Output::Freeze { ino, copy, size: u64::MAX, owner });
+            // How long they were is not known without reading them all: then all of an object is copied, or the copy says it.
+            self.out.push_back(Output::Freeze { ino, copy, size: u64::MAX, owner, shared });
+            if shared {
+                self.note_frozen(record.dir, ino);
+            }
         }
     }
 
@@ -206,6 +214,15 @@ impl Mds {
         }
     }
 
+    /// The same where the subtree ends with the record at `at`. What others then change in a file must not be put back once more.
+    pub(super) fn thaw_at_end(&mut self, record: &DecoupledRecord, at: Lsn) {
+        if record.interfere != Interfere::Allow {
+            return self.thaw_all(record);
+        }
+        let files = record.overwritten.iter().flat_map(|files| files.pairs()).map(|(ino, _)| (ino, true)).collect();
+        self.thaw_when_durable(record.dir, at, files);
+    }
+
     /// True if a subtree that ends has to wait until the files that its owner has overwritten, and not merged, are as they were.
     pub(super) fn puts_back(&mut self, record: &DecoupledRecord) -> bool {
         if record.overwritten.is_empty() {
@@ -215,6 +232,10 @@ impl Mds {
         if let Some(left) = &owned.putting_back {
             return !left.is_empty();
         }
+        if self.stills_for_end(record) {
+            return true;
+        }
+        let Some(owned) = self.decoupled.by_dir.get_mut(&record.dir) else { return false };
         let pairs: Vec<(Ino, Ino)> = record.overwritten.iter().flat_map(|files| files.pairs()).collect();
         owned.putting_back = Some(pairs.iter().map(|(ino, _)| *ino).collect());
         let rights = std::mem::take(&mut owned.data);
@@ -248,6 +269,7 @@ impl Mds {
 
     /// A file is as it was, durably.
     pub(crate) fn put_back(&mut self, ino: Ino) {
+        self.theirs_put_back(ino);
         let mut over = Vec::new();
         for (dir, owned) in &mut self.decoupled.by_dir {
             if let Some(left) = &mut owned.putting_back

@@ -169,8 +169,15 @@ impl Mds {
             return (above, apart.allows);
         }
         let above = self.decoupled_above(ino);
-        let allows = matches!(above, Above::Root(dir) | Above::Below(dir) if self.allows(dir));
+        let allows =
+            matches!(above, Above::Root(dir) | Above::Below(dir) if self.allows(dir) && !self.answers(job, dir));
         (above, allows)
+    }
+
+    /// True if a session answers below a root by itself, though others may work there.
+    fn answers(&self, job: &Job, dir: Ino) -> bool {
+        let by = Some((job.slot, job.session));
+        self.decoupled.by_dir.get(&dir).is_some_and(|owned| owned.answers && owned.by == by)
     }
 
     /// Which of these inodes, which are to be lent, are in decoupled subtrees. `Err`: that is to be read first.

@@ -5,6 +5,7 @@ mod away;
 mod bounds;
 mod cold;
 mod escape;
+mod fork;
 mod into_table;
 mod journal;
 mod nested;

@@ -95,6 +95,10 @@ pub struct World {
     /// Files that others read as they were: the number of the copy, and who changes them.
     pub frozen: BTreeMap<Ino, (Ino, SessionId)>,
     pub pending_restores: VecDeque<(Ino, Ino)>,
+    pub objects: super::stored::Objects,
+    /// Others' versions of files are kept by themselves.
+    pub keeps: bool,
+    pub pending_keeps: VecDeque<((Ino, Ino), Ino, u64)>,
     pub fenced: Vec<SessionId>,
     /// Addresses that the store was to refuse, for sessions that end.
     pub shut_out: Vec<(SessionId, Vec<Box<[u8]>>)>,
@@ -164,6 +168,9 @@ impl World {
             ranges: Vec::new(),
             frozen: BTreeMap::new(),
             pending_restores: VecDeque::new(),
+            objects: super::stored::Objects::default(),
+            keeps: true,
+            pending_keeps: VecDeque::new(),
             fenced: Vec::new(),
             shut_out: Vec::new(),
             trimmed: Lsn(0),
@@ -205,6 +212,8 @@ impl World {
                 self.merge_rows_one(true);
             } else if self.discards && !self.pending_discards.is_empty() {
                 self.discard_one();
+            } else if self.keeps && !self.pending_keeps.is_empty() {
+                self.keep_one();
             } else if self.quiesces && !self.pending_quiesces.is_empty() {
                 self.quiesce_one();
             } else if self.syncs_data && !self.pending_syncs.is_empty() {
@@ -240,7 +249,10 @@ impl World {
                 self.trimmed = below;
                 self.journal.retain(|lsn, _| *lsn >= below);
             }
-            Output::Discard { ino, from, .. } => self.pending_discards.push_back((ino, from)),
+            Output::Discard { ino, from, .. } => {
+                self.objects.discard(ino, from);
+                self.pending_discards.push_back((ino, from));
+            }
             Output::Spill { ino, data, .. } => self.spills.push((ino, data)),
             Output::Access { session, ino, access } => {
                 self.access.insert((session, ino), access);
@@ -260,10 +272,19 @@ impl World {
                     }
                 }
             }
-            Output::Freeze { ino, copy, owner, .. } => {
+            Output::Freeze { ino, copy, size, owner, shared } => {
+                self.objects.freeze(ino, copy, size, owner, shared);
                 self.frozen.insert(ino, (copy, owner));
             }
-            Output::Thaw { ino } => drop(self.frozen.remove(&ino)),
+            Output::Thaw { ino } => {
+                self.objects.thaw(ino);
+                self.frozen.remove(&ino);
+            }
+            Output::KeepTheirs { ino, copy, to, len, .. } => self.pending_keeps.push_back(((ino, copy), to, len)),
+            Output::LookAtFork { ino, copy } => {
+                let size = self.objects.look(copy);
+                self.mds.handle(self.now, Input::Fork { ino, size });
+            }
             Output::Restore { ino, copy } => self.pending_restores.push_back((ino, copy)),
             Output::SyncData { ticket } => {
                 self.data_syncs.push(ticket);
@@ -350,6 +371,20 @@ impl World {
     pub fn discard_one(&mut self) {
         let Some((ino, _)) = self.pending_discards.pop_front() else { return };
         self.mds.handle(self.now, Input::Discarded { ino });
+    }
+
+    pub fn keep_one(&mut self) {
+        let Some((from, to, len)) = self.pending_keeps.pop_front() else { return };
+        self.objects.keep(from, to, len);
+        self.mds.handle(self.now, Input::Kept { to, result: Ok(()) });
+    }
+
+    /// Files are as others had them again, all that wait for it.
+    pub fn restore_all(&mut self) {
+        while let Some((ino, copy)) = self.pending_restores.pop_front() {
+            self.objects.restore(ino, copy);
+            self.input(Input::Restored { ino });
+        }
     }
 
     fn sync_data_one(&mut self) {
@@ -562,6 +597,9 @@ impl World {
         self.pending_discards.clear();
         self.to_peers.clear();
         self.pending_quiesces.clear();
+        self.pending_keeps.clear();
+        self.frozen.clear();
+        self.objects.crash();
         self.pending_syncs.clear();
         let last = self.journal.last_key_value().map_or(Lsn(self.trimmed.0.saturating_sub(1)), |(lsn, _)| *lsn);
         self.last_lsn = last;

@@ -24,6 +24,7 @@ mod rooms;
 mod rows;
 mod sessions;
 mod squash;
+mod stored;
 mod trusted;
 
 use harness::*;

@@ -92,6 +92,17 @@ impl Draft {
         self.known.get(&ino).map(|known| &*known.base)
     }
 
+    /// Inodes that were there before, as the owner found them and as they are to be; `None`: gone.
+    pub fn known(&self) -> impl Iterator<Item = (Ino, &Inode, Option<&Inode>)> {
+        self.known.iter().map(|(ino, known)| (*ino, &*known.base, known.made.as_deref()))
+    }
+
+    /// True if the owner may have written a file of whose objects it has a version of its own.
+    pub fn writes(&self, ino: Ino) -> bool {
+        let is_written = |known: &Known| known.made.as_deref().is_some_and(|made| super::is_written(&known.base, made));
+        self.inline.contains_key(&ino) || self.known.get(&ino).is_some_and(is_written)
+    }
+
     /// All inodes that it speaks of, but those that it made.
     pub fn speaks_of(&self) -> Vec<Ino> {
         let names = self.names.iter().flat_map(|((dir, _), ino)| [Some(*dir), *ino]).flatten();

@@ -40,6 +40,8 @@ pub(super) struct Graph<'a> {
     pub data: BTreeMap<Ino, Option<Arc<[u8]>>>,
     /// Files that get another inode for the owner's version, because the others' cannot be copied.
     pub swaps: Vec<(Ino, Ino)>,
+    /// Files that have what others wrote into objects.
+    pub kept: BTreeSet<Ino>,
     pub conflicts: u64,
     pub told: Vec<Conflict>,
     pub needs: BTreeSet<Need>,
@@ -65,6 +67,7 @@ impl<'a> Graph<'a> {
             back: BTreeSet::new(),
             data: BTreeMap::new(),
             swaps: Vec::new(),
+            kept: BTreeSet::new(),
             conflicts: 0,
             told: Vec::new(),
             needs: BTreeSet::new(),

@@ -11,16 +11,26 @@ mod graph;
 mod plan;
 mod rules;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use loligo_types::{Conflict, Event, Ino, Need, Time};
 
 use crate::tree::Tree;
 
 pub use draft::Draft;
+pub use rules::is_written;
 
 /// The directory in the root of a subtree that has what lost its name.
 pub const CONFLICTS: &[u8] = b".conflicts";
+
+/// A file of which the owner has one version of the objects, and others another one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Fork {
+    /// Others may have changed theirs.
+    pub others: bool,
+    /// An orphan that has the others' objects, if they have some: it gets a name if the owner's version counts.
+    pub kept: Option<Ino>,
+}
 
 /// Terms of a merge beside the tree and the owner's statements.
 pub struct Terms<'a> {
@@ -36,6 +46,8 @@ pub struct Terms<'a> {
     pub next: Ino,
     /// Of what was there before: what is in the subtree, or was removed from it by others and is held.
     pub there: &'a BTreeSet<Ino>,
+    /// Files with two versions of their objects.
+    pub forks: &'a BTreeMap<Ino, Fork>,
     /// Number of opens of an inode anywhere.
     pub open_count: &'a dyn Fn(Ino) -> u32,
 }

@@ -109,9 +109,9 @@ fn content(inode: &Inode) -> (u64, u32, bool) {
     (inode.size, inode.cuts, inode.inline)
 }
 
-/// True if others may have written a file since the owner found it. Times can be set, and be the same by chance, so each change counts but
+/// True if a file may have been written since it was found so. Times can be set, and be the same by chance, so each change counts but
 /// that one by which it got another name or lost its name.
-fn is_written(base: &Inode, now: &Inode) -> bool {
+pub fn is_written(base: &Inode, now: &Inode) -> bool {
     let named = |inode: &Inode| (inode.parent, inode.place, inode.nlink);
     let changes = now.change.wrapping_sub(base.change);
     content(now) != content(base) || now.mtime != base.mtime || changes > u64::from(named(now) != named(base))
@@ -120,12 +120,19 @@ fn is_written(base: &Inode, now: &Inode) -> bool {
 /// If the owner wrote a file, it has the owner's data; what others wrote is kept as a file of its own.
 fn data(graph: &mut Graph<'_>, known: &Known, now: &Inode, made: &Inode) {
     let ino = now.ino;
-    let written = graph.draft.inline.contains_key(&ino) || content(made) != content(&known.base);
+    let fork = graph.terms.forks.get(&ino).copied();
+    let written = match fork {
+        // Bytes of objects may have changed while the size did not.
+        Some(_) => graph.draft.writes(ino),
+        None => graph.draft.inline.contains_key(&ino) || content(made) != content(&known.base),
+    };
     if !written {
         return;
     }
-    let others = is_written(&known.base, now);
-    if others && !now.inline {
+    let others = fork.map_or_else(|| is_written(&known.base, now), |fork| fork.others);
+    if let Some(kept) = fork.and_then(|fork| fork.kept).filter(|_| others && !now.inline) {
+        keep_objects(graph, kept, known, now);
+    } else if fork.is_none() && others && !now.inline {
         // It lies in objects, and stays what it is; the owner's version becomes another file in its place.
         let owners = graph.make(Inode { has_xattrs: false, ..made.clone() });
         graph.data.insert(owners, graph.draft.inline.get(&ino).cloned().flatten());
@@ -134,12 +141,12 @@ fn data(graph: &mut Graph<'_>, known: &Known, now: &Inode, made: &Inode) {
         graph.swaps.push((ino, owners));
         return;
     }
-    if others && !graph.draft.inline.contains_key(&ino) {
+    if fork.is_none() && others && !graph.draft.inline.contains_key(&ino) {
         // The owner has only said how long it is: of data that are not there any more.
         graph.report(ConflictKind::Data, ino, None);
         return;
     }
-    if others && now.size > 0 {
+    if others && now.inline && now.size > 0 {
         let Some(data) = graph.tree.inline(now) else {
             graph.needs.insert(Need::Inline(ino));
             return;
@@ -153,7 +160,26 @@ fn data(graph: &mut Graph<'_>, known: &Known, now: &Inode, made: &Inode) {
     if let Some(all) = graph.edit(ino) {
         (all.size, all.inline, all.mtime) = (made.size, made.inline, made.mtime);
         // What others wrote before, and tell of only now, does not count any more.
-        all.cuts = now.cuts.wrapping_add(u32::from(others)).max(made.cuts);
+        all.cuts = now.cuts.wrapping_add(u32::from(others || fork.is_some())).max(made.cuts);
+    }
+}
+
+/// What others wrote into objects is kept as a file of its own, which has these already.
+fn keep_objects(graph: &mut Graph<'_>, kept: Ino, known: &Known, now: &Inode) {
+    if let Some(inode) = graph.edit(kept) {
+        // They may have changed since it was made.
+        let extra = now.acl().cloned();
+        (inode.mode, inode.uid, inode.gid, inode.atime, inode.mtime) =
+            (now.mode, now.uid, now.gid, now.atime, now.mtime);
+        if extra.is_some() || inode.acl().is_some() {
+            inode.extra_mut().acl = extra;
+        }
+    }
+    graph.nameless.insert(kept);
+    graph.kept.insert(kept);
+    let name = graph.name_of(now.ino).or_else(|| known.at.clone());
+    if let Some((_, name)) = name {
+        graph.was.insert(kept, name);
     }
 }
 
@@ -338,7 +364,7 @@ fn home(graph: &mut Graph<'_>, ino: Ino, depth: usize) {
         return;
     }
     let kind = match known {
-        _ if swapped || graph.data.contains_key(&ino) => ConflictKind::Data,
+        _ if swapped || graph.data.contains_key(&ino) || graph.kept.contains(&ino) => ConflictKind::Data,
         _ if was_orphan => ConflictKind::Returned,
         _ if draft.fresh.contains_key(&ino) => ConflictKind::Homeless,
         _ => ConflictKind::Name,

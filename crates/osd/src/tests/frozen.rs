@@ -29,7 +29,7 @@ impl World {
     fn again(self) -> World {
         let blobs = self.disk.open().map_or(self.blobs, |store| store.blobs());
         let mut world = World { osd: osd(), disk: self.disk, blobs, tag: 0 };
-        world.osd.handle(Input::Freeze { ino: FILE, copy: COPY, size: u64::MAX, owner: ALICE });
+        world.osd.handle(Input::Freeze { ino: FILE, copy: COPY, size: u64::MAX, owner: ALICE, shared: false });
         world
     }
 
@@ -73,7 +73,7 @@ impl World {
     }
 
     fn freeze(&mut self) {
-        self.osd.handle(Input::Freeze { ino: FILE, copy: COPY, size: SIZE, owner: ALICE });
+        self.osd.handle(Input::Freeze { ino: FILE, copy: COPY, size: SIZE, owner: ALICE, shared: false });
     }
 
     /// A file of three objects, of which the second is a hole, and that is frozen.

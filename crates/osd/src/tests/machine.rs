@@ -45,7 +45,7 @@ fn a_sync_waits_for_earlier_writes_and_covers_their_objects_but_stops_nobody() {
     done(&mut osd, out[0].0);
     let sync = outputs(&mut osd).pop().expect("the sync");
     let Output::Run { id, effect } = sync else { panic!("{sync:?}") };
-    assert_eq!(effect, Effect::Sync { ino: FILE, ranges: vec![(2, 3)], removed: false });
+    assert_eq!(effect, Effect::Sync { ino: FILE, ranges: vec![(2, 3)], removed: false, copy: None });
     ask(&mut osd, ALICE, 3, write_op(0, b"later"));
     ask(&mut osd, BOB, 4, DataOp::Sync);
     let later = runs(&mut osd);
@@ -56,7 +56,7 @@ fn a_sync_waits_for_earlier_writes_and_covers_their_objects_but_stops_nobody() {
     let out = outputs(&mut osd);
     assert_eq!(out[0], reply(BOB, 2, Ok(DataAnswer::Done)));
     let Output::Run { effect, .. } = &out[1] else { panic!("{out:?}") };
-    assert_eq!(*effect, Effect::Sync { ino: FILE, ranges: vec![(0, 0)], removed: false });
+    assert_eq!(*effect, Effect::Sync { ino: FILE, ranges: vec![(0, 0)], removed: false, copy: None });
 }
 
 #[test]

@@ -66,7 +66,7 @@ fn a_file_is_quiet_when_what_ran_has_ended_and_is_synced() {
     let out = outputs(&mut osd);
     assert_eq!(out[0], reply(BOB, 2, Ok(DataAnswer::Done)));
     let Output::Run { id, effect } = &out[1] else { panic!("{out:?}") };
-    assert_eq!(*effect, Effect::Sync { ino: FILE, ranges: vec![(0, 0)], removed: false });
+    assert_eq!(*effect, Effect::Sync { ino: FILE, ranges: vec![(0, 0)], removed: false, copy: None });
     done(&mut osd, *id);
     assert_eq!(outputs(&mut osd), [QUIET]);
     assert!(osd.is_idle());

@@ -52,6 +52,18 @@ impl Server {
                     }
                     _ => self.mds_input(now, Input::Restored { ino }),
                 },
+                loligo_osd::Output::Kept { tag, to, result, .. } => {
+                    self.asked.remove(&tag);
+                    self.mds_input(now, Input::Kept { to, result });
+                }
+                loligo_osd::Output::Fork { tag, ino, result } => match (self.asked.remove(&tag), result) {
+                    (Some(Asked::Look { copy }), Err(_)) => {
+                        let tag = self.tag(Asked::Look { copy });
+                        self.osd_feed(loligo_osd::Input::LookAtFork { tag, ino, copy });
+                    }
+                    (_, Ok(size)) => self.mds_input(now, Input::Fork { ino, size }),
+                    (_, Err(_)) => {}
+                },
                 loligo_osd::Output::SyncedAll { tag, result } => {
                     if let Some(Asked::SyncAll { ticket }) = self.asked.remove(&tag) {
                         self.mds_input(now, Input::DataSynced { ticket, ok: result.is_ok() });

@@ -86,7 +86,7 @@ fn record(dir: Ino) -> impl Strategy<Value = DecoupledRecord> {
         for (gap, count) in pieces {
             record.grant(Ino(at + gap), count);
             record.objects.push((Ino(at + gap), count));
-            if record.interfere == Interfere::Read {
+            if record.interfere != Interfere::Block {
                 record.overwritten.push(Overwritten { file: Ino(at + gap), copy: Ino(count), count });
             }
             at += gap + count;

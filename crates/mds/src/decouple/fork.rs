@@ -1,0 +1,511 @@
+//! Files of which the owner of a subtree and others each have a version of the objects ("interfere: allow", with an owner that writes
+//! objects): how a file comes to have two, and what becomes of them. Not whose version counts (`loligo_namespace::resolve`), nor what is
+//! copied when (`loligo_osd`).
+//!
+//! A file is *forked* before its owner changes its objects. That it is gets durable first: from the moment on others' changes are in the
+//! copy, which after a crash is found by the record alone. At that moment nobody may have changed what the rank was not told of, so what
+//! others hold back is asked for. What one of them is writing then is refused as stale when it tells of it, and written again: into the copy.
+//!
+//! A merge, and the end, need files of which nobody changes anything for a while: these are held *still*. Requests that change data
+//! wait, data requests are answered `Busy`, until the record is durable and the file is one again. Where both have changed a file, the
+//! others' objects are first made those of an orphan, which the merge gives a name. A crash before that leaves an orphan.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use loligo_namespace::{Change, Fork, Found, is_written};
+use loligo_types::{
+    Answer, DataError, DecoupledRecord, Event, FsError, Ino, Inode, Interfere, Layout, Lsn, Place, RStat, SessionId,
+};
+
+use super::merge::Intake;
+use crate::execute::Step;
+use crate::io::{DataAccess, Output};
+use crate::machine::Mds;
+use crate::park::{Job, WaitReason};
+
+/// Orphans made in one record.
+const MADE_MAX: usize = 4096;
+
+/// The forked files of a subtree, as this life of the rank knows them.
+#[derive(Default)]
+pub(super) struct Forks {
+    /// Those of which the object server knows.
+    frozen: BTreeSet<Ino>,
+    /// The record with files that are to be forked.
+    noted: Option<Lsn>,
+    /// Files as others had them when they were forked, or looked at; and whether others had changed them before that.
+    seen: BTreeMap<Ino, (Box<Inode>, bool)>,
+    /// The object server is asked about these, which are as they are here.
+    asked: BTreeMap<Ino, Box<Inode>>,
+    /// What becomes of the others' version with the merge that is decided upon.
+    kept: BTreeMap<Ino, Kept>,
+    /// Files that are held still for it, or for the end.
+    still: BTreeSet<Ino>,
+}
+
+/// The others' version of a file.
+struct Kept {
+    /// The orphan that gets it; none: the file itself.
+    to: Option<Ino>,
+    /// Its length, and the size of its objects.
+    len: u64,
+    object_size: u32,
+    is: State,
+}
+
+enum State {
+    /// It begins when this is durable.
+    Noted(Lsn),
+    Copied,
+    Done,
+    Failed(DataError),
+}
+
+/// When which files of the subtree with this root are let go; true: a file is one again.
+pub(super) type Thaws = (Lsn, Ino, Vec<(Ino, bool)>);
+
+/// An inode that differs in anything that others may know.
+fn touched(inode: &Inode) -> Event {
+    Event::Inode(Box::new(Inode { change: inode.change.wrapping_add(1), ..inode.clone() }))
+}
+
+impl Mds {
+    /// Tells the object server that these files have two versions from now on, and lets the owner change its own.
+    pub(super) fn fork_files(&mut self, job: &mut Job, record: DecoupledRecord, files: &BTreeSet<Ino>) -> Step {
+        let dir = record.dir;
+        let Some(owned) = self.decoupled.by_dir.get(&dir) else { return Step::Answer(Err(FsError::Stale)) };
+        if owned.forks.noted.is_some_and(|lsn| lsn > self.log.durable) {
+            return Step::Wait(WaitReason::Merge(dir));
+        }
+        let new: Vec<Ino> = files.difference(&owned.forks.frozen).copied().collect();
+        for ino in new.iter().copied() {
+            if self.data_is_busy(ino) {
+                return Step::Wait(WaitReason::Data(ino));
+            }
+            if let Some(why) = self.wait_for_rooms(ino) {
+                return Step::Wait(why);
+            }
+        }
+        let there: Vec<Inode> = new.iter().filter_map(|ino| self.tree.inode(*ino)).cloned().collect();
+        let events: Vec<Event> = there.iter().map(touched).collect();
+        if let Some(why) = self.settle_conflicts(job, &change_of(dir, events)) {
+            return Step::Wait(why);
+        }
+        let cut = |inode: &&Inode| self.opens.any_writer(inode.ino);
+        let cuts: Vec<Event> = there
+            .iter()
+            .filter(cut)
+            .map(|inode| Event::Inode(Box::new(Inode { cuts: inode.cuts.wrapping_add(1), ..inode.clone() })))
+            .collect();
+        if !cuts.is_empty() {
+            self.commit(None, &cuts);
+        }
+        for inode in there {
+            let Some(now) = self.tree.inode(inode.ino).cloned() else { continue };
+            let (ino, size) = (now.ino, if now.inline { 0 } else { now.size });
+            let Some(copy) = record.copy_of(ino) else { continue };
+            self.out.push_back(Output::Freeze { ino, copy, size, owner: job.session, shared: true });
+            if let Some(owned) = self.decoupled.by_dir.get_mut(&dir) {
+                owned.forks.frozen.insert(ino);
+                owned.forks.seen.insert(ino, (Box::new(now), false));
+            }
+        }
+        for ino in files.iter().copied() {
+            self.out.push_back(Output::Access { session: job.session, ino, access: DataAccess::Write });
+            if let Some(owned) = self.decoupled.by_dir.get_mut(&dir) {
+                owned.data.add_file(ino);
+            }
+        }
+        Step::Answer(self.tell_decoupled(record))
+    }
+
+    /// A record says of some files that they are to be forked.
+    pub(super) fn note_forks(&mut self, dir: Ino, at: Lsn) {
+        if let Some(owned) = self.decoupled.by_dir.get_mut(&dir) {
+            owned.forks.noted = Some(at);
+        }
+    }
+
+    /// The object server was told of a file before, by this rank or in a life before.
+    pub(super) fn note_frozen(&mut self, dir: Ino, ino: Ino) {
+        if let Some(owned) = self.decoupled.by_dir.get_mut(&dir) {
+            owned.forks.frozen.insert(ino);
+        }
+    }
+
+    /// True if a file has two versions.
+    pub(crate) fn is_forked(&self, ino: Ino) -> bool {
+        let mut all = self.decoupled.by_dir.keys().filter_map(|dir| self.tree.decoupled(*dir));
+        all.any(|record| record.interfere == Interfere::Allow && record.copy_of(ino).is_some())
+    }
+
+    /// True if nobody may change the data of a file for now.
+    #[inline]
+    pub(crate) fn is_still(&self, ino: Ino) -> bool {
+        !self.decoupled.still.is_empty() && self.decoupled.still.contains(&ino)
+    }
+
+    /// Nobody but the owner changes the data of these files, until they are let go.
+    pub(super) fn hold_still(&mut self, dir: Ino, inos: &[Ino]) {
+        for ino in inos.iter().copied() {
+            if !self.decoupled.still.insert(ino) {
+                continue;
+            }
+            if let Some(owned) = self.decoupled.by_dir.get_mut(&dir) {
+                owned.forks.still.insert(ino);
+            }
+            for (session, _) in self.others_of(dir, ino) {
+                self.out.push_back(Output::Access { session, ino, access: DataAccess::Moving });
+            }
+        }
+    }
+
+    /// Sessions of others that have a file open.
+    fn others_of(&self, dir: Ino, ino: Ino) -> Vec<(SessionId, DataAccess)> {
+        let by = self.decoupled.by_dir.get(&dir).and_then(|owned| owned.by);
+        let users = self.opens.users(ino).into_iter().filter(|(slot, _)| by.is_none_or(|(owner, _)| owner != *slot));
+        users.filter_map(|(slot, access)| Some((self.sessions.get(slot)?.id, access))).collect()
+    }
+
+    /// Others may go on with a file. `dir`: whose owner is none of them. `changed`: who reads it is to ask for its size first.
+    fn release_still(&mut self, dir: Ino, ino: Ino, changed: bool) {
+        if !self.decoupled.still.remove(&ino) {
+            return;
+        }
+        for (session, access) in self.others_of(dir, ino) {
+            let hidden = changed && access == DataAccess::Read;
+            if hidden && let Some(slot) = self.sessions.find(session) {
+                self.decoupled.hidden.insert((ino, slot));
+            }
+            let access = if hidden { DataAccess::Hidden } else { access };
+            self.out.push_back(Output::Access { session, ino, access });
+        }
+        self.parked.wake(&WaitReason::Data(ino));
+    }
+
+    /// A merge is not decided after all: others go on, and what was made for it is nobody's.
+    pub(super) fn end_still(&mut self, dir: Ino) {
+        let Some(owned) = self.decoupled.by_dir.get_mut(&dir) else { return };
+        if owned.forks.still.is_empty() && owned.forks.kept.is_empty() || owned.putting_back.is_some() {
+            return;
+        }
+        owned.forks.asked.clear();
+        let (still, kept) = (std::mem::take(&mut owned.forks.still), std::mem::take(&mut owned.forks.kept));
+        self.reaps.extend(kept.into_values().filter_map(|kept| kept.to));
+        still.into_iter().for_each(|ino| self.release_still(dir, ino, false));
+    }
+
+    /// Makes all ready that a merge needs of the forked files which it speaks of; what it waits for, if it is not.
+    pub(super) fn settle_forks(
+        &mut self,
+        job: &mut Job,
+        record: &DecoupledRecord,
+        intake: &Intake,
+    ) -> Result<BTreeMap<Ino, Fork>, Step> {
+        let dir = record.dir;
+        let of_draft = intake.draft.known().filter_map(|(ino, base, made)| {
+            let copy = record.copy_of(ino)?;
+            let speaks = made.is_none() || intake.draft.writes(ino);
+            speaks.then_some((ino, copy, made.is_none().then_some(base.change)))
+        });
+        let mut files: Vec<(Ino, Ino, Option<u64>)> = of_draft.collect();
+        let mut needs = Vec::new();
+        for (ino, ..) in &files {
+            match self.tree.find(*ino) {
+                Found::Unknown => needs.push(loligo_types::Need::Inode(*ino)),
+                Found::Here(_) if self.drops_or_spills(*ino) => return Err(Step::Wait(WaitReason::Data(*ino))),
+                Found::Here(_) if !self.is_still(*ino) => {
+                    if let Some(why) = self.wait_for_rooms(*ino) {
+                        return Err(Step::Wait(why));
+                    }
+                }
+                Found::Here(_) | Found::Gone => {}
+            }
+        }
+        if !needs.is_empty() {
+            return Err(self.wait_to_know(job, needs));
+        }
+        files.retain(|(ino, ..)| self.tree.inode(*ino).is_some());
+        let moving: Vec<Ino> = files.iter().map(|(ino, ..)| *ino).filter(|ino| !self.is_still(*ino)).collect();
+        let events = moving.iter().filter_map(|ino| self.tree.inode(*ino)).map(touched).collect();
+        if let Some(why) = self.settle_conflicts(job, &change_of(dir, events)) {
+            return Err(Step::Wait(why));
+        }
+        self.hold_still(dir, &moving);
+        self.keep_versions(dir, &files)
+    }
+
+    /// The forked files, each with whether others have changed it, and an orphan that has their version. What is not known, or not
+    /// there yet, begins.
+    fn keep_versions(&mut self, dir: Ino, files: &[(Ino, Ino, Option<u64>)]) -> Result<BTreeMap<Ino, Fork>, Step> {
+        let Some(owned) = self.decoupled.by_dir.get_mut(&dir) else { return Err(Step::Answer(Err(FsError::Stale))) };
+        let (mut forks, mut waits, mut to_make) = (BTreeMap::new(), false, Vec::new());
+        for (ino, copy, gone) in files.iter().copied() {
+            let Some(now) = self.tree.inode(ino) else { continue };
+            let Some((was, changed)) = owned.forks.seen.get(&ino) else {
+                waits = true;
+                if owned.forks.asked.insert(ino, Box::new(now.clone())).is_none() {
+                    self.out.push_back(Output::LookAtFork { ino, copy });
+                }
+                continue;
+            };
+            let others = *changed || is_written(was, now);
+            let mut kept = None;
+            let survives = gone.is_some_and(|base| now.nlink > 0 && now.change != base);
+            if survives || gone.is_none() && others && !now.inline && now.size > 0 {
+                match owned.forks.kept.get(&ino) {
+                    Some(Kept { to, is: State::Done, .. }) => kept = *to,
+                    Some(Kept { is: State::Failed(error), .. }) => {
+                        let error = if *error == DataError::NoSpace { FsError::NoSpace } else { FsError::Io };
+                        return Err(Step::Answer(Err(error)));
+                    }
+                    Some(_) => waits = true,
+                    None if survives => {
+                        // It stays, and it is the others' version that does.
+                        waits = true;
+                        let (len, object_size) = (now.size, now.layout().object_size);
+                        owned.forks.kept.insert(ino, Kept { to: None, len, object_size, is: State::Copied });
+                        self.out.push_back(Output::Restore { ino, copy });
+                    }
+                    None => to_make.push(now.clone()),
+                }
+            }
+            forks.insert(ino, Fork { others, kept });
+        }
+        for some in to_make.chunks(MADE_MAX) {
+            waits = true;
+            if let Err(error) = self.make_keepers(dir, some) {
+                return Err(Step::Answer(Err(error)));
+            }
+        }
+        if waits { Err(Step::Wait(WaitReason::Merge(dir))) } else { Ok(forks) }
+    }
+
+    /// Makes orphans for the others' versions of files.
+    fn make_keepers(&mut self, dir: Ino, files: &[Inode]) -> Result<(), FsError> {
+        let first = self.next_numbers(files.len() as u64)?;
+        let mut events = vec![Event::NextIno(Ino(first.0 + files.len() as u64))];
+        for (at, inode) in files.iter().enumerate() {
+            let ino = Ino(first.0 + at as u64);
+            let mut made = Inode { ino, nlink: 0, parent: Ino(0), place: Place::floating(self.me()), ..inode.clone() };
+            (made.accounted, made.has_xattrs) = (RStat::default(), false);
+            events.extend([Event::Orphan(ino), Event::Inode(Box::new(made))]);
+        }
+        let at = self.commit(None, &events);
+        if let Some(owned) = self.decoupled.by_dir.get_mut(&dir) {
+            for (number, inode) in files.iter().enumerate() {
+                let (len, object_size) = (inode.size, inode.layout().object_size);
+                let to = Some(Ino(first.0 + number as u64));
+                let kept = Kept { to, len, object_size, is: State::Noted(at) };
+                owned.forks.kept.insert(inode.ino, kept);
+            }
+        }
+        self.emit_forks();
+        Ok(())
+    }
+
+    /// What waited for a durable record goes on.
+    pub(crate) fn emit_forks(&mut self) {
+        let durable = self.log.durable;
+        let mut woken = Vec::new();
+        for (dir, owned) in &mut self.decoupled.by_dir {
+            if owned.forks.noted.take_if(|lsn| *lsn <= durable).is_some() {
+                woken.push(*dir);
+            }
+            let record = self.tree.decoupled(*dir);
+            for (ino, kept) in &mut owned.forks.kept {
+                let Kept { to: Some(to), len, object_size, is: State::Noted(lsn) } = kept else { continue };
+                let copy = record.and_then(|record| record.copy_of(*ino));
+                if let (true, Some(copy)) = (*lsn <= durable, copy) {
+                    let (object_size, to, len) = (*object_size, *to, *len);
+                    self.out.push_back(Output::KeepTheirs { ino: *ino, copy, object_size, to, len });
+                    kept.is = State::Copied;
+                }
+            }
+        }
+        woken.into_iter().for_each(|dir| self.parked.wake(&WaitReason::Merge(dir)));
+    }
+
+    /// The others' version of a file is an orphan's, or could not be copied.
+    pub(crate) fn theirs_kept(&mut self, to: Ino, result: Result<(), DataError>) {
+        let state = result.map_or_else(State::Failed, |()| State::Done);
+        self.kept_is(|_, kept| kept.to == Some(to), state);
+    }
+
+    /// A file has the others' version again.
+    pub(super) fn theirs_put_back(&mut self, file: Ino) {
+        self.kept_is(|ino, kept| ino == file && kept.to.is_none(), State::Done);
+    }
+
+    fn kept_is(&mut self, which: impl Fn(Ino, &Kept) -> bool, state: State) {
+        let mut all = self.decoupled.by_dir.iter_mut();
+        let found = all.find_map(|(dir, owned)| {
+            let kept = owned.forks.kept.iter_mut().find(|(ino, kept)| which(**ino, kept));
+            kept.map(|(_, kept)| (*dir, kept))
+        });
+        if let Some((dir, kept)) = found {
+            kept.is = state;
+            self.parked.wake(&WaitReason::Merge(dir));
+        }
+    }
+
+    /// How long a file was when it was forked; none: others have changed it since.
+    pub(crate) fn fork_is(&mut self, file: Ino, size: Option<u64>) {
+        let mut over = Vec::new();
+        for (dir, owned) in &mut self.decoupled.by_dir {
+            let Some(inode) = owned.forks.asked.remove(&file) else { continue };
+            // What lay in an inode may have been written over without a trace.
+            let len = if inode.inline { 0 } else { inode.size };
+            let changed = size != Some(len) || inode.inline && inode.size > 0;
+            owned.forks.seen.insert(file, (inode, changed));
+            over.push(*dir);
+        }
+        over.into_iter().for_each(|dir| self.parked.wake(&WaitReason::Merge(dir)));
+    }
+
+    /// The record as it is after a merge of these events, and the files that are one again with it, with their copies.
+    pub(super) fn forks_after(
+        &self,
+        record: &DecoupledRecord,
+        intake: &Intake,
+        events: &[Event],
+    ) -> (DecoupledRecord, Vec<(Ino, Ino)>) {
+        let mut after = record.clone();
+        let (mut gone, mut orphans) = (BTreeSet::new(), BTreeSet::new());
+        for event in events {
+            match event {
+                Event::InodeGone(ino) => _ = gone.insert(*ino),
+                Event::Orphan(ino) => _ = orphans.insert(*ino),
+                _ => {}
+            }
+        }
+        let is_over = |ino: Ino, made: Option<&Inode>| match made {
+            Some(_) => intake.draft.writes(ino),
+            // Who has it open reads on what it was.
+            None => !orphans.contains(&ino) && (gone.contains(&ino) || !self.tree.is_orphan(ino)),
+        };
+        let known = intake.draft.known().filter_map(|(ino, _, made)| Some((ino, record.copy_of(ino)?, made)));
+        let over: Vec<(Ino, Ino)> =
+            known.filter(|(ino, _, made)| is_over(*ino, *made)).map(|(ino, copy, _)| (ino, copy)).collect();
+        after.forget_overwritten(&over.iter().map(|(ino, _)| *ino).collect());
+        (after, over)
+    }
+
+    /// Files that a merge changes and that stay forked; whether others have changed theirs.
+    pub(super) fn stay_forked(&self, dir: Ino, over: &[(Ino, Ino)], events: &[Event]) -> Vec<(Ino, bool)> {
+        let Some(owned) = self.decoupled.by_dir.get(&dir) else { return Vec::new() };
+        let over: BTreeSet<Ino> = over.iter().map(|(ino, _)| *ino).collect();
+        let of_event = |event: &Event| {
+            let Event::Inode(inode) = event else { return None };
+            let (was, changed) = owned.forks.seen.get(&inode.ino).filter(|_| !over.contains(&inode.ino))?;
+            let now = self.tree.inode(inode.ino)?;
+            Some((inode.ino, *changed || is_written(was, now)))
+        };
+        events.iter().filter_map(of_event).collect()
+    }
+
+    /// A merge is decided by the record at `at`. `over`: files that are one again with it; `stay`: others, that it has changed.
+    pub(super) fn forks_merged(
+        &mut self,
+        record: &DecoupledRecord,
+        at: Lsn,
+        (over, stay): (&[(Ino, Ino)], &[(Ino, bool)]),
+        events: &[Event],
+    ) {
+        let dir = record.dir;
+        let used: BTreeSet<Ino> = events
+            .iter()
+            .filter_map(|event| match event {
+                Event::OrphanGone(ino) => Some(*ino),
+                _ => None,
+            })
+            .collect();
+        let Some(owned) = self.decoupled.by_dir.get_mut(&dir) else { return };
+        let kept = std::mem::take(&mut owned.forks.kept);
+        self.reaps.extend(kept.into_values().filter_map(|kept| kept.to).filter(|ino| !used.contains(ino)));
+        owned.forks.asked.clear();
+        for (ino, _) in over {
+            owned.forks.frozen.remove(ino);
+            owned.forks.seen.remove(ino);
+        }
+        for (ino, changed) in stay {
+            if let Some(inode) = self.tree.inode(*ino) {
+                owned.forks.seen.insert(*ino, (Box::new(inode.clone()), *changed));
+            }
+        }
+        let over: BTreeSet<Ino> = over.iter().map(|(ino, _)| *ino).collect();
+        let rest = std::mem::take(&mut owned.forks.still).into_iter().filter(|ino| !over.contains(ino));
+        let thaws = rest.map(|ino| (ino, false)).chain(over.iter().map(|ino| (*ino, true))).collect();
+        let (by, files) = (owned.by, owned.data.files());
+        self.thaw_when_durable(dir, at, thaws);
+        if let Some((_, session)) = by {
+            self.give_data_ranges(dir, session, record);
+            for ino in files.into_iter().filter(|ino| record.copy_of(*ino).is_none()) {
+                self.out.push_back(Output::Access { session, ino, access: DataAccess::Read });
+            }
+        }
+    }
+
+    /// As soon as the record at `at` is durable, others go on with these files. True: a file is one again, of another content for them.
+    pub(crate) fn thaw_when_durable(&mut self, dir: Ino, at: Lsn, files: Vec<(Ino, bool)>) {
+        if !files.is_empty() {
+            self.decoupled.thaws.push_back((at, dir, files));
+            self.emit_thaws();
+        }
+    }
+
+    /// Lets files go whose record is durable. To be called before drops of objects are given out: these are others' in files that have
+    /// two versions, and of the file itself from now on.
+    pub(crate) fn emit_thaws(&mut self) {
+        while let Some((_, dir, files)) = self.decoupled.thaws.pop_front_if(|(at, ..)| *at <= self.log.durable) {
+            for (ino, over) in files {
+                if over {
+                    self.out.push_back(Output::Thaw { ino });
+                }
+                self.release_still(dir, ino, over);
+            }
+        }
+    }
+
+    /// Events that end the copy of a file which is gone itself, and was removed by others.
+    pub(crate) fn fork_gone(&mut self, ino: Ino) -> Vec<Event> {
+        let mut all = self.decoupled.by_dir.keys().filter_map(|dir| self.tree.decoupled(*dir));
+        let found = all.find(|record| record.interfere == Interfere::Allow && record.copy_of(ino).is_some());
+        let Some(mut record) = found.cloned() else { return Vec::new() };
+        let copy = record.copy_of(ino).map(copy_gone);
+        record.forget_overwritten(&BTreeSet::from([ino]));
+        if let Some(owned) = self.decoupled.by_dir.get_mut(&record.dir) {
+            owned.forks.frozen.remove(&ino);
+            owned.forks.seen.remove(&ino);
+        }
+        copy.into_iter().chain([Event::Decoupled(Box::new(record))]).collect()
+    }
+
+    /// Whoever waits for files that are held still looks again: what was under way on them may be over.
+    pub(super) fn wake_stills(&mut self) {
+        let dirs = self.decoupled.by_dir.iter().filter(|(_, owned)| !owned.forks.still.is_empty()).map(|(dir, _)| *dir);
+        dirs.collect::<Vec<Ino>>().into_iter().for_each(|dir| self.parked.wake(&WaitReason::Merge(dir)));
+    }
+
+    /// True if something is under way on the objects of files that are to be put back. From then on nobody but the owner changes them.
+    pub(super) fn stills_for_end(&mut self, record: &DecoupledRecord) -> bool {
+        if record.interfere != Interfere::Allow {
+            return false;
+        }
+        if self.decoupled.by_dir.get(&record.dir).is_some_and(|owned| !owned.forks.kept.is_empty()) {
+            self.end_still(record.dir);
+        }
+        let inos: Vec<Ino> = record.overwritten.iter().flat_map(|files| files.pairs()).map(|(ino, _)| ino).collect();
+        self.hold_still(record.dir, &inos);
+        inos.into_iter().any(|ino| self.drops_or_spills(ino))
+    }
+}
+
+fn change_of(dir: Ino, events: Vec<Event>) -> Change {
+    Change { events, answer: Answer::Done, origin_ino: dir, origin_value: 0 }
+}
+
+/// The event that drops a copy.
+pub(super) fn copy_gone(copy: Ino) -> Event {
+    Event::Discard { ino: copy, from: 0, object_size: Layout::default().object_size }
+}
