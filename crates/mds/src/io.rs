@@ -104,7 +104,7 @@ pub enum Input {
     Restored { ino: Ino },
     /// The others' version of a file is that of this one, durably, or an error.
     Kept { to: Ino, result: Result<(), DataError> },
-    /// How long a shared file was when it was frozen, the largest number if that is not known; none: others may have changed its bytes since.
+    /// The length of a shared file when it was frozen, the largest number if that is not known; none: others may have changed its bytes since.
     Fork { ino: Ino, size: Option<u64> },
     /// All file data that was answered before [`Output::SyncData`] is durable, or not.
     DataSynced { ticket: u64, ok: bool },

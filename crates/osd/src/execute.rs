@@ -43,7 +43,7 @@ pub enum Effect {
     Restore { ino: Ino, copy: Ino },
     /// Make the others' version of a file, of `len` bytes, that of another one, durably.
     KeepTheirs { ino: Ino, copy: Ino, size: u64, object_size: u64, to: Ino, len: u64 },
-    /// How long the file of a copy was, and whether others may have changed that since.
+    /// The length that the file of a copy had, and whether others may have changed it since.
     LookAtFork { copy: Ino },
 }
 

@@ -155,7 +155,7 @@ pub enum Input {
         /// Bytes that it has.
         len: u64,
     },
-    /// Whether others have changed the bytes of a shared file. Answered with [`Output::Fork`].
+    /// Find out whether others have changed the bytes of a shared file. Answered with [`Output::Fork`].
     LookAtFork {
         /// Comes back with the answer.
         tag: Tag,

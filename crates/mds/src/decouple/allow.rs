@@ -16,7 +16,6 @@ use loligo_types::{
     Answer, Conflict, Cred, DecoupledRecord, Event, FsError, Ino, Inode, Interfere, Need, SubtreeAnswer,
 };
 
-use super::fork::copy_gone;
 use super::look::{Bar, is_his_to_make, names_of};
 use super::merge::Intake;
 use crate::execute::{Step, origin_of};
@@ -69,7 +68,7 @@ impl Mds {
         if let Err(error) = self.owned(job, dir, epoch) {
             return Step::Answer(Err(error));
         }
-        if first && self.allows(dir) {
+        if first && self.allows(dir) && !self.decoupled.by_dir.get(&dir).is_some_and(|owned| owned.has_left) {
             // One that says this opens there by itself. What its session has of the rank goes, and it gets no more.
             self.set_answers(dir, true);
             if let Some(step) = self.leave_own(job, dir) {
@@ -81,6 +80,7 @@ impl Mds {
         }
         let Some(owned) = self.decoupled.by_dir.get_mut(&dir) else { return Step::Answer(Err(FsError::Stale)) };
         if first {
+            owned.has_left = owned.answers;
             owned.held.open.clear();
         }
         if owned.held.open.len() + inos.len() > HELD_OPEN_MAX {
@@ -118,8 +118,8 @@ impl Mds {
         };
         let kept: BTreeSet<Ino> = open.into_iter().filter(is_its).collect();
         if let Some(owned) = self.decoupled.by_dir.get_mut(&record.dir) {
-            let go = owned.held.inos.extract_if(.., |ino| !kept.contains(ino)).collect::<Vec<_>>();
-            self.reaps.extend(go);
+            let all = std::mem::replace(&mut owned.held.inos, kept);
+            self.reaps.extend(all.difference(&owned.held.inos));
         }
     }
 
@@ -337,10 +337,9 @@ impl Mds {
         last: LastConflicts,
     ) -> Step {
         let dir = record.dir;
-        let (after, over) = self.forks_after(record, intake, &events);
-        let stay = self.stay_forked(dir, &over, &events);
+        let (after, met) = self.forks_after(record, intake, &events);
         let after = DecoupledRecord { used, merges: merge, ..after };
-        events.extend(over.iter().map(|(_, copy)| copy_gone(*copy)));
+        events.extend(met.copies_gone());
         let gone = events.iter().filter_map(|event| match event {
             Event::InodeGone(ino) => Some(*ino),
             _ => None,
@@ -349,7 +348,7 @@ impl Mds {
         events.extend(lines);
         events.push(Event::Decoupled(Box::new(after.clone())));
         let at = self.commit(Some(origin_of(job, Ino(0), merge)), &events);
-        self.forks_merged(&after, at, (&over, &stay), &events);
+        self.forks_merged(&after, at, met, &events);
         self.counters.subtree_merges += 1;
         self.counters.subtree_conflicts += last.count;
         // Somebody may have asked for a number before it meant anything.

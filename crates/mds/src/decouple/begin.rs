@@ -84,7 +84,7 @@ impl Mds {
         if owned.by != by {
             // Of what another session of the owner sent, this one knows nothing.
             let before = std::mem::replace(&mut owned.by, by);
-            (owned.path_bound, owned.answers) = (job.path_bound, false);
+            (owned.path_bound, owned.answers, owned.has_left) = (job.path_bound, false, false);
             (owned.intake, owned.part_waits) = (None, None);
             let rights = std::mem::take(&mut owned.data);
             if let Some((_, session)) = before {

@@ -37,7 +37,7 @@ pub(super) struct Forks {
     seen: BTreeMap<Ino, (Box<Inode>, bool)>,
     /// The object server is asked about these, which are as they are here.
     asked: BTreeMap<Ino, Box<Inode>>,
-    /// What becomes of the others' version with the merge that is decided upon.
+    /// The others' versions that the merge which is decided upon keeps, or puts back.
     kept: BTreeMap<Ino, Kept>,
     /// Files that are held still for it, or for the end.
     still: BTreeSet<Ino>,
@@ -59,6 +59,21 @@ enum State {
     Copied,
     Done,
     Failed(DataError),
+}
+
+/// Forked files in a merge.
+pub(super) struct Met {
+    /// Those that are one again with it, and their copies.
+    over: Vec<(Ino, Ino)>,
+    /// Those that it changes and that stay forked; whether others have changed theirs.
+    stay: Vec<(Ino, bool)>,
+}
+
+impl Met {
+    /// Events that drop the copies which do not count any more.
+    pub(super) fn copies_gone(&self) -> impl Iterator<Item = Event> {
+        self.over.iter().map(|(_, copy)| copy_gone(*copy))
+    }
 }
 
 /// When which files of the subtree with this root are let go; true: a file is one again.
@@ -304,7 +319,7 @@ impl Mds {
         Ok(())
     }
 
-    /// What waited for a durable record goes on.
+    /// All that waited for a durable record goes on.
     pub(crate) fn emit_forks(&mut self) {
         let durable = self.log.durable;
         let mut woken = Vec::new();
@@ -349,7 +364,7 @@ impl Mds {
         }
     }
 
-    /// How long a file was when it was forked; none: others have changed it since.
+    /// The length of a file when it was forked; none: others have changed it since.
     pub(crate) fn fork_is(&mut self, file: Ino, size: Option<u64>) {
         let mut over = Vec::new();
         for (dir, owned) in &mut self.decoupled.by_dir {
@@ -363,13 +378,13 @@ impl Mds {
         over.into_iter().for_each(|dir| self.parked.wake(&WaitReason::Merge(dir)));
     }
 
-    /// The record as it is after a merge of these events, and the files that are one again with it, with their copies.
+    /// The record as it is after a merge of these events, and what becomes of the forked files.
     pub(super) fn forks_after(
         &self,
         record: &DecoupledRecord,
         intake: &Intake,
         events: &[Event],
-    ) -> (DecoupledRecord, Vec<(Ino, Ino)>) {
+    ) -> (DecoupledRecord, Met) {
         let mut after = record.clone();
         let (mut gone, mut orphans) = (BTreeSet::new(), BTreeSet::new());
         for event in events {
@@ -388,11 +403,12 @@ impl Mds {
         let over: Vec<(Ino, Ino)> =
             known.filter(|(ino, _, made)| is_over(*ino, *made)).map(|(ino, copy, _)| (ino, copy)).collect();
         after.forget_overwritten(&over.iter().map(|(ino, _)| *ino).collect());
-        (after, over)
+        let stay = self.stay_forked(record.dir, &over, events);
+        (after, Met { over, stay })
     }
 
     /// Files that a merge changes and that stay forked; whether others have changed theirs.
-    pub(super) fn stay_forked(&self, dir: Ino, over: &[(Ino, Ino)], events: &[Event]) -> Vec<(Ino, bool)> {
+    fn stay_forked(&self, dir: Ino, over: &[(Ino, Ino)], events: &[Event]) -> Vec<(Ino, bool)> {
         let Some(owned) = self.decoupled.by_dir.get(&dir) else { return Vec::new() };
         let over: BTreeSet<Ino> = over.iter().map(|(ino, _)| *ino).collect();
         let of_event = |event: &Event| {
@@ -404,12 +420,12 @@ impl Mds {
         events.iter().filter_map(of_event).collect()
     }
 
-    /// A merge is decided by the record at `at`. `over`: files that are one again with it; `stay`: others, that it has changed.
+    /// A merge is decided by the record at `at`.
     pub(super) fn forks_merged(
         &mut self,
         record: &DecoupledRecord,
         at: Lsn,
-        (over, stay): (&[(Ino, Ino)], &[(Ino, bool)]),
+        Met { over, stay }: Met,
         events: &[Event],
     ) {
         let dir = record.dir;
@@ -424,13 +440,13 @@ impl Mds {
         let kept = std::mem::take(&mut owned.forks.kept);
         self.reaps.extend(kept.into_values().filter_map(|kept| kept.to).filter(|ino| !used.contains(ino)));
         owned.forks.asked.clear();
-        for (ino, _) in over {
+        for (ino, _) in &over {
             owned.forks.frozen.remove(ino);
             owned.forks.seen.remove(ino);
         }
         for (ino, changed) in stay {
-            if let Some(inode) = self.tree.inode(*ino) {
-                owned.forks.seen.insert(*ino, (Box::new(inode.clone()), *changed));
+            if let Some(inode) = self.tree.inode(ino) {
+                owned.forks.seen.insert(ino, (Box::new(inode.clone()), changed));
             }
         }
         let over: BTreeSet<Ino> = over.iter().map(|(ino, _)| *ino).collect();
@@ -457,7 +473,9 @@ impl Mds {
     /// Lets files go whose record is durable. To be called before drops of objects are given out: these are others' in files that have
     /// two versions, and of the file itself from now on.
     pub(crate) fn emit_thaws(&mut self) {
-        while let Some((_, dir, files)) = self.decoupled.thaws.pop_front_if(|(at, ..)| *at <= self.log.durable) {
+        while self.decoupled.thaws.front().is_some_and(|(at, ..)| *at <= self.log.durable)
+            && let Some((_, dir, files)) = self.decoupled.thaws.pop_front()
+        {
             for (ino, over) in files {
                 if over {
                     self.out.push_back(Output::Thaw { ino });
@@ -481,7 +499,7 @@ impl Mds {
         copy.into_iter().chain([Event::Decoupled(Box::new(record))]).collect()
     }
 
-    /// Whoever waits for files that are held still looks again: what was under way on them may be over.
+    /// Requests that wait for files which are held still look again: all that was under way on those may be over.
     pub(super) fn wake_stills(&mut self) {
         let dirs = self.decoupled.by_dir.iter().filter(|(_, owned)| !owned.forks.still.is_empty()).map(|(dir, _)| *dir);
         dirs.collect::<Vec<Ino>>().into_iter().for_each(|dir| self.parked.wake(&WaitReason::Merge(dir)));
@@ -506,6 +524,6 @@ fn change_of(dir: Ino, events: Vec<Event>) -> Change {
 }
 
 /// The event that drops a copy.
-pub(super) fn copy_gone(copy: Ino) -> Event {
+fn copy_gone(copy: Ino) -> Event {
     Event::Discard { ino: copy, from: 0, object_size: Layout::default().object_size }
 }

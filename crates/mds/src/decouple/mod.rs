@@ -59,6 +59,8 @@ pub(crate) struct Owned {
     tells: Option<Slot>,
     /// Where others may work: the session of its owner answers there by itself, and is none of those.
     answers: bool,
+    /// It has nothing there any more that it had as one of them.
+    has_left: bool,
     /// Nobody else holds anything on what is below it.
     alone: bool,
     /// Parts of a merge that have come.

@@ -1,11 +1,11 @@
 //! Decoupled subtrees as they are shown: who has which, how many numbers and merges, and whose owner is away. Looks only; what becomes
 //! of one whose owner does not come back is `begin.rs`'s.
 
+use loligo_namespace::Tree;
 use loligo_types::limits::SUBTREE_JOURNALS;
 use loligo_types::{DecoupledRecord, Ino, Interfere};
 
-use super::Owned;
-use crate::machine::Mds;
+use super::{Decoupled, Owned};
 
 /// Most of them shown one by one.
 const SHOWN: usize = 256;
@@ -66,33 +66,45 @@ pub struct DecoupledCount {
     pub away: usize,
 }
 
-impl Mds {
+impl Decoupled {
     /// Number of decoupled subtrees.
-    pub(crate) fn decoupled_count(&self) -> DecoupledCount {
+    pub(crate) fn count(&self, tree: &Tree, now_ms: u64) -> DecoupledCount {
         let mut count = DecoupledCount::default();
-        for record in self.tree.all_decoupled() {
+        for record in tree.all_decoupled() {
             count.all += 1;
-            count.away += usize::from(self.owner_away(record).is_some());
+            count.away += usize::from(self.owner_away(record, now_ms).is_some());
         }
         count
     }
 
     /// Decoupled subtrees: those that are lost soonest, or wait for somebody, then those whose owners are here by the numbers of their roots; at most 256.
-    pub(crate) fn decoupled_status(&self) -> Vec<DecoupledStatus> {
+    /// `path_of`: the path of a directory, if it is known.
+    pub(crate) fn statuses(
+        &self,
+        tree: &Tree,
+        now_ms: u64,
+        path_of: &dyn Fn(Ino) -> Option<String>,
+    ) -> Vec<DecoupledStatus> {
         let mut all: Vec<(&DecoupledRecord, Option<OwnerAway>)> =
-            self.tree.all_decoupled().map(|record| (record, self.owner_away(record))).collect();
+            tree.all_decoupled().map(|record| (record, self.owner_away(record, now_ms))).collect();
         all.sort_unstable_by_key(|(record, away)| (away.map_or(u64::MAX, |away| away.left_ms), record.dir));
-        all.into_iter().take(SHOWN).map(|(record, away)| self.show_decoupled(record, away)).collect()
+        all.into_iter().take(SHOWN).map(|(record, away)| self.show(tree, record, away, path_of)).collect()
     }
 
-    fn show_decoupled(&self, record: &DecoupledRecord, away: Option<OwnerAway>) -> DecoupledStatus {
-        let merging = self.decoupled.by_dir.get(&record.dir).is_some_and(|owned| owned.merging);
+    fn show(
+        &self,
+        tree: &Tree,
+        record: &DecoupledRecord,
+        away: Option<OwnerAway>,
+        path_of: &dyn Fn(Ino) -> Option<String>,
+    ) -> DecoupledStatus {
+        let merging = self.by_dir.get(&record.dir).is_some_and(|owned| owned.merging);
         // Those of a merge that is decided are as good as merged.
-        let (parts, part_bytes) = if merging { (0, 0) } else { self.tree.merge_parts(record.dir) };
+        let (parts, part_bytes) = if merging { (0, 0) } else { tree.merge_parts(record.dir) };
         DecoupledStatus {
             dir: record.dir,
             epoch: record.epoch,
-            path: self.path_of(record.dir).filter(|path| path.len() <= PATH_MAX),
+            path: path_of(record.dir).filter(|path| path.len() <= PATH_MAX),
             name: String::from_utf8_lossy(&record.name).into_owned(),
             uid: record.uid,
             shared: record.interfere == Interfere::Allow,
@@ -109,13 +121,12 @@ impl Mds {
     }
 
     /// The absence of its owner, and the time that it may last; `None`: the owner is here.
-    fn owner_away(&self, record: &DecoupledRecord) -> Option<OwnerAway> {
-        match self.decoupled.by_dir.get(&record.dir) {
+    fn owner_away(&self, record: &DecoupledRecord, now_ms: u64) -> Option<OwnerAway> {
+        match self.by_dir.get(&record.dir) {
             Some(Owned { by: Some(_), .. }) => None,
             Some(Owned { lost_ms, .. }) => {
-                let now = self.now.mono_ms;
-                let left_ms = (lost_ms + u64::from(record.lease_ms)).saturating_sub(now);
-                Some(OwnerAway { for_ms: now.saturating_sub(*lost_ms), left_ms })
+                let left_ms = (lost_ms + u64::from(record.lease_ms)).saturating_sub(now_ms);
+                Some(OwnerAway { for_ms: now_ms.saturating_sub(*lost_ms), left_ms })
             }
             // Nobody was looked for yet.
             None => Some(OwnerAway { for_ms: 0, left_ms: record.lease_ms.into() }),

@@ -96,7 +96,6 @@ pub struct World {
     pub frozen: BTreeMap<Ino, (Ino, SessionId)>,
     pub pending_restores: VecDeque<(Ino, Ino)>,
     pub objects: super::stored::Objects,
-    /// Others' versions of files are kept by themselves.
     pub keeps: bool,
     pub pending_keeps: VecDeque<((Ino, Ino), Ino, u64)>,
     pub fenced: Vec<SessionId>,
@@ -282,8 +281,7 @@ impl World {
             }
             Output::KeepTheirs { ino, copy, to, len, .. } => self.pending_keeps.push_back(((ino, copy), to, len)),
             Output::LookAtFork { ino, copy } => {
-                let size = self.objects.look(copy);
-                self.mds.handle(self.now, Input::Fork { ino, size });
+                self.mds.handle(self.now, Input::Fork { ino, size: self.objects.look(copy) });
             }
             Output::Restore { ino, copy } => self.pending_restores.push_back((ino, copy)),
             Output::SyncData { ticket } => {
@@ -379,7 +377,6 @@ impl World {
         self.mds.handle(self.now, Input::Kept { to, result: Ok(()) });
     }
 
-    /// Files are as others had them again, all that wait for it.
     pub fn restore_all(&mut self) {
         while let Some((ino, copy)) = self.pending_restores.pop_front() {
             self.objects.restore(ino, copy);

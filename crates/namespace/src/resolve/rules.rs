@@ -164,7 +164,7 @@ fn data(graph: &mut Graph<'_>, known: &Known, now: &Inode, made: &Inode) {
     }
 }
 
-/// What others wrote into objects is kept as a file of its own, which has these already.
+/// The others' version of objects is kept as a file of its own, which has these already.
 fn keep_objects(graph: &mut Graph<'_>, kept: Ino, known: &Known, now: &Inode) {
     if let Some(inode) = graph.edit(kept) {
         // They may have changed since it was made.

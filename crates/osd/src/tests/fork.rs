@@ -128,7 +128,7 @@ impl World {
     }
 }
 
-/// What one side sees, as bytes.
+/// A version as one side sees it.
 #[derive(Clone)]
 struct Side(Vec<u8>);
 
@@ -333,7 +333,7 @@ fn a_sync_of_others_makes_their_version_durable() {
     assert_eq!(world.again().read(BOB, LOOKED), theirs);
 }
 
-/// What both do, each in its own objects or over the other's.
+/// Steps of both, each in its own objects or over the other's.
 const STEPS: usize = 6;
 
 fn step(world: &mut World, at: usize) {
