@@ -34,6 +34,8 @@ pub(super) struct Held {
     found: bool,
     /// Inodes that its owner has open, as it says: of these nothing goes with a merge.
     open: BTreeSet<Ino>,
+    /// Those that a merge of this life has left for that reason: their owner knows that they have no name.
+    left: BTreeSet<Ino>,
 }
 
 /// Conflicts of the last merge, for an owner who asks again.
@@ -118,6 +120,7 @@ impl Mds {
         };
         let kept: BTreeSet<Ino> = open.into_iter().filter(is_its).collect();
         if let Some(owned) = self.decoupled.by_dir.get_mut(&record.dir) {
+            owned.held.left = kept.clone();
             let all = std::mem::replace(&mut owned.held.inos, kept);
             self.reaps.extend(all.difference(&owned.held.inos));
         }
@@ -136,7 +139,7 @@ impl Mds {
         for dir in dirs {
             let inos = self.tree.orphans().collect();
             if let Some(owned) = self.decoupled.by_dir.get_mut(&dir) {
-                owned.held = Held { inos, found: true, open: BTreeSet::new() };
+                owned.held = Held { inos, found: true, ..Held::default() };
             }
         }
     }
@@ -295,7 +298,8 @@ impl Mds {
             }
         }
         if needs.is_empty() {
-            let opens = &self.opens;
+            let (opens, none) = (&self.opens, BTreeSet::new());
+            let open_orphans = self.decoupled.by_dir.get(&record.dir).map_or(&none, |owned| &owned.held.left);
             let terms = Terms {
                 root: record.dir,
                 merge,
@@ -304,6 +308,7 @@ impl Mds {
                 next: self.tree.next_ino(),
                 there: &there,
                 forks,
+                open_orphans,
                 open_count: &|ino| opens.count(ino),
             };
             match resolve(&self.tree, &intake.draft, &terms) {

@@ -48,6 +48,8 @@ pub struct Terms<'a> {
     pub there: &'a BTreeSet<Ino>,
     /// Files with two versions of their objects.
     pub forks: &'a BTreeMap<Ino, Fork>,
+    /// Inodes without a name that were there after the merge before only because the owner has them open, as it knows.
+    pub open_orphans: &'a BTreeSet<Ino>,
     /// Number of opens of an inode anywhere.
     pub open_count: &'a dyn Fn(Ino) -> u32,
 }

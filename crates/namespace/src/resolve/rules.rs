@@ -312,9 +312,16 @@ fn swap(graph: &mut Graph<'_>) -> Result<(), Vec<Need>> {
 /// Whatever has no name gets one, or is gone.
 fn homes(graph: &mut Graph<'_>) -> Result<(), Vec<Need>> {
     let draft = graph.draft;
-    // What had no name when the owner found it was held for its programs, who have it open: it stays as it is.
-    let had_name = |known: &Known| known.base.nlink > 0 || known.made.as_ref().is_some_and(|made| made.nlink > 0);
-    for (ino, _) in draft.known.iter().filter(|(_, known)| known.is_changed() && had_name(known)) {
+    // Of some the owner knows that they have no name: they are held for its programs, who have them open, and stay so. What it has fetched
+    // without a name and does not know that of, others have removed while it had the name.
+    let known_as_orphans = graph.terms.open_orphans;
+    let stays_so = |ino: &Ino, known: &Known| {
+        known_as_orphans.contains(ino)
+            && known.at.is_none()
+            && known.base.nlink == 0
+            && known.made.as_ref().is_some_and(|made| made.nlink == 0)
+    };
+    for (ino, _) in draft.known.iter().filter(|(ino, known)| known.is_changed() && !stays_so(ino, known)) {
         if graph.is_there(*ino) && graph.find(*ino).is_some_and(|inode| inode.nlink == 0) {
             graph.nameless.insert(*ino);
         }

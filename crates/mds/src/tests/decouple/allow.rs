@@ -411,3 +411,29 @@ fn what_others_removed_and_the_owner_has_open_is_there_over_merges_until_the_own
     s.world.wait_alive(100);
     assert_eq!(there(&s), [false; 3], "it is not decoupled any more");
 }
+
+#[test]
+fn what_others_removed_before_the_owner_fetched_it_and_it_wrote_then_is_back() {
+    let mut s = Scene::new();
+    let (world, dir) = (&mut s.world, s.dir);
+    // The owner has heard of the name, and not of the file yet.
+    s.owner.run(world, &Op::Readdir { dir, cookie: 0, limit: 100, plus: false, handle: None }).expect("it is there");
+    world.call(s.b, unlink(dir, "g")).expect("it is there");
+    s.own_write(s.g, b"owner");
+    let (there, kinds) = s.merged();
+    assert_eq!((there, kinds), ("/d/ /e/ /e/x=base /f=base /g=owner".into(), vec![ConflictKind::Returned]));
+}
+
+#[test]
+fn what_the_owner_writes_into_a_file_that_it_has_open_and_others_removed_brings_that_not_back() {
+    let mut s = Scene::new();
+    let (at, dir, f) = (s.owner.at, s.dir, s.f);
+    s.other(unlink(dir, "f"));
+    let open = SubtreeOp::HoldOpen { epoch: s.owner.epoch(), first: true, inos: vec![f] };
+    assert_eq!(ask(&mut s.world, at, dir, open), Ok(Answer::Done));
+    s.own_put(dir, "own", b"own");
+    s.owner.merge(&mut s.world).expect("his");
+    assert!(s.world.mds.tree.is_orphan(f));
+    s.own_write(f, b"owner");
+    assert_eq!(s.merged(), ("/d/ /e/ /e/x=base /g=base /own=own".into(), vec![]));
+}
