@@ -19,6 +19,9 @@ mod harness;
 #[allow(dead_code)]
 #[path = "../../crates/mds/src/tests/rows.rs"]
 mod rows;
+#[allow(dead_code)]
+#[path = "../../crates/mds/src/tests/stored.rs"]
+mod stored;
 
 use std::sync::Arc;
 
