@@ -113,6 +113,18 @@ pub const KEYS: &[Key] = &[
         Kind::Text,
     ),
     key(
+        "data_threads",
+        "2",
+        "threads that read and write file data, over all ranks; each rank has at least one",
+        Kind::Number,
+    ),
+    key(
+        "sync_threads",
+        "8",
+        "threads that make file data durable, over all ranks; each rank has at least one. So many files are synced at a time, while others are read and written",
+        Kind::Number,
+    ),
+    key(
         "look_us",
         "100",
         "after a request, how long the server looks for the next one before it sleeps, microseconds; it keeps an otherwise idle core busy so long. On a Ceph cluster it also looks, for up to 1 ms, for the end of a lone journal write; 0 switches both off",
@@ -283,7 +295,7 @@ impl Settings {
     /// Values that are well formed and yet cannot be: told before anything is started.
     pub fn check(&self) -> Result<(), Failure> {
         let give_up = if self.number("give_up_ms") == 0 { 0 } else { 1000 };
-        let limits: [(&str, u64, u64); 10] = [
+        let limits: [(&str, u64, u64); 12] = [
             // Others tell of their loads once a second.
             ("balance_ms", 1000, 3_600_000),
             ("inline_max", 0, loligo_types::limits::INLINE_MAX as u64),
@@ -295,6 +307,8 @@ impl Settings {
             ("give_up_ms", give_up, u64::from(u32::MAX)),
             ("look_us", 0, 10_000),
             ("fuse_threads", 0, 64),
+            ("data_threads", 1, 64),
+            ("sync_threads", 1, 256),
             ("journal_bytes", 4 << 20, u64::MAX),
         ];
         let balancer = self.text("balancer");

@@ -47,6 +47,19 @@ pub enum Effect {
     LookAtFork { copy: Ino },
 }
 
+impl Effect {
+    /// True if it makes something durable: the disk takes its time for that, and others should not wait behind it.
+    pub fn syncs(&self) -> bool {
+        match self {
+            Effect::Read { .. } | Effect::Seek { .. } | Effect::Write { .. } | Effect::Punch { .. } => false,
+            Effect::Discard { durable, .. } => *durable != Durable::Later,
+            Effect::AsItWas { effect, .. } => effect.syncs(),
+            Effect::Spill { .. } | Effect::Sync { .. } | Effect::SyncDiscards { .. } | Effect::SyncAll => true,
+            Effect::Copying { .. } | Effect::Restore { .. } => true,
+        }
+    }
+}
+
 /// When what a discard drops must be so durably: it does not come back with a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durable {

@@ -348,6 +348,8 @@ fn server_config(data: &Path, settings: &Settings, store: Arc<dyn Backend>) -> R
         trust_tcp,
         look,
         journal_bytes: settings.number("journal_bytes"),
+        data_threads: small("data_threads") as usize,
+        sync_threads: small("sync_threads") as usize,
         direct_data: settings.flag("direct_data"),
         connections: Connections::of_process(Descriptors::of_process().connections),
         ..base

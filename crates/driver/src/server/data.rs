@@ -30,6 +30,33 @@ pub(crate) struct DataDone {
     result: EffectResult,
 }
 
+/// Effects that wait for a thread. Those that sync have threads of their own: nobody who reads or writes another file waits behind them.
+#[derive(Clone)]
+pub(crate) struct Jobs {
+    pub(crate) quick: Arc<Queue<Job>>,
+    pub(crate) syncs: Arc<Queue<Job>>,
+}
+
+impl Jobs {
+    pub(crate) fn new() -> Jobs {
+        Jobs { quick: Queue::new(), syncs: Queue::new() }
+    }
+
+    fn push(&self, jobs: impl Iterator<Item = Job>) {
+        let (syncs, quick): (Vec<Job>, Vec<Job>) = jobs.partition(|(_, effect)| effect.syncs());
+        for (queue, jobs) in [(&self.quick, quick), (&self.syncs, syncs)] {
+            if !jobs.is_empty() {
+                queue.push_all(jobs);
+            }
+        }
+    }
+
+    pub(crate) fn close(&self) {
+        self.quick.close();
+        self.syncs.close();
+    }
+}
+
 /// A data thread: runs until the queue is closed.
 pub(crate) fn run(blobs: &dyn Blobs, queue: &Queue<Job>, inbox: &Inbox<Done>) {
     while let Some(jobs) = queue.take(1) {
@@ -69,7 +96,7 @@ enum Asked {
 pub(crate) struct DataPlane {
     osd: Osd,
     blobs: Arc<dyn Blobs>,
-    threads: Arc<Queue<Job>>,
+    jobs: Jobs,
     ready: Vec<Job>,
     asked: HashMap<Tag, Asked>,
     next_tag: Tag,
@@ -86,11 +113,11 @@ pub(crate) struct DataPlane {
 }
 
 impl DataPlane {
-    pub(crate) fn new(threads: Arc<Queue<Job>>, blobs: Arc<dyn Blobs>) -> DataPlane {
+    pub(crate) fn new(jobs: Jobs, blobs: Arc<dyn Blobs>) -> DataPlane {
         DataPlane {
             osd: Osd::new(loligo_osd::Config::default()),
             blobs,
-            threads,
+            jobs,
             ready: Vec::new(),
             asked: HashMap::new(),
             next_tag: 1,
@@ -114,7 +141,7 @@ impl DataPlane {
     /// Hands the threads what may run now.
     pub(crate) fn submit(&mut self) {
         if !self.ready.is_empty() {
-            self.threads.push_all(self.ready.drain(..));
+            self.jobs.push(self.ready.drain(..));
         }
     }
 
@@ -299,5 +326,30 @@ fn of(access: DataAccess) -> Access {
         DataAccess::Hidden => Access::Hidden,
         DataAccess::Moving => Access::Moving,
         DataAccess::Moved => Access::Moved,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_reads_or_writes_does_not_wait_behind_the_syncs_of_other_files() {
+        let jobs = Jobs::new();
+        let (ino, object_size) = (Ino(7), 4096);
+        let sync = |id| (id, Effect::Sync { ino: Ino(id), ranges: vec![(0, 0)], removed: false });
+        jobs.push((1..=20).map(sync));
+        let data: Arc<[u8]> = [1].into();
+        jobs.push(
+            [
+                (21, Effect::Read { ino, object_size, offset: 0, len: 1 }),
+                (22, Effect::Write { ino, object_size, offset: 0, data: data.clone() }),
+                (23, Effect::Spill { ino, object_size, data }),
+            ]
+            .into_iter(),
+        );
+        let ids = |queue: &Queue<Job>| queue.take_now().into_iter().map(|(id, _)| id).collect::<Vec<_>>();
+        assert_eq!(ids(&jobs.quick), [21, 22]);
+        assert_eq!(ids(&jobs.syncs), (1..=20).chain([23]).collect::<Vec<_>>());
     }
 }

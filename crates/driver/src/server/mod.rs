@@ -121,8 +121,10 @@ pub struct ServerConfig {
     pub look: Duration,
     /// Threads that read the table, over all ranks; each has one at least.
     pub load_threads: usize,
-    /// Threads that do data operations, likewise.
+    /// Threads that read and write file data, likewise.
     pub data_threads: usize,
+    /// Threads that make file data durable, likewise: so many files are synced at a time.
+    pub sync_threads: usize,
     /// Clients may read and write file data in the store by themselves, if it is one that they can reach.
     pub direct_data: bool,
 }
@@ -147,6 +149,7 @@ impl ServerConfig {
             look: Duration::from_micros(100),
             load_threads: 2,
             data_threads: 2,
+            sync_threads: 8,
             direct_data: false,
         }
     }

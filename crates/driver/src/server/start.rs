@@ -18,7 +18,7 @@ use loligo_types::{ClusterMap, Lsn, Rank as RankId};
 
 use super::auth::Auth;
 use super::cluster::{Others, address_of, told};
-use super::data::DataPlane;
+use super::data::{DataPlane, Jobs};
 use super::error::{Result, ServerError, system};
 use super::format::{hash_key, now as wall};
 use super::joined::{JOIN_TIME, JoinAgent, Joint};
@@ -46,7 +46,7 @@ const DISK_TO_JOURNAL: u64 = 16;
 /// Threads beside the rank's, with what ends them.
 pub(super) struct Helpers {
     queues: Queues,
-    data: Arc<Queue<super::data::Job>>,
+    data: Jobs,
     others: Vec<JoinHandle<()>>,
     checkpointer: JoinHandle<Option<Lsn>>,
 }
@@ -585,7 +585,7 @@ fn helpers(
         policy: Queue::new(),
         shut_out: Queue::new(),
     };
-    let data = Queue::new();
+    let data = Jobs::new();
     let mut others = Vec::new();
     journal.begin(&queues.home, inbox);
     let (home, queue, to) = (queues.home.clone(), queues.journal.clone(), inbox.clone());
@@ -617,9 +617,13 @@ fn helpers(
         let (queue, to) = (queues.loads.clone(), inbox.clone());
         others.push(spawn(&format!("loligo-load-{at}"), move || run_loader(loader, &*table, &queue, &to))?);
     }
-    for at in 0..share(config.data_threads) {
-        let (blobs, queue, to) = (backend.blobs(), Arc::clone(&data), inbox.clone());
-        others.push(spawn(&format!("loligo-data-{at}"), move || data::run(&*blobs, &queue, &to))?);
+    for (name, threads, queue) in
+        [("data", config.data_threads, &data.quick), ("sync", config.sync_threads, &data.syncs)]
+    {
+        for at in 0..share(threads) {
+            let (blobs, queue, to) = (backend.blobs(), Arc::clone(queue), inbox.clone());
+            others.push(spawn(&format!("loligo-{name}-{at}"), move || data::run(&*blobs, &queue, &to))?);
+        }
     }
     Ok(Helpers { queues, data, others, checkpointer })
 }

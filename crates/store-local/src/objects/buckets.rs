@@ -39,7 +39,7 @@ impl Known {
         self.0[usize::from(bucket >> 4)] |= 1 << (bucket & 0xf);
     }
 
-    fn remove(&mut self, bucket: u16) {
+    pub(super) fn remove(&mut self, bucket: u16) {
         self.0[usize::from(bucket >> 4)] &= !(1 << (bucket & 0xf));
     }
 

@@ -304,7 +304,9 @@ impl Blobs for LocalBlobs {
         }
         let write = |object: &Arc<Object>| {
             object.write_at(offset, data).inspect_err(|_| {
-                if object.abandon_if_empty() {
+                let is_abandoned = object.abandon_if_empty();
+                self.shared.paths.changed(id.ino);
+                if is_abandoned {
                     // Nobody else takes it out: it was there and not deleted until now.
                     let _ = self.cache.remove(id, |_| (), || Ok(()));
                 }
@@ -347,6 +349,8 @@ impl Blobs for LocalBlobs {
     }
 
     fn sync_removals(&self, ino: u64) -> Result<()> {
+        // Those of a killed server are known to nobody.
+        self.wait_for_leftover()?;
         self.shared.paths.sync_bucket(ino)
     }
 
@@ -378,7 +382,7 @@ impl Blobs for LocalBlobs {
         self.may_change()?;
         self.has_no_empty.store(false, Ordering::Relaxed);
         let path = self.shared.paths.of(id);
-        self.cache.remove(id, Object::forget, || {
+        let removed = self.cache.remove(id, Object::forget, || {
             let kept = self.shared.gate.kept();
             if let Some(keep) = &*kept {
                 keep.before_removal(id);
@@ -388,7 +392,9 @@ impl Blobs for LocalBlobs {
                 Err(e) if e.kind() != io::ErrorKind::NotFound => Err(named(&path, &e)),
                 _ => Ok(()),
             }
-        })
+        });
+        self.shared.paths.changed(id.ino);
+        removed
     }
 
     fn len(&self, id: ObjectId) -> Result<Option<u64>> {

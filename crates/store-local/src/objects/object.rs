@@ -87,6 +87,7 @@ impl Object {
                     }
                     _ => Err(named(&path, &e)),
                 });
+                shared.paths.changed(id.ino);
                 (made?, true)
             }
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
@@ -281,11 +282,12 @@ impl Object {
     /// be there.
     pub(super) fn bear_witness(&self) {
         let state = self.write_lock();
-        if state.created
-            && !state.deleted
-            && let Err(error) = witness::speak(&self.path)
-        {
-            tracing::warn!(object = %self.id, %error, "a loss of this object would not be noticed");
+        if state.created && !state.deleted {
+            match witness::speak(&self.path) {
+                Ok(true) => self.shared.paths.changed(self.id.ino),
+                Ok(false) => {}
+                Err(error) => tracing::warn!(object = %self.id, %error, "a loss of this object would not be noticed"),
+            }
         }
     }
 

@@ -36,12 +36,12 @@ fn witness_of(path: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Makes the witness of what is there. Durable with the next sync of the directory.
-pub(super) fn speak(path: &Path) -> Result<()> {
+/// Makes the witness of what is there; whether there was none. Durable with the next sync of the directory.
+pub(super) fn speak(path: &Path) -> Result<bool> {
     let witness = witness_of(path);
     match File::create_new(&witness) {
         Err(e) if e.kind() != io::ErrorKind::AlreadyExists => Err(named(&witness, &e)),
-        _ => Ok(()),
+        made => Ok(made.is_ok()),
     }
 }
 
@@ -141,7 +141,7 @@ impl Paths {
 
     /// Makes the witness of an object here, if there is one elsewhere. The directories are here.
     pub(crate) fn witness_as(&self, elsewhere: &Paths, id: ObjectId) -> Result<()> {
-        if speaks(&elsewhere.of(id)) { speak(&self.of(id)) } else { Ok(()) }
+        if speaks(&elsewhere.of(id)) { speak(&self.of(id)).map(drop) } else { Ok(()) }
     }
 
     /// Makes the witnesses of directories here that there are elsewhere, and the directories, unless they are lost there.
@@ -152,7 +152,7 @@ impl Paths {
             if dir.is_dir() {
                 files::make_dir(&here)?;
             }
-            speak(&here)
+            speak(&here).map(drop)
         };
         spoken_of(elsewhere.root())?.into_iter().try_for_each(of)?;
         for outer in children(elsewhere.root())? {
