@@ -55,7 +55,8 @@ impl Effect {
             Effect::Discard { durable, .. } => *durable != Durable::Later,
             Effect::AsItWas { effect, .. } => effect.syncs(),
             Effect::Spill { .. } | Effect::Sync { .. } | Effect::SyncDiscards { .. } | Effect::SyncAll => true,
-            Effect::Copying { .. } | Effect::Restore { .. } => true,
+            Effect::Copying { .. } | Effect::Theirs { .. } | Effect::Restore { .. } | Effect::KeepTheirs { .. } => true,
+            Effect::LookAtFork { .. } => false,
         }
     }
 }

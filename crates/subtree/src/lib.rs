@@ -12,7 +12,7 @@ mod settle;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use loligo_namespace::{Config, Ctx, Found, FragConfig, Tree, apply_decided, need, prepare, reap};
 use loligo_types::{
@@ -100,8 +100,8 @@ pub struct Subtree {
     objects: bool,
     /// Bytes of objects to be dropped before the last operation is answered.
     drops: Vec<Drop>,
-    /// Open inodes without a name. The journal says that they are gone.
-    orphans: BTreeSet<Ino>,
+    /// Open inodes without a name. The journal says that they are gone. True: the rank may know of one, as others may.
+    orphans: BTreeMap<Ino, bool>,
 }
 
 impl Subtree {
@@ -122,7 +122,7 @@ impl Subtree {
             unsettled: settle::Unsettled::default(),
             objects: false,
             drops: Vec::new(),
-            orphans: BTreeSet::new(),
+            orphans: BTreeMap::new(),
         };
         subtree.load_root(root);
         subtree
@@ -198,6 +198,16 @@ impl Subtree {
     /// Records that were fetched.
     pub fn learn(&mut self, items: Vec<Loaded>) {
         items.into_iter().for_each(|item| self.tree.load(item));
+    }
+
+    /// The same of inodes that are open here. What the owner changes of one that others have removed is nobody else's to see.
+    pub fn learn_open(&mut self, items: Vec<Loaded>) {
+        let nameless = items.iter().filter_map(|item| match item {
+            Loaded::Inode(ino, Some(inode)) if inode.nlink == 0 => Some((*ino, true)),
+            _ => None,
+        });
+        self.orphans.extend(nameless);
+        self.learn(items);
     }
 
     /// The rank has put down this of the subtree: there are more numbers.
@@ -299,7 +309,9 @@ impl Subtree {
             }
         }
         events.iter().for_each(|event| apply_decided(&mut self.tree, event, self.last, made));
-        self.orphans.extend(orphans);
+        let fresh_from = self.fresh_from;
+        let is_known = |ino: Ino| ino < fresh_from || !self.record.is_granted(ino);
+        self.orphans.extend(orphans.into_iter().map(|ino| (ino, is_known(ino))));
         self.end_change(makes, made);
         Ok(())
     }
@@ -346,7 +358,7 @@ impl Subtree {
         }
         match event {
             Event::Inode(inode) if inode.ino == made && made.0 != 0 => return true,
-            Event::Inode(inode) if !self.orphans.contains(&inode.ino) => self.tell_base(inode.ino),
+            Event::Inode(inode) if !self.orphans.contains_key(&inode.ino) => self.tell_base(inode.ino),
             Event::InodeGone(ino) => self.tell_base(*ino),
             _ => {}
         }
@@ -362,7 +374,7 @@ impl Subtree {
             | Event::XattrGone { ino, .. } => *ino,
             _ => return false,
         };
-        !self.orphans.is_empty() && self.orphans.contains(&ino)
+        !self.orphans.is_empty() && self.orphans.contains_key(&ino)
     }
 
     fn end_change(&mut self, makes: bool, made: Ino) {
@@ -377,13 +389,14 @@ impl Subtree {
 
     /// Nobody has an inode open any more: without a name it is gone, and bytes of it that are in objects are to be dropped.
     pub fn closed(&mut self, ino: Ino) -> Option<Drop> {
-        if !self.orphans.remove(&ino) {
-            return None;
-        }
+        let is_known = self.orphans.remove(&ino)?;
+        // Where others work, one of them may have it open: when its bytes go is for the rank to say.
+        let is_own = !is_known || !self.may_change_meanwhile();
         let mut drop = None;
         for event in reap(&self.tree, ino) {
             match event {
-                Event::Discard { ino, from, object_size } => drop = Some(Drop { ino, from, object_size }),
+                Event::Discard { ino, from, object_size } if is_own => drop = Some(Drop { ino, from, object_size }),
+                Event::Discard { .. } => {}
                 event => apply_decided(&mut self.tree, &event, self.last, Ino(0)),
             }
         }
@@ -459,13 +472,23 @@ impl Subtree {
         }
     }
 
-    /// Forgets what is known, to give memory back: it is fetched again. Nothing may be outstanding.
+    /// Forgets what is known, to give memory back, or because others may have changed it: it is fetched again. Nothing may be outstanding.
     pub fn forget(&mut self, root: Inode) {
+        self.forget_but(root, &|_| false);
+    }
+
+    /// The same, but for files without a name that are open: nobody else has those that were removed here.
+    pub fn forget_but(&mut self, root: Inode, is_open: &dyn Fn(Ino) -> bool) {
         debug_assert_eq!(self.outstanding().changes, 0, "what is outstanding is nowhere else");
-        self.tree = Subtree::empty(&self.settings, &self.record);
+        let before = std::mem::replace(&mut self.tree, Subtree::empty(&self.settings, &self.record));
         self.unsettled = settle::Unsettled::default();
         self.last = Lsn(0);
         self.load_root(root);
+        self.orphans.retain(|ino, _| is_open(*ino));
+        for ino in self.orphans.keys() {
+            let needs = [Need::Inode(*ino), Need::Inline(*ino), Need::Xattrs(*ino)];
+            needs.iter().filter_map(|need| before.lend(need, 0)).for_each(|item| self.tree.load(item));
+        }
     }
 }
 

@@ -30,7 +30,7 @@ impl Subtree {
             return;
         }
         let (record, fresh_from, orphans) = (&self.record, self.fresh_from, &self.orphans);
-        let is_new = |ino: Ino| ino >= fresh_from && record.is_granted(ino) && !orphans.contains(&ino);
+        let is_new = |ino: Ino| ino >= fresh_from && record.is_granted(ino) && !orphans.contains_key(&ino);
         for event in settle(&self.tree, noted, &is_new) {
             if let Event::Inode(inode) = &event {
                 self.tell_base(inode.ino);

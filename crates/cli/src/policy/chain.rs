@@ -197,12 +197,6 @@ impl Chain {
         nearest(&self.links)
     }
 
-    /// The document of the policy that counts there, as it was set.
-    pub fn document(&self) -> Option<String> {
-        let text = self.links.iter().find_map(|link| link.text.as_ref())?;
-        Some(String::from_utf8_lossy(text).into_owned())
-    }
-
     /// The policy that would be in force if the directory had none of its own.
     pub fn inherited(&self) -> Result<InForce, Failure> {
         nearest(self.links.get(1..).unwrap_or(&[]))

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use serde_json::json;
 
 use super::chain;
-use super::live::{Live, Outstanding};
+use super::live::{Live, Others, Outstanding};
 use crate::args::{Directory, Target};
 use crate::look::{ask, decoupled};
 use crate::output::{Context, Failure, Outcome, human_bytes, human_count, human_time, put, quoted};
@@ -201,7 +201,7 @@ fn who_has(seen: &Path, below: bool, relaxed: bool, given: &Given) -> Result<Has
             waiting::name_files(&status.fs_id, given, found.data.as_deref(), [&mut doc]);
             Ok(Has::Another(doc))
         }
-        None if all.iter().any(|doc| doc.read)
+        None if all.iter().any(|doc| doc.read || doc.shared)
             && let Some(at) = above_of(&found, Ino(inode), &mut all) =>
         {
             Ok(Has::Another(all.swap_remove(at)))
@@ -221,7 +221,12 @@ fn now(has: &Has, seen: &Path) -> String {
     match has {
         Has::Nobody(_) => "strong/global: every change is seen by all, and durable, when the call that made it returns".into(),
         Has::Relaxed(_) => "every change is seen by all when the call that made it returns, and durable at the next fsync, or a moment later".into(),
-        Has::ThisMount(out) if out.read => {
+        Has::ThisMount(out) if out.others == Others::Work => {
+            "this mount works on the state of the last merge, and so do others; at a merge this mount's changes count where both changed the same, and \
+             .conflicts keeps what others did"
+                .into()
+        }
+        Has::ThisMount(out) if out.others == Others::Read => {
             "this mount's alone: its programs see all that they do; others read the state of the last merge, and change nothing below".into()
         }
         Has::ThisMount(_) => {
@@ -231,7 +236,14 @@ fn now(has: &Has, seen: &Path) -> String {
             "decoupled by {} (user {}): others {}{}; who has it: loligo status {}",
             doc.name,
             doc.uid,
-            if doc.read { "read the state of the last merge, and change nothing below" } else { "are refused below" },
+            match (doc.shared, doc.read) {
+                (true, _) => {
+                    "work on the state of the last merge, too; at a merge the owner's changes count where both changed the same, and .conflicts keeps \
+                     what others did"
+                }
+                (_, true) => "read the state of the last merge, and change nothing below",
+                _ => "are refused below",
+            },
             match (doc.here, doc.taken_back_in_ms) {
                 (false, Some(ms)) => format!(", and for {} more, because it is not heard", human_time(ms as f64 / 1000.0)),
                 _ => String::new(),

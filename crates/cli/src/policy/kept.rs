@@ -2,17 +2,16 @@
 //! the directory is given back without it. Not here: what is kept in the store (`stored.rs`), how it came to be kept (the client library),
 //! nor the looking into it (`loligo journal`).
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use loligo_driver::client::subtree::{Kept, KeptError, Merged};
 use loligo_driver::client::{Client, Subtree, SubtreeOptions};
-use loligo_types::{Conflict, ConflictKind, Cred, FsError, FsResult};
+use loligo_types::{Cred, FsError, FsResult};
 use serde_json::json;
 
+use super::conflicts;
 use crate::args::Target;
 use crate::output::{Failure, Outcome, human_bytes, human_count, note, put, quoted};
 use crate::ranks::place;
@@ -54,7 +53,7 @@ pub fn merge(file: &Path, target: &Target, now: bool, as_json: bool) -> Outcome 
         json["file"] = name.to_string().into();
         return put(json);
     }
-    tell_conflicts(&merged);
+    conflicts::tell(merged.conflicts, &merged.told);
     put(format_args!(
         "{name}: {} records ({}) were merged; the directory is one like others again, and the file {}",
         human_count(merged.records),
@@ -65,49 +64,13 @@ pub fn merge(file: &Path, target: &Target, now: bool, as_json: bool) -> Outcome 
 
 /// Result of a merge as JSON.
 pub(super) fn json_of(merged: &Merged) -> serde_json::Value {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let told = merged.told.iter().map(
-        |one| json!({ "kind": one.kind.name(), "inode": one.ino.0, "name": text(&one.name), "kept": text(&one.kept) }),
-    );
     json!({
         "records": merged.records,
         "bytes": merged.bytes,
         "steps": merged.steps,
         "conflicts": merged.conflicts,
-        "told": told.collect::<Vec<_>>(),
+        "told": conflicts::json_of(&merged.told),
     })
-}
-
-/// Prints the conflicts of a merge, for people.
-pub(super) fn tell_conflicts(merged: &Merged) {
-    for conflict in &merged.told {
-        note(format_args!("{}", line_of(conflict)));
-    }
-    if merged.conflicts > merged.told.len() as u64 {
-        note(format_args!("and {} more", human_count(merged.conflicts - merged.told.len() as u64)));
-    }
-}
-
-/// Line for one conflict.
-fn line_of(conflict: &Conflict) -> String {
-    let name = match &*conflict.name {
-        [] => format!("inode {}", conflict.ino.0),
-        name => quoted(Path::new(OsStr::from_bytes(name))).to_string(),
-    };
-    let what = match conflict.kind {
-        ConflictKind::Name => "others had given its name to something else",
-        ConflictKind::Data => "others had written it, too",
-        ConflictKind::Removed => "others had changed what was removed",
-        ConflictKind::Returned => "others had removed it, and it is back",
-        ConflictKind::Moved => "others had given it another name",
-        ConflictKind::Loop => "others had moved it into what was moved into it",
-        ConflictKind::Attributes => "others had set the same attributes",
-        ConflictKind::Homeless => "its directory is gone",
-    };
-    match &*conflict.kept {
-        [] => format!("{name}: {what}"),
-        kept => format!("{name}: {what}: .conflicts has {}", quoted(Path::new(OsStr::from_bytes(kept)))),
-    }
 }
 
 /// Ends the decoupling without it. The file stays, or is removed, also if the directory was given back long ago.

@@ -7,13 +7,14 @@ use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use loligo_subtree_policy::SubtreePolicy;
+use loligo_subtree_policy::{Interfere, SubtreePolicy};
+use loligo_types::Conflict;
 use loligo_types::limits::SUBTREE_LEASE_MS_MAX;
 use rustix::fs::{Mode, OFlags, XattrFlags};
 use rustix::io::Errno;
 use serde_json::json;
 
-use super::{chain, placing, source};
+use super::{chain, conflicts, placing, source};
 use crate::args::Directory;
 use crate::output::{Context, Failure, Outcome, human_bytes, human_count, note, put, quoted};
 use crate::progress::{Bar, Unit};
@@ -42,6 +43,20 @@ pub struct Told {
     pub records: u64,
     /// Likewise.
     pub bytes: u64,
+    /// Conflicts with what others did meanwhile, and the first of them.
+    pub conflicts: u64,
+    pub told: Vec<Conflict>,
+}
+
+/// Access of others to a decoupled directory.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub enum Others {
+    #[default]
+    Refused,
+    /// They read the state of the last merge.
+    Read,
+    /// They read and write.
+    Work,
 }
 
 /// Outstanding changes of a decoupled directory.
@@ -65,8 +80,8 @@ pub struct Outstanding {
     pub failed: Option<(String, String)>,
     /// The policy that it is decoupled with, as far as it says how changes become durable and visible.
     pub policy: SubtreePolicy,
-    /// Others read the state of the last merge.
-    pub read: bool,
+    /// Access of others to it.
+    pub others: Others,
     /// The inode of the decoupled directory, which this one may be below.
     pub root: u64,
 }
@@ -124,7 +139,11 @@ impl Live {
                 .find_map(|line| line.strip_prefix("failed_stage ")?.split_once(' '))
                 .map(|(stage, error)| (stage.to_string(), error.to_string())),
             policy: status.lines().find_map(|line| line.strip_prefix("pipeline ")).map(policy_of).unwrap_or_default(),
-            read: status.lines().any(|line| line == "others read"),
+            others: match status.lines().find_map(|line| line.strip_prefix("others ")) {
+                Some("read") => Others::Read,
+                Some("allow") => Others::Work,
+                _ => Others::Refused,
+            },
             root: fact("root").unwrap_or(0),
         }))
     }
@@ -166,9 +185,14 @@ impl Live {
             let status = self.status()?;
             let said = status.lines().find_map(|line| line.strip_prefix(&key));
             match said.map(|said| said.split(' ').collect::<Vec<_>>()).as_deref() {
-                Some(["done", records, bytes]) => {
+                Some(["done", records, bytes, rest @ ..]) => {
                     drop(bar);
-                    return Ok(Told { records: number_of(records), bytes: number_of(bytes) });
+                    return Ok(Told {
+                        records: number_of(records),
+                        bytes: number_of(bytes),
+                        conflicts: rest.first().map_or(0, |count| number_of(count)),
+                        told: conflicts::of(&status, number),
+                    });
                 }
                 Some(["failed", "Refused", by, dir]) => return Err(self.in_the_way(by, number_of(dir))),
                 Some(["failed", error, "at", stage]) => return Err(self.failed_at(verb, error, stage)),
@@ -362,16 +386,16 @@ pub fn policy_for(path: &Path, given: Option<&Path>) -> Result<(SubtreePolicy, S
     if let Some(unseen) = chain.unseen() {
         note(format_args!("note: {unseen}, nor are their floors"));
     }
-    let (policy, text, document) = match given {
+    let (policy, text) = match given {
         Some(given) => {
             let given = source::named(given)?;
             chain.check_floors(&given.policy)?;
-            (given.policy, given.text.clone(), given.text)
+            (given.policy, given.text)
         }
         None => {
             let now = chain.in_force()?;
             let text = now.policy.to_text();
-            (now.policy, text, chain.document().unwrap_or_default())
+            (now.policy, text)
         }
     };
     if !policy.pipeline().has_client_journal() {
@@ -393,12 +417,6 @@ pub fn policy_for(path: &Path, given: Option<&Path>) -> Result<(SubtreePolicy, S
     if policy.excludes(placed.placement) {
         return Err(placing::contradiction(chain.name(), placed.placement, &placed.why));
     }
-    // It is the default, too: of whoever has not asked for it nobody expects that others work there.
-    if policy.interfere() == loligo_subtree_policy::Interfere::Allow && source::says_interfere(&document) {
-        note(
-            "note: the policy says interfere = \"allow\", which is for the client library: on a mount others are refused while the directory is decoupled (EBUSY)",
-        );
-    }
     Ok((policy, text))
 }
 
@@ -408,8 +426,12 @@ pub fn decouple(path: &Path, given: Option<&Path>, lease: f64) -> Outcome {
     let (policy, text) = policy_for(path, given)?;
     live.decouple(&text, lease)?;
     put(format_args!(
-        "{} is this mount's alone, {}: to give it back, loligo recouple {}",
+        "{} {}, {}: to give it back, loligo recouple {}",
         live.dir.display(),
+        match policy.interfere() {
+            Interfere::Allow => "is decoupled for this mount, and others work there, too",
+            _ => "is this mount's alone",
+        },
         policy.cell(),
         quoted(&live.dir)
     ))
@@ -421,11 +443,16 @@ pub fn complete(path: &Path, verb: &str, as_json: bool) -> Outcome {
     let begun = Instant::now();
     let told = live.order(verb, "")?;
     let left = live.outstanding()?;
+    if !as_json {
+        conflicts::tell(told.conflicts, &told.told);
+    }
     if as_json {
         return put(json!({
             "directory": live.dir.display().to_string(),
             "records": told.records,
             "bytes": told.bytes,
+            "conflicts": told.conflicts,
+            "told": conflicts::json_of(&told.told),
             "seconds": begun.elapsed().as_secs_f64(),
             "decoupled": left.is_some(),
             "outstanding": left.as_ref().map_or(0, |left| left.changes),

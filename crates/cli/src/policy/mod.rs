@@ -5,6 +5,7 @@
 mod advise;
 mod chain;
 mod check;
+mod conflicts;
 mod explain;
 mod history;
 mod kept;

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Command, ExitStatus};
 use std::time::Instant;
 
+use super::conflicts;
 use super::live::{self, Live};
 use crate::output::{Failure, Outcome, human_count, note, quoted};
 
@@ -50,6 +51,7 @@ pub fn run(dir: &Path, policy: Option<&Path>, lease: f64, command: &[OsString]) 
         policy.cell(),
         live::summary(&live, &told, left.as_ref(), completing.elapsed())
     ));
+    conflicts::tell(told.conflicts, &told.told);
     if stays {
         note(format_args!("it was decoupled before, and stays so: to give it back, loligo recouple {}", quoted(dir)));
     } else if left.is_some() {

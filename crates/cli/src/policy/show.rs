@@ -1,6 +1,6 @@
 //! `loligo policy show`: the policy that counts at a path, and what it promises. Not here: setting one.
 
-use loligo_subtree_policy::{Interfere, SubtreePolicy, SyncInterval};
+use loligo_subtree_policy::{SubtreePolicy, SyncInterval};
 use serde_json::json;
 
 use super::chain::{self, Chain, InForce};
@@ -35,17 +35,11 @@ pub fn run(path: &Directory, json: bool) -> Outcome {
 
 fn lines(policy: &SubtreePolicy, placed: &Placed) -> Vec<(&'static str, String)> {
     let time = |time: Option<SyncInterval>| time.map_or("-".to_string(), |time| time.to_string());
-    let interfere = match policy.interfere() {
-        Interfere::Allow if policy.pipeline().has_client_journal() => {
-            "allow (by the client library; on a mount: block)".to_string()
-        }
-        interfere => interfere.to_string(),
-    };
     vec![
         ("cell", policy.cell().to_string()),
         ("pipeline", policy.pipeline().to_string()),
         ("allocated_inodes", policy.allocated_inodes().to_string()),
-        ("interfere", interfere),
+        ("interfere", policy.interfere().to_string()),
         ("sync_interval", time(policy.sync_interval())),
         ("lag", time(policy.lag())),
         ("blind", policy.blind().to_string()),

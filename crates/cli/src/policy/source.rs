@@ -49,13 +49,6 @@ pub fn file(path: &Path) -> Result<Given, Failure> {
     Ok(Given { text, policy })
 }
 
-/// A policy document has the key `interfere`.
-pub fn says_interfere(document: &str) -> bool {
-    let key =
-        |line: &str| line.split_once('=').is_some_and(|(key, _)| key.trim().trim_matches(['"', '\'']) == "interfere");
-    document.lines().any(key)
-}
-
 /// A policy that cannot be used, with the place.
 pub fn wrong(name: &str, fault: &Fault) -> Failure {
     let caret: String = fault.caret().lines().map(|line| format!("\n  {line}")).collect();

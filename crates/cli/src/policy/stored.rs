@@ -8,7 +8,8 @@ use std::sync::Arc;
 use loligo_driver::client::{Client, Subtree, SubtreeOptions};
 use loligo_types::FsError;
 
-use super::kept::{STOP_TIME, json_of, tell_conflicts};
+use super::conflicts;
+use super::kept::{STOP_TIME, json_of};
 use crate::args::{Directory, Target};
 use crate::output::{Failure, Outcome, human_bytes, human_count, note, put, quoted};
 use crate::ranks::place;
@@ -33,7 +34,7 @@ pub fn merge(dir: &Path, target: &Target, now: bool, as_json: bool) -> Outcome {
     if as_json {
         return put(json_of(&merged));
     }
-    tell_conflicts(&merged);
+    conflicts::tell(merged.conflicts, &merged.told);
     put(format_args!(
         "{} records ({}) were merged; {} is a directory like others again",
         human_count(merged.records),

@@ -2,6 +2,7 @@
 //! its own; files on a mount are touched by further processes with a time limit, so that nothing here can hang for good.
 
 mod admin;
+mod allow;
 mod auth;
 mod bad_input;
 mod balancer;

@@ -10,14 +10,14 @@ use super::run::{Place, Service, can_mount, loligo, sh};
 
 const FILES: usize = 24;
 
-fn serve(place: &Place, ranks: u16) -> Service {
+pub fn serve(place: &Place, ranks: u16) -> Service {
     loligo("format --data {}", &[&place.data()]).ok();
     let ranks = ranks.to_string();
     let settings = "serve --data {} --ranks {} --set session_ms=1000 --set grace_ms=500";
     Service::start(settings, &[&place.data(), Path::new(&ranks)])
 }
 
-fn mounted(place: &Place, at: &str) -> Service {
+pub fn mounted(place: &Place, at: &str) -> Service {
     let keep = format!("keep_dir={}", place.path(&format!("keep-{at}")).display());
     let at = place.path(at);
     std::fs::create_dir_all(&at).expect("a directory");
@@ -250,4 +250,47 @@ for line in sys.stdin:
     assert!(child.wait().expect("it ends").success(), "the reader has lived through all of it");
     let _ = std::process::Command::new("umount").arg("-l").arg(place.path("writer")).output();
     assert_eq!((reader.stop().0, server.stop().0), (0, 0));
+}
+
+#[test]
+fn a_merge_comes_to_its_end_while_files_are_cut_and_written_without_a_pause() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    let server = serve(&place, 1);
+    let writer = mounted(&place, "writer");
+    let mine = place.path("writer/job");
+    std::fs::create_dir(&mine).expect("it is writable");
+    let policy = place.path("policy.toml");
+    std::fs::write(&policy, "preset = 'batchfs'\ninterfere = 'read'\nallocated_inodes = 10000\n").expect("written");
+    for file in 0..60 {
+        std::fs::write(mine.join(format!("f{file}")), vec![b'1'; 150_000]).expect("it is writable");
+    }
+    loligo("decouple {} --policy {}", &[&mine, &policy]).ok();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for from in 0..3 {
+            let (over, mine) = (&over, &mine);
+            scope.spawn(move || {
+                for file in (from * 20..from * 20 + 20).cycle() {
+                    let path = mine.join(format!("f{file}"));
+                    let cut = rustix::fs::open(&path, rustix::fs::OFlags::WRONLY, rustix::fs::Mode::empty())
+                        .and_then(|file| rustix::fs::ftruncate(file, 100_000));
+                    cut.expect("it is the owner's");
+                    std::fs::write(&path, vec![b'2'; 150_000]).expect("it is the owner's");
+                    if over.load(Ordering::Relaxed) {
+                        return;
+                    }
+                }
+            });
+        }
+        for _ in 0..5 {
+            loligo("merge {}", &[&mine]).ok();
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    loligo("recouple {}", &[&mine]).ok();
+    assert_eq!((writer.stop().0, server.stop().0), (0, 0));
+    loligo("fsck --data {} --data-checksums", &[&place.data()]).ok();
 }

@@ -31,6 +31,10 @@ pub(crate) enum Ask {
     /// To change files that others read as they were at the last merge.
     Overwrite(Vec<Ino>),
     Resume,
+    /// The rank is told that this client answers below the root by itself: after a decoupling, with the number of its command.
+    Answers(Option<u64>),
+    /// It was not to be: it is given back, and the command has failed like this.
+    Undo(u64, FsError),
     /// To have it.
     Begin(Box<Begin>),
     /// Fetch of an inode known only by its number, from before decoupling: if the subtree contains it, the job is done here. The roots
@@ -105,7 +109,7 @@ impl Client {
         }
     }
 
-    fn own_say(&mut self, root: Ino, what: SubtreeOp, ask: Ask) {
+    pub(super) fn own_say(&mut self, root: Ino, what: SubtreeOp, ask: Ask) {
         let Some(owned) = self.own.trees.get(&root) else { return };
         let cred = Cred::clone(&owned.cred);
         let op = Op::Subtree { dir: root, what: Box::new(what) };
@@ -122,6 +126,8 @@ impl Client {
         let ask = match ask {
             Ask::Begin(begin) => return self.own_begun(root, *begin, result),
             Ask::Claim(job, tried) => return self.own_claimed(root, job, tried, result),
+            Ask::Answers(command) => return self.own_answers(root, command, result.map(drop)),
+            Ask::Undo(command, error) => return self.own_undone(root, command, error),
             ask => ask,
         };
         let Some(owned) = self.own.trees.get_mut(&root) else { return };
@@ -151,7 +157,7 @@ impl Client {
                     owned.ranges_count = true;
                 }
                 match ask {
-                    Ask::Rights(inos) if owned.is_read_by_others() => owned.reads.extend(inos),
+                    Ask::Rights(inos) if owned.is_seen_by_others() => owned.reads.extend(inos),
                     Ask::Rights(inos) | Ask::Overwrite(inos) => owned.rights.extend(inos),
                     _ => {}
                 }
@@ -162,6 +168,9 @@ impl Client {
                     owned.machine.take_record(record);
                 }
                 owned.forget_rights();
+                if owned.is_shared() {
+                    self.own_say_answers(root, None);
+                }
                 self.own_retry(root);
             }
             // Of this session the rank knows nothing.
@@ -199,6 +208,8 @@ impl Client {
     /// It was taken from this client, which was away for longer than its lease, or by root: what was not merged is nobody's. Where its policy
     /// makes something durable all of that goes to this machine's disk, to be looked into.
     pub(super) fn own_lost(&mut self, root: Ino) {
+        // Requests that wait fail.
+        _ = self.own.trees.get_mut(&root).map(|owned| owned.gated = false);
         self.own_unseal(root);
         self.own_fail_waiting(root, FsError::Stale);
         self.own_fail_data(root, &[], FsError::Stale);

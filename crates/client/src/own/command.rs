@@ -5,9 +5,10 @@
 //! ```text
 //! set:  decouple NUMBER [lease_ms=N], with a policy document from the next line on
 //!       sync NUMBER, merge NUMBER, recouple NUMBER, abandon NUMBER
-//! get:  a line for each thing known, KEY VALUE...; of commands: command NUMBER running DONE TOTAL | done RECORDS BYTES | failed ERROR |
+//! get:  a line for each thing known, KEY VALUE...; of commands: command NUMBER running DONE TOTAL | done RECORDS BYTES CONFLICTS | failed ERROR |
 //!       failed ERROR at STAGE, of the pipeline | failed Refused below|floor|forbidden|limit DIRECTORY, the number of the directory whose
-//!       policy is in the way
+//!       policy is in the way; conflict NUMBER KIND INODE NAME KEPT of the first conflicts with what others did, names in hexadecimal, - if there
+//!       is none
 //! ```
 
 use std::collections::{BTreeMap, VecDeque};
@@ -18,6 +19,7 @@ use loligo_subtree::Subtree;
 use loligo_subtree_policy::{Mechanism, SubtreePolicy};
 use loligo_types::{Answer, Cred, FsError, FsResult, Ino, Interfere, Op, RefusedBy, SubtreeAnswer, SubtreeOp};
 
+use super::rebase::Conflicts;
 use super::task::Goal;
 use super::{Ask, Owned};
 use crate::machine::{Client, Waiter};
@@ -51,6 +53,8 @@ struct Over {
     refused: Option<(RefusedBy, Ino)>,
     /// The stage of the pipeline that failed.
     stage: Option<Mechanism>,
+    /// Conflicts with what others did.
+    conflicts: Conflicts,
 }
 
 /// Commands, by the numbers that those who gave them chose.
@@ -70,17 +74,17 @@ impl Commands {
 
     /// One has come to this: records and bytes that were merged.
     pub fn done(&mut self, number: u64, result: FsResult<(u64, u64)>) {
-        self.ended(number, result, None);
+        self.ended(number, result, None, Conflicts::default());
     }
 
     /// Likewise. If it failed: in which stage of the pipeline.
-    pub fn ended(&mut self, number: u64, result: FsResult<(u64, u64)>, stage: Option<Mechanism>) {
-        self.over(number, result, None, stage);
+    pub fn ended(&mut self, number: u64, result: FsResult<(u64, u64)>, stage: Option<Mechanism>, conflicts: Conflicts) {
+        self.over(number, result, None, stage, conflicts);
     }
 
     /// A directory is not decoupled because of the policy of another one.
     fn refused(&mut self, number: u64, by: RefusedBy, dir: Ino) {
-        self.over(number, Err(by.error()), Some((by, dir)), None);
+        self.over(number, Err(by.error()), Some((by, dir)), None, Conflicts::default());
     }
 
     fn over(
@@ -89,9 +93,10 @@ impl Commands {
         result: FsResult<(u64, u64)>,
         refused: Option<(RefusedBy, Ino)>,
         stage: Option<Mechanism>,
+        conflicts: Conflicts,
     ) {
         let Some(root) = self.running.remove(&number) else { return };
-        self.done.push_back(Over { number, root, result, refused, stage });
+        self.done.push_back(Over { number, root, result, refused, stage, conflicts });
         if self.done.len() > DONE_MAX {
             self.done.pop_front();
         }
@@ -178,10 +183,10 @@ impl Client {
         // Nobody else must be able to guess it.
         let mixed = (self.config.client ^ self.own.begun).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let owner = (mixed ^ (mixed >> 29) ^ self.now.wall.0.cast_unsigned()).wrapping_mul(0xbf58_476d_1ce4_e5b9) | 1;
-        // Programs have files open, so the records cached here must stay true: nobody else changes anything.
         let interfere = match policy.interfere() {
+            loligo_subtree_policy::Interfere::Block => Interfere::Block,
             loligo_subtree_policy::Interfere::Read => Interfere::Read,
-            loligo_subtree_policy::Interfere::Block | loligo_subtree_policy::Interfere::Allow => Interfere::Block,
+            loligo_subtree_policy::Interfere::Allow => Interfere::Allow,
         };
         let promise = policy.cell().promise().ok_or(FsError::NotSupported)?;
         let inos = policy.allocated_inodes().min(loligo_types::limits::SUBTREE_INOS_MAX / 2);
@@ -213,8 +218,12 @@ impl Client {
         let settings = loligo_subtree::Settings { hash_key, inline_max, split };
         let machine = Subtree::new(settings, record, *inode).with_objects();
         let owned = Owned::new(machine, policy, cred, self.now.ms);
-        self.own.trees.insert(root, owned);
+        let is_shared = owned.is_shared();
+        self.own.trees.insert(root, Owned { gated: is_shared, ..owned });
         self.own.commands.taken.retain(|taken| *taken != root);
+        if is_shared {
+            return self.own_say_answers(root, Some(command));
+        }
         self.own.commands.done(command, Ok((0, 0)));
     }
 
@@ -230,11 +239,14 @@ impl Client {
             // Writing to a string does not fail.
             _ = writeln!(text, "command {number} running {done} {total}");
         }
-        for Over { number, result, refused, stage, .. } in
+        for Over { number, result, refused, stage, conflicts, .. } in
             self.own.commands.done.iter().filter(|over| over.root == root)
         {
             _ = match (result, refused, stage) {
-                (Ok((records, bytes)), ..) => writeln!(text, "command {number} done {records} {bytes}"),
+                (Ok((records, bytes)), ..) => {
+                    conflicts.describe(*number, &mut text);
+                    writeln!(text, "command {number} done {records} {bytes} {}", conflicts.count)
+                }
                 (_, Some((by, dir)), _) => writeln!(text, "command {number} failed Refused {} {dir}", by.name()),
                 (Err(error), None, Some(stage)) => writeln!(text, "command {number} failed {error:?} at {stage}"),
                 (Err(error), None, None) => writeln!(text, "command {number} failed {error:?}"),
@@ -264,7 +276,12 @@ impl Client {
             _ = writeln!(text, "{key} {value}");
         }
         _ = writeln!(text, "pipeline {}", owned.policy.pipeline());
-        _ = writeln!(text, "others {}", if owned.is_read_by_others() { "read" } else { "block" });
+        let others = match record.interfere {
+            Interfere::Block => "block",
+            Interfere::Read => "read",
+            Interfere::Allow => "allow",
+        };
+        _ = writeln!(text, "others {others}");
         if let Some(file) = owned.kept.as_ref().filter(|_| owned.persisted > 0) {
             _ = writeln!(text, "kept {file}");
         }

@@ -1,16 +1,18 @@
 //! Subtrees that are decoupled for this client, and worked in by programs that know nothing of it (Cudele, thesis §6.3: the client
 //! library, but through any call): what they ask of names and attributes below such a directory is answered here, as if by a rank of the client's
 //! own, and journaled for the merge. Here what is known of them and which operation goes there; `serve.rs` carries one out,
-//! `users.rs` says in whose name, `ask.rs` gets from the rank what is missing, `data.rs` sends bytes, `seal.rs` cuts off what others are to read, `task.rs` merges and ends,
+//! `users.rs` says in whose name, `ask.rs` gets from the rank what is missing, `data.rs` sends bytes, `seal.rs` cuts off what others are to read, `rebase.rs` takes over what others did
+//! in the meantime, `task.rs` merges and ends,
 //! `stages.rs` carries out the stages of a pipeline, `command.rs` is how people
 //! say so. Not how an operation is decided ([`loligo_subtree`]), nor how a subtree comes to be given or merged at the rank.
 //!
-//! Nobody else comes in below the root, so all that is answered here may be cached, and open files may hold everything back.
+//! Nobody else changes what is answered here before the next merge, so all of it may be cached, and open files may hold everything back.
 
 mod ask;
 mod command;
 mod data;
 mod locks;
+mod rebase;
 mod seal;
 mod serve;
 mod stages;
@@ -86,6 +88,8 @@ pub(crate) struct Owned {
     pub freezing: bool,
     /// True from the cut until the merge is done: changes of objects wait.
     pub sealed: bool,
+    /// True from the cut until what others did meanwhile is known here: all requests wait.
+    pub gated: bool,
     pub held: Vec<(u64, PendingData)>,
     /// Rights are asked for one after the other, because there is none to one of several.
     pub one_by_one: bool,
@@ -117,6 +121,11 @@ pub(crate) struct Owned {
 }
 
 impl Owned {
+    /// True if something is known to be in it, or is open there.
+    pub fn has(&self, ino: Ino) -> bool {
+        self.machine.knows(ino) || self.opens.contains_key(&ino)
+    }
+
     /// Forgets this session's rights to objects.
     pub fn forget_rights(&mut self) {
         self.rights.clear();
@@ -142,6 +151,7 @@ impl Owned {
             reads: BTreeSet::new(),
             freezing: false,
             sealed: false,
+            gated: false,
             held: Vec::new(),
             ranges_count: false,
             one_by_one: false,
@@ -196,7 +206,7 @@ impl Own {
 
     /// The root of the subtree that an inode is in, or that it is the root of.
     pub fn root_of(&self, ino: Ino) -> Option<Ino> {
-        self.trees.iter().find(|(_, owned)| owned.machine.knows(ino)).map(|(root, _)| *root)
+        self.trees.iter().find(|(_, owned)| owned.has(ino)).map(|(root, _)| *root)
     }
 
     /// True if an inode's answer may be cached, because nobody else changes the inode. Others may change the attributes of a root.

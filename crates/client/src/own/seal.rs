@@ -25,6 +25,22 @@ impl Owned {
         self.machine.record().interfere == Interfere::Read
     }
 
+    /// True if others work in it: what they do is known here after the next merge.
+    pub fn is_shared(&self) -> bool {
+        self.machine.may_change_meanwhile()
+    }
+
+    /// True if others see the objects of files that were merged, so that the owner changes them only after the server has begun to copy
+    /// what it changes.
+    pub fn is_seen_by_others(&self) -> bool {
+        self.is_read_by_others() || self.is_shared()
+    }
+
+    /// True if what was written before a cut is on its way to the server: nothing more is to begin that the cut would wait for.
+    pub fn is_draining(&self) -> bool {
+        self.freezing && !self.sealed
+    }
+
     /// True if others do not know the inode of a data request.
     fn is_unknown(&self, ino: Ino) -> bool {
         let record = self.machine.record();
@@ -33,7 +49,7 @@ impl Owned {
 
     /// True if a data request changes bytes that others may read.
     pub fn overwrites(&self, pending: &PendingData) -> bool {
-        self.is_read_by_others() && pending.request.op.is_change() && !self.is_unknown(pending.request.ino)
+        self.is_seen_by_others() && pending.request.op.is_change() && !self.is_unknown(pending.request.ino)
     }
 
     /// True if the rank has granted this session the right to a data request.
@@ -52,7 +68,7 @@ impl Owned {
 
     /// The rank has merged what was cut off: files that were known, or are by now, are to be asked for once more before they are changed.
     pub fn rights_of_merge_end(&mut self) {
-        if self.is_read_by_others() {
+        if self.is_seen_by_others() {
             let rights = std::mem::take(&mut self.rights);
             self.reads.extend(rights);
         }
@@ -62,7 +78,7 @@ impl Owned {
 impl Own {
     /// True if calls that write a file wait.
     pub fn is_freezing(&self, ino: Ino) -> bool {
-        self.trees.values().any(|owned| owned.freezing && owned.machine.knows(ino))
+        self.trees.values().any(|owned| owned.freezing && owned.has(ino))
     }
 }
 
@@ -75,9 +91,17 @@ impl Client {
         let dirty = self.own_unwritten(own.root);
         if dirty.is_empty() && !self.own_is_changing(own.root) {
             let Some(owned) = self.own.trees.get_mut(&own.root) else { return Some(Err(FsError::Stale)) };
-            (owned.freezing, owned.sealed) = (false, true);
+            owned.sealed = true;
+            if owned.is_shared() {
+                // What is written from here on would be written over what others did meanwhile.
+                owned.gated = true;
+                return self.own_hold_open(id, own, cred);
+            }
+            owned.freezing = false;
+            let cut = self.own_cut(id, own, cred);
             self.own_start_writes(own.root);
-            return self.own_cut(id, own, cred);
+            self.own_retry(own.root);
+            return cut;
         }
         own.rounds += 1;
         if own.rounds > ROUNDS_MAX {
@@ -124,11 +148,13 @@ impl Client {
     pub(super) fn own_unseal(&mut self, root: Ino) {
         let Some(owned) = self.own.trees.get_mut(&root) else { return };
         let was_frozen = std::mem::take(&mut owned.freezing);
+        let was_gated = std::mem::take(&mut owned.gated);
         owned.sealed = false;
         for (id, pending) in std::mem::take(&mut owned.held) {
             self.own_data(id, pending);
         }
-        if was_frozen {
+        if was_gated || was_frozen {
+            self.own_retry(root);
             self.own_start_writes(root);
         }
     }

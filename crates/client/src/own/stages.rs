@@ -66,8 +66,8 @@ impl Client {
             Mechanism::GlobalPersist => self.own_store(id, own),
             Mechanism::VolatileApply | Mechanism::NonvolatileApply => {
                 own.rounds = 0;
-                let is_read = self.own.trees.get(&own.root).is_some_and(super::Owned::is_read_by_others);
-                if is_read { self.own_freeze(id, own, cred) } else { self.own_cut(id, own, cred) }
+                let is_seen = self.own.trees.get(&own.root).is_some_and(super::Owned::is_seen_by_others);
+                if is_seen { self.own_freeze(id, own, cred) } else { self.own_cut(id, own, cred) }
             }
             // They are done with each operation.
             Mechanism::Rpcs | Mechanism::AppendClientJournal | Mechanism::Stream => Some(Ok(())),
@@ -153,6 +153,10 @@ impl Client {
             }
             Merging::Merge => self.own_merged(id, own, cred, result),
             Merging::Resume => self.own_resumed(id, own, cred, result),
+            Merging::Introduce => self.own_introduced(id, own, cred, result),
+            Merging::Hold => self.own_held_open(id, own, cred, result),
+            Merging::Rebase => self.own_rebase_on(id, own, cred, result),
+            Merging::Refresh => self.own_refreshed(id, own, cred, result),
             Merging::Not if own.stage == Stage::Check => match result {
                 // It does not know this session for the owner's, or somebody else has it.
                 Err(FsError::Stale) => self.own_parts_failed(id, own, cred, FsError::Stale),

@@ -10,6 +10,7 @@ use loligo_subtree_policy::{Completion, Mechanism, Run, SubtreePolicy};
 use loligo_types::{Answer, Cred, FsError, FsResult, Ino, Lease, MergeInto, Op, SubtreeAnswer, SubtreeOp};
 
 use super::ask::record_of;
+use super::rebase::Conflicts;
 use super::store::Store;
 use super::{OWN, Owned};
 use crate::machine::{Client, Waiter};
@@ -20,7 +21,7 @@ use crate::{CallResult, Done, Invalidation, Output, Token};
 /// Pause before the end is tried again while changes of objects wait for their right, milliseconds.
 const QUIET_PAUSE_MS: u64 = 20;
 /// A group is begun anew so often because the rank began a new life.
-const TRIES: u32 = 8;
+pub(super) const TRIES: u32 = 8;
 
 /// The goal of a task.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -82,9 +83,17 @@ pub(super) enum Merging {
     Not,
     /// Writes that were begun before the cut are waited for.
     Freeze,
+    /// The rank is told what is open here, where others may remove it.
+    Hold,
+    /// The rank does not know this session for the owner's, and is told.
+    Introduce,
     Parts,
     Merge,
     Resume,
+    /// It is merged, and the rank is asked for the root as it is by then.
+    Rebase,
+    /// And for the files that are open.
+    Refresh,
 }
 
 /// A task.
@@ -110,7 +119,7 @@ pub(crate) struct OwnTask {
     groups: VecDeque<Group>,
     next_part: usize,
     part_failed: Option<FsError>,
-    tries: u32,
+    pub(super) tries: u32,
     /// The rank had no room for a part: when it is sent again.
     pub(super) again_ms: Option<u64>,
     /// Rounds of waiting for writes that were begun before the cut.
@@ -121,6 +130,11 @@ pub(crate) struct OwnTask {
     pub merged: u64,
     pub total: u64,
     pub records: u64,
+    /// Inodes that the rank is to be told or asked of, one request after the other, and number of requests sent.
+    pub(super) open: VecDeque<Vec<Ino>>,
+    pub(super) told: u32,
+    /// Conflicts with what others did, and the first of them.
+    pub conflicts: Conflicts,
 }
 
 impl OwnTask {
@@ -147,6 +161,9 @@ impl OwnTask {
             merged: 0,
             total: 0,
             records: 0,
+            open: VecDeque::new(),
+            told: 0,
+            conflicts: Conflicts::default(),
         }
     }
 }
@@ -203,7 +220,7 @@ impl Client {
         self.own_unseal(own.root);
         if let Some(command) = own.command {
             let stage = own.failed.filter(|(_, error)| result == Err(*error)).map(|(mechanism, _)| mechanism);
-            self.own.commands.ended(command, result.map(|()| (own.records, own.merged)), stage);
+            self.own.commands.ended(command, result.map(|()| (own.records, own.merged)), stage, own.conflicts.clone());
         }
         if let Some(owned) = self.own.trees.get_mut(&own.root) {
             owned.task = None;
@@ -312,7 +329,8 @@ impl Client {
         let blind = blind && !own.looked_through;
         let Some(group) = own.groups.front() else {
             own.merging = Merging::Not;
-            return Some(Ok(()));
+            let is_shared = self.own.trees.get(&own.root).is_some_and(Owned::is_shared);
+            return if is_shared { self.own_rebase(id, own, cred) } else { Some(Ok(())) };
         };
         if let Some(error) = own.part_failed {
             // What was sent is still answered.
@@ -348,7 +366,8 @@ impl Client {
         let policy = self.own.trees.get(&root).map(|owned| &owned.policy);
         let has = |mechanism| policy.is_some_and(|policy| policy.pipeline().composition().has(mechanism));
         let into = if has(Mechanism::NonvolatileApply) { MergeInto::Table } else { MergeInto::Memory };
-        (into, policy.is_some_and(SubtreePolicy::blind) && cred.is_root())
+        let is_shared = self.own.trees.get(&root).is_some_and(Owned::is_shared);
+        (into, policy.is_some_and(SubtreePolicy::blind) && cred.is_root() && !is_shared)
     }
 
     /// This life of the rank does not know what was sent, or not who this is, or it has no room: from the first part on.
@@ -400,6 +419,10 @@ impl Client {
                     // The answer to the merge was lost, and it was done.
                     return self.own_group_done(id, own, cred, merges);
                 }
+                if owned.is_shared() {
+                    // A new life of the rank does not know either what is open here.
+                    return self.own_hold_open(id, own, cred);
+                }
                 self.own_parts(id, own, cred)
             }
             Err(FsError::Stale | FsError::Perm | FsError::NotFound) => {
@@ -420,7 +443,10 @@ impl Client {
     ) -> Option<FsResult<()>> {
         match result {
             Ok(Answer::Subtree(answer)) => match *answer {
-                SubtreeAnswer::Merged { merges, .. } => self.own_group_done(id, own, cred, merges),
+                SubtreeAnswer::Merged { merges, conflicts, told } => {
+                    own.conflicts.add(conflicts, told);
+                    self.own_group_done(id, own, cred, merges)
+                }
                 _ => Some(Err(FsError::Io)),
             },
             Ok(_) => Some(Err(FsError::Io)),
@@ -599,7 +625,8 @@ impl Client {
         let due = |owned: &Owned| {
             let interval = owned.policy.sync_interval().map(loligo_subtree_policy::SyncInterval::millis);
             let is_due = interval.is_some_and(|interval| now >= owned.synced_ms + interval);
-            is_due && owned.task.is_none() && owned.machine.outstanding().changes > 0
+            // Without changes of its own, too, its owner learns what others did.
+            is_due && owned.task.is_none() && (owned.machine.outstanding().changes > 0 || owned.is_shared())
         };
         let roots: Vec<Ino> = self.own.trees.iter().filter(|(_, owned)| due(owned)).map(|(root, _)| *root).collect();
         for root in roots {

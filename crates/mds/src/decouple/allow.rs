@@ -298,8 +298,8 @@ impl Mds {
             }
         }
         if needs.is_empty() {
-            let (opens, none) = (&self.opens, BTreeSet::new());
-            let open_orphans = self.decoupled.by_dir.get(&record.dir).map_or(&none, |owned| &owned.held.left);
+            let (opens, none) = (&self.opens, Held::default());
+            let held = self.decoupled.by_dir.get(&record.dir).map_or(&none, |owned| &owned.held);
             let terms = Terms {
                 root: record.dir,
                 merge,
@@ -308,8 +308,9 @@ impl Mds {
                 next: self.tree.next_ino(),
                 there: &there,
                 forks,
-                open_orphans,
-                open_count: &|ino| opens.count(ino),
+                open_orphans: &held.left,
+                // What its owner has removed and has open lives on, too.
+                open_count: &|ino| opens.count(ino) + u32::from(held.open.contains(&ino)),
             };
             match resolve(&self.tree, &intake.draft, &terms) {
                 Ok(plan) => return Ok(plan),
@@ -358,6 +359,12 @@ impl Mds {
         self.counters.subtree_conflicts += last.count;
         // Somebody may have asked for a number before it meant anything.
         self.merge_is_over();
+        if let Some(owned) = self.decoupled.by_dir.get_mut(&dir) {
+            let orphans =
+                events.iter().filter_map(|event| if let Event::Orphan(ino) = event { Some(*ino) } else { None });
+            let open: Vec<Ino> = orphans.filter(|ino| owned.held.open.contains(ino)).collect();
+            owned.held.inos.extend(open);
+        }
         // Whoever merges learns anew, so nothing that was removed comes back any more. What its programs have open is read on.
         self.let_go_closed(record);
         if let Some(owned) = self.decoupled.by_dir.get_mut(&dir) {

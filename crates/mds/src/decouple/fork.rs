@@ -76,6 +76,9 @@ impl Met {
     }
 }
 
+/// A file of a merge, its copy, and if its owner has removed it, the count of changes at which it was found.
+type Drafted = (Ino, Ino, Option<u64>);
+
 /// When which files of the subtree with this root are let go; true: a file is one again.
 pub(super) type Thaws = (Lsn, Ino, Vec<(Ino, bool)>);
 
@@ -223,7 +226,7 @@ impl Mds {
             let speaks = made.is_none() || intake.draft.writes(ino);
             speaks.then_some((ino, copy, made.is_none().then_some(base.change)))
         });
-        let mut files: Vec<(Ino, Ino, Option<u64>)> = of_draft.collect();
+        let mut files: Vec<Drafted> = of_draft.collect();
         let mut needs = Vec::new();
         for (ino, ..) in &files {
             match self.tree.find(*ino) {
@@ -247,12 +250,24 @@ impl Mds {
             return Err(Step::Wait(why));
         }
         self.hold_still(dir, &moving);
-        self.keep_versions(dir, &files)
+        // Others may have written a file after its owner had fetched it and before it was forked. The fork itself counts as a cut.
+        let is_older = |(ino, ..): &&Drafted| match (intake.draft.base(*ino), self.tree.inode(*ino)) {
+            (Some(base), Some(now)) => is_written(&Inode { cuts: now.cuts, ..base.clone() }, now),
+            _ => false,
+        };
+        let written: BTreeSet<Ino> = files.iter().filter(is_older).map(|(ino, ..)| *ino).collect();
+        self.keep_versions(dir, &files, &written)
     }
 
     /// The forked files, each with whether others have changed it, and an orphan that has their version. What is not known, or not
     /// there yet, begins.
-    fn keep_versions(&mut self, dir: Ino, files: &[(Ino, Ino, Option<u64>)]) -> Result<BTreeMap<Ino, Fork>, Step> {
+    /// `written`: those that others have written since their owner fetched them.
+    fn keep_versions(
+        &mut self,
+        dir: Ino,
+        files: &[Drafted],
+        written: &BTreeSet<Ino>,
+    ) -> Result<BTreeMap<Ino, Fork>, Step> {
         let Some(owned) = self.decoupled.by_dir.get_mut(&dir) else { return Err(Step::Answer(Err(FsError::Stale))) };
         let (mut forks, mut waits, mut to_make) = (BTreeMap::new(), false, Vec::new());
         for (ino, copy, gone) in files.iter().copied() {
@@ -264,7 +279,7 @@ impl Mds {
                 }
                 continue;
             };
-            let others = *changed || is_written(was, now);
+            let others = *changed || is_written(was, now) || written.contains(&ino);
             let mut kept = None;
             let survives = gone.is_some_and(|base| now.nlink > 0 && now.change != base);
             if survives || gone.is_none() && others && !now.inline && now.size > 0 {

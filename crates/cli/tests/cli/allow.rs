@@ -1,0 +1,601 @@
+//! A directory that one mount has decoupled and in which another one works meanwhile (`interfere = "allow"`), through two real mounts and their
+//! kernels' caches: every row of the table of conflicts in docs/subtree-policies.md, for files in inodes and in objects. What the rank decides is
+//! tested there, for random operations, too.
+
+use std::path::Path;
+
+use super::readers::{mounted, serve};
+use super::run::{LOLIGO, Place, can_mount, loligo, sh, until};
+
+/// Functions of all scripts: `put C FILE` writes a file of `$SIZE` bytes C, `is C FILE` looks whether it is that, `kept NAME` is what was kept of
+/// one with this name.
+const WORDS: &str = r#"
+bytes() { head -c "$2" /dev/zero | tr '\0' "$1"; }
+put() { bytes "$1" $SIZE > "$2"; }
+is() { [ "$(stat -c %s "$2")" = $SIZE ] && [ "$(tr -d "$1" < "$2" | wc -c)" = 0 ]; }
+kept() { set -- .conflicts/"$1"~*; [ $# = 1 ] && [ -e "$1" ] && printf %s "$1"; }
+gone() { ! [ -e "$1" ]; }
+cd "$D"
+"#;
+
+struct Row {
+    what: &'static str,
+    before: &'static str,
+    owner: &'static str,
+    others: &'static str,
+    /// What each sees before the merge.
+    meanwhile: [&'static str; 2],
+    after: &'static str,
+    told: &'static str,
+}
+
+const ROWS: &[Row] = &[
+    Row {
+        what: "both do other things",
+        before: "put b x; mkdir d",
+        owner: "put o d/a; put o x",
+        others: "put t d/c; mkdir e; chmod 700 d",
+        // The owner may have read a directory since.
+        meanwhile: ["is o d/a && is o x", "is t d/c && is b x && gone d/a"],
+        after: "is o d/a && is o x && is t d/c && [ -d e ] && [ $(stat -c %a d) = 700 ] && gone .conflicts",
+        told: "",
+    },
+    Row {
+        what: "both make a name",
+        before: ":",
+        owner: "put o x",
+        others: "put t x",
+        meanwhile: ["is o x", "is t x"],
+        after: "is o x && is t $(kept x)",
+        told: "others had given its name to something else",
+    },
+    Row {
+        what: "the owner renames onto a name that others made",
+        before: "put b y",
+        owner: "mv y x",
+        others: "put t x",
+        meanwhile: ["is b x && gone y", "is t x && is b y"],
+        after: "is b x && gone y && is t $(kept x)",
+        told: "others had given its name",
+    },
+    Row {
+        what: "the owner removes a file that others write",
+        before: "put b x",
+        owner: "rm x",
+        others: "put t x",
+        meanwhile: ["gone x", "is t x"],
+        after: "gone x && is t $(kept x)",
+        told: "others had changed what was removed",
+    },
+    Row {
+        what: "the owner writes and removes a file that others write",
+        before: "put b x",
+        owner: "put o x; sync x; rm x",
+        others: "put t x",
+        meanwhile: ["gone x", "is t x"],
+        after: "gone x && is t $(kept x)",
+        told: "others had changed what was removed",
+    },
+    Row {
+        what: "the owner removes a file that others rename",
+        before: "put b x",
+        owner: "rm x",
+        others: "mv x z",
+        meanwhile: ["gone x && gone z", "is b z"],
+        after: "gone x && gone z && [ $(ls .conflicts | wc -l) = 1 ] && is b .conflicts/*",
+        told: ".conflicts has",
+    },
+    Row {
+        what: "the owner removes a directory in which others make something",
+        before: "mkdir d",
+        owner: "rmdir d",
+        others: "put t d/f",
+        meanwhile: ["gone d", "is t d/f"],
+        after: "gone d && is t $(kept d)/f",
+        told: "others had changed what was removed",
+    },
+    Row {
+        what: "both remove a file",
+        before: "put b x",
+        owner: "rm x",
+        others: "rm x",
+        meanwhile: ["gone x", "gone x"],
+        after: "gone x && gone .conflicts",
+        told: "",
+    },
+    Row {
+        what: "both write a file",
+        before: "put b x",
+        owner: "put o x",
+        others: "put t x",
+        meanwhile: ["is o x", "is t x"],
+        after: "is o x && is t $(kept x)",
+        told: "others had written it, too",
+    },
+    Row {
+        what: "both write a part of a file",
+        before: "put b x",
+        owner: "bytes o 10 | dd of=x conv=notrunc status=none bs=10 seek=2",
+        others: "bytes t 10 | dd of=x conv=notrunc status=none bs=10 seek=30",
+        meanwhile: ["[ $(tr -d bo < x | wc -c) = 0 ]", "[ $(tr -d bt < x | wc -c) = 0 ]"],
+        after: "[ $(tr -dc o < x | wc -c) = 10 ] && [ $(tr -d bo < x | wc -c) = 0 ] && k=$(kept x) && [ $(tr -dc t < $k | wc -c) = 10 ] && \
+                [ $(tr -d bt < $k | wc -c) = 0 ] && [ $(stat -c %s $k) = $SIZE ]",
+        told: "others had written it, too",
+    },
+    Row {
+        what: "both append to a file",
+        before: "put b x",
+        owner: "bytes o 200000 >> x",
+        others: "bytes t 100000 >> x",
+        meanwhile: ["[ $(tr -d bo < x | wc -c) = 0 ]", "[ $(tr -d bt < x | wc -c) = 0 ]"],
+        after: "[ $(tr -dc o < x | wc -c) = 200000 ] && [ $(tr -dc b < x | wc -c) = $SIZE ] && [ $(tr -d bo < x | wc -c) = 0 ] && k=$(kept x) && \
+                [ $(tr -dc t < $k | wc -c) = 100000 ] && [ $(tr -d bt < $k | wc -c) = 0 ] && [ $(tr -dc b < $k | wc -c) = $SIZE ]",
+        told: "others had written it, too",
+    },
+    Row {
+        what: "others make a file longer by a hole while the owner appends",
+        before: "put b x",
+        owner: "bytes o 100000 >> x",
+        others: "truncate -s 900000 x",
+        meanwhile: [
+            "[ $(tr -d bo < x | wc -c) = 0 ]",
+            "[ $(tr -d 'b\\0' < x | wc -c) = 0 ] && [ $(stat -c %s x) = 900000 ]",
+        ],
+        after: "[ $(tr -dc o < x | wc -c) = 100000 ] && k=$(kept x) && [ $(stat -c %s $k) = 900000 ] && [ $(tr -d 'b\\0' < $k | wc -c) = 0 ]",
+        told: "others had written it, too",
+    },
+    Row {
+        what: "others write a large file where the owner writes a small one",
+        before: "put b x",
+        owner: "bytes o 100 > x",
+        others: "bytes t 700000 > x",
+        meanwhile: ["[ $(tr -dc o < x | wc -c) = 100 ]", "[ $(tr -dc t < x | wc -c) = 700000 ]"],
+        after: "[ $(tr -dc o < x | wc -c) = 100 ] && [ $(stat -c %s x) = 100 ] && [ $(tr -dc t < $(kept x) | wc -c) = 700000 ]",
+        told: ".conflicts has",
+    },
+    Row {
+        what: "the owner writes a large file where others write a small one",
+        before: "put b x",
+        owner: "bytes o 700000 > x",
+        others: "bytes t 100 > x",
+        meanwhile: ["[ $(tr -dc o < x | wc -c) = 700000 ]", "[ $(tr -dc t < x | wc -c) = 100 ]"],
+        after: "[ $(tr -dc o < x | wc -c) = 700000 ] && k=$(kept x) && [ $(tr -dc t < $k | wc -c) = 100 ] && [ $(stat -c %s $k) = 100 ]",
+        told: ".conflicts has",
+    },
+    Row {
+        what: "both set the same attributes",
+        before: "put b x",
+        owner: "chmod 600 x; setfattr -n user.a -v o x",
+        others: "chmod 640 x; setfattr -n user.a -v t x; setfattr -n user.b -v t x",
+        meanwhile: ["[ $(stat -c %a x) = 600 ]", "[ $(stat -c %a x) = 640 ]"],
+        after: "is b x && [ $(stat -c %a x) = 600 ] && [ $(getfattr --only-values -n user.a x) = o ] && [ $(getfattr --only-values -n user.b x) = t ]",
+        told: "others had set the same attributes",
+    },
+    Row {
+        what: "the owner writes a file that others remove",
+        before: "put b x",
+        owner: "put o x",
+        others: "rm x",
+        meanwhile: ["is o x", "gone x"],
+        after: "is o x",
+        told: "others had removed it, and it is back",
+    },
+    Row {
+        what: "the owner writes a file that others remove with its directory",
+        before: "mkdir -p d/e; put b d/e/x",
+        owner: "put o d/e/x",
+        others: "rm -r d",
+        meanwhile: ["is o d/e/x", "gone d"],
+        after: "is o d/e/x",
+        told: "others had removed it, and it is back",
+    },
+    Row {
+        what: "the owner writes a file that others remove, and they use its name",
+        before: "put b x",
+        owner: "put o x",
+        others: "rm x; put t x",
+        meanwhile: ["is o x", "is t x"],
+        after: "is o x && is t $(kept x)",
+        told: "others had",
+    },
+    Row {
+        what: "the owner writes a file that others rename",
+        before: "put b x",
+        owner: "put o x",
+        others: "mv x z",
+        // The owner may have read the directory since.
+        meanwhile: ["is o x", "is b z && gone x"],
+        after: "is o z && gone x",
+        told: "",
+    },
+    Row {
+        what: "both rename a file",
+        before: "put b x",
+        owner: "mv x y",
+        others: "mv x z",
+        meanwhile: ["is b y", "is b z"],
+        after: "is b y && gone z && gone x",
+        told: "others had given it another name",
+    },
+    Row {
+        what: "both move directories into each other's",
+        before: "mkdir a b; put b a/f; put b b/g",
+        owner: "mv a b/",
+        others: "mv b a/",
+        meanwhile: ["is b b/a/f", "is b a/b/g"],
+        after: "[ $(find . -name f | wc -l) = 1 ] && [ $(find . -name g | wc -l) = 1 ] && [ -d .conflicts ]",
+        told: ".conflicts has",
+    },
+    Row {
+        what: "both give hard links",
+        before: "put b x; ln x l",
+        owner: "ln x h1; rm l",
+        others: "ln x h2",
+        meanwhile: ["gone l", "gone h1"],
+        after: "is b x && is b h1 && is b h2 && gone l && [ $(stat -c %h x) = 3 ]",
+        told: "",
+    },
+    Row {
+        what: "the owner moves something that others remove",
+        before: "put b x; mkdir d",
+        owner: "mv x d/",
+        others: "rm x",
+        meanwhile: ["is b d/x", "gone x && gone d/x"],
+        after: "is b d/x",
+        told: "others had removed it, and it is back",
+    },
+    Row {
+        what: "the owner makes and removes a name that others make",
+        before: ":",
+        owner: "put o x; rm x",
+        others: "put t x",
+        meanwhile: ["gone x", "is t x"],
+        after: "is t x && gone .conflicts",
+        told: "",
+    },
+];
+
+#[test]
+fn each_row_of_the_table_of_conflicts_is_so_through_two_mounts_for_files_in_inodes() {
+    rows(500);
+}
+
+#[test]
+fn each_row_of_the_table_of_conflicts_is_so_through_two_mounts_for_files_in_objects() {
+    rows(300_000);
+}
+
+/// All rows with files of so many bytes.
+fn rows(size: usize) {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    let server = serve(&place, 1);
+    let (owner, other) = (mounted(&place, "owner"), mounted(&place, "other"));
+    let policy = place.path("policy.toml");
+    std::fs::write(&policy, "preset = 'batchfs'\ninterfere = 'allow'\nallocated_inodes = 1000\n").expect("written");
+    let mut wrong = Vec::new();
+    for (at, row) in ROWS.iter().enumerate() {
+        let (mine, theirs) = (place.path(&format!("owner/{at}")), place.path(&format!("other/{at}")));
+        std::fs::create_dir(&mine).expect("it is writable");
+        let found = walk(row, size, (&mine, &theirs), &policy);
+        wrong.extend(found.into_iter().map(|found| format!("{}: {found}", row.what)));
+    }
+    assert!(wrong.is_empty(), "{} of {} rows: {}", wrong.len(), ROWS.len(), wrong.join("\n"));
+    assert_eq!((other.stop().0, owner.stop().0, server.stop().0), (0, 0, 0));
+    loligo("fsck --data {} --data-checksums", &[&place.data()]).ok();
+}
+
+/// Goes through a row. Returns the first thing that is wrong.
+fn walk(row: &Row, size: usize, (mine, theirs): (&Path, &Path), policy: &Path) -> Option<String> {
+    let run = |script: &str, dir: &Path| sh(&format!("SIZE={size}{WORDS}{script}"), dir);
+    let look = |when: &str, script: &str, dir: &Path| {
+        let ran = run(script, dir);
+        let listed = || run("ls -lRa . | head -40", dir).out;
+        (ran.code != 0).then(|| format!("{when}, {}: {script}\n{}{}", dir.display(), ran.err, listed()))
+    };
+    let all = |looks: &[(&str, &str, &Path)]| looks.iter().find_map(|(when, script, dir)| look(when, script, dir));
+    let both_know = "ls -lR . >/dev/null; find . -type f -exec cat {} + >/dev/null";
+    if let Some(wrong) = all(&[("before", row.before, mine), ("before", both_know, theirs)]) {
+        return Some(wrong);
+    }
+    loligo("decouple {} --policy {}", &[mine, policy]).ok();
+    let wrong = all(&[
+        ("the owner's work", row.owner, mine),
+        ("the others' work", row.others, theirs),
+        ("before the merge", row.meanwhile[0], mine),
+        ("before the merge", row.meanwhile[1], theirs),
+    ]);
+    if wrong.is_some() {
+        return wrong;
+    }
+    let told = loligo("merge {}", &[mine]).ok().err;
+    if !told.contains(row.told) || row.told.is_empty() && told.contains("others had") {
+        return Some(format!("told: {told}"));
+    }
+    let wrong = all(&[
+        ("after the merge", row.after, mine),
+        ("after the merge", row.after, theirs),
+        ("both go on", "put p more; is p more", mine),
+        ("both go on", "put q theirs; is q theirs", theirs),
+    ]);
+    if wrong.is_some() {
+        return wrong;
+    }
+    loligo("recouple {}", &[mine]).ok();
+    all(&[
+        ("at the end", row.after, mine),
+        ("at the end", "is p more && is q theirs", mine),
+        ("at the end", "is p more && is q theirs", theirs),
+    ])
+}
+
+const NAMES: u64 = 6;
+/// Bytes of a token and the end of its line.
+const TOKEN: usize = 19;
+
+/// Numbers that look random, the same each time.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % end
+    }
+}
+
+/// A file's content says who wrote it in which round, and how long it is.
+fn tokens(writer: &str, round: u32, number: u32, len: usize) -> Vec<u8> {
+    format!("{writer}-{round:03}-{number:04}-{len:07}\n")
+        .into_bytes()
+        .into_iter()
+        .cycle()
+        .take(len / TOKEN * TOKEN)
+        .collect()
+}
+
+/// What each file below a directory says; an error names one that is of several, or cut off.
+fn all_tokens(dir: &Path) -> Vec<Result<String, String>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(dir).expect("a directory") {
+        let path = entry.expect("a name").path();
+        match std::fs::symlink_metadata(&path) {
+            Ok(there) if there.is_dir() => found.extend(all_tokens(&path)),
+            Ok(_) => found.push(token_of(&path)),
+            Err(error) => found.push(Err(format!("{}: {error}", path.display()))),
+        }
+    }
+    found
+}
+
+fn token_of(path: &Path) -> Result<String, String> {
+    let bytes = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let head = bytes.get(..TOKEN - 1).and_then(|head| std::str::from_utf8(head).ok()).unwrap_or_default().to_string();
+    let whole = head.rsplit('-').next().and_then(|len| len.parse::<usize>().ok()).map(|len| len / TOKEN * TOKEN);
+    let is_one = bytes.chunks(TOKEN).all(|chunk| chunk.len() == TOKEN && chunk[..TOKEN - 1] == *head.as_bytes());
+    match whole == Some(bytes.len()) && is_one {
+        true => Ok(head),
+        false => Err(format!("{}: {} bytes, {:.54?}", path.display(), bytes.len(), String::from_utf8_lossy(&bytes))),
+    }
+}
+
+/// One thing that somebody does to some file.
+fn act(dir: &Path, writer: &str, round: u32, number: u32, numbers: &mut Numbers) {
+    use std::io::Write;
+    use std::os::unix::fs::FileExt;
+    let mut path = || dir.join(["a", "b"][numbers.below(2) as usize]).join(format!("f{}", numbers.below(NAMES)));
+    let (one, other) = (path(), path());
+    let most = if numbers.below(4) == 0 { 4 } else { 3 };
+    let len = [90, 2_000, 150_000, 5_000_000][numbers.below(most) as usize];
+    let bytes = tokens(writer, round, number, len);
+    let done = match numbers.below(10) {
+        0..4 => std::fs::write(&one, bytes),
+        // In place: the rest is cut off after it.
+        4..6 => std::fs::OpenOptions::new().write(true).create(true).truncate(false).open(&one).and_then(|file| {
+            file.write_all_at(&bytes, 0)?;
+            file.set_len(bytes.len() as u64)
+        }),
+        6 => {
+            let next = dir.join(format!("next-{writer}"));
+            std::fs::File::create(&next)
+                .and_then(|mut file| file.write_all(&bytes))
+                .and_then(|()| std::fs::rename(next, &one))
+        }
+        7 => std::fs::remove_file(&one),
+        8 => std::fs::rename(&one, &other),
+        _ => std::fs::hard_link(&one, &other),
+    };
+    use std::io::ErrorKind::{AlreadyExists, NotFound};
+    if let Some(error) = done.err().filter(|error| !matches!(error.kind(), NotFound | AlreadyExists)) {
+        panic!("{writer}, round {round}, {}: {error}", one.display());
+    }
+}
+
+#[test]
+fn whatever_two_mounts_do_in_a_decoupled_directory_nothing_that_either_wrote_is_lost_or_torn_over_many_merges() {
+    rounds(20, false);
+}
+
+#[test]
+fn nothing_of_both_is_lost_or_torn_when_the_server_is_killed_while_they_work_and_while_it_merges() {
+    rounds(8, true);
+}
+
+/// A server that is started anew whenever it was killed, by a process of its own: a child of this one would close this one's files on the mounts
+/// before it begins, and wait for the server with that.
+struct Keeper {
+    shell: std::process::Child,
+    on: std::path::PathBuf,
+    pid: std::path::PathBuf,
+}
+
+impl Keeper {
+    fn start(place: &Place) -> Keeper {
+        // Also on a busy machine clients are there again in time.
+        let script = r#"while [ -e "$D/on" ]; do
+            "$L" serve --data "$D/data" --set session_ms=20000 --set grace_ms=10000 >/dev/null 2>&1 &
+            echo $! > "$D/pid.new"; mv "$D/pid.new" "$D/pid"; wait
+        done"#;
+        let (on, pid) = (place.path("on"), place.path("pid"));
+        std::fs::write(&on, "").expect("written");
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", script]).env("D", place.dir.path()).env("L", LOLIGO);
+        let keeper = Keeper { shell: shell.spawn().expect("there is a shell"), on, pid };
+        until("it serves", || place.data().join("loligo.sock").exists());
+        keeper
+    }
+
+    fn now(&self) -> i32 {
+        let text = std::fs::read_to_string(&self.pid).unwrap_or_default();
+        text.trim().parse().unwrap_or(0)
+    }
+
+    fn signal(&self, signal: rustix::process::Signal) {
+        if let Some(pid) = rustix::process::Pid::from_raw(self.now()) {
+            let _ = rustix::process::kill_process(pid, signal);
+        }
+    }
+
+    /// kill -9; another one comes.
+    fn kill(&self) {
+        let before = self.now();
+        self.signal(rustix::process::Signal::KILL);
+        until("another server comes", || self.now() != before);
+    }
+
+    fn stop(mut self) {
+        std::fs::remove_file(&self.on).expect("it is there");
+        self.signal(rustix::process::Signal::TERM);
+        self.shell.wait().expect("it ends");
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.on);
+        if self.shell.try_wait().is_ok_and(|ended| ended.is_none()) {
+            self.signal(rustix::process::Signal::KILL);
+            let _ = self.shell.wait();
+        }
+    }
+}
+
+/// Two mounts work in it at the same time, and then it is merged, so many times.
+fn rounds(rounds: u32, kills: bool) {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    loligo("format --data {}", &[&place.data()]).ok();
+    let server = Keeper::start(&place);
+    let (owner, other) = (mounted(&place, "owner"), mounted(&place, "other"));
+    let (mine, theirs) = (place.path("owner/job"), place.path("other/job"));
+    std::fs::create_dir_all(mine.join("a")).expect("it is writable");
+    std::fs::create_dir_all(mine.join("b")).expect("it is writable");
+    let policy = place.path("policy.toml");
+    std::fs::write(&policy, "preset = 'batchfs'\ninterfere = 'allow'\nallocated_inodes = 100000\n").expect("written");
+    loligo("decouple {} --policy {}", &[&mine, &policy]).ok();
+    for round in 0..rounds {
+        // All of it is known here: what others do from now on is seen with the merge, so nothing of it is written over knowingly.
+        all_tokens(&mine);
+        std::thread::scope(|scope| {
+            for (at, (writer, dir)) in [("o", &mine), ("t", &theirs)].into_iter().enumerate() {
+                scope.spawn(move || {
+                    let mut numbers = Numbers(u64::from(round) * 2 + at as u64);
+                    (0..12).for_each(|number| act(dir, writer, round, number, &mut numbers));
+                });
+            }
+            if kills && round % 2 == 0 {
+                server.kill();
+            }
+        });
+        let is_new = |token: &String| token.contains(&format!("-{round:03}-"));
+        // Bytes that only others change may be seen here before the merge that brings their size.
+        let view = |dir: &Path, writer: &str| -> Vec<String> {
+            let whole = all_tokens(dir).into_iter().flatten();
+            whole.filter(|token| is_new(token) && token.starts_with(writer)).collect()
+        };
+        let made: Vec<String> = view(&mine, "o").into_iter().chain(view(&theirs, "t")).collect();
+        std::thread::scope(|scope| {
+            let merge = scope.spawn(|| loligo("merge {}", &[&mine]).ok());
+            if kills && round % 2 == 1 {
+                server.kill();
+            }
+            merge.join().expect("it is merged");
+        });
+        for dir in [&mine, &theirs] {
+            let there: Result<Vec<String>, String> = all_tokens(dir).into_iter().collect();
+            let there = there.unwrap_or_else(|wrong| panic!("round {round}, after the merge: {wrong}"));
+            for token in &made {
+                assert!(there.contains(token), "round {round}, {}: {token} is lost", dir.display());
+            }
+        }
+        if round % 5 == 4 {
+            let _ = std::fs::remove_dir_all(mine.join(".conflicts"));
+        }
+    }
+    loligo("recouple {}", &[&mine]).ok();
+    let sorted = |dir: &Path| {
+        let mut all = all_tokens(dir);
+        all.sort();
+        all
+    };
+    assert_eq!(sorted(&mine), sorted(&theirs));
+    assert_eq!((other.stop().0, owner.stop().0), (0, 0));
+    server.stop();
+    loligo("fsck --data {} --data-checksums", &[&place.data()]).ok();
+}
+
+#[test]
+fn what_is_open_at_the_owner_stays_readable_when_either_side_removes_it_and_what_others_write_comes_with_the_merge() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    let server = serve(&place, 1);
+    let (owner, other) = (mounted(&place, "owner"), mounted(&place, "other"));
+    let (mine, theirs) = (place.path("owner/job"), place.path("other/job"));
+    std::fs::create_dir(&mine).expect("it is writable");
+    let policy = place.path("policy.toml");
+    std::fs::write(&policy, "preset = 'batchfs'\ninterfere = 'allow'\n").expect("written");
+    for len in [500, 300_000] {
+        let whole = |byte: u8| vec![byte; len];
+        for name in ["theirs-removed", "own-removed", "changed"] {
+            std::fs::write(mine.join(name), whole(b'b')).expect("written");
+        }
+        loligo("decouple {} --policy {}", &[&mine, &policy]).ok();
+        let open = |name: &str| {
+            let file = std::fs::OpenOptions::new().read(true).write(true).open(mine.join(name)).expect("it is there");
+            (file, name.to_string())
+        };
+        let (removed_there, removed_here, changed) = (open("theirs-removed"), open("own-removed"), open("changed"));
+        let read = |(file, name): &(std::fs::File, String)| {
+            use std::os::unix::fs::FileExt;
+            let mut bytes = vec![0; len + 1];
+            let read = file.read_at(&mut bytes, 0).unwrap_or_else(|error| panic!("{name}, {len} bytes: {error}"));
+            bytes.truncate(read);
+            bytes
+        };
+        assert_eq!(read(&changed), whole(b'b'));
+        std::fs::remove_file(theirs.join("theirs-removed")).expect("others work there");
+        std::fs::remove_file(mine.join("own-removed")).expect("it is the owner's");
+        std::fs::write(theirs.join("changed"), whole(b't')).expect("others work there");
+        for _ in 0..2 {
+            loligo("merge {}", &[&mine]).ok();
+            assert_eq!(read(&removed_there), whole(b'b'), "others have removed it");
+            assert_eq!(read(&removed_here), whole(b'b'), "the owner has removed it");
+            assert_eq!(read(&changed), whole(b't'), "others have changed it");
+            assert!(!theirs.join("own-removed").exists() && !mine.join("theirs-removed").exists());
+        }
+        use std::os::unix::fs::FileExt;
+        removed_here.0.write_all_at(b"o", 0).expect("it is open");
+        assert_eq!(read(&removed_here)[..2], *b"ob");
+        drop((removed_there, removed_here, changed));
+        loligo("recouple {}", &[&mine]).ok();
+        assert_eq!(std::fs::read(mine.join("changed")).expect("it is there"), whole(b't'));
+    }
+    assert_eq!((other.stop().0, owner.stop().0, server.stop().0), (0, 0, 0));
+    // Files that were removed while they were open leave no objects.
+    loligo("fsck --data {} --data-checksums", &[&place.data()]).ok();
+}
