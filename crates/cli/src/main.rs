@@ -17,6 +17,7 @@ mod progress;
 mod ranks;
 mod service;
 mod settings;
+mod suggest;
 mod target;
 mod tools;
 
