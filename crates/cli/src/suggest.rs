@@ -16,7 +16,7 @@ pub fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Opti
     near.min_by_key(|(far, _)| *far).map(|(_, name)| name)
 }
 
-/// What to add to a message about an unknown name: `; did you mean X?`, or nothing.
+/// End of a message about an unknown name: `; did you mean X?`, or nothing.
 pub fn hint<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> String {
     nearest(word, names).map_or(String::new(), |name| format!("; did you mean {name}?"))
 }
