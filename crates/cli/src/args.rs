@@ -3,6 +3,7 @@
 mod bench;
 mod data;
 mod decoupled;
+mod examples;
 mod policy;
 mod rank;
 mod subtree;
@@ -14,6 +15,7 @@ use clap::{Args, Parser, Subcommand};
 pub use self::bench::{Bench, BenchMd, BenchWorkload};
 pub use self::data::DataDir;
 pub use self::decoupled::DecoupledCommand;
+pub use self::examples::command;
 pub use self::policy::PolicyCommand;
 pub use self::rank::{RankCommand, number, rank as rank_of};
 pub use self::subtree::Subtree;

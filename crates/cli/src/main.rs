@@ -23,7 +23,7 @@ mod tools;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, FromArgMatches};
+use clap::FromArgMatches;
 
 use args::{Bench, Cli, Command};
 use output::Outcome;
@@ -32,7 +32,7 @@ fn main() -> ExitCode {
     if service::helper::is_called() {
         return service::helper::main();
     }
-    let matches = Cli::command().try_get_matches().unwrap_or_else(|error| refused(&error));
+    let matches = args::command().try_get_matches().unwrap_or_else(|error| refused(&error));
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let ready = cli.command.ready_fd();
     match run(cli) {

@@ -15,6 +15,7 @@ mod cycle;
 mod damage;
 mod deploy;
 mod documents;
+mod examples;
 mod frags;
 mod full;
 mod help;
