@@ -25,6 +25,7 @@ mod journal;
 mod journal_kept;
 mod journal_mend;
 mod left;
+mod mistakes;
 mod moment;
 mod output;
 mod owner;
