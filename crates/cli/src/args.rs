@@ -1,18 +1,24 @@
 //! The command line, as clap reads it. Not here: what the commands do.
 
 mod bench;
+mod data;
 mod decoupled;
+mod examples;
 mod policy;
 mod rank;
+mod subtree;
 
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
 pub use self::bench::{Bench, BenchMd, BenchWorkload};
+pub use self::data::DataDir;
 pub use self::decoupled::DecoupledCommand;
+pub use self::examples::command;
 pub use self::policy::PolicyCommand;
-pub use self::rank::RankCommand;
+pub use self::rank::{RankCommand, number, rank as rank_of};
+pub use self::subtree::Subtree;
 use crate::auth::AuthCommand;
 
 /// The commands by what a user wants; clap knows no groups of commands.
@@ -186,9 +192,12 @@ pub enum Command {
     },
     /// The effective configuration and where each value came from.
     Config {
-        /// Data directory whose loligo.toml counts.
+        /// Data directory whose loligo.toml counts, or a path inside a mount of its server.
         #[arg(long, value_name = "DIR")]
         data: Option<PathBuf>,
+        /// The same without --data.
+        #[arg(value_name = "PATH", conflicts_with = "data")]
+        path: Option<PathBuf>,
         /// As JSON.
         #[arg(long)]
         json: bool,
@@ -218,9 +227,8 @@ pub enum Command {
     },
     /// Check a file system that is not served, and repair it if told to.
     Fsck {
-        /// Data directory.
-        #[arg(long, value_name = "DIR")]
-        data: PathBuf,
+        #[command(flatten)]
+        data: DataDir,
         /// Mend what is found; without it nothing is written.
         #[arg(long)]
         repair: bool,
@@ -231,11 +239,10 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Write the whole namespace as text (docs/formats/dump.md).
+    /// Write the whole namespace as text (docs/formats/dump.md). If the data directory is served, its server makes a snapshot.
     Dump {
-        /// Data directory; if it is served, its server makes a snapshot.
-        #[arg(long, value_name = "DIR")]
-        data: PathBuf,
+        #[command(flatten)]
+        data: DataDir,
         /// File to write; without it, stdout.
         #[arg(long, short, value_name = "FILE")]
         output: Option<PathBuf>,
@@ -393,9 +400,8 @@ pub struct MountOptions {
 /// `loligo down`.
 #[derive(Args)]
 pub struct Down {
-    /// Data directory.
-    #[arg(long, value_name = "DIR")]
-    pub data: PathBuf,
+    #[command(flatten)]
+    pub data: DataDir,
     /// Seconds to wait for a clean end.
     #[arg(long, default_value_t = 60)]
     pub timeout: u64,
@@ -529,6 +535,9 @@ pub enum BalancerCommand {
     Unset {
         #[command(flatten)]
         target: Target,
+        /// Only show what would change.
+        #[arg(long)]
+        dry_run: bool,
     },
     /// Put the policy in force again that was before, leaving out those that failed.
     Rollback {
@@ -574,99 +583,6 @@ pub enum BalancerCommand {
         /// As JSON.
         #[arg(long)]
         json: bool,
-    },
-}
-
-/// `loligo subtree`.
-#[derive(Subcommand)]
-pub enum Subtree {
-    /// Print which rank has authority over which directories, and so over all below them that are not listed themselves.
-    List {
-        #[command(flatten)]
-        target: Target,
-        /// As JSON.
-        #[arg(long)]
-        json: bool,
-    },
-    /// Keep a directory and all below it at a rank: sets its xattr loligo.policy.pin.
-    Pin {
-        #[command(flatten)]
-        dir: Directory,
-        /// The rank's number.
-        rank: u16,
-    },
-    /// Let a directory go where load wants it: removes the xattr.
-    Unpin {
-        #[command(flatten)]
-        dir: Directory,
-    },
-    /// Bring all fragments of a directory together at the rank that has the directory itself.
-    Gather {
-        #[command(flatten)]
-        dir: Directory,
-    },
-    /// Move the authority over a directory and all below it to another rank, now.
-    Migrate {
-        #[command(flatten)]
-        dir: Directory,
-        /// The rank's number.
-        rank: u16,
-        /// Only the names in this fragment, as `loligo subtree list` shows it: VALUE/BITS, all names whose hash begins
-        /// with so many bits of this (hexadecimal) value; 1/1 is the second half.
-        #[arg(long, value_name = "VALUE/BITS")]
-        frag: Option<loligo_types::Frag>,
-        /// Return when it was begun; `loligo subtree list` shows when it is done.
-        #[arg(long)]
-        no_wait: bool,
-        /// As JSON.
-        #[arg(long)]
-        json: bool,
-    },
-    /// Cut a directory into more fragments, and keep it so: sets its xattr loligo.policy.expected_entries.
-    Split {
-        #[command(flatten)]
-        dir: Directory,
-        /// Into 2^BITS fragments; without it, into 8 of each that there is.
-        #[arg(value_parser = clap::value_parser!(u8).range(0..=i64::from(loligo_types::Frag::BITS_MAX)))]
-        bits: Option<u8>,
-    },
-    /// Cut a directory into as few fragments as its entries allow: removes the xattr.
-    Merge {
-        #[command(flatten)]
-        dir: Directory,
-    },
-    /// Say where directories live that are made in a directory, and in those: sets its xattr loligo.policy.placement.
-    Place {
-        #[command(flatten)]
-        dir: Directory,
-        /// subtree: with their names; giga: each at a rank of its own; replicated: the same, and its path gives which one, for programs that ask by paths;
-        /// table: the same, and they come through whoever may search a directory; table-inherit: that, and new files are open to nobody whom their
-        /// directory keeps out.
-        #[arg(value_parser = clap::builder::PossibleValuesParser::new(loligo_types::Placement::ALL.map(loligo_types::Placement::name)))]
-        placement: String,
-        /// Also move the directories that are there: to ranks of their own, or all to the one of this directory. Each is a migration of its own.
-        #[arg(long)]
-        r#move: bool,
-    },
-    /// Say no more where they live: removes the xattr.
-    Unplace {
-        #[command(flatten)]
-        dir: Directory,
-    },
-    /// Let programs that ask by paths know for a time without asking where a directory is, and those that are made in it: sets its xattr
-    /// loligo.policy.lookup_lease, and, alone, that of directories above it which have none.
-    Lease {
-        #[command(flatten)]
-        dir: Directory,
-        /// Length of the lease: 1ms to 1000ms; depth: the longer the nearer the root; rate: the longer the less often it changes. With
-        /// "alone" behind it, not for directories that are made in it. Who renames, removes or restricts such a directory waits so long at
-        /// most.
-        time: String,
-    },
-    /// Let them ask again: removes the xattr.
-    Unlease {
-        #[command(flatten)]
-        dir: Directory,
     },
 }
 

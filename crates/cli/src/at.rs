@@ -108,11 +108,17 @@ impl Store {
         Ok(Store::Rados { data: data.to_path_buf(), place })
     }
 
+    /// The one of a data directory, or of the server whose mount holds the path.
+    pub fn of_path(path: &Path) -> Result<Store, Failure> {
+        Store::of(&crate::target::data_of(path)?)
+    }
+
     /// The one that a command names, with the directory of this machine for it. Where the directory says another one, that is an error.
     pub fn named(args: &StoreArgs) -> Result<Store, Failure> {
         let Some(text) = &args.store else {
             let data =
                 args.data.as_deref().ok_or_else(|| Failure::usage("no store is named").remedy("give --data DIR"))?;
+            crate::target::refuse_mount(data)?;
             return Store::of(&crate::service::data_dir(data)?);
         };
         let place = place_of(text, &args.conf, &args.ceph_user)?;
@@ -280,6 +286,12 @@ fn place_of(text: &str, conf: &Path, user: &str) -> Result<Place, Failure> {
         ));
     };
     let conf = std::path::absolute(conf).context(|| format!("Ceph's settings {}", conf.display()))?;
+    // Or else the cluster would seem to be out of reach.
+    std::fs::File::open(&conf).map_err(|error| {
+        Failure::usage(format!("Ceph's settings {}: {error}", conf.display())).remedy(
+            "name the cluster's file: --conf FILE; it lists the monitors, and the key of --ceph-user is found by it",
+        )
+    })?;
     let conf = conf.to_str().ok_or_else(|| Failure::usage("the path of Ceph's settings is not UTF-8"))?.to_string();
     Ok(Place { conf, user: user.to_string(), pool, namespace })
 }
@@ -312,7 +324,7 @@ mod tests {
         StoreArgs {
             data: Some(data.to_path_buf()),
             store: store.map(str::to_string),
-            conf: "/etc/ceph/ceph.conf".into(),
+            conf: "/dev/null".into(),
             ceph_user: "client.admin".into(),
         }
     }

@@ -2,7 +2,7 @@
 //! it makes is written into a file.
 
 use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -15,6 +15,7 @@ use crate::args::Target;
 use crate::look::ask;
 use crate::output::{Failure, Outcome, human_time, put, say, written};
 use crate::service::admin::auth::{AddedDoc, Asked, IdentityDoc};
+use crate::suggest;
 use crate::target;
 
 /// `loligo auth`.
@@ -34,7 +35,7 @@ pub enum AuthCommand {
         /// none.
         #[arg(long, value_name = "USERS")]
         squash: Option<Squash>,
-        /// File to write, which only its owner may read; without it, stdout. The key in it is kept nowhere else.
+        /// File to write, which only its owner may read; without it, stdout, if that is no terminal. The key in it is kept nowhere else.
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
         #[command(flatten)]
@@ -54,6 +55,9 @@ pub enum AuthCommand {
         name: String,
         #[command(flatten)]
         target: Target,
+        /// Only show what would change.
+        #[arg(long)]
+        dry_run: bool,
     },
 }
 
@@ -89,12 +93,16 @@ pub fn run(what: &AuthCommand) -> Outcome {
             add(Asked { name: name.into(), read_only: *read_only, allow, squash }, out.as_deref(), target)
         }
         AuthCommand::List { target, json } => list(target, *json),
-        AuthCommand::Revoke { name, target } => revoke(name, target),
+        AuthCommand::Revoke { name, target, dry_run } => revoke(name, target, *dry_run),
     }
 }
 
 fn add(asked: Asked, out: Option<&Path>, target: &Target) -> Outcome {
     let name = &asked.name;
+    if out.is_none() && std::io::stdout().is_terminal() {
+        return Err(Failure::usage(format!("the private key of {name} would be shown on this terminal"))
+            .remedy("write it into a file: --out FILE; or hand it on: loligo auth add ... | COMMAND"));
+    }
     let found = target::find(target)?;
     // Before anything is made that could not be kept.
     let mut file = out.map(|path| make(path).map(|file| (path, file))).transpose()?;
@@ -163,11 +171,27 @@ fn list(target: &Target, as_json: bool) -> Outcome {
     Ok(())
 }
 
-fn revoke(name: &str, target: &Target) -> Outcome {
+fn revoke(name: &str, target: &Target, dry_run: bool) -> Outcome {
     let found = target::find(target)?;
     let asked = Asked { name: name.into(), read_only: false, allow: Vec::new(), squash: None };
     let body = serde_json::to_string(&asked).map_err(|e| Failure::new(format!("the order as JSON: {e}")))?;
-    let _: Vec<IdentityDoc> = ask::order_with(&found, "/api/v1/auth/revoke", &body)?;
+    let there: Vec<IdentityDoc> = ask::json(&found, "/api/v1/auth")?;
+    let near = suggest::nearest(name, there.iter().map(|one| one.name.as_str())).filter(|near| *near != name);
+    if dry_run {
+        let one = there.iter().find(|one| one.name == name).ok_or_else(|| {
+            let failure = Failure::new(format!("there is no identity {name}"));
+            failure.remedy(format!("loligo auth list{} shows those that there are", target.again()))
+        })?;
+        return put(format_args!(
+            "identity {name} ({}): revoked\nnothing was changed: without --dry-run it is",
+            one.serial
+        ));
+    }
+    let revoked: Result<Vec<IdentityDoc>, Failure> = ask::order_with(&found, "/api/v1/auth/revoke", &body);
+    revoked.map_err(|failure| match near {
+        Some(near) => failure.remedy(format!("did you mean {near}?")),
+        None => failure,
+    })?;
     say(format_args!("identity {name} is revoked: who came in with it is out"));
     Ok(())
 }

@@ -17,21 +17,23 @@ mod progress;
 mod ranks;
 mod service;
 mod settings;
+mod suggest;
 mod target;
 mod tools;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::FromArgMatches;
 
-use args::{Bench, Cli, Command, RankCommand};
+use args::{Bench, Cli, Command};
 use output::Outcome;
 
 fn main() -> ExitCode {
     if service::helper::is_called() {
         return service::helper::main();
     }
-    let cli = Cli::parse();
+    let matches = args::command().try_get_matches().unwrap_or_else(|error| refused(&error));
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let ready = cli.command.ready_fd();
     match run(cli) {
         Ok(()) => ExitCode::SUCCESS,
@@ -41,6 +43,19 @@ fn main() -> ExitCode {
             }
             failure.report()
         }
+    }
+}
+
+/// Prints what is wrong with the command line, or the help that was asked for, and ends. Of a number that is none clap passes on the words of the standard library.
+fn refused(error: &clap::Error) -> ! {
+    let words = ["invalid digit found in string", "number too large to fit in target type", "invalid float literal"];
+    let text = error.render().to_string();
+    match words.iter().find(|words| text.contains(**words)) {
+        Some(words) => {
+            output::note(text.replace(words, "this must be a number").trim_end());
+            std::process::exit(error.exit_code())
+        }
+        None => error.exit(),
     }
 }
 
@@ -64,22 +79,19 @@ fn run(cli: Cli) -> Outcome {
         Command::Status { target, json } => look::status::run(&target, json, &global),
         Command::Top { target, interval, count } => look::top::run(&target, interval, count),
         Command::Path { inos, data, server, json } => look::path::run(&inos, data.as_deref(), server.as_deref(), json),
-        Command::Config { data, json } => look::config::run(data.as_deref(), &global, json),
-        Command::Rank { what: RankCommand::List { target, json } } => ranks::rank::list(&target, json),
-        Command::Rank { what: RankCommand::Add { count, target, json } } => ranks::members::add(&target, count, json),
-        Command::Rank { what: RankCommand::Drain { rank, target, wait, json } } => {
-            ranks::members::drain(&target, rank, wait, json)
+        Command::Config { data, path, json } => {
+            let data = data.or(path).map(|data| target::data_of(&data)).transpose()?;
+            look::config::run(data.as_deref(), &global, json)
         }
-        Command::Rank { what: RankCommand::Undrain { rank, target } } => ranks::members::undrain(&target, rank),
-        Command::Rank { what: RankCommand::Handover { rank, to, target } } => {
-            ranks::members::hand_over(&target, rank, to.as_deref())
-        }
+        Command::Rank { what } => ranks::run(&what),
         Command::Policy { what } => policy::run(what, &global),
         Command::Decoupled(what) => policy::decoupled(what),
         Command::Balancer { what } => balancer::run(&what),
         Command::Subtree { what } => ranks::subtree::run(&what),
-        Command::Fsck { data, repair, data_checksums, json } => care::fsck::run(&data, repair, data_checksums, json),
-        Command::Dump { data, output, without_data } => care::dump::run(&data, output.as_deref(), without_data),
+        Command::Fsck { data, repair, data_checksums, json } => {
+            care::fsck::run(&data.find()?, repair, data_checksums, json)
+        }
+        Command::Dump { data, output, without_data } => care::dump::run(&data.find()?, output.as_deref(), without_data),
         Command::Load { data, input } => care::load::run(&data, &input),
         Command::Copy(args) => care::copy::run(&args),
         Command::Journal(what) => care::journal::run(&what),

@@ -159,9 +159,20 @@ pub fn human_count(n: u64) -> String {
     out
 }
 
+/// `1 session`, `1,234 sessions`; `1 directory`, `2 directories`; `1 request waiting` of `request waiting`.
+pub fn counted(n: u64, thing: &str) -> String {
+    let (noun, rest) = thing.split_once(' ').map_or((thing, String::new()), |(noun, rest)| (noun, format!(" {rest}")));
+    let noun = match noun.strip_suffix('y') {
+        _ if n == 1 => noun.to_string(),
+        Some(stem) => format!("{stem}ies"),
+        None => format!("{noun}s"),
+    };
+    format!("{} {noun}{rest}", human_count(n))
+}
+
 /// `1 file`, `12 files`.
 pub fn human_files(n: u64) -> String {
-    if n == 1 { "1 file".to_string() } else { format!("{} files", human_count(n)) }
+    counted(n, "file")
 }
 
 /// `2 h 5 min`, `3.2 s`.
@@ -185,6 +196,9 @@ mod tests {
         assert_eq!(human_bytes(1536), "1.5 KiB");
         assert_eq!(human_count(1_234_567), "1,234,567");
         assert_eq!(human_count(12), "12");
+        assert_eq!((counted(1, "session"), counted(0, "session")), ("1 session".into(), "0 sessions".into()));
+        assert_eq!(counted(1234, "request waiting"), "1,234 requests waiting");
+        assert_eq!((counted(1, "directory"), counted(2, "directory")), ("1 directory".into(), "2 directories".into()));
         assert_eq!(human_time(3.25), "3.2 s");
         assert_eq!(human_time(7500.0), "2 h 5 min");
     }

@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
 use crate::output::{human_bytes, human_count, note};
 
@@ -50,20 +50,24 @@ struct Plain {
 impl Bar {
     /// Begins. `total` 0: not known.
     pub fn start(what: &str, total: u64, unit: Unit) -> Bar {
-        let (done, rate) = match unit {
-            Unit::Count => ("{human_pos}/{human_len}", "{per_sec}"),
+        let (done, speed) = match unit {
+            Unit::Count => ("{human_pos}/{human_len}", "{rate}"),
             Unit::Bytes => ("{binary_bytes}/{binary_total_bytes}", "{binary_bytes_per_sec}"),
         };
         let template = match (total, unit) {
-            (0, Unit::Count) => "{msg} {spinner} {human_pos} {per_sec} {elapsed}".to_string(),
+            (0, Unit::Count) => "{msg} {spinner} {human_pos} {rate} {elapsed}".to_string(),
             (0, Unit::Bytes) => "{msg} {spinner} {binary_bytes} {binary_bytes_per_sec} {elapsed}".to_string(),
-            _ => format!("{{msg}} [{{bar:30}}] {done} {rate} {{eta}} left"),
+            _ => format!("{{msg}} [{{bar:30}}] {done} {speed} {{eta}} left"),
         };
         let shown = !NONE.load(Ordering::Relaxed);
         let drawn = shown && std::io::stderr().is_terminal();
         let target = if drawn { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target((total > 0).then_some(total), target);
-        bar.set_style(ProgressStyle::with_template(&template).expect("the templates above are valid"));
+        let style = ProgressStyle::with_template(&template).expect("the templates above are valid");
+        bar.set_style(style.with_key("rate", |state: &ProgressState, out: &mut dyn std::fmt::Write| {
+            // Where it cannot be written there is no bar.
+            let _ = out.write_str(&rate(state.per_sec()));
+        }));
         bar.set_message(what.to_string());
         // Short work shows it, too, if only for a moment.
         bar.tick();
@@ -138,6 +142,11 @@ impl Plain {
     }
 }
 
+/// Things a second, for people: of many nobody wants fractions.
+fn rate(per_s: f64) -> String {
+    if per_s < 10.0 { format!("{per_s:.1}/s") } else { format!("{}/s", human_count(per_s as u64)) }
+}
+
 impl Drop for Bar {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
@@ -147,6 +156,11 @@ impl Drop for Bar {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rates_have_no_more_digits_than_they_mean() {
+        assert_eq!([284_970.75, 12.9, 0.25].map(rate), ["284,970/s", "12/s", "0.2/s"]);
+    }
 
     #[test]
     fn plain_lines_come_at_intervals() {

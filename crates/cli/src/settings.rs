@@ -7,6 +7,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::output::Failure;
+use crate::suggest;
 
 /// A key that can be set.
 pub struct Key {
@@ -315,8 +316,9 @@ impl Settings {
         if balancer != loligo_types::NO_POLICY && loligo_balancer::shipped(balancer).is_none() {
             let origin = self.0.get("balancer").map(|(_, origin)| origin.to_string()).unwrap_or_default();
             let all = crate::balancer::shipped_names().join(", ");
+            let hint = suggest::hint(balancer, crate::balancer::shipped_names());
             return Err(Failure::usage(format!(
-                "balancer = `{balancer}` ({origin}): this must be `none`, or one of {all}"
+                "balancer = `{balancer}` ({origin}): this must be `none`, or one of {all}{hint}"
             ))
             .remedy("one of your own is put in force with loligo balancer set"));
         }
@@ -381,9 +383,12 @@ impl Settings {
 /// The key of this name.
 fn known(name: &str, origin: &Origin) -> Result<&'static Key, Failure> {
     KEYS.iter().find(|k| k.name == name).ok_or_else(|| {
-        let known: Vec<_> = KEYS.iter().map(|k| k.name).collect();
-        Failure::usage(format!("unknown setting `{name}` ({origin})"))
-            .remedy(format!("known are: {}", known.join(", ")))
+        let known = || KEYS.iter().map(|k| k.name);
+        let failure = Failure::usage(format!("unknown setting `{name}` ({origin}){}", suggest::hint(name, known())));
+        match suggest::nearest(name, known()) {
+            Some(near) => failure.remedy(format!("set {near}; `loligo config` shows all settings")),
+            None => failure.remedy(format!("known are: {}", known().collect::<Vec<_>>().join(", "))),
+        }
     })
 }
 

@@ -1,5 +1,6 @@
 //! Finding a server: by its data directory, its address, a path inside a mount, or LOLIGO_SERVER.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use loligo_driver::Address;
@@ -8,6 +9,7 @@ use crate::args::Target;
 use crate::at::Store;
 use crate::mounts;
 use crate::output::{Context, Failure, quoted};
+use crate::service::format;
 use crate::service::state::ServerState;
 
 /// Where a server answers questions about itself.
@@ -42,6 +44,12 @@ impl Found {
         }
     }
 
+    /// True if the server answers questions to others only, as its data directory is closed to this user.
+    pub fn is_closed(&self) -> bool {
+        let Some(Admin::Unix(socket)) = &self.admin else { return false };
+        rustix::fs::access(socket, rustix::fs::Access::WRITE_OK) == Err(rustix::io::Errno::ACCESS)
+    }
+
     /// Where clients connect.
     pub fn address(&self) -> Result<&Address, Failure> {
         self.address.as_ref().ok_or_else(|| {
@@ -65,19 +73,46 @@ impl Found {
     }
 }
 
-/// Finds the server meant by the arguments.
+/// Finds the server meant by the arguments. Each may name one; several have to name the same.
 pub fn find(target: &Target) -> Result<Found, Failure> {
-    if let Some(data) = &target.data {
-        return by_data(data);
+    let told = named(target.server.as_deref());
+    // What the environment says is for commands that say nothing themselves.
+    let (server, ambient) = if told == of_environment().as_deref() { (None, told) } else { (told, None) };
+    let of_data = target.data.as_deref().map(|data| (format!("--data {}", quoted(data)), by_data(data)));
+    let of_path = target.path.as_deref().map(|path| (quoted(path), by_path(path)));
+    let of_server = server.map(|server| (format!("--server {server}"), by_address(server)));
+    let mut all = [of_data, of_path, of_server].into_iter().flatten();
+    let Some((first, found)) = all.next() else {
+        return ambient.map_or_else(|| Err(none_named()), by_address);
+    };
+    let found = found?;
+    for (other, another) in all {
+        // One that is not there is not the same.
+        if !another.is_ok_and(|another| is_same(&found, &another)) {
+            return Err(Failure::usage(format!("{first} and {other} name two servers")).remedy("leave one of them out"));
+        }
     }
-    if let Some(path) = &target.path {
-        return by_path(path);
+    Ok(found)
+}
+
+fn none_named() -> Failure {
+    Failure::usage("no server is named")
+        .remedy("give a path inside a mount, --data DIR or --server ADDR, or set LOLIGO_SERVER")
+}
+
+fn of_environment() -> Option<String> {
+    std::env::var("LOLIGO_SERVER").ok().filter(|server| !server.is_empty())
+}
+
+/// True if both are the same server, as far as their names show.
+pub fn is_same(one: &Found, other: &Found) -> bool {
+    let real = |data: &PathBuf| data.canonicalize().unwrap_or_else(|_| data.clone());
+    let address = |found: &Found| found.address.as_ref().map(Address::to_string);
+    match (&one.data, &other.data) {
+        (Some(one), Some(other)) => real(one) == real(other),
+        _ if one.admin.is_some() && one.admin == other.admin => true,
+        _ => address(one).is_some() && address(one) == address(other),
     }
-    if let Some(server) = named(target.server.as_deref()) {
-        return by_address(server);
-    }
-    Err(Failure::usage("no server is named")
-        .remedy("give --data DIR, --server ADDR or a path inside a mount, or set LOLIGO_SERVER"))
 }
 
 /// Address from `--server` or LOLIGO_SERVER; `None` if it is empty.
@@ -85,20 +120,84 @@ pub fn named(server: Option<&str>) -> Option<&str> {
     server.filter(|server| !server.is_empty())
 }
 
-/// The server that owns a data directory. It may have been killed since.
+/// The server that owns a data directory, or whose mount holds this path. It may have been killed since.
 pub fn by_data(data: &Path) -> Result<Found, Failure> {
     let Some(state) = ServerState::read(data)? else {
+        if let Some(server) = served_by(data)? {
+            return by_mount(&server);
+        }
         // Says what is wrong with the directory, if something is.
         if let at @ Store::Local(_) = Store::of(data)? {
-            at.identify().map_err(|e| Failure::new(e.to_string()))?;
+            format::require(&at)?;
         }
         return Err(not_running(data));
     };
-    Ok(Found {
+    Ok(by_state(data, state))
+}
+
+fn by_state(data: &Path, state: ServerState) -> Found {
+    Found {
         data: Some(data.to_path_buf()),
         address: Some(Address::Unix(state.socket.clone())),
         admin: Some(Admin::Unix(state.admin_socket.clone())),
         state: Some(state),
+    }
+}
+
+/// The server of a mount, by the address that the mount has. Its data directory may be closed to this user: then it is found all the same, and tells nothing.
+pub fn by_mount(server: &str) -> Result<Found, Failure> {
+    let path = Path::new(server.strip_prefix("unix:").unwrap_or(server));
+    // A directory, or a socket in it, which may not be looked at.
+    let (data, socket) = match path.is_dir() {
+        true => (path, path.join(SOCKET)),
+        false => (path.parent().unwrap_or(path), path.to_path_buf()),
+    };
+    let closed = path.is_absolute()
+        && std::fs::File::open(data.join("server.json")).is_err_and(|e| e.kind() == ErrorKind::PermissionDenied);
+    if !closed {
+        return by_address(server);
+    }
+    let (address, admin) = (Address::Unix(socket), Admin::Unix(data.join(ADMIN_SOCKET)));
+    Ok(Found { data: Some(data.to_path_buf()), address: Some(address), admin: Some(admin), state: None })
+}
+
+/// The data directory that a path names: the path itself, or that of the server whose mount holds it.
+pub fn data_of(path: &Path) -> Result<PathBuf, Failure> {
+    // One inside a mount is possible, if not wise.
+    let Some(server) = served_by(path)?.filter(|_| !is_data_dir(path)) else { return Ok(path.to_path_buf()) };
+    by_mount(&server)?.data.ok_or_else(|| {
+        Failure::new(format!(
+            "{} is in a mount of the server at {server}, whose data directory is not known here",
+            path.display()
+        ))
+        .remedy("run this on the server's machine, with --data DIR")
+    })
+}
+
+fn is_data_dir(path: &Path) -> bool {
+    Store::of(path).is_ok_and(|store| matches!(store, Store::Rados { .. }) || store.identify().is_ok())
+}
+
+/// Refuses a path that is taken for a data directory, and is a mount, or a directory that is in use in one.
+pub fn refuse_mount(path: &Path) -> Result<(), Failure> {
+    let Some(server) = served_by(path)?.filter(|_| !is_data_dir(path)) else { return Ok(()) };
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+    let is_mount = mounts::at(&mounts::all()?, &absolute).is_some();
+    if !is_mount && !std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some()) {
+        return Ok(());
+    }
+    let (what, name) = (if is_mount { "is a mount" } else { "is in a mount" }, path.display());
+    Err(match by_mount(&server) {
+        Ok(Found { data: Some(data), .. }) => {
+            Failure::new(format!("{name} {what} of the server of {}, and no data directory", data.display())).remedy(
+                format!(
+                    "name that one: --data {}; for a new file system one that is empty or not there yet",
+                    quoted(&data)
+                ),
+            )
+        }
+        _ => Failure::new(format!("{name} {what} of the server at {server}, and no data directory"))
+            .remedy("name a data directory of this machine"),
     })
 }
 
@@ -112,6 +211,8 @@ pub fn not_running(data: &Path) -> Failure {
 
 /// Where clients connect to the server of a data directory.
 const SOCKET: &str = "loligo.sock";
+/// Where it answers questions.
+const ADMIN_SOCKET: &str = "admin.sock";
 
 /// An address as a user writes it: a Unix socket's path, HOST:PORT, a data directory, several of these with commas between, or
 /// http://HOST:PORT for the admin plane.
@@ -181,7 +282,7 @@ fn by_addresses(all: &[Address]) -> Result<Found, Failure> {
 /// The server of the mount that holds a path, or of a data directory.
 fn by_path(path: &Path) -> Result<Found, Failure> {
     match served_by(path)? {
-        Some(server) => by_address(&server),
+        Some(server) => by_mount(&server),
         None if ServerState::read(path).is_ok_and(|state| state.is_some()) => by_data(path),
         None if Store::of(path)?.identify().is_ok() => Err(not_running(path)),
         None => Err(Failure::new(format!(

@@ -3,32 +3,16 @@
 /// A longer word is no slip of the hand for any of our names.
 const LEN_MAX: usize = 64;
 
-/// The nearest of the names, if it is near: no more than a third of its letters are wrong, missing or too many.
+/// The nearest of the names, if it is near: no more than a third of its letters are wrong, missing or too many; two that changed places count once.
 pub(crate) fn of(word: &str, names: impl IntoIterator<Item = &'static str>) -> Option<&'static str> {
-    let word: Vec<char> = word.chars().take(LEN_MAX + 1).collect();
     if word.len() > LEN_MAX {
         return None;
     }
-    let measured = names.into_iter().map(|name| (distance(&word, name), name));
+    let measured = names.into_iter().map(|name| (strsim::osa_distance(word, name), name));
     measured
         .filter(|(distance, name)| distance * 3 <= name.len())
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, name)| name)
-}
-
-/// Number of letters to insert, delete or replace (Levenshtein).
-fn distance(word: &[char], name: &str) -> usize {
-    let mut row: Vec<usize> = (0..=word.len()).collect();
-    for (at, letter) in name.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = at + 1;
-        for (i, other) in word.iter().enumerate() {
-            let replaced = diagonal + usize::from(letter != *other);
-            diagonal = row[i + 1];
-            row[i + 1] = replaced.min(diagonal + 1).min(row[i] + 1);
-        }
-    }
-    row[word.len()]
 }
 
 #[cfg(test)]
@@ -40,7 +24,8 @@ mod tests {
         let names = ["durability", "interfere", "blind"];
         assert_eq!(of("durabilty", names), Some("durability"));
         assert_eq!(of("interfer", names), Some("interfere"));
-        assert_eq!(of("bilnd", names), None, "two letters of five");
+        assert_eq!(of("bilnd", names), Some("blind"), "two that changed places");
+        assert_eq!(of("blkmd", names), None, "two letters of five");
         assert_eq!(of("size", names), None);
         assert_eq!(of(&"x".repeat(10_000), names), None);
     }

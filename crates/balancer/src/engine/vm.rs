@@ -324,7 +324,7 @@ fn add_advice(lua: &Lua, libs: &Table, names: &Rc<RefCell<Vec<String>>>) -> mlua
     libs.set_metatable(Some(meta))
 }
 
-/// Edit distance of two names, if they are near enough to be meant for each other.
+/// Edit distance of two names (two letters that changed places are one edit), if they are near enough to be meant for each other.
 pub(crate) fn distance(a: &str, b: &str) -> Option<usize> {
     if a.len() > 40 || b.len() > 40 {
         return None;
@@ -332,16 +332,6 @@ pub(crate) fn distance(a: &str, b: &str) -> Option<usize> {
     if a.eq_ignore_ascii_case(b) {
         return Some(0);
     }
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.iter().enumerate() {
-        let mut corner = std::mem::replace(&mut row[0], i + 1);
-        for (j, y) in b.iter().enumerate() {
-            let change = corner + usize::from(x != y);
-            corner = row[j + 1];
-            row[j + 1] = change.min(row[j] + 1).min(corner + 1);
-        }
-    }
-    let far = row[b.len()];
+    let far = strsim::osa_distance(a, b);
     (far <= 2 && far * 2 < a.len().min(b.len()) + 1).then_some(far)
 }

@@ -53,7 +53,13 @@ pub enum PolicyCommand {
     },
     /// Print what is promised at a path now, what is outstanding, and what would be lost if a client, a machine, the rank or the store died.
     Explain {
-        /// A directory or a file, inside a mount.
+        /// Data directory of the server; the path is then one in the file system, as in /a/b. What a mount holds back only that mount knows.
+        #[arg(long, value_name = "DIR")]
+        data: Option<PathBuf>,
+        /// Address of the server; likewise.
+        #[arg(long, value_name = "ADDR")]
+        server: Option<String>,
+        /// A directory or a file, inside a mount unless a server is named.
         path: PathBuf,
         /// As JSON.
         #[arg(long)]
@@ -77,6 +83,9 @@ pub enum PolicyCommand {
     Unset {
         #[command(flatten)]
         dir: Directory,
+        /// Only show what would change.
+        #[arg(long)]
+        dry_run: bool,
     },
     /// Print the policies that have a name.
     Presets {

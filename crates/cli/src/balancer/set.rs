@@ -79,8 +79,16 @@ fn tried_and_put_down(
 }
 
 /// The default again.
-pub fn unset(target: &Target) -> Outcome {
+pub fn unset(target: &Target, dry_run: bool) -> Outcome {
     let found = target::find(target)?;
+    if dry_run {
+        let now: BalancerDoc = ask::json(&found, "/api/v1/balancer")?;
+        let name = now.in_force.map_or_else(|| loligo_types::NO_POLICY.to_string(), |version| version.name);
+        return put(format_args!(
+            "balancer: {name} -> {}, the default\nnothing was changed: without --dry-run it is",
+            now.default
+        ));
+    }
     let doc: BalancerDoc = ask::order(&found, "/api/v1/balancer/unset")?;
     match doc.in_force {
         Some(now) => put(format_args!(

@@ -6,6 +6,7 @@ use crate::look::ask;
 use crate::output::{Failure, Outcome, put};
 use crate::ranks::rank::not_reached;
 use crate::service::admin::balancer::{BalancerDoc, NamedDoc, TextDoc};
+use crate::suggest;
 use crate::target;
 
 /// Which policy is in force and how it does; of a named one the text.
@@ -23,7 +24,11 @@ pub fn get(name: Option<&str>, target: &Target, json: bool) -> Outcome {
                 put(text.text.trim_end())
             }
             (None, Some((_, text))) => put(text.trim_end()),
-            (None, None) => Err(Failure::new(format!("there is no policy {name}")).remedy("see loligo balancer list")),
+            (None, None) => {
+                let known = doc.versions.iter().map(|version| version.name.as_str()).chain(shipped_names());
+                Err(Failure::new(format!("there is no policy {name}{}", suggest::hint(name, known)))
+                    .remedy(format!("loligo balancer list{} shows those that there are", target.again())))
+            }
         };
     }
     match &doc.in_force {

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use crate::output::{Context, Failure, human_time};
+use crate::suggest;
 
 /// Names of the policies that come with Loligo.
 pub fn shipped_names() -> Vec<&'static str> {
@@ -14,8 +15,9 @@ pub fn of(name: &str, file: Option<&Path>) -> Result<String, Failure> {
     match file {
         Some(file) => std::fs::read_to_string(file).context(|| format!("policy {}", file.display())),
         None => loligo_balancer::shipped(name).map(|(_, text)| text.to_string()).ok_or_else(|| {
-            Failure::usage(format!("no policy {name} comes with Loligo; there are: {}", shipped_names().join(", ")))
-                .remedy("name one of these, or give a FILE")
+            let hint = suggest::hint(name, shipped_names());
+            Failure::usage(format!("no policy {name} comes with Loligo{hint}"))
+                .remedy(format!("name one of {}, or give a FILE", shipped_names().join(", ")))
         }),
     }
 }

@@ -1,6 +1,6 @@
 //! `loligo copy`: a whole file system from one store to another. Not here: the copying, which is the driver's.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -14,7 +14,8 @@ use super::moment::Moment;
 use crate::at::{Opening, Store};
 use crate::output::{Failure, Outcome, human_bytes, human_count, human_time, note, put, quoted};
 use crate::progress::{self, Bar, Unit};
-use crate::service::format;
+use crate::service::{data_dir, format};
+use crate::target;
 
 /// The remedy for a target that is not an empty store.
 const EMPTY: &str = "name a store in which there is nothing yet";
@@ -46,7 +47,13 @@ pub fn run(args: &CopyArgs) -> Outcome {
     if args.json {
         progress::none();
     }
-    let from = Store::at(&args.from, &args.conf, &args.ceph_user)?;
+    let from = match args.from.starts_with("rados:") {
+        true => Store::at(&args.from, &args.conf, &args.ceph_user)?,
+        false => Store::of(&data_dir(&target::data_of(Path::new(&args.from))?)?)?,
+    };
+    if !args.to.starts_with("rados:") {
+        target::refuse_mount(Path::new(&args.to))?;
+    }
     let to = Store::at(&args.to, &args.conf, &args.ceph_user)?;
     if is_same(&from, &to) {
         return Err(Failure::usage(format!("{} is both the source and the target", from.name()))

@@ -26,6 +26,7 @@ const BATCH: usize = 1000;
 
 /// Reads the text into the directory.
 pub fn run(data: &Path, input: &Path) -> Outcome {
+    crate::target::refuse_mount(data)?;
     let data = std::path::absolute(data).context(|| format!("data directory {}", data.display()))?;
     let (mut reader, name): (Box<dyn BufRead>, String) = if input == Path::new("-") {
         (Box::new(BufReader::with_capacity(1 << 20, std::io::stdin())), "stdin".to_string())

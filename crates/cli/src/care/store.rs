@@ -13,7 +13,8 @@ use crate::args::StoreArgs;
 use crate::at::Store;
 use crate::output::{Failure, Outcome, human_bytes, human_count, note, put};
 use crate::progress::{self, Bar, Unit};
-use crate::service::format;
+use crate::service::{data_dir, format};
+use crate::target;
 
 /// A journal that is trimmed while it is read is read anew; after so many times it is taken for broken.
 const TRIMS_MAX: usize = 20;
@@ -48,7 +49,10 @@ pub fn run(command: &StoreCommand) -> Outcome {
     }
     let store = match &args.store.store {
         Some(text) => Store::at(text, &args.store.conf, &args.store.ceph_user)?,
-        None => Store::named(&args.store)?,
+        None => match &args.store.data {
+            Some(data) => Store::of(&data_dir(&target::data_of(data)?)?)?,
+            None => Store::named(&args.store)?,
+        },
     };
     let checked = check(&store)?;
     let wrong = checked.findings.iter().filter(|finding| finding.is_wrong).count();

@@ -169,7 +169,7 @@ fn nobody(found: &Found, admin: &Admin, error: &io::Error) -> Failure {
         return Failure::new(format!(
             "{place}: {error}; only root and the user whom the data directory belongs to may ask there"
         ))
-        .remedy("anybody may look at /healthz and /metrics of the admin address");
+        .remedy("of a directory: loligo policy explain DIRECTORY in a mount; anybody may look at /healthz and /metrics of the admin address");
     }
     let gone = matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused);
     match (&found.data, &found.state) {

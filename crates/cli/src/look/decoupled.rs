@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::mounts;
-use crate::output::{human_bytes, human_count, human_time, quoted};
+use crate::output::{counted, human_bytes, human_count, human_time, quoted};
 use crate::ranks::place::Asker;
 use crate::service::admin::decoupled::DecoupledDoc;
 use crate::service::admin::doc::RankDoc;
@@ -66,7 +66,7 @@ fn named(one: &DecoupledDoc, data: &str) -> String {
 fn line(rank: Option<u16>, one: &DecoupledDoc, data: &str) -> String {
     let at = rank.map_or_else(String::new, |rank| format!(" at rank {rank}"));
     let root = one.path.as_ref().map_or_else(|| format!("inode {}", one.dir), |path| plain(path));
-    let merges = if one.merges == 1 { "1 merge".to_string() } else { format!("{} merges", human_count(one.merges)) };
+    let merges = counted(one.merges, "merge");
     let left = human_count(one.numbers_left);
     let mut out =
         format!("decoupled{at}: {root} by {} (uid {}), {merges}, {left} numbers left", plain(&one.name), one.uid);

@@ -37,13 +37,14 @@ pub fn run(inos: &[u64], data: Option<&Path>, server: Option<&str>, as_json: boo
 
 fn paths(inos: &[u64], data: Option<&Path>, server: Option<&str>) -> Result<Vec<Option<String>>, Failure> {
     let text = |path: PathBuf| path.display().to_string();
-    if let Some(data) = data
+    let data = data.map(target::data_of).transpose()?;
+    if let Some(data) = &data
         && ServerState::read(data)?.is_none()
     {
         let found = care::paths_of(data, inos)?;
         return Ok(found.into_iter().map(|path| path.map(text)).collect());
     }
-    let target = Target { data: data.map(Path::to_path_buf), server: server.map(str::to_string), path: None };
+    let target = Target { data, server: server.map(str::to_string), path: None };
     let asker = Asker::new(&target::find(&target)?)?;
     Ok(inos.iter().map(|ino| asker.path_of(Ino(*ino)).map(text)).collect())
 }

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{ask, counted, decoupled, hot};
+use super::{ask, counted as counters, decoupled, hot};
 use crate::args::Target;
-use crate::output::{Outcome, human_bytes, human_count, human_time, put};
+use crate::output::{Outcome, counted, human_bytes, human_count, human_time, put};
 use crate::ranks::rank;
 use crate::service::admin::balancer::VersionDoc;
 use crate::service::admin::decoupled::DecoupledDoc;
@@ -124,7 +124,7 @@ fn page(status: &StatusDoc, ops: &BTreeMap<String, OpDoc>, sessions: &[SessionDo
     line(&mut out, "health", &format!("{}{reason}", status.health));
     line(&mut out, "address", &status.addresses.join(", "));
     if let Some(mount) = &status.mount {
-        line(&mut out, "mount", &format!("{}, {} inodes known to the kernel", mount.path, human_count(mount.inodes)));
+        line(&mut out, "mount", &format!("{}, {} known to the kernel", mount.path, counted(mount.inodes, "inode")));
     }
     let (free, total) = (human_bytes(status.space.free_bytes), human_bytes(status.space.total_bytes));
     line(&mut out, "disk", &format!("{free} free of {total}"));
@@ -144,9 +144,9 @@ fn page(status: &StatusDoc, ops: &BTreeMap<String, OpDoc>, sessions: &[SessionDo
         let faults: u64 = status.ranks.iter().map(|rank| rank.balancer.faults).sum();
         let default = if now.chosen { "" } else { ", the default" };
         let text = format!(
-            "{name}, version {version} (policy {policy}){default}; {} moves, {} failures",
-            human_count(moves),
-            human_count(faults)
+            "{name}, version {version} (policy {policy}){default}; {}, {}",
+            counted(moves, "move"),
+            counted(faults, "failure")
         );
         line(&mut out, "balancer", &text);
     }
@@ -160,7 +160,7 @@ fn page(status: &StatusDoc, ops: &BTreeMap<String, OpDoc>, sessions: &[SessionDo
     if let ([rank], []) = (&status.ranks[..], &status.unreached[..]) {
         rank_lines(&mut out, rank);
     }
-    for (label, text) in counted::lines(status.ranks.iter().map(|rank| &rank.counted)) {
+    for (label, text) in counters::lines(status.ranks.iter().map(|rank| &rank.counted)) {
         line(&mut out, label, &text);
     }
     out.push('\n');
@@ -238,21 +238,21 @@ fn rank_lines(out: &mut String, rank: &RankDoc) {
         out,
         "cache",
         &format!(
-            "{} inodes, {} of {}; {} rows not yet in the table",
-            human_count(rank.cache_inodes),
+            "{}, {} of {}; {} not yet in the table",
+            counted(rank.cache_inodes, "inode"),
             human_bytes(rank.cache_bytes),
             human_bytes(rank.cache_limit_bytes),
-            human_count(rank.dirty_records)
+            counted(rank.dirty_records, "row")
         ),
     );
     line(
         out,
         "clients",
         &format!(
-            "{} sessions, {} connections, {} requests waiting",
-            human_count(rank.sessions),
-            human_count(rank.connections),
-            human_count(rank.waiting)
+            "{}, {}, {}",
+            counted(rank.sessions, "session"),
+            counted(rank.connections, "connection"),
+            counted(rank.waiting, "request waiting")
         ),
     );
     if rank.relaxed_directories > 0 {
@@ -271,14 +271,21 @@ fn rank_lines(out: &mut String, rank: &RankDoc) {
         out,
         "leases",
         &format!(
-            "{}, {} being recalled; {} locks",
+            "{}, {} being recalled; {}",
             human_count(rank.leases),
             human_count(rank.recalls_pending),
-            human_count(rank.locks)
+            counted(rank.locks, "lock")
         ),
     );
     if rank.orphans > 0 {
-        line(out, "orphans", &format!("{} files without a name that are still open", rank.orphans));
+        line(
+            out,
+            "orphans",
+            &match rank.orphans {
+                1 => "1 file without a name that is still open".to_string(),
+                n => format!("{} files without a name that are still open", human_count(n)),
+            },
+        );
     }
 }
 

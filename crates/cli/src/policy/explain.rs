@@ -11,7 +11,7 @@ use super::chain;
 use super::live::{Live, Others, Outstanding};
 use crate::args::{Directory, Target};
 use crate::look::{ask, decoupled};
-use crate::output::{Context, Failure, Outcome, human_bytes, human_count, human_time, put, quoted};
+use crate::output::{Context, Failure, Outcome, counted, human_bytes, human_count, human_time, put, quoted};
 use crate::ranks::place::{self, Asker};
 use crate::service::admin::decoupled::DecoupledDoc;
 use crate::service::admin::doc::StatusDoc;
@@ -29,7 +29,12 @@ enum Has {
     ThisMount(Outstanding),
     /// Another client.
     Another(DecoupledDoc),
+    /// Not this mount; which others do is not told to this user. `below`: one of them has it, or what is above it.
+    Untold { below: bool },
 }
+
+/// Answer where the server tells this user nothing.
+const UNTOLD: &str = "not told to this user: root, and the user of the data directory, see it on the server's machine";
 
 /// The changes below relaxed directories that are not durable yet.
 #[derive(Clone, Copy)]
@@ -49,21 +54,36 @@ struct Loss {
 }
 
 /// Prints it.
-pub fn run(path: &Path, as_json: bool, given: &Given) -> Outcome {
-    let absolute = std::path::absolute(path).context(|| path.display().to_string())?;
-    let (seen, below) = reachable(&absolute)?;
-    place::in_a_mount(&seen)?;
-    let place = Directory { data: None, server: None, path: seen.clone() };
+pub fn run(dir: &Directory, as_json: bool, given: &Given) -> Outcome {
+    let by_server = place::server(dir)?;
+    let absolute = std::path::absolute(&dir.path).context(|| dir.path.display().to_string())?;
+    let (seen, below) = if by_server.is_some() { (absolute.clone(), false) } else { reachable(&absolute)? };
+    if by_server.is_none() {
+        place::in_a_mount(&seen)?;
+    }
+    let place = match &by_server {
+        Some(_) => dir.clone(),
+        None => Directory { data: None, server: None, path: seen.clone() },
+    };
     let chain = chain::of_any(&place)?;
     let policy = chain.in_force()?;
-    let has = who_has(&seen, below, policy.policy.is_relaxed(), given)?;
+    let has = match &by_server {
+        Some(found) => {
+            let inode = Asker::new(found)?.stat(&seen).context(|| seen.display().to_string())?.ino;
+            at_server(found, inode, &seen, below, policy.policy.is_relaxed(), given)?
+        }
+        None => who_has(&seen, below, policy.policy.is_relaxed(), given)?,
+    };
     // One that is decoupled has the policy that it was decoupled with.
     let other = match &has {
         Has::ThisMount(out) if out.policy.pipeline() != policy.policy.pipeline() => Some(out.policy.cell()),
         _ => None,
     };
     let cell = other.unwrap_or_else(|| policy.policy.cell());
-    let server = target::served_by(&seen)?;
+    let server = match by_server {
+        Some(found) => found.data.map(|data| data.display().to_string()).or_else(|| dir.server.clone()),
+        None => target::served_by(&seen)?,
+    };
     let losses = losses(&has, server.as_deref());
     let out = match &has {
         Has::ThisMount(out) => out.clone(),
@@ -71,7 +91,8 @@ pub fn run(path: &Path, as_json: bool, given: &Given) -> Outcome {
     };
     if as_json {
         let owner = match &has {
-            Has::Nobody(_) | Has::Relaxed(_) => json!(null),
+            Has::Nobody(_) | Has::Relaxed(_) | Has::Untold { below: false } => json!(null),
+            Has::Untold { below: true } => json!({ "this_mount": false }),
             Has::ThisMount(_) => json!({ "this_mount": true }),
             Has::Another(doc) => json!({ "this_mount": false, "name": doc.name, "uid": doc.uid, "here": doc.here }),
         };
@@ -189,20 +210,36 @@ fn who_has(seen: &Path, below: bool, relaxed: bool, given: &Given) -> Result<Has
     }
     let inode = rustix::fs::stat(seen).context(|| seen.display().to_string())?.st_ino;
     let found = target::find(&Target { path: Some(seen.to_path_buf()), ..Target::default() })?;
-    let status: StatusDoc = ask::json(&found, "/api/v1/status")?;
+    at_server(&found, Ino(inode), seen, below, relaxed, given)
+}
+
+/// As the server tells it, where this mount does not have the path.
+fn at_server(
+    found: &Found,
+    inode: Ino,
+    seen: &Path,
+    below: bool,
+    relaxed: bool,
+    given: &Given,
+) -> Result<Has, Failure> {
+    // What others have is not every user's business, and over the network nobody's.
+    if found.is_closed() || found.admin.is_none() {
+        return Ok(Has::Untold { below });
+    }
+    let status: StatusDoc = ask::json(found, "/api/v1/status")?;
     let behind = (relaxed && status.unreached.is_empty()).then(|| Behind {
         inodes: status.ranks.iter().map(|rank| rank.relaxed_behind).sum(),
         oldest_ms: status.ranks.iter().map(|rank| rank.relaxed_lag_ms).max().unwrap_or(0),
     });
     let mut all: Vec<DecoupledDoc> = status.ranks.into_iter().flat_map(|rank| rank.decoupled).collect();
-    match all.iter().position(|doc| Ino(doc.dir) == Ino(inode)) {
+    match all.iter().position(|doc| Ino(doc.dir) == inode) {
         Some(at) => {
             let mut doc = all.swap_remove(at);
             waiting::name_files(&status.fs_id, given, found.data.as_deref(), [&mut doc]);
             Ok(Has::Another(doc))
         }
         None if all.iter().any(|doc| doc.read || doc.shared)
-            && let Some(at) = above_of(&found, Ino(inode), &mut all) =>
+            && let Some(at) = above_of(found, inode, &mut all) =>
         {
             Ok(Has::Another(all.swap_remove(at)))
         }
@@ -211,7 +248,7 @@ fn who_has(seen: &Path, below: bool, relaxed: bool, given: &Given) -> Result<Has
                 .remedy("ask again"))
         }
         None => {
-            let below = below_of(&found, Ino(inode), all);
+            let below = below_of(found, inode, all);
             Ok(behind.filter(|_| below.is_empty()).map_or(Has::Nobody(below), Has::Relaxed))
         }
     }
@@ -220,6 +257,8 @@ fn who_has(seen: &Path, below: bool, relaxed: bool, given: &Given) -> Result<Has
 fn now(has: &Has, seen: &Path) -> String {
     match has {
         Has::Nobody(_) => "strong/global: every change is seen by all, and durable, when the call that made it returns".into(),
+        Has::Untold { below: true } => "decoupled by another client: others are refused below".into(),
+        Has::Untold { below: false } => "not decoupled by this mount: each change is seen by all, and durable as the policy says".into(),
         Has::Relaxed(_) => "every change is seen by all when the call that made it returns, and durable at the next fsync, or a moment later".into(),
         Has::ThisMount(out) if out.others == Others::Work => {
             "this mount works on the state of the last merge, and so do others; at a merge this mount's changes count where both changed the same, and \
@@ -258,6 +297,7 @@ fn outstanding(has: &Has, server: Option<&str>) -> String {
         Has::Nobody(below) if !below.is_empty() => {
             "not known here of these directories below, which are decoupled (loligo policy explain of each, in the mount that has it); else nothing".into()
         }
+        Has::Untold { .. } => UNTOLD.into(),
         Has::Relaxed(Behind { inodes: 0, .. }) => "nothing; bytes that programs wrote and did not sync are their mounts' to write".into(),
         Has::Relaxed(behind) => format!(
             "changes of {} files and directories below relaxed directories, the oldest {} old",
@@ -268,7 +308,7 @@ fn outstanding(has: &Has, server: Option<&str>) -> String {
         Has::Another(DecoupledDoc { kept_file: Some(file), .. }) => {
             format!("{} on this machine, of an owner that is gone: loligo merge {} {}", plain(file), quoted(Path::new(file)), of_server(server))
         }
-        Has::Another(doc) => format!("known to its owner alone; {} merges are done", human_count(doc.merges)),
+        Has::Another(doc) => format!("known to its owner alone; {} so far", counted(doc.merges, "merge")),
         Has::ThisMount(out) if out.changes == 0 => "nothing".into(),
         Has::ThisMount(out) => format!(
             "{}, in {} of journal, the oldest {} old; {} of them on this machine's disk, {} in the store",
@@ -303,6 +343,7 @@ fn losses(has: &Has, server: Option<&str>) -> Vec<Loss> {
             ),
             loss("the store", 0, STORE.into()),
         ],
+        Has::Untold { .. } => vec![loss("an owner", 0, UNTOLD.into()), loss("the store", 0, STORE.into())],
         Has::Relaxed(behind) => vec![
             nothing("this client"),
             nothing("this machine"),

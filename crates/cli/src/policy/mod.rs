@@ -38,9 +38,11 @@ pub fn run(what: PolicyCommand, given: &Given) -> Outcome {
         }
         PolicyCommand::Set { dir, dry_run, .. } => set::set(&dir, &set::To::Before, dry_run),
         PolicyCommand::History { dir, version, json } => history::run(&dir, version, json),
-        PolicyCommand::Unset { dir } => set::unset(&dir, false),
+        PolicyCommand::Unset { dir, dry_run } => set::unset(&dir, dry_run),
         PolicyCommand::Show { data, server, path, json } => show::run(&Directory { data, server, path }, json),
-        PolicyCommand::Explain { path, json } => explain::run(&path, json, given),
+        PolicyCommand::Explain { data, server, path, json } => {
+            explain::run(&Directory { data, server, path }, json, given)
+        }
         PolicyCommand::Advise { dir, seconds, ranks, json } => advise::run(&dir, seconds, ranks, json),
         PolicyCommand::Presets { json } => presets::run(json),
         PolicyCommand::Check { file } => check::run(&file),

@@ -1,39 +1,37 @@
 //! `loligo subtree lease` and `unlease`: for how long clients that ask by paths may go by where a directory is. Not where the policy is kept:
 //! an xattr of the directory, which what is made in it gets, too.
 
-use std::sync::Arc;
-
-use loligo_driver::client::Call;
 use loligo_namespace::LOOKUP_LEASE;
-use loligo_types::{Answer, FsError, Ino, LookupLease, Op, XattrMode};
+use loligo_types::{FsError, LookupLease};
 
-use super::place::{self, Asker};
+use super::attrs::Attrs;
+use super::place;
 use super::subtree::refused;
 use crate::args::Directory;
 use crate::output::{Failure, Outcome, say};
 
 /// Allows them, and on the directories above as far as those say nothing: a path leads from the root on.
-pub(super) fn lease(dir: &Directory, time: &str) -> Outcome {
+pub(super) fn lease(dir: &Directory, time: &str, dry_run: bool) -> Outcome {
     let place = place::find(dir)?;
     let lease = LookupLease::named(time.as_bytes()).ok_or_else(|| {
         Failure::usage(format!("{time}: that is not how long a lookup lease can last"))
             .remedy("say 1ms to 1000ms (or 1s), depth, or rate; with \"alone\" behind it directories made in it do not have the same")
     })?;
-    let asker = Asker::new(&place.found)?;
-    set(&asker, place.ino, lease).map_err(|error| refused(&place, error))?;
-    let mut closed = 0;
-    let mut above = Vec::new();
-    let mut at = place.ino;
-    while at != Ino::ROOT {
-        let parent = Op::LookupParent { dir: at };
-        let answer = asker.call(Call::Op(parent)).map_err(|error| refused(&place, error))?.answer;
-        let Some(attr) = answer.attr() else { break };
-        at = attr.ino;
-        if of(&asker, at).map_err(|error| refused(&place, error))?.is_some() {
-            continue;
+    let attrs = Attrs::of(&place)?;
+    let done = attrs.order(&place, LOOKUP_LEASE, Some(&lease.text()), dry_run);
+    done.map_err(|error| error.with(|error| refused(&place, error)))?;
+    if dry_run {
+        return Ok(());
+    }
+    let (mut closed, mut above) = (0, 0);
+    for dir in attrs.above(&place)? {
+        match dir.get(LOOKUP_LEASE) {
+            Ok(text) if LookupLease::named(&text).is_some() => continue,
+            Ok(_) | Err(FsError::NoData) => {}
+            Err(error) => return Err(refused(&place, error)),
         }
-        match set(&asker, at, LookupLease { alone: true, ..lease }) {
-            Ok(()) => above.push(at),
+        match dir.set(LOOKUP_LEASE, LookupLease { alone: true, ..lease }.text().as_bytes()) {
+            Ok(()) => above += 1,
             Err(FsError::Perm | FsError::Access) => closed += 1,
             Err(error) => return Err(refused(&place, error)),
         }
@@ -43,15 +41,12 @@ pub(super) fn lease(dir: &Directory, time: &str) -> Outcome {
         place.name,
         length(lease)
     ));
-    if !above.is_empty() {
-        say(format_args!(
-            "the same holds for {} above it, alone: a path leads from the root on",
-            directories(above.len())
-        ));
+    if above > 0 {
+        say(format_args!("the same holds for {} above it, alone: a path leads from the root on", directories(above)));
     }
     if closed > 0 {
         say(format_args!(
-            "{} above it say nothing, and are not yours: until their owners do the same, it is asked where paths lead",
+            "not set for {} above it, of other owners: until they do the same, it is asked where paths lead",
             directories(closed)
         ));
     }
@@ -59,34 +54,22 @@ pub(super) fn lease(dir: &Directory, time: &str) -> Outcome {
 }
 
 /// Takes the policy away from one directory.
-pub(super) fn unlease(dir: &Directory) -> Outcome {
+pub(super) fn unlease(dir: &Directory, dry_run: bool) -> Outcome {
     let place = place::find(dir)?;
-    let asker = Asker::new(&place.found)?;
-    match asker.call(Call::Op(Op::RemoveXattr { ino: place.ino, name: Arc::from(LOOKUP_LEASE) })) {
-        Ok(_) => say(format_args!(
+    let done = Attrs::of(&place)?.order(&place, LOOKUP_LEASE, None, dry_run);
+    done.map_err(|error| {
+        error.with(|error| match error {
+            FsError::NoData => Failure::new(format!("{} allows no lookup leases", place.name)),
+            error => refused(&place, error),
+        })
+    })?;
+    if !dry_run {
+        say(format_args!(
             "it is asked where {} is; directories in it and above it that say something else go on to",
             place.name
-        )),
-        Err(FsError::NoData) => return Err(Failure::new(format!("{} allows no lookup leases", place.name))),
-        Err(error) => return Err(refused(&place, error)),
+        ));
     }
     Ok(())
-}
-
-fn set(asker: &Asker, ino: Ino, lease: LookupLease) -> Result<(), FsError> {
-    let value: Arc<[u8]> = lease.text().into_bytes().into();
-    asker.call(Call::Op(Op::SetXattr { ino, name: Arc::from(LOOKUP_LEASE), value, mode: XattrMode::Set })).map(drop)
-}
-
-fn of(asker: &Asker, ino: Ino) -> Result<Option<LookupLease>, FsError> {
-    match asker.call(Call::Op(Op::GetXattr { ino, name: Arc::from(LOOKUP_LEASE) })) {
-        Ok(done) => Ok(match &done.answer {
-            Answer::Bytes(text) => LookupLease::named(text),
-            _ => None,
-        }),
-        Err(FsError::NoData) => Ok(None),
-        Err(error) => Err(error),
-    }
 }
 
 fn length(lease: LookupLease) -> String {
@@ -98,6 +81,6 @@ fn length(lease: LookupLease) -> String {
     }
 }
 
-fn directories(count: usize) -> String {
+fn directories(count: u64) -> String {
     if count == 1 { "one directory".to_owned() } else { format!("{count} directories") }
 }

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
+use super::rank;
 use crate::args::Target;
 use crate::look::ask;
 use crate::output::{Failure, Outcome, human_count, put, say};
@@ -11,6 +12,8 @@ use crate::progress::{Bar, Unit};
 use crate::service::admin::doc::{AddedDoc, DrainDoc, HandOverDoc, StatusDoc};
 use crate::target::{self, Found};
 
+/// Last line of a dry run.
+const UNCHANGED: &str = "nothing was changed: without --dry-run it is";
 /// Time between two looks.
 const LOOK: Duration = Duration::from_millis(200);
 /// The same, at a rank that was handed over.
@@ -29,6 +32,22 @@ pub fn add(target: &Target, count: u16, json: bool) -> Outcome {
         put(format_args!("rank {rank} was added; it takes directories: loligo subtree migrate DIR {rank}"))?;
     }
     Ok(())
+}
+
+/// Prints the change that adding so many ranks would make.
+pub fn would_add(target: &Target, count: u16) -> Outcome {
+    let status: StatusDoc = ask::json(&target::find(target)?, "/api/v1/status")?;
+    let there = status.ranks.len() + status.unreached.iter().map(|one| one.ranks.len()).sum::<usize>();
+    put(format_args!("ranks: {there} -> {}\n{UNCHANGED}", there + usize::from(count)))
+}
+
+/// Prints the change that an order would make of a rank that is there. Whether the server can carry it out shows only when it does.
+pub fn would_be(target: &Target, rank: u16, then: &str) -> Outcome {
+    let found = target::find(target)?;
+    rank::check(&found, rank)?;
+    let status: StatusDoc = ask::json(&found, "/api/v1/status")?;
+    let state = status.ranks.iter().find(|doc| doc.rank == rank).map_or("unreached", |doc| &doc.state);
+    put(format_args!("rank {rank}: {state} -> {then}\n{UNCHANGED}"))
 }
 
 /// Begins to drain a rank; with `wait` until it is gone.

@@ -25,13 +25,30 @@ pub fn gather(dir: &Directory) -> Outcome {
     put(format_args!("the ranks give the fragments of {} to rank {}: see loligo subtree list", place.name, begun.from))
 }
 
+/// Options of a migration.
+pub struct How {
+    /// Return when it was begun.
+    pub no_wait: bool,
+    /// As JSON.
+    pub json: bool,
+    /// Only say what would move.
+    pub dry_run: bool,
+}
+
 /// Moves a directory, or a fragment of it, to a rank.
-pub fn run(dir: &Directory, to: u16, frag: Option<Frag>, no_wait: bool, json: bool) -> Outcome {
+pub fn run(dir: &Directory, to: u16, frag: Option<Frag>, how: &How) -> Outcome {
+    let &How { no_wait, json, dry_run } = how;
     let place = place::find(dir)?;
     let frag = frag.filter(|frag| *frag != Frag::WHOLE);
-    rank::check(&place.found, to)?;
+    if rank::check(&place.found, to)? == [u32::from(to)] {
+        return Err(Failure::new(format!("{} is at rank {to} already, as there is no other", place.name))
+            .remedy(format!("add a rank, and move it there: loligo rank add{}", place.found.option())));
+    }
     let from = place::authority(&place)?;
     let what = frag.map_or(place.name.clone(), |frag| format!("fragment {frag} of {}", place.name));
+    if dry_run {
+        return put(format_args!("{what}: rank {from} -> {to}\nnothing was changed: without --dry-run it moves"));
+    }
     let part = frag.map_or(String::new(), |frag| format!("/{:x}/{}", frag.value, frag.bits));
     let order = format!("/api/v1/migrate/{}/{to}/{from}{part}", place.ino.0);
     let begun: BegunDoc = ask::order(&place.found, &order)?;

@@ -1,5 +1,6 @@
 //! Commands about the ranks that serve a namespace, and which of them has what.
 
+mod attrs;
 mod leases;
 pub mod members;
 pub mod migrate;
@@ -8,3 +9,46 @@ pub mod rank;
 mod resettle;
 mod split;
 pub mod subtree;
+
+use crate::args::{self, RankCommand};
+use crate::output::{Failure, Outcome};
+
+/// Runs a command about the ranks themselves.
+pub fn run(what: &RankCommand) -> Outcome {
+    match what {
+        RankCommand::List { target, json } => rank::list(target, *json),
+        RankCommand::Add { count, target, json, dry_run } => {
+            let most = loligo_driver::server::RANKS_MAX;
+            let (count, target) = args::number(count.as_deref(), target, "number of ranks", most)?;
+            if count == Some(0) {
+                return Err(Failure::usage("0 ranks are not added").remedy(format!("give a number from 1 to {most}")));
+            }
+            match dry_run {
+                true => members::would_add(&target, count.unwrap_or(1)),
+                false => members::add(&target, count.unwrap_or(1), *json),
+            }
+        }
+        RankCommand::Drain { rank, target, wait, json, dry_run } => {
+            let (rank, target) = args::rank_of(rank, target)?;
+            match dry_run {
+                true => members::would_be(&target, rank, "gives all to other ranks, and is removed"),
+                false => members::drain(&target, rank, *wait, *json),
+            }
+        }
+        RankCommand::Undrain { rank, target, dry_run } => {
+            let (rank, target) = args::rank_of(rank, target)?;
+            match dry_run {
+                true => members::would_be(&target, rank, "stays, and takes more again"),
+                false => members::undrain(&target, rank),
+            }
+        }
+        RankCommand::Handover { rank, to, target, dry_run } => {
+            let (rank, target) = args::rank_of(rank, target)?;
+            let server = to.as_deref().unwrap_or("the server with the fewest ranks");
+            match dry_run {
+                true => members::would_be(&target, rank, &format!("is run by {server}")),
+                false => members::hand_over(&target, rank, to.as_deref()),
+            }
+        }
+    }
+}

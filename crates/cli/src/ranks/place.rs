@@ -39,6 +39,8 @@ pub struct Place {
     pub ino: Ino,
     /// As the user named it.
     pub name: String,
+    /// The path, if it is one in a mount.
+    pub mounted: Option<PathBuf>,
 }
 
 /// A connection in the name of whoever runs the command.
@@ -62,16 +64,25 @@ pub fn find(dir: &Directory) -> Result<Place, Failure> {
     if attr.kind != loligo_types::Kind::Dir {
         return Err(no_directory(&name));
     }
-    Ok(Place { found, ino: attr.ino, name })
+    Ok(Place { found, ino: attr.ino, name, mounted: None })
 }
 
-/// The server that is named, if one is: the path is then one in the file system.
+/// The server that is named, if one is and the path is one in the file system: not if it is one in a mount of that server.
 pub fn server(dir: &Directory) -> Result<Option<Found>, Failure> {
     let found = match (&dir.data, &dir.server) {
         (Some(data), _) => target::by_data(data)?,
         (None, Some(server)) => target::by_address(server)?,
         (None, None) => return Ok(None),
     };
+    if let Some(mounted) = target::served_by(&dir.path)? {
+        if target::is_same(&target::by_mount(&mounted)?, &found) {
+            return Ok(None);
+        }
+        if !dir.path.is_absolute() {
+            return Err(Failure::usage(format!("{} is in a mount of another server", dir.path.display()))
+                .remedy("leave --data and --server out"));
+        }
+    }
     let name = dir.path.display();
     if !dir.path.is_absolute() {
         return Err(Failure::usage(format!("{name}: with --data or --server this is a path in the file system"))
@@ -94,7 +105,8 @@ fn in_mount(path: &Path, name: String) -> Result<Place, Failure> {
     if !meta.is_dir() {
         return Err(no_directory(&name));
     }
-    Ok(Place { found: target::by_address(&server)?, ino: Ino(meta.ino()), name })
+    let mounted = Some(path.to_path_buf());
+    Ok(Place { found: target::by_mount(&server)?, ino: Ino(meta.ino()), name, mounted })
 }
 
 /// The rank that is likely to have the directory: that of the nearest line of the subtree map above it.

@@ -1,11 +1,10 @@
 //! `loligo subtree`: which rank has which directories, and keeping a directory where it is wanted.
 
-use std::sync::Arc;
-
-use loligo_driver::client::Call;
-use loligo_types::{Answer, FsError, Op, Placement, XattrMode};
+use loligo_types::{FsError, Placement};
 use serde_json::json;
 
+use super::attrs::Attrs;
+use super::migrate::How;
 use super::place::{self, Asker, Place};
 use super::{leases, migrate, rank, resettle, split};
 use crate::args::{Directory, Subtree, Target};
@@ -25,16 +24,18 @@ const PLACES: &[u8] = b"loligo.dir.placement";
 pub fn run(what: &Subtree) -> Outcome {
     match what {
         Subtree::List { target, json } => list(target, *json),
-        Subtree::Pin { dir, rank } => pin(dir, *rank),
-        Subtree::Unpin { dir } => unpin(dir),
+        Subtree::Pin { dir, rank, dry_run } => pin(dir, *rank, *dry_run),
+        Subtree::Unpin { dir, dry_run } => unpin(dir, *dry_run),
         Subtree::Split { dir, bits } => split::split(dir, *bits),
         Subtree::Merge { dir } => split::merge(dir),
         Subtree::Gather { dir } => migrate::gather(dir),
-        Subtree::Place { dir, placement, r#move } => place_dirs(dir, placement, *r#move),
-        Subtree::Unplace { dir } => unplace_dirs(dir),
-        Subtree::Lease { dir, time } => leases::lease(dir, time),
-        Subtree::Unlease { dir } => leases::unlease(dir),
-        Subtree::Migrate { dir, rank, frag, no_wait, json } => migrate::run(dir, *rank, *frag, *no_wait, *json),
+        Subtree::Place { dir, placement, r#move, dry_run } => place_dirs(dir, placement, *r#move, *dry_run),
+        Subtree::Unplace { dir, dry_run } => unplace_dirs(dir, *dry_run),
+        Subtree::Lease { dir, time, dry_run } => leases::lease(dir, time, *dry_run),
+        Subtree::Unlease { dir, dry_run } => leases::unlease(dir, *dry_run),
+        Subtree::Migrate { dir, rank, frag, no_wait, json, dry_run } => {
+            migrate::run(dir, *rank, *frag, &How { no_wait: *no_wait, json: *json, dry_run: *dry_run })
+        }
     }
 }
 
@@ -72,59 +73,64 @@ fn list(target: &Target, json: bool) -> Outcome {
     put(out.trim_end())
 }
 
-fn pin(dir: &Directory, to: u16) -> Outcome {
+fn pin(dir: &Directory, to: u16, dry_run: bool) -> Outcome {
     let place = place::find(dir)?;
+    if dry_run && !rustix::process::geteuid().is_root() {
+        return Err(not_pinned(&place, FsError::Perm));
+    }
     rank::check(&place.found, to)?;
-    let value: Arc<[u8]> = Arc::from(to.to_string().into_bytes());
-    let set = Op::SetXattr { ino: place.ino, name: Arc::from(PIN), value, mode: XattrMode::Set };
-    Asker::new(&place.found)?.call(Call::Op(set)).map_err(|error| refused(&place, error))?;
-    say(format_args!("{} and what is below it is to be at rank {to}", place.name));
-    Ok(())
-}
-
-fn unpin(dir: &Directory) -> Outcome {
-    let place = place::find(dir)?;
-    let remove = Op::RemoveXattr { ino: place.ino, name: Arc::from(PIN) };
-    match Asker::new(&place.found)?.call(Call::Op(remove)) {
-        Ok(_) => say(format_args!("{} goes where load wants it", place.name)),
-        Err(FsError::NoData) => return Err(Failure::new(format!("{} is not pinned", place.name))),
-        Err(error) => return Err(refused(&place, error)),
+    let done = Attrs::of(&place)?.order(&place, PIN, Some(&to.to_string()), dry_run);
+    done.map_err(|error| error.with(|error| not_pinned(&place, error)))?;
+    if !dry_run {
+        say(format_args!("{} and what is below it is to be at rank {to}", place.name));
     }
     Ok(())
 }
 
-fn place_dirs(dir: &Directory, placement: &str, moves: bool) -> Outcome {
+fn unpin(dir: &Directory, dry_run: bool) -> Outcome {
     let place = place::find(dir)?;
-    let value: Arc<[u8]> = Arc::from(placement.as_bytes());
-    let set = Op::SetXattr { ino: place.ino, name: Arc::from(PLACEMENT), value, mode: XattrMode::Set };
-    let asker = Asker::new(&place.found)?;
-    asker.call(Call::Op(set)).map_err(|error| not_placed(&place, error))?;
+    let done = Attrs::of(&place)?.order(&place, PIN, None, dry_run);
+    done.map_err(|error| {
+        error.with(|error| match error {
+            FsError::NoData => Failure::new(format!("{} is not pinned", place.name)),
+            error => not_pinned(&place, error),
+        })
+    })?;
+    if !dry_run {
+        say(format_args!("{} goes where load wants it", place.name));
+    }
+    Ok(())
+}
+
+fn place_dirs(dir: &Directory, placement: &str, moves: bool, dry_run: bool) -> Outcome {
+    let place = place::find(dir)?;
+    let attrs = Attrs::of(&place)?;
+    let done = attrs.order(&place, PLACEMENT, Some(placement), dry_run);
+    done.map_err(|error| error.with(|error| not_placed(&place, error)))?;
     match Placement::named(placement.as_bytes()) {
+        _ if dry_run => Ok(()),
         Some(placement) if moves => resettle::run(&place, placement),
-        _ => tell_placement(&asker, &place),
+        _ => tell_placement(&attrs, &place),
     }
 }
 
-fn unplace_dirs(dir: &Directory) -> Outcome {
+fn unplace_dirs(dir: &Directory, dry_run: bool) -> Outcome {
     let place = place::find(dir)?;
-    let remove = Op::RemoveXattr { ino: place.ino, name: Arc::from(PLACEMENT) };
-    let asker = Asker::new(&place.found)?;
-    match asker.call(Call::Op(remove)) {
-        Ok(_) => tell_placement(&asker, &place),
-        Err(FsError::NoData) => Err(Failure::new(format!("{} does not say where directories live", place.name))),
-        Err(error) => Err(not_placed(&place, error)),
-    }
+    let attrs = Attrs::of(&place)?;
+    let done = attrs.order(&place, PLACEMENT, None, dry_run);
+    done.map_err(|error| {
+        error.with(|error| match error {
+            FsError::NoData => Failure::new(format!("{} does not say where directories live", place.name)),
+            error => not_placed(&place, error),
+        })
+    })?;
+    if dry_run { Ok(()) } else { tell_placement(&attrs, &place) }
 }
 
 /// Prints the placement in force from now on.
-fn tell_placement(asker: &Asker, place: &Place) -> Outcome {
-    let get = Op::GetXattr { ino: place.ino, name: Arc::from(PLACES) };
-    let done = asker.call(Call::Op(get)).map_err(|error| refused(place, error))?;
-    let placed = match &done.answer {
-        Answer::Bytes(text) => Placement::named(text),
-        _ => None,
-    };
-    let how = how(placed.unwrap_or_default());
+fn tell_placement(attrs: &Attrs, place: &Place) -> Outcome {
+    let text = attrs.get(PLACES).map_err(|error| refused(place, error))?;
+    let how = how(Placement::named(&text).unwrap_or_default());
     say(format_args!(
         "directories that are made in {} {how}; those that are there stay where they are (--move moves them)",
         place.name
@@ -145,6 +151,17 @@ pub fn how(placement: Placement) -> &'static str {
              made in one is open to nobody whom it keeps out"
         }
         Placement::Inherited | Placement::Subtree => "live with their names",
+    }
+}
+
+/// Of a pin that was refused.
+fn not_pinned(place: &Place, error: FsError) -> Failure {
+    match error {
+        FsError::Perm => Failure::new(format!("{}: only root says at which rank a directory is to be", place.name))
+            .remedy(
+                "do it as root; its owner may say where directories live that are made in it: loligo subtree place",
+            ),
+        error => refused(place, error),
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
+use super::format;
 use super::left;
 use super::node::data_dir;
 use super::state::ServerState;
@@ -18,9 +19,9 @@ use crate::settings::{Given, Settings};
 
 /// Stops it.
 pub fn run(args: &Down, given: &Given) -> Outcome {
-    let data = data_dir(&args.data)?;
+    let data = data_dir(&args.data.find()?)?;
     if let at @ Store::Local(_) = Store::of(&data)? {
-        at.identify().map_err(|e| Failure::new(e.to_string()))?;
+        format::require(&at)?;
     }
     let Some(state) = ServerState::read(&data)? else {
         return Err(Failure::new(format!("no server runs on {}", data.display())));

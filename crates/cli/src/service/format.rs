@@ -143,7 +143,17 @@ pub fn require(at: &Store) -> Result<(), Failure> {
             };
             Err(Failure::new(first).remedy(how))
         }
-        Err(error) => Err(Failure::new(error.to_string())),
+        Err(error) => Err(unreached(at, &error)),
+    }
+}
+
+/// The failure of a store that could not be looked at. That of a cluster is not to be sought at the data directory.
+pub fn unreached(at: &Store, error: &StoreError) -> Failure {
+    match (at, error) {
+        (Store::Rados { place, .. }, StoreError::Lost { cause, .. }) => Failure::new(format!("{place}: {cause}")).remedy(
+            "ceph --conf FILE status shows whether the cluster can be reached with these settings (--conf, --ceph-user)",
+        ),
+        _ => Failure::new(error.to_string()),
     }
 }
 

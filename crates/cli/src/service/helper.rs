@@ -13,6 +13,7 @@ use crate::args::{MountArgs, MountOptions};
 use crate::mounts;
 use crate::output::{Context, Failure, say};
 use crate::settings;
+use crate::suggest;
 
 /// The name by which mount(8) finds it; the second one for what is mounted, which has the type `fuse.loligo`.
 const NAME: &str = "mount.loligo";
@@ -51,6 +52,23 @@ const DROPPED: [&str; 23] = [
     "norelatime",
     "strictatime",
     "lazytime",
+];
+
+/// Options of our own, for those who mistype one.
+const OPTIONS: [&str; 13] = [
+    "ro",
+    "private",
+    "nonempty",
+    "allow_suid",
+    "allow_dev",
+    "noexec",
+    "hard",
+    "soft",
+    "timeo",
+    "path",
+    "log_file",
+    "log",
+    "config",
 ];
 
 /// Command line of mount(8), parsed.
@@ -137,7 +155,7 @@ impl Call {
             }
         }
         let [source, dir] = &places[..] else { return Err(usage("it takes a server and a directory")) };
-        call.source = source.to_str().ok_or_else(|| usage("the server is not UTF-8"))?.to_string();
+        call.source = Call::absolute_source(source.to_str().ok_or_else(|| usage("the server is not UTF-8"))?);
         // The background has no other directory than the root.
         call.dir = std::path::absolute(dir).context(|| format!("mount point {}", dir.display()))?;
         Ok(call)
@@ -146,6 +164,15 @@ impl Call {
     /// Address for `--server`. The source of other mounts, as `df` shows it, has a word in front.
     fn server(&self) -> &str {
         self.source.strip_prefix("loligo:").unwrap_or(&self.source)
+    }
+
+    /// A directory or a socket by its name alone: the background has no other directory than the root to find it in.
+    fn absolute_source(source: &str) -> String {
+        let (word, server) = source.strip_prefix("loligo:").map_or(("", source), |server| ("loligo:", server));
+        match std::path::absolute(server) {
+            Ok(path) if !server.starts_with('/') && path.exists() => format!("{word}{}", path.display()),
+            _ => source.to_string(),
+        }
     }
 
     /// As `loligo mount` has it.
@@ -211,7 +238,9 @@ impl Call {
                 }
                 _ if self.is_sloppy => {}
                 _ => {
-                    return Err(Failure::usage(format!("{}: unknown mount option {option}", self.dir.display()))
+                    let known = settings::KEYS.iter().map(|key| key.name).chain(OPTIONS);
+                    let hint = suggest::hint(name, known);
+                    return Err(Failure::usage(format!("{}: unknown mount option {option}{hint}", self.dir.display()))
                         .remedy("ro, private, nonempty, allow_suid, allow_dev, noexec, hard, soft, timeo=, path=, log_file=, log=, config=, and the settings of `loligo config`"));
                 }
             }

@@ -30,6 +30,8 @@ pub fn run(args: &MountArgs, given: &Given) -> Outcome {
     flags.extend(args.identity.clone().map(|file| ("identity".to_string(), file)));
     let settings = Settings::load(given, found.data.as_deref(), &flags)?;
     settings.check()?;
+    crate::auth::read(settings.text("identity"))?;
+    check_mount_point(args, &found)?;
     if args.daemon {
         let log = log_path(args, &found);
         node::check_mount_log(&log)?;
@@ -38,6 +40,7 @@ pub fn run(args: &MountArgs, given: &Given) -> Outcome {
     }
     let signals = Signals::hold();
     crate::log::start(settings.text("log"))?;
+    let made = missing(&args.mount);
     if let Some(parent) = args.mount.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         std::fs::create_dir_all(parent).context(|| format!("mount point {}", args.mount.display()))?;
     }
@@ -47,8 +50,12 @@ pub fn run(args: &MountArgs, given: &Given) -> Outcome {
     }
     let name = format!("{} of {}", session_name(&at), host());
     let shown = args.source.clone().map_or_else(|| fs_name(&found, &address), Ok)?;
-    let mounted =
-        node::mount(&at, Way::Address(address.clone()), shown, &name, &args.options, &settings, found.data.as_deref())?;
+    let way = Way::Address(address.clone());
+    let mounted = node::mount(&at, way, shown, &name, &args.options, &settings, found.data.as_deref());
+    let mounted = mounted.inspect_err(|_| {
+        // Whether the server is there shows only then: no directory is left for a mount that is not.
+        made.iter().for_each(|dir| _ = std::fs::remove_dir(dir));
+    })?;
     let text = format!(
         "mounted {address} at {}; process {}\n  stop it   loligo umount {}",
         at.display(),
@@ -76,14 +83,31 @@ pub fn in_background(args: &MountArgs, arguments: Vec<OsString>) -> Result<Strin
     preflight::many_files();
     preflight::files()?;
     preflight::fuse()?;
+    check_mount_point(args, &found)?;
     let log = log_path(args, &found);
     node::check_mount_log(&log)?;
     daemon::start_as(&log, arguments, Some(Path::new("/")))
 }
 
+/// The directories of a path that are not there yet, the innermost first.
+fn missing(path: &Path) -> Vec<PathBuf> {
+    let full = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+    full.ancestors().take_while(|dir| dir.symlink_metadata().is_err()).map(Path::to_path_buf).collect()
+}
+
+/// Fails if nothing can be mounted there, before anything is made or started.
+fn check_mount_point(args: &MountArgs, found: &Found) -> Outcome {
+    match &found.data {
+        Some(data) => preflight::mount_point(data, &args.mount, args.options.nonempty),
+        None => loligo_mount::check_mount_point(&args.mount, args.options.nonempty)
+            .map(drop)
+            .map_err(|error| Failure::new(error.to_string())),
+    }
+}
+
 fn find(args: &MountArgs) -> Result<Found, Failure> {
     let found = match (&args.data, target::named(args.server.as_deref())) {
-        (Some(data), _) => target::by_data(&node::data_dir(data)?)?,
+        (Some(data), _) => target::by_data(&node::data_dir(&target::data_of(data)?)?)?,
         (None, Some(server)) => target::by_address(server)?,
         (None, None) => {
             return Err(

@@ -9,11 +9,15 @@ use super::server::Server;
 use crate::args::BenchMd;
 use crate::output::{Failure, Outcome, put};
 use crate::progress::{Bar, Unit};
+use crate::suggest;
 use crate::target;
 
 /// `loligo bench md`.
 pub fn run(args: &BenchMd) -> Outcome {
-    let phases = args.phases.iter().map(|text| text.trim().parse::<Phase>());
+    let phases = args.phases.iter().map(|text| {
+        let hint = || suggest::hint(text.trim(), Phase::ALL.iter().map(|phase| phase.name()));
+        text.trim().parse::<Phase>().map_err(|what| what + &hint())
+    });
     let phases = phases.collect::<Result<Vec<_>, _>>().map_err(Failure::usage)?;
     let mut config = Config {
         clients: args.clients,

@@ -4,14 +4,14 @@
 use std::io;
 use std::path::Path;
 
-use clap::{Command, CommandFactory};
+use clap::Command;
 
-use crate::args::Cli;
+use crate::args;
 use crate::output::{Context, Outcome};
 
 /// Writes `loligo.1`, `loligo-up.1`, `loligo-journal-export.1` and so on into a directory.
 pub fn run(dir: &Path) -> Outcome {
-    let mut command = Cli::command().disable_help_subcommand(true);
+    let mut command = args::command().disable_help_subcommand(true);
     command.build();
     std::fs::create_dir_all(dir)
         .and_then(|()| write(command, dir))

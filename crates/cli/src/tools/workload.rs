@@ -13,6 +13,7 @@ use crate::args::BenchWorkload;
 use crate::look::ask;
 use crate::output::{Failure, Outcome, put, quoted, written};
 use crate::progress::{Bar, Unit};
+use crate::suggest;
 use crate::target::{self, Found};
 
 /// `loligo bench workload`.
@@ -55,7 +56,13 @@ pub fn run(args: &BenchWorkload) -> Outcome {
 fn spec(text: &str) -> Result<Spec, Failure> {
     let short = text.strip_prefix("replay:").filter(|rest| !rest.contains('='));
     let whole = short.map_or(text.to_string(), |file| format!("replay:file={file}"));
-    whole.parse().map_err(|why| Failure::usage(format!("workload `{text}`: {why}")))
+    let word = whole.split(':').next().unwrap_or_default();
+    // The lines of the help begin with the names; those of their remarks with a blank.
+    let name =
+        |line: &'static str| line.split_once(':').filter(|(name, rest)| !name.contains(' ') && !rest.starts_with(' '));
+    let names: Vec<&str> = Spec::HELP.lines().filter_map(name).map(|(name, _)| name).collect();
+    let hint = if names.contains(&word) { String::new() } else { suggest::hint(word, names) };
+    whole.parse().map_err(|why| Failure::usage(format!("workload `{text}`: {why}{hint}")))
 }
 
 fn made(spec: &Spec, seed: u64) -> Result<Workload, Failure> {

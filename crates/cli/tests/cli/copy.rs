@@ -107,7 +107,8 @@ fn what_cannot_be_copied_is_refused_before_anything_is_made() {
     LocalStore::format(&never, &FormatOptions::default()).expect("the store alone");
     refused(&data, &never, 1, &["the target is the file system"]);
     loligo("copy --from {} --to rados:", &[&data]).fails(2, &["names no store"]);
-    loligo("copy --from {} --to rados:pool --conf {}", &[&data, &place.path("no.conf")]).fails(1, &["no.conf"]);
+    loligo("copy --from {} --to rados:pool --conf {}", &[&data, &place.path("no.conf")])
+        .fails(2, &["no.conf", "--conf FILE"]);
     loligo("fsck --data {}", &[&data]).ok();
 }
 

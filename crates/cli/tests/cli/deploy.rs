@@ -45,6 +45,8 @@ END
         mount -t loligo -v "$D/data" "$D/mnt"
         cat "$D/mnt/file"
         umount "$D/mnt"
+        # As a path may be named where one stands.
+        (cd "$D"; mount -t loligo data mnt; cat mnt/file; findmnt -n -o SOURCE "$D/mnt"; umount mnt)
         test -s "$D/other.log" || test -e "$D/other.log"
         "#
     );
@@ -55,7 +57,8 @@ END
     assert!(lines[0].starts_with(&format!("fuse.loligo {data} rw,nosuid,nodev,noexec")), "{}", ran.out);
     assert_eq!(lines[1], "mounts: 1", "{}", ran.out);
     assert!(lines[2].contains(&format!("loligo:{data}/loligo.sock ro,nosuid,nodev,noexec")), "{}", ran.out);
-    assert_eq!(ran.out.matches("content\n").count(), 2, "{}", ran.out);
+    assert_eq!(ran.out.matches("content\n").count(), 3, "{}", ran.out);
+    assert!(ran.out.contains(&format!("content\n{data}\n")), "the source is absolute: {}", ran.out);
     assert!(ran.out.contains("mounted unix:") && ran.out.contains("stop it"), "-v says so: {}", ran.out);
     assert_eq!(server.stop().0, 0);
 }
@@ -71,12 +74,14 @@ fn what_cannot_be_mounted_is_told_with_the_exit_codes_of_mount_8() {
         code() {{ "$@" && echo 0 || echo "code $?"; }}
         code mount -t loligo "$D/data" "$D/mnt" 2>&1
         code mount -t loligo -o sync "$D/data" "$D/mnt" 2>&1
+        code mount -t loligo -o cahce_bytes=1 "$D/data" "$D/mnt" 2>&1
         code mount -t loligo -f "$D/data" "$D/mnt" 2>&1
         "#
     );
     let Some(ran) = apart(&script, place.dir.path()) else { return };
     let out = ran.ok().out;
     assert!(out.contains("loligo: ") && out.contains("code 32"), "{out}");
+    assert!(out.contains("unknown mount option cahce_bytes=1; did you mean cache_bytes?"), "{out}");
     assert!(out.contains("unknown mount option sync") && out.contains("code 1\n"), "{out}");
     assert!(out.ends_with("0\n"), "-f mounts nothing: {out}");
 }

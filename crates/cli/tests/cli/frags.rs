@@ -14,8 +14,8 @@ fn a_directory_is_split_and_merged_by_hand() {
     assert_eq!(told("split / 4"), "/ has 16 fragments\n");
     assert_eq!(told("split /"), "/ has 128 fragments\n");
     assert_eq!(told("split / 2"), "/ has 4 fragments\n");
-    assert_eq!(told("merge /"), "/ has 1 fragments\n");
-    assert_eq!(told("merge /"), "/ has 1 fragments\n");
+    assert_eq!(told("merge /"), "/ has 1 fragment\n");
+    assert_eq!(told("merge /"), "/ has 1 fragment\n");
     assert_eq!(told("split / 24"), "/ has 16777216 fragments\n".replace("16777216", &human(16_777_216)));
     loligo("subtree split --data {} / 25", &[&data]).fails(2, &["25"]);
     loligo("subtree split --data {} /none 2", &[&data]).fails(1, &["/none", "no such file"]);

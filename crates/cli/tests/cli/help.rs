@@ -60,6 +60,17 @@ fn every_command_has_a_help_of_its_own() {
         let help = loligo(&format!("{command} --help"), &[]).ok().out;
         assert!(help.contains("Usage: loligo"), "{help}");
         assert!(!help.contains("--ready-fd"), "{help}");
+        let subs = commands_of(command);
+        let words = if subs.is_empty() {
+            vec![command.to_string()]
+        } else {
+            subs.iter().map(|sub| format!("{command} {sub}")).collect()
+        };
+        for words in words {
+            let help = loligo(&format!("{words} --help"), &[]).ok().out;
+            let examples = help.split("Examples:\n").nth(1).unwrap_or_else(|| panic!("no examples in {help}"));
+            assert!(examples.lines().take(2).all(|line| line.contains(&format!("loligo {words}"))), "{help}");
+        }
     }
 }
 

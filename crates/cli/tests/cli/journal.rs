@@ -150,6 +150,6 @@ fn a_torn_journal_is_exported_up_to_its_end_and_a_file_that_was_cut_says_so() {
     std::fs::write(&part, "loligo-dump 1").expect("written");
     loligo("journal inspect {}", &[&part]).fails(1, &["this is no journal file", "loligo journal export"]);
     loligo("journal inspect {}", &[&segment]).fails(1, &["begins as a single segment"]);
-    loligo("journal inspect {}", &[&data]).fails(2, &["is a directory", "--data"]);
+    loligo("journal inspect {}", &[place.dir.path()]).fails(2, &["is a directory", "--data"]);
     loligo("journal diff {} {}", &[&place.path("none"), &whole]).fails(1, &["none"]);
 }

@@ -105,6 +105,11 @@ fn a_reader_that_goes_away_is_no_error() {
 
 /// Runs it with stderr on a terminal of 80 columns; what the terminal got, and the exit code.
 fn on_terminal(words: &str, paths: &[&Path]) -> (String, i32) {
+    on_a_terminal(words, paths, false)
+}
+
+/// The same; with `all` also stdout.
+fn on_a_terminal(words: &str, paths: &[&Path], all: bool) -> (String, i32) {
     let (mut master, mut slave) = (-1, -1);
     let size = libc::winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
     // SAFETY: the two numbers are filled, and owned below; the size is only read.
@@ -120,7 +125,12 @@ fn on_terminal(words: &str, paths: &[&Path]) -> (String, i32) {
         }
         String::from_utf8_lossy(&bytes).into_owned()
     });
-    let ran = loligo_in(words, paths, |command| _ = command.env("TERM", "xterm").stderr(slave));
+    let ran = loligo_in(words, paths, |command| {
+        if all {
+            command.stdout(slave.try_clone().expect("a descriptor"));
+        }
+        command.env("TERM", "xterm").stderr(slave);
+    });
     (reader.join().expect("no panic"), ran.code)
 }
 
@@ -190,4 +200,20 @@ fn status_and_top_fit_a_terminal_of_80_columns() {
     for line in status.lines().chain(top.lines()) {
         assert!(line.chars().count() <= 80, "{} columns: {line}", line.chars().count());
     }
+}
+
+#[test]
+fn a_private_key_is_not_shown_on_a_terminal() {
+    let place = Place::new();
+    let data = place.data();
+    loligo("format --data {}", &[&data]).ok();
+    let server = Service::start("serve --data {}", &[&data]);
+    let (seen, code) = on_a_terminal("auth add laptop --data {}", &[&data], true);
+    assert_eq!(code, 2, "{seen}");
+    assert!(seen.contains("the private key of laptop would be shown") && seen.contains("--out FILE"), "{seen}");
+    assert!(!seen.contains("PRIVATE"), "{seen}");
+    assert_eq!(loligo("auth list --data {} --json", &[&data]).ok().out.trim(), "[]", "none was made");
+    // A pipe is no terminal.
+    assert!(loligo("auth add laptop --data {}", &[&data]).ok().out.contains("PRIVATE KEY"));
+    assert_eq!(server.stop().0, 0);
 }

@@ -113,3 +113,60 @@ fn a_root_that_may_not_mount_is_told_so() {
         assert!(ran.err.contains("CAP_SYS_ADMIN") && ran.err.contains("--cap-add"), "{}", ran.err);
     }
 }
+
+/// Orders that an owner may give by xattrs are given by the command, too: over the mount, where the server's directory is closed to them.
+#[test]
+fn an_owner_uses_the_command_in_a_mount_of_a_server_that_lets_only_root_in() {
+    let place = Place::new();
+    let script = "
+        trap '$L down $D/mnt >/dev/null 2>&1 || true' EXIT
+        timeout 60 $L up --data $D/data --mount $D/mnt --daemon >/dev/null
+        mkdir $D/mnt/own $D/mnt/theirs; chown 65534:65534 $D/mnt/own
+        say() { as $L \"$@\" 2>&1 || echo \"code $?\"; }
+        echo '# mine'
+        say policy explain $D/mnt/own
+        say policy set $D/mnt/own relaxed
+        say policy show $D/mnt/own
+        say policy unset $D/mnt/own
+        say subtree place $D/mnt/own giga --dry-run
+        say subtree place $D/mnt/own giga
+        say subtree unplace $D/mnt/own
+        say subtree split $D/mnt/own 1
+        say subtree merge $D/mnt/own
+        say subtree lease $D/mnt/own 100ms
+        say subtree unlease $D/mnt/own
+        echo '# theirs'
+        say subtree pin $D/mnt/own 0
+        say subtree pin $D/mnt/own 0 --dry-run
+        say subtree place $D/mnt/theirs giga
+        echo '# closed'
+        say status $D/mnt
+        say policy advise $D/mnt/own
+        say rank add $D/mnt";
+    let Some(ran) = as_user(&place, true, script) else { return };
+    let ran = ran.ok();
+    let out = &ran.out;
+    let (mine, rest) = out.split_once("# theirs").expect("a part");
+    let (theirs, closed) = rest.split_once("# closed").expect("a part");
+    assert!(!mine.contains("code ") && !out.contains("server.json"), "{out}");
+    for words in [
+        "not decoupled by this mount",
+        "not told to this user",
+        "strong/none by policy",
+        "own: placement: none -> giga\nnothing was changed",
+        "own: placement: giga -> none",
+        "own has 2 fragments",
+        "own has 1 fragment\n",
+        "own: lookup_lease: none -> 100ms",
+    ] {
+        assert!(mine.contains(words), "no `{words}` in {mine}");
+    }
+    assert_eq!(theirs.matches("own: only root says at which rank").count(), 2, "{theirs}");
+    assert_eq!(theirs.matches("do it as root, or as the owner of the directory").count(), 1, "{theirs}");
+    assert_eq!(
+        closed.matches("only root and the user whom the data directory belongs to may ask there").count(),
+        3,
+        "{closed}"
+    );
+    assert_eq!(closed.matches("code 1").count(), 3, "{closed}");
+}

@@ -148,7 +148,7 @@ fn a_server_that_neither_leads_nor_runs_the_rank_answers_for_all_and_hands_order
     wait_until("it is at two ranks", || asked.has_a().len() == 2);
     assert!(asked.say("subtree gather /a", 0).contains("the ranks give the fragments"));
     wait_until("the fragments are gathered", || asked.has_a() == [other]);
-    assert!(asked.say("subtree merge /a", 0).contains("1 fragments"));
+    assert!(asked.say("subtree merge /a", 0).contains("1 fragment"));
 
     // The balancer.
     assert!(asked.say("balancer set greedy_spill --apply", 0).contains("is in force"));

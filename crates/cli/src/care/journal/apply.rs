@@ -48,7 +48,7 @@ struct Lacking {
 
 /// Says what it would do, or does it.
 pub fn run(args: &ApplyArgs) -> Outcome {
-    let at = Store::of(&args.data)?;
+    let at = Store::of_path(&args.data)?;
     let store = offline::open(&at, args.yes)?;
     let fits = match &args.file {
         Some(file) => Some(fits::check(file, &*store, &args.data, None)?),

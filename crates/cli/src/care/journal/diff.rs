@@ -90,13 +90,13 @@ pub fn run(args: &DiffArgs) -> Outcome {
 /// The journal that a word of the command line names.
 fn named(word: &Path, rank: Option<u32>) -> Result<Journal, Failure> {
     if word.is_dir() {
-        return Journal::one_of_store(&Store::of(word)?, rank);
+        return Journal::one_of_store(&Store::of_path(word)?, rank);
     }
     let text = word.to_str().filter(|_| !word.exists());
     if let Some((dir, rank)) = text.and_then(|text| text.rsplit_once(':'))
         && let Ok(rank) = rank.parse()
     {
-        return Journal::one_of_store(&Store::of(Path::new(dir))?, Some(rank));
+        return Journal::one_of_store(&Store::of_path(Path::new(dir))?, Some(rank));
     }
     super::inspect::of_rank(Journal::file(word)?, rank)
 }

@@ -72,7 +72,7 @@ pub fn run(args: &EraseArgs) -> Outcome {
 }
 
 fn of_store(args: &EraseArgs, data: &Path, filter: &Filter) -> Outcome {
-    let at = Store::of(data)?;
+    let at = Store::of_path(data)?;
     let store = offline::open(&at, args.yes)?;
     let journal = Journal::one_of_store(&at, args.filters.rank)?;
     let rank = Rank(u16::try_from(journal.owner.rank()).unwrap_or(u16::MAX));

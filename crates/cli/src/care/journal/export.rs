@@ -45,7 +45,7 @@ pub fn run(args: &ExportArgs) -> Outcome {
     let journal = match (&args.from, &args.data) {
         (Some(file), _) => Journal::file(file)?,
         (None, data) => {
-            Journal::one_of_store(&Store::of(data.as_deref().unwrap_or(Path::new(".")))?, args.filters.rank)?
+            Journal::one_of_store(&Store::of_path(data.as_deref().unwrap_or(Path::new(".")))?, args.filters.rank)?
         }
     };
     let made = write(&journal, Pick::Taken(&filter), &args.out)?;

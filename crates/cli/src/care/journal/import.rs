@@ -40,7 +40,7 @@ pub struct ImportArgs {
 
 /// Says what it would do, or does it.
 pub fn run(args: &ImportArgs) -> Outcome {
-    let at = Store::of(&args.data)?;
+    let at = Store::of_path(&args.data)?;
     let store = offline::open(&at, args.yes)?;
     let fits = fits::check(&args.file, &*store, &args.data, Some(args.rank))?;
     let there = Journal::of_store(&at, None)?.into_iter().find(|journal| journal.owner == fits.file.owner);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufWriter, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use loligo_journal::inspect::Entry;
@@ -14,6 +14,7 @@ use super::filters::Filters;
 use super::source::{End, Journal};
 use crate::at::Store;
 use crate::output::{Failure, Outcome, human_bytes, human_count, written};
+use crate::target;
 
 /// `loligo journal inspect`.
 #[derive(Args)]
@@ -21,7 +22,7 @@ pub struct InspectArgs {
     /// Data directory, whose ranks' journals are read.
     #[arg(long, value_name = "DIR", required_unless_present = "file", conflicts_with = "file")]
     pub data: Option<PathBuf>,
-    /// A journal file instead.
+    /// A journal file, or without --data the same directory.
     pub file: Option<PathBuf>,
     #[command(flatten)]
     pub filters: Filters,
@@ -48,7 +49,10 @@ struct Segment {
 pub fn run(args: &InspectArgs) -> Outcome {
     let filter = args.filters.filter()?;
     let journals = match (&args.data, &args.file) {
-        (Some(data), _) => Journal::of_store(&Store::of(data)?, args.filters.rank)?,
+        (Some(data), _) => Journal::of_store(&Store::of_path(data)?, args.filters.rank)?,
+        (None, Some(dir)) if dir.is_dir() && is_store(dir)? => {
+            Journal::of_store(&Store::of_path(dir)?, args.filters.rank)?
+        }
         (None, Some(file)) => vec![of_rank(Journal::file(file)?, args.filters.rank)?],
         (None, None) => Vec::new(),
     };
@@ -58,9 +62,14 @@ pub fn run(args: &InspectArgs) -> Outcome {
     }
     match broken {
         None => Ok(()),
-        Some(text) if args.file.is_some() => Err(Failure::found(text)),
+        Some(text) if args.file.as_ref().is_some_and(|file| !file.is_dir()) => Err(Failure::found(text)),
         Some(text) => Err(Failure::found(text).remedy("copy the data directory, then: loligo fsck")),
     }
+}
+
+/// True if a directory in place of a file is a data directory, or in a mount of its server.
+fn is_store(dir: &Path) -> Result<bool, Failure> {
+    Ok(target::served_by(dir)?.is_some() || Store::of(dir)?.identify().is_ok())
 }
 
 /// Refuses a file that is not of the rank that was asked for.
