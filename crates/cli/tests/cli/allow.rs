@@ -23,7 +23,7 @@ struct Row {
     before: &'static str,
     owner: &'static str,
     others: &'static str,
-    /// What each sees before the merge.
+    /// The views of both before the merge.
     meanwhile: [&'static str; 2],
     after: &'static str,
     told: &'static str,
@@ -355,7 +355,7 @@ fn tokens(writer: &str, round: u32, number: u32, len: usize) -> Vec<u8> {
         .collect()
 }
 
-/// What each file below a directory says; an error names one that is of several, or cut off.
+/// The token of each file below a directory; an error names one that is of several, or cut off.
 fn all_tokens(dir: &Path) -> Vec<Result<String, String>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(dir).expect("a directory") {

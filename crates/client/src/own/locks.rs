@@ -3,8 +3,8 @@
 
 use loligo_types::{Answer, FileLock, FsError, Ino, LockKind, Op};
 
-use super::Job;
-use crate::machine::Client;
+use super::{Job, Own};
+use crate::locks::Locks;
 
 /// True if one lock conflicts with another owner's.
 fn excludes(held: &FileLock, asked: &FileLock) -> bool {
@@ -12,52 +12,51 @@ fn excludes(held: &FileLock, asked: &FileLock) -> bool {
     overlap && (held.exclusive || asked.exclusive)
 }
 
-impl Client {
-    pub(super) fn own_lock(&mut self, job: Job) {
+impl Own {
+    /// Answers a request about locks, or lets it wait. `held`: the locks of all programs.
+    pub(super) fn lock(&mut self, held: &Locks, job: Job) {
         match job.op {
             Op::SetLock { lock, .. } if lock.start > lock.end => {
-                self.own.answer(job.op, job.then, Err(FsError::Invalid));
+                self.answer(job.op, job.then, Err(FsError::Invalid));
             }
-            Op::SetLock { ino, lock, wait, .. } => match self.own_conflict(ino, &lock) {
-                None => self.own.answer(job.op, job.then, Ok(Answer::Done)),
-                Some(_) if wait => self.own.locks.push(job),
-                Some(_) => self.own.answer(job.op, job.then, Err(FsError::WouldBlock)),
+            Op::SetLock { ino, lock, wait, .. } => match conflict(held, ino, &lock) {
+                None => self.answer(job.op, job.then, Ok(Answer::Done)),
+                Some(_) if wait => self.locks.push(job),
+                Some(_) => self.answer(job.op, job.then, Err(FsError::WouldBlock)),
             },
             Op::GetLock { ino, lock, .. } => {
-                let found = self.own_conflict(ino, &lock);
-                self.own.answer(job.op, job.then, Ok(Answer::Lock(found)));
+                let found = conflict(held, ino, &lock);
+                self.answer(job.op, job.then, Ok(Answer::Lock(found)));
             }
             Op::CancelLock { ino, owner } => {
                 let of_it = |job: &mut Job| matches!(&job.op, Op::SetLock { ino: of, lock, .. } if (*of, lock.owner) == (ino, owner));
-                for ended in self.own.locks.extract_if(.., of_it).collect::<Vec<_>>() {
-                    self.own.answer(ended.op, ended.then, Err(FsError::Interrupted));
+                for ended in self.locks.extract_if(.., of_it).collect::<Vec<_>>() {
+                    self.answer(ended.op, ended.then, Err(FsError::Interrupted));
                 }
-                self.own.answer(job.op, job.then, Ok(Answer::Done));
+                self.answer(job.op, job.then, Ok(Answer::Done));
             }
             // The range is given back where it is noted.
-            _ => self.own.answer(job.op, job.then, Ok(Answer::Done)),
+            _ => self.answer(job.op, job.then, Ok(Answer::Done)),
         }
-    }
-
-    /// The first lock of another owner that is in the way.
-    fn own_conflict(&self, ino: Ino, asked: &FileLock) -> Option<FileLock> {
-        let of_file = self
-            .files
-            .locks
-            .iter()
-            .filter(|((of, kind, owner), _)| (*of, *kind) == (ino, asked.kind) && *owner != asked.owner);
-        let held = of_file.flat_map(|(_, held)| held.iter().map(|(_, lock)| *lock));
-        held.filter(|held| excludes(held, asked)).min_by_key(|held| held.start)
     }
 
     /// Something was given back: those who wait may have it, one after the other.
-    pub(super) fn own_try_locks(&mut self) {
-        let free = self.own.locks.iter().position(
-            |job| matches!(&job.op, Op::SetLock { ino, lock, .. } if self.own_conflict(*ino, lock).is_none()),
-        );
+    pub(super) fn try_locks(&mut self, held: &Locks) {
+        let free = self
+            .locks
+            .iter()
+            .position(|job| matches!(&job.op, Op::SetLock { ino, lock, .. } if conflict(held, *ino, lock).is_none()));
         if let Some(at) = free {
-            let job = self.own.locks.remove(at);
-            self.own_lock(job);
+            let job = self.locks.remove(at);
+            self.lock(held, job);
         }
     }
+}
+
+/// The first lock of another owner that is in the way.
+fn conflict(held: &Locks, ino: Ino, asked: &FileLock) -> Option<FileLock> {
+    let of_file =
+        held.iter().filter(|((of, kind, owner), _)| (*of, *kind) == (ino, asked.kind) && *owner != asked.owner);
+    let locks = of_file.flat_map(|(_, held)| held.iter().map(|(_, lock)| *lock));
+    locks.filter(|lock| excludes(lock, asked)).min_by_key(|lock| lock.start)
 }

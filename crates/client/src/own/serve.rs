@@ -18,7 +18,9 @@ impl Client {
                 self.own_close(&handles);
                 self.own.answer(job.op, job.then, Ok(Answer::Done));
             }
-            Op::SetLock { .. } | Op::Unlock { .. } | Op::GetLock { .. } | Op::CancelLock { .. } => self.own_lock(job),
+            Op::SetLock { .. } | Op::Unlock { .. } | Op::GetLock { .. } | Op::CancelLock { .. } => {
+                self.own.lock(&self.files.locks, job);
+            }
             op => match self.own_root(op) {
                 Some(root) => self.own_run(root, job),
                 // It was decoupled when it was routed.
@@ -142,7 +144,7 @@ impl Client {
         self.replied(OWN, then, result);
         self.put_down();
         if unlocks && !self.own.locks.is_empty() {
-            self.own_try_locks();
+            self.own.try_locks(&self.files.locks);
         }
     }
 

@@ -337,7 +337,7 @@ mod tests {
     fn who_reads_or_writes_does_not_wait_behind_the_syncs_of_other_files() {
         let jobs = Jobs::new();
         let (ino, object_size) = (Ino(7), 4096);
-        let sync = |id| (id, Effect::Sync { ino: Ino(id), ranges: vec![(0, 0)], removed: false });
+        let sync = |id| (id, Effect::Sync { ino: Ino(id), ranges: vec![(0, 0)], removed: false, copy: None });
         jobs.push((1..=20).map(sync));
         let data: Arc<[u8]> = [1].into();
         jobs.push(
