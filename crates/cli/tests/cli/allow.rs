@@ -331,6 +331,40 @@ fn walk(row: &Row, size: usize, (mine, theirs): (&Path, &Path), policy: &Path) -
     ])
 }
 
+#[test]
+fn a_hole_that_the_owner_makes_where_others_have_written_is_of_zeros() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    let server = serve(&place, 1);
+    let (owner, other) = (mounted(&place, "owner"), mounted(&place, "other"));
+    let (mine, theirs) = (place.path("owner/job"), place.path("other/job"));
+    std::fs::create_dir(&mine).expect("it is writable");
+    let run = |script: &str, dir: &Path| sh(&format!("SIZE=300000{WORDS}{script}"), dir).ok();
+    run("put b x; put b y", &mine);
+    let policy = place.path("policy.toml");
+    std::fs::write(&policy, "preset = 'batchfs'\ninterfere = 'allow'\n").expect("written");
+    loligo("decouple {} --policy {}", &[&mine, &policy]).ok();
+    run("cat x y >/dev/null", &mine);
+    run("bytes t 200000 >> x; bytes t 200000 >> y", &theirs);
+    run("echo o | dd of=x bs=600000 seek=1 conv=notrunc status=none; truncate -s 600000 y", &mine);
+    let has =
+        "[ $(tr -dc b < F | wc -c) = 300000 ] && [ $(tr -dc t < F | wc -c) = 0 ] && [ $(stat -c %s F) -ge 600000 ]";
+    for name in ["x", "y"] {
+        run(&has.replace('F', name), &mine);
+    }
+    let told = loligo("merge {}", &[&mine]).ok().err;
+    assert_eq!(told.matches("others had written it, too").count(), 2, "{told}");
+    for (name, dir) in [("x", &mine), ("y", &mine), ("x", &theirs), ("y", &theirs)] {
+        run(&has.replace('F', name), dir);
+        run(&format!("[ $(tr -dc t < $(kept {name}) | wc -c) = 200000 ]"), dir);
+    }
+    loligo("recouple {}", &[&mine]).ok();
+    assert_eq!((other.stop().0, owner.stop().0, server.stop().0), (0, 0, 0));
+    loligo("fsck --data {} --data-checksums", &[&place.data()]).ok();
+}
+
 const NAMES: u64 = 6;
 /// Bytes of a token and the end of its line.
 const TOKEN: usize = 19;

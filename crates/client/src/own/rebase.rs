@@ -273,9 +273,12 @@ impl Client {
     /// The attributes of an open file may be others by now, and then so are its bytes.
     fn own_becomes(&mut self, attr: &Attr) {
         let ino = attr.ino;
-        let Some(file) = self.files.map.get_mut(&ino).filter(|file| file.rank == OWN && file.attr != *attr) else {
+        let Some(file) = self.files.map.get_mut(&ino).filter(|file| file.rank == OWN) else { return };
+        // Others may write behind its end from now on, until this client asks for the right to change it.
+        file.clean_to = file.clean_to.min(file.attr.size);
+        if file.attr == *attr {
             return;
-        };
+        }
         file.attr = *attr;
         file.base = None;
         file.size = if file.is_clean() { attr.size } else { attr.size.max(file.dirty.end()).max(file.flying.end()) };
