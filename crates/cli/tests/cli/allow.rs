@@ -476,7 +476,7 @@ impl Keeper {
         let mut shell = std::process::Command::new("sh");
         shell.args(["-c", script]).env("D", place.dir.path()).env("L", LOLIGO);
         let keeper = Keeper { shell: shell.spawn().expect("there is a shell"), on, pid };
-        until("it serves", || place.data().join("loligo.sock").exists());
+        until("it serves", || loligo("status {}", &[&place.data()]).code == 0);
         keeper
     }
 
