@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What a synced write costs: how many syncs of the disk each fsync of a program takes, and how many of them there are a second, on a mount of
+# Cost of a synced write: syncs of the disk for each fsync of a program, and such fsyncs a second, on a mount of
 # `loligo up`, through bindfs over the same disk, and on the disk itself. Each part runs twice: with the syncs of the process counted by strace, and
 # without strace for the times. Writes a Markdown table to stdout. It judges nothing: the targets stand in docs/performance.md.
 # usage: bench/syncs.sh [-n OPS] [-r RUNS] [--only NAME,..] [--parts NAME,..] [--set KEY=VALUE] [--dir DIR]

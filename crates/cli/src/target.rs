@@ -76,7 +76,7 @@ impl Found {
 /// Finds the server meant by the arguments. Each may name one; several have to name the same.
 pub fn find(target: &Target) -> Result<Found, Failure> {
     let told = named(target.server.as_deref());
-    // What the environment says is for commands that say nothing themselves.
+    // A value of the environment counts only where the command line says nothing.
     let (server, ambient) = if told == of_environment().as_deref() { (None, told) } else { (told, None) };
     let of_data = target.data.as_deref().map(|data| (format!("--data {}", quoted(data)), by_data(data)));
     let of_path = target.path.as_deref().map(|path| (quoted(path), by_path(path)));

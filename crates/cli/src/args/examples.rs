@@ -221,7 +221,7 @@ mod tests {
         for (words, lines) in all() {
             assert!(lines.len() >= 2, "{words}");
             for line in *lines {
-                // What is in front of a pipe is another command, and where its output goes is the shell's.
+                // The command in front of a pipe is another one, and a redirection is the shell's.
                 for part in line.split(" | ") {
                     let part = part.split(" > ").next().unwrap_or(part);
                     let parsed = command().try_get_matches_from(part.split(' '));

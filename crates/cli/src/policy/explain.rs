@@ -222,7 +222,7 @@ fn at_server(
     relaxed: bool,
     given: &Given,
 ) -> Result<Has, Failure> {
-    // What others have is not every user's business, and over the network nobody's.
+    // The server names decoupled directories of others to root and its own user only, and not over the network.
     if found.is_closed() || found.admin.is_none() {
         return Ok(Has::Untold { below });
     }

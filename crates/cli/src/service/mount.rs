@@ -53,7 +53,7 @@ pub fn run(args: &MountArgs, given: &Given) -> Outcome {
     let way = Way::Address(address.clone());
     let mounted = node::mount(&at, way, shown, &name, &args.options, &settings, found.data.as_deref());
     let mounted = mounted.inspect_err(|_| {
-        // Whether the server is there shows only then: no directory is left for a mount that is not.
+        // The connection shows only then if there is a server: a mount that fails leaves no directory behind.
         made.iter().for_each(|dir| _ = std::fs::remove_dir(dir));
     })?;
     let text = format!(

@@ -12,9 +12,9 @@ use std::sync::Arc;
 use loligo_types::limits::FETCH_MAX;
 use loligo_types::{Answer, Attr, Conflict, Cred, FsError, FsResult, Ino, Need, Op, SubtreeAnswer, SubtreeOp};
 
+use super::OWN;
 use super::ask::Ask;
 use super::task::{Merging, OwnTask, TRIES};
-use super::{OWN, Owned};
 use crate::Invalidation;
 use crate::machine::Client;
 use crate::recover::NOWHERE;
@@ -89,12 +89,8 @@ impl Client {
     /// It is given back as it was, or the rank takes it back.
     pub(super) fn own_undone(&mut self, root: Ino, command: u64, error: FsError) {
         self.own.commands.done(command, Err(error));
-        let Some(owned) = self.own.trees.remove(&root) else { return };
-        for job in owned.waiting {
-            self.request(&Arc::new(job.cred), job.op, job.then);
-        }
-        let told = owned.told;
-        told.into_iter().for_each(|(rank, id)| self.part_done(rank, root, id));
+        // Whatever the rank says of it: this client does not have it.
+        _ = self.own_ended(root, Ok(Answer::Done));
     }
 
     /// Tells the rank what is open here; then the merge begins.
@@ -141,34 +137,8 @@ impl Client {
                 own.open.clear();
                 self.own_cut(id, own, cred)
             }
-            Err(FsError::Stale) if own.tries < TRIES => {
-                own.tries += 1;
-                own.merging = Merging::Introduce;
-                let what = self.own_resume_op(own.root)?;
-                self.own_ask_rank(id, own, cred, what);
-                None
-            }
-            Err(error) => Some(Err(error)),
-        }
-    }
-
-    /// The rank knows who this is: says it once more.
-    pub(super) fn own_introduced(
-        &mut self,
-        id: u64,
-        own: &mut OwnTask,
-        cred: &Arc<Cred>,
-        result: FsResult<Answer>,
-    ) -> Option<FsResult<()>> {
-        match result {
-            Ok(_) => {
-                _ = self.own.trees.get_mut(&own.root).map(Owned::forget_rights);
-                self.own_hold_open(id, own, cred)
-            }
-            Err(FsError::Stale | FsError::Perm | FsError::NotFound) => {
-                self.own_lost(own.root);
-                Some(Err(FsError::Stale))
-            }
+            // The rank is told who this is, and asked once more.
+            Err(FsError::Stale) => self.own_parts_failed(id, own, cred, FsError::Stale),
             Err(error) => Some(Err(error)),
         }
     }
@@ -195,12 +165,12 @@ impl Client {
                 _ => return Some(Err(FsError::Io)),
             },
             Ok(_) => return Some(Err(FsError::Io)),
-            Err(FsError::Stale | FsError::Perm | FsError::NotFound) => {
-                self.own_lost(own.root);
-                return Some(Err(FsError::Stale));
-            }
-            Err(error) => return Some(Err(error)),
+            Err(error) => return self.own_not_resumed(own, error),
         };
+        if self.own.trees.get(&own.root).is_some_and(|owned| owned.machine.outstanding().changes > 0) {
+            // Nothing else has them.
+            return Some(Err(FsError::Busy));
+        }
         // Programs that wait here may be waited for by the kernel when it drops something, so that is not waited for.
         self.own_drop_cached(own.root, false);
         let idle: Vec<Ino> =

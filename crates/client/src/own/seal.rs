@@ -93,7 +93,7 @@ impl Client {
             let Some(owned) = self.own.trees.get_mut(&own.root) else { return Some(Err(FsError::Stale)) };
             owned.sealed = true;
             if owned.is_shared() {
-                // What is written from here on would be written over what others did meanwhile.
+                // A write from here on would go over changes that others made meanwhile.
                 owned.gated = true;
                 return self.own_hold_open(id, own, cred);
             }

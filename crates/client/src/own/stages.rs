@@ -153,7 +153,6 @@ impl Client {
             }
             Merging::Merge => self.own_merged(id, own, cred, result),
             Merging::Resume => self.own_resumed(id, own, cred, result),
-            Merging::Introduce => self.own_introduced(id, own, cred, result),
             Merging::Hold => self.own_held_open(id, own, cred, result),
             Merging::Rebase => self.own_rebase_on(id, own, cred, result),
             Merging::Refresh => self.own_refreshed(id, own, cred, result),

@@ -85,8 +85,6 @@ pub(super) enum Merging {
     Freeze,
     /// The rank is told what is open here, where others may remove it.
     Hold,
-    /// The rank does not know this session for the owner's, and is told.
-    Introduce,
     Parts,
     Merge,
     Resume,
@@ -425,12 +423,18 @@ impl Client {
                 }
                 self.own_parts(id, own, cred)
             }
-            Err(FsError::Stale | FsError::Perm | FsError::NotFound) => {
-                let error = FsError::Stale;
+            Err(error) => self.own_not_resumed(own, error),
+        }
+    }
+
+    /// The rank does not take this client for the owner any more, or it is not known whether it does.
+    pub(super) fn own_not_resumed(&mut self, own: &OwnTask, error: FsError) -> Option<FsResult<()>> {
+        match error {
+            FsError::Stale | FsError::Perm | FsError::NotFound => {
                 self.own_lost(own.root);
-                Some(Err(error))
+                Some(Err(FsError::Stale))
             }
-            Err(error) => Some(Err(error)),
+            error => Some(Err(error)),
         }
     }
 
@@ -582,7 +586,7 @@ impl Client {
     }
 
     /// It is a directory like others again, or is not this client's any more.
-    fn own_ended(&mut self, root: Ino, result: FsResult<Answer>) -> FsResult<()> {
+    pub(super) fn own_ended(&mut self, root: Ino, result: FsResult<Answer>) -> FsResult<()> {
         match result {
             // Stale: it was ended before, and the answer was lost; or it was taken back. Nothing is outstanding.
             Ok(_) | Err(FsError::Stale) => {
@@ -600,6 +604,8 @@ impl Client {
                     }
                     self.fail(task.waiter, FsError::Stale);
                 }
+                let told = owned.told;
+                told.into_iter().for_each(|(rank, id)| self.part_done(rank, root, id));
                 Ok(())
             }
             Err(error) => {

@@ -309,7 +309,7 @@ impl Mds {
                 there: &there,
                 forks,
                 open_orphans: &held.left,
-                // What its owner has removed and has open lives on, too.
+                // Files that the owner has removed and has open live on, too.
                 open_count: &|ino| opens.count(ino) + u32::from(held.open.contains(&ino)),
             };
             match resolve(&self.tree, &intake.draft, &terms) {
@@ -365,7 +365,7 @@ impl Mds {
             let open: Vec<Ino> = orphans.filter(|ino| owned.held.open.contains(ino)).collect();
             owned.held.inos.extend(open);
         }
-        // Whoever merges learns anew, so nothing that was removed comes back any more. What its programs have open is read on.
+        // The owner fetches anew after a merge, so nothing that was removed comes back. Files that its programs have open stay.
         self.let_go_closed(record);
         if let Some(owned) = self.decoupled.by_dir.get_mut(&dir) {
             owned.last = last;

@@ -384,7 +384,7 @@ impl Mds {
         let mut over = Vec::new();
         for (dir, owned) in &mut self.decoupled.by_dir {
             let Some(inode) = owned.forks.asked.remove(&file) else { continue };
-            // What lay in an inode may have been written over without a trace.
+            // Data held in an inode may have been overwritten without a trace.
             let len = if inode.inline { 0 } else { inode.size };
             let changed = size != Some(len) || inode.inline && inode.size > 0;
             owned.forks.seen.insert(file, (inode, changed));
@@ -411,7 +411,7 @@ impl Mds {
         }
         let is_over = |ino: Ino, made: Option<&Inode>| match made {
             Some(_) => intake.draft.writes(ino),
-            // Who has it open reads on what it was.
+            // Handles that are open go on reading the version of others.
             None => !orphans.contains(&ino) && (gone.contains(&ino) || !self.tree.is_orphan(ino)),
         };
         let known = intake.draft.known().filter_map(|(ino, _, made)| Some((ino, record.copy_of(ino)?, made)));

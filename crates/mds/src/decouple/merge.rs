@@ -122,7 +122,7 @@ impl Mds {
             return Step::Wait(WaitReason::Part(dir));
         }
         if part == 0 {
-            // What was made ready for a merge that was given up may be another one by now.
+            // Versions that were prepared for a merge which was given up may have changed since.
             self.end_still(dir);
         }
         let Some(owned) = self.decoupled.by_dir.get_mut(&dir) else { return Step::Answer(Err(FsError::Stale)) };

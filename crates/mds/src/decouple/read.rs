@@ -162,7 +162,7 @@ impl Mds {
     pub(super) fn freeze_all(&mut self, record: &DecoupledRecord, owner: SessionId) {
         let shared = record.interfere == Interfere::Allow;
         for (ino, copy) in record.overwritten.iter().flat_map(|files| files.pairs()) {
-            // How long they were is not known without reading them all: then all of an object is copied, or the copy says it.
+            // Their lengths are not known without reading them all: so whole objects are copied, or the copy has the length.
             self.out.push_back(Output::Freeze { ino, copy, size: u64::MAX, owner, shared });
             if shared {
                 self.note_frozen(record.dir, ino);
