@@ -257,21 +257,26 @@ const ROWS: &[Row] = &[
 
 #[test]
 fn each_row_of_the_table_of_conflicts_is_so_through_two_mounts_for_files_in_inodes() {
-    rows(500);
+    rows(500, 1);
 }
 
 #[test]
 fn each_row_of_the_table_of_conflicts_is_so_through_two_mounts_for_files_in_objects() {
-    rows(300_000);
+    rows(300_000, 1);
 }
 
-/// All rows with files of so many bytes.
-fn rows(size: usize) {
+#[test]
+fn each_row_of_the_table_of_conflicts_is_so_in_directories_of_another_rank() {
+    rows(300_000, 3);
+}
+
+/// All rows with files of so many bytes. The directories are the last rank's.
+fn rows(size: usize, ranks: u16) {
     if !can_mount() {
         return;
     }
     let place = Place::new();
-    let server = serve(&place, 1);
+    let server = serve(&place, ranks);
     let (owner, other) = (mounted(&place, "owner"), mounted(&place, "other"));
     let policy = place.path("policy.toml");
     std::fs::write(&policy, "preset = 'batchfs'\ninterfere = 'allow'\nallocated_inodes = 1000\n").expect("written");
@@ -279,6 +284,9 @@ fn rows(size: usize) {
     for (at, row) in ROWS.iter().enumerate() {
         let (mine, theirs) = (place.path(&format!("owner/{at}")), place.path(&format!("other/{at}")));
         std::fs::create_dir(&mine).expect("it is writable");
+        if ranks > 1 {
+            loligo("subtree migrate {} {}", &[&mine, Path::new(&(ranks - 1).to_string())]).ok();
+        }
         let found = walk(row, size, (&mine, &theirs), &policy);
         wrong.extend(found.into_iter().map(|found| format!("{}: {found}", row.what)));
     }
@@ -329,6 +337,43 @@ fn walk(row: &Row, size: usize, (mine, theirs): (&Path, &Path), policy: &Path) -
         ("at the end", "is p more && is q theirs", mine),
         ("at the end", "is p more && is q theirs", theirs),
     ])
+}
+
+#[test]
+fn others_go_on_with_their_version_when_the_owner_dies_and_while_a_program_has_a_file_open_nothing_is_decoupled() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    let server = serve(&place, 1);
+    let (owner, other) = (mounted(&place, "owner"), mounted(&place, "other"));
+    let (mine, theirs) = (place.path("owner/job"), place.path("other/job"));
+    std::fs::create_dir(&mine).expect("it is writable");
+    let run = |script: &str, dir: &Path| sh(&format!("SIZE=300000{WORDS}{script}"), dir).ok();
+    run("put b x", &mine);
+    let policy = place.path("policy.toml");
+    std::fs::write(&policy, "preset = 'batchfs'\ninterfere = 'allow'\n").expect("written");
+    let open = std::fs::File::open(mine.join("x")).expect("it is there");
+    loligo("decouple {} --policy {}", &[&mine, &policy]).fails(1, &["in use"]);
+    // It is a directory like others, here and there.
+    run("put t y; is t y", &theirs);
+    run("is t y; put b z; is b z", &mine);
+    drop(open);
+    loligo("decouple {} --policy {} --lease 0.2", &[&mine, &policy]).ok();
+    run("put o x; bytes o 100000 >> x; put o new", &mine);
+    run("bytes t 1000 >> x", &theirs);
+    owner.kill();
+    let status = || loligo("status {}", &[&place.data()]).ok().out;
+    until("it is taken back", || !status().contains("decoupled"));
+    run(
+        "[ $(tr -dc b < x | wc -c) = 300000 ] && [ $(tr -dc t < x | wc -c) = 1000 ] && [ $(stat -c %s x) = 301000 ]",
+        &theirs,
+    );
+    // Nothing of the owner is behind the end.
+    run("truncate -s 500000 x; [ $(tr -dc o < x | wc -c) = 0 ] && gone new && put t more", &theirs);
+    let _ = std::process::Command::new("umount").arg("-l").arg(place.path("owner")).output();
+    assert_eq!((other.stop().0, server.stop().0), (0, 0));
+    loligo("fsck --data {} --data-checksums", &[&place.data()]).ok();
 }
 
 #[test]
