@@ -10,8 +10,10 @@ mod random;
 
 use std::sync::Arc;
 
+use loligo_store::Blobs;
 use loligo_types::{DataAnswer, DataError, DataOp, Ino, SessionId};
 
+use crate::execute::execute;
 use crate::{Access, Config, Durable, Effect, EffectId, Input, Osd, Output, Tag};
 
 pub(crate) const OBJECT: u32 = 16_384;
@@ -29,6 +31,36 @@ pub(crate) fn osd() -> Osd {
 
 pub(crate) fn ask(osd: &mut Osd, session: SessionId, tag: Tag, op: DataOp) {
     osd.handle(Input::Request { session, tag, ino: FILE, object_size: OBJECT, op });
+}
+
+/// Carries out all that the machine gives out, until there is no more; the rest of its outputs.
+pub(crate) fn settle(osd: &mut Osd, blobs: &dyn Blobs) -> Vec<Output> {
+    let mut said = Vec::new();
+    while let Some(output) = osd.next_output() {
+        match output {
+            Output::Run { id, effect } => {
+                let result = execute(blobs, &effect);
+                osd.handle(Input::Done { id, result });
+            }
+            output => said.push(output),
+        }
+    }
+    said
+}
+
+/// The answer to a request, after all of it was carried out.
+pub(crate) fn answer(
+    osd: &mut Osd,
+    blobs: &dyn Blobs,
+    session: SessionId,
+    tag: Tag,
+    op: DataOp,
+) -> Result<DataAnswer, DataError> {
+    ask(osd, session, tag, op);
+    match settle(osd, blobs).pop() {
+        Some(Output::Reply { result, .. }) => result,
+        other => panic!("unexpected {other:?}"),
+    }
 }
 
 pub(crate) fn write_op(offset: u64, bytes: &[u8]) -> DataOp {

@@ -2,10 +2,10 @@
 //! kernels' caches: every row of the table of conflicts in docs/subtree-policies.md, for files in inodes and in objects. What the rank decides is
 //! tested there, for random operations, too.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::readers::{mounted, serve};
-use super::run::{LOLIGO, Place, can_mount, loligo, sh, until};
+use super::run::{LOLIGO, Place, Service, can_mount, loligo, sh, until};
 
 /// Functions of all scripts: `put C FILE` writes a file of `$SIZE` bytes C, `is C FILE` looks whether it is that, `kept NAME` is what was kept of
 /// one with this name.
@@ -255,6 +255,19 @@ const ROWS: &[Row] = &[
     },
 ];
 
+/// A policy by which others may work.
+fn policy(place: &Place) -> PathBuf {
+    let policy = place.path("policy.toml");
+    std::fs::write(&policy, "preset = 'batchfs'\ninterfere = 'allow'\nallocated_inodes = 1000\n").expect("written");
+    policy
+}
+
+/// Two mounts, and the directory as each sees it.
+fn both(place: &Place) -> (Service, Service, PathBuf, PathBuf) {
+    let (owner, other) = (mounted(place, "owner"), mounted(place, "other"));
+    (owner, other, place.path("owner/job"), place.path("other/job"))
+}
+
 #[test]
 fn each_row_of_the_table_of_conflicts_is_so_through_two_mounts_for_files_in_inodes() {
     rows(500, 1);
@@ -278,8 +291,7 @@ fn rows(size: usize, ranks: u16) {
     let place = Place::new();
     let server = serve(&place, ranks);
     let (owner, other) = (mounted(&place, "owner"), mounted(&place, "other"));
-    let policy = place.path("policy.toml");
-    std::fs::write(&policy, "preset = 'batchfs'\ninterfere = 'allow'\nallocated_inodes = 1000\n").expect("written");
+    let policy = policy(&place);
     let mut wrong = Vec::new();
     for (at, row) in ROWS.iter().enumerate() {
         let (mine, theirs) = (place.path(&format!("owner/{at}")), place.path(&format!("other/{at}")));
@@ -346,13 +358,11 @@ fn others_go_on_with_their_version_when_the_owner_dies_and_while_a_program_has_a
     }
     let place = Place::new();
     let server = serve(&place, 1);
-    let (owner, other) = (mounted(&place, "owner"), mounted(&place, "other"));
-    let (mine, theirs) = (place.path("owner/job"), place.path("other/job"));
+    let (owner, other, mine, theirs) = both(&place);
     std::fs::create_dir(&mine).expect("it is writable");
     let run = |script: &str, dir: &Path| sh(&format!("SIZE=300000{WORDS}{script}"), dir).ok();
     run("put b x", &mine);
-    let policy = place.path("policy.toml");
-    std::fs::write(&policy, "preset = 'batchfs'\ninterfere = 'allow'\n").expect("written");
+    let policy = policy(&place);
     let open = std::fs::File::open(mine.join("x")).expect("it is there");
     loligo("decouple {} --policy {}", &[&mine, &policy]).fails(1, &["in use"]);
     // It is a directory like others, here and there.
@@ -383,13 +393,11 @@ fn a_hole_that_the_owner_makes_where_others_have_written_is_of_zeros() {
     }
     let place = Place::new();
     let server = serve(&place, 1);
-    let (owner, other) = (mounted(&place, "owner"), mounted(&place, "other"));
-    let (mine, theirs) = (place.path("owner/job"), place.path("other/job"));
+    let (owner, other, mine, theirs) = both(&place);
     std::fs::create_dir(&mine).expect("it is writable");
     let run = |script: &str, dir: &Path| sh(&format!("SIZE=300000{WORDS}{script}"), dir).ok();
     run("put b x; put b y", &mine);
-    let policy = place.path("policy.toml");
-    std::fs::write(&policy, "preset = 'batchfs'\ninterfere = 'allow'\n").expect("written");
+    let policy = policy(&place);
     loligo("decouple {} --policy {}", &[&mine, &policy]).ok();
     run("cat x y >/dev/null", &mine);
     run("bytes t 200000 >> x; bytes t 200000 >> y", &theirs);
@@ -505,8 +513,8 @@ fn nothing_of_both_is_lost_or_torn_when_the_server_is_killed_while_they_work_and
 /// before it begins, and wait for the server with that.
 struct Keeper {
     shell: std::process::Child,
-    on: std::path::PathBuf,
-    pid: std::path::PathBuf,
+    on: PathBuf,
+    pid: PathBuf,
 }
 
 impl Keeper {
@@ -568,12 +576,10 @@ fn rounds(rounds: u32, kills: bool) {
     let place = Place::new();
     loligo("format --data {}", &[&place.data()]).ok();
     let server = Keeper::start(&place);
-    let (owner, other) = (mounted(&place, "owner"), mounted(&place, "other"));
-    let (mine, theirs) = (place.path("owner/job"), place.path("other/job"));
+    let (owner, other, mine, theirs) = both(&place);
     std::fs::create_dir_all(mine.join("a")).expect("it is writable");
     std::fs::create_dir_all(mine.join("b")).expect("it is writable");
-    let policy = place.path("policy.toml");
-    std::fs::write(&policy, "preset = 'batchfs'\ninterfere = 'allow'\nallocated_inodes = 100000\n").expect("written");
+    let policy = policy(&place);
     loligo("decouple {} --policy {}", &[&mine, &policy]).ok();
     for round in 0..rounds {
         // All of it is known here: what others do from now on is seen with the merge, so nothing of it is written over knowingly.
@@ -633,11 +639,9 @@ fn what_is_open_at_the_owner_stays_readable_when_either_side_removes_it_and_what
     }
     let place = Place::new();
     let server = serve(&place, 1);
-    let (owner, other) = (mounted(&place, "owner"), mounted(&place, "other"));
-    let (mine, theirs) = (place.path("owner/job"), place.path("other/job"));
+    let (owner, other, mine, theirs) = both(&place);
     std::fs::create_dir(&mine).expect("it is writable");
-    let policy = place.path("policy.toml");
-    std::fs::write(&policy, "preset = 'batchfs'\ninterfere = 'allow'\n").expect("written");
+    let policy = policy(&place);
     for len in [500, 300_000] {
         let whole = |byte: u8| vec![byte; len];
         for name in ["theirs-removed", "own-removed", "changed"] {
@@ -670,6 +674,7 @@ fn what_is_open_at_the_owner_stays_readable_when_either_side_removes_it_and_what
         use std::os::unix::fs::FileExt;
         removed_here.0.write_all_at(b"o", 0).expect("it is open");
         assert_eq!(read(&removed_here)[..2], *b"ob");
+        loligo("recouple {}", &[&mine]).fails(1, &["open still"]);
         drop((removed_there, removed_here, changed));
         loligo("recouple {}", &[&mine]).ok();
         assert_eq!(std::fs::read(mine.join("changed")).expect("it is there"), whole(b't'));

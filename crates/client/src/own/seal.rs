@@ -36,11 +36,6 @@ impl Owned {
         self.is_read_by_others() || self.is_shared()
     }
 
-    /// True if what was written before a cut is on its way to the server: nothing more is to begin that the cut would wait for.
-    pub fn is_draining(&self) -> bool {
-        self.freezing && !self.sealed
-    }
-
     /// True if others do not know the inode of a data request.
     fn is_unknown(&self, ino: Ino) -> bool {
         let record = self.machine.record();
@@ -98,10 +93,8 @@ impl Client {
                 return self.own_hold_open(id, own, cred);
             }
             owned.freezing = false;
-            let cut = self.own_cut(id, own, cred);
             self.own_start_writes(own.root);
-            self.own_retry(own.root);
-            return cut;
+            return self.own_cut(id, own, cred);
         }
         own.rounds += 1;
         if own.rounds > ROUNDS_MAX {
@@ -153,8 +146,10 @@ impl Client {
         for (id, pending) in std::mem::take(&mut owned.held) {
             self.own_data(id, pending);
         }
-        if was_gated || was_frozen {
+        if was_gated {
             self.own_retry(root);
+        }
+        if was_frozen {
             self.own_start_writes(root);
         }
     }

@@ -32,25 +32,10 @@ impl Client {
         }
     }
 
-    /// True if an operation may drop bytes of objects before it is answered, and no task that has a file to itself waits for it.
-    fn own_begins_cut(&self, job: &Job) -> bool {
-        let cuts = match &job.op {
-            Op::SetAttr { set, .. } => set.size.is_some(),
-            Op::Open { flags, .. } | Op::Create { flags, .. } => flags.truncate,
-            _ => false,
-        };
-        cuts && match &job.then {
-            Then::Pass(_) => true,
-            Then::Task(id) => self.tasks.get(id).is_some_and(|task| !task.exclusive),
-            _ => false,
-        }
-    }
-
     pub(super) fn own_run(&mut self, root: Ino, job: Job) {
         let now = self.now.wall;
-        let begins_cut = self.own_begins_cut(&job);
         let Some(owned) = self.own.trees.get_mut(&root) else { return };
-        if owned.ending || owned.gated || owned.is_draining() && begins_cut {
+        if owned.ending || owned.gated {
             return owned.waiting.push(job);
         }
         let job = Job { cred: owned.counts_as(job.cred), ..job };

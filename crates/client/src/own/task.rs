@@ -20,6 +20,8 @@ use crate::{CallResult, Done, Invalidation, Output, Token};
 
 /// Pause before the end is tried again while changes of objects wait for their right, milliseconds.
 const QUIET_PAUSE_MS: u64 = 20;
+/// So long the end waits for handles that are in use, milliseconds: a kernel tells of a close after the program has gone on.
+const CLOSE_MS: u64 = 1500;
 /// A group is begun anew so often because the rank began a new life.
 pub(super) const TRIES: u32 = 8;
 
@@ -72,6 +74,8 @@ pub(super) enum Stage {
     Stages,
     /// The rank is asked whether the subtree is this client's still.
     Check,
+    /// Handles that are in use are waited for.
+    Close,
     Drop,
     End,
     Policy,
@@ -120,6 +124,8 @@ pub(crate) struct OwnTask {
     pub(super) tries: u32,
     /// The rank had no room for a part: when it is sent again.
     pub(super) again_ms: Option<u64>,
+    /// Since when handles that are in use are waited for.
+    closing_ms: Option<u64>,
     /// Rounds of waiting for writes that were begun before the cut.
     pub(super) rounds: u32,
     /// The rank does not take this client's word for what it merges, because that is limited to paths: all of it is looked through.
@@ -154,6 +160,7 @@ impl OwnTask {
             part_failed: None,
             tries: 0,
             again_ms: None,
+            closing_ms: None,
             rounds: 0,
             looked_through: false,
             merged: 0,
@@ -252,6 +259,15 @@ impl Client {
                 Err(error) => self.own_not_synced(own, error),
             },
             (Stage::Stages | Stage::Check, event) => self.own_hear(id, own, &cred, event),
+            (Stage::Close, Event::Start) if own.goal.abandon || self.own_is_in_use(own.root) => {
+                self.own_drop_caches(id, own, &cred)
+            }
+            (Stage::Close, Event::Start) => {
+                // With a close something may have been written.
+                own.stage = Stage::Flush;
+                self.events.push_back((id, Event::Start));
+                None
+            }
             (Stage::Drop, Event::Start) => {
                 self.own_say_end(id, own, &cred);
                 None
@@ -512,13 +528,24 @@ impl Client {
         }
     }
 
+    /// True if programs have something open in it.
+    fn own_is_in_use(&self, root: Ino) -> bool {
+        let in_use = |handle: &u64| self.files.handles.get(handle).is_some_and(|handle| handle.fh.is_some());
+        self.own.trees.get(&root).is_some_and(|owned| owned.handles.keys().any(in_use))
+    }
+
     /// Nothing of it may be held above when it is others', too.
     fn own_drop_caches(&mut self, id: u64, own: &mut OwnTask, cred: &Arc<Cred>) -> Option<FsResult<()>> {
         let Some(owned) = self.own.trees.get(&own.root) else { return Some(Err(FsError::Stale)) };
         let handles: Vec<u64> = owned.handles.keys().copied().collect();
-        let in_use = |handle: &u64| self.files.handles.get(handle).is_some_and(|handle| handle.fh.is_some());
-        if !self.stopping && handles.iter().any(in_use) {
-            return Some(Err(FsError::Busy));
+        if !self.stopping && self.own_is_in_use(own.root) {
+            let now = self.now.ms;
+            if now >= *own.closing_ms.get_or_insert(now) + CLOSE_MS {
+                return Some(Err(FsError::Busy));
+            }
+            own.stage = Stage::Close;
+            own.again_ms = Some(now + QUIET_PAUSE_MS);
+            return None;
         }
         if !own.goal.abandon && handles.iter().any(|handle| self.is_needed(*handle)) {
             // Written and closed since all was flushed: it is not in the journal yet.

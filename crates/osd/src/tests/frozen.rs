@@ -39,26 +39,12 @@ impl World {
 
     /// Carries out what the machine gives out, until there is no more; what it says.
     fn settle(&mut self) -> Vec<Output> {
-        let mut said = Vec::new();
-        while let Some(output) = self.osd.next_output() {
-            match output {
-                Output::Run { id, effect } => {
-                    let result = execute(&*self.blobs, &effect);
-                    self.osd.handle(Input::Done { id, result });
-                }
-                output => said.push(output),
-            }
-        }
-        said
+        settle(&mut self.osd, &*self.blobs)
     }
 
     fn ask(&mut self, session: SessionId, op: DataOp) -> Result<DataAnswer, DataError> {
         self.tag += 1;
-        ask(&mut self.osd, session, self.tag, op);
-        match self.settle().pop() {
-            Some(Output::Reply { result, .. }) => result,
-            other => panic!("unexpected {other:?}"),
-        }
+        answer(&mut self.osd, &*self.blobs, session, self.tag, op)
     }
 
     fn write(&mut self, offset: u64, bytes: &[u8]) {
