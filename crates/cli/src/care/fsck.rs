@@ -190,7 +190,10 @@ fn check(offline: &Offline) -> Result<Checked, Failure> {
         visited.context(|| "reading the table".into())
     })?;
     rows.notes(offline)?;
-    let Rows { findings, bad_keys, rewrites, owners, .. } = rows;
+    let Rows { findings, bad_keys, rewrites, mut owners, any_decoupled, .. } = rows;
+    if any_decoupled {
+        owners.values_mut().for_each(|count| *count = u64::MAX);
+    }
     let mut report = report;
     report.findings.splice(0..0, findings);
     report.repairs.splice(0..0, rewrites);
@@ -204,6 +207,8 @@ struct Rows {
     bad_keys: Vec<Vec<u8>>,
     rewrites: Vec<Event>,
     owners: BTreeMap<u64, u64>,
+    /// The owner of a decoupled directory may have written files there beyond the end that the table knows.
+    any_decoupled: bool,
     /// Directories with policies of their own, by their xattrs and by the notes of them.
     policied: BTreeSet<Ino>,
     noted: BTreeSet<Ino>,
@@ -277,10 +282,13 @@ impl Rows {
                 Event::Discard { ino, from, object_size }
             }
             Row::Decoupled { record, .. } => {
-                // Of files that it has made and not merged, and its journal. What comes to nothing is dropped when it is given back.
+                // Of files that it has made and not merged, and its journal; and copies of files that it has overwritten. What comes to
+                // nothing is dropped when it is given back.
                 let noted = record.objects.iter().flat_map(|(first, count)| first.0..first.0.saturating_add(*count));
+                let copies = record.overwritten.iter().flat_map(|files| files.pairs()).map(|(_, copy)| copy.0);
                 if first {
-                    noted.for_each(|ino| _ = self.owners.entry(ino).or_insert(u64::MAX));
+                    noted.chain(copies).for_each(|ino| _ = self.owners.insert(ino, u64::MAX));
+                    self.any_decoupled = true;
                 }
                 Event::Decoupled(record)
             }
