@@ -369,10 +369,14 @@ impl Client {
         claim.leases.dedup();
         // Files that are known to be elsewhere, too: what that rank says of their move may be under way.
         let files = &self.files;
-        let may_be = |number: &u64, ino: Ino| {
-            files.at.get(number) == Some(&rank)
-                || files.guessed.contains(&(*number, rank))
-                || !self.router.is_single() && (self.router.may_have(rank, ino) || files.map.contains_key(&ino))
+        let may_be = |number: &u64, ino: Ino| match files.at.get(number) {
+            // This client's own affair: no rank knows of the handle.
+            Some(&crate::own::OWN) => false,
+            at => {
+                at == Some(&rank)
+                    || files.guessed.contains(&(*number, rank))
+                    || !self.router.is_single() && (self.router.may_have(rank, ino) || files.map.contains_key(&ino))
+            }
         };
         for (number, handle) in files.handles.iter().filter(|(number, handle)| may_be(number, handle.ino)) {
             let rights = files.map.get(&handle.ino).map_or(Lease::NONE, |file| file.rights);
