@@ -39,8 +39,14 @@ impl Client {
             return owned.waiting.push(job);
         }
         let job = Job { cred: owned.counts_as(job.cred), ..job };
-        if let Some(error) = owned.may_not_merge(&job.cred, &job.op, now) {
-            return self.own_done(root, job, Err(error));
+        match owned.may_not_merge(&job.cred, &job.op, now) {
+            Ok(None) => {}
+            Ok(Some(error)) => return self.own_done(root, job, Err(error)),
+            Err(needs) => {
+                owned.needs.extend(needs);
+                owned.waiting.push(job);
+                return self.own_ask(root);
+            }
         }
         let opens = &owned.opens;
         let open_count = |ino: Ino| opens.get(&ino).copied().unwrap_or(0);

@@ -2,7 +2,7 @@
 //! rank would refuse the whole merge for them. Not permissions (the namespace's).
 
 use loligo_subtree::Outcome;
-use loligo_types::{Cred, FsError, Op, Time};
+use loligo_types::{Cred, FsError, Ino, Kind, Need, Op, Time};
 
 use super::Owned;
 
@@ -25,11 +25,15 @@ impl Owned {
         }
     }
 
-    /// The error of an operation that would not be merged: one that makes an inode of another user than the owner of the subtree, or gives one to another
-    /// user. An owner that is root may do both.
-    pub fn may_not_merge(&mut self, cred: &Cred, op: &Op, now: Time) -> Option<FsError> {
+    /// The error of an operation that would not be merged, because the owner of the subtree may not do it: one that makes an inode of another user, or
+    /// gives one to another user, or writes a file which another user lets nobody else write, or one with privileges that a write ends. An owner
+    /// that is root may do all of that. An error of its own: records that must be fetched to know it.
+    pub fn may_not_merge(&mut self, cred: &Cred, op: &Op, now: Time) -> Result<Option<FsError>, Vec<Need>> {
         let owner = self.machine.record().uid;
-        let is_another = |uid: u32| owner != 0 && uid != owner;
+        if owner == 0 {
+            return Ok(None);
+        }
+        let is_another = |uid: u32| uid != owner;
         let is_refused = match op {
             Op::Create { dir, name, exclusive: false, .. } if is_another(cred.uid) => {
                 let looked = Op::Lookup { dir: *dir, name: name.clone() };
@@ -39,9 +43,28 @@ impl Owned {
             Op::Create { .. } | Op::Tmpfile { .. } | Op::Mknod { .. } | Op::Mkdir { .. } | Op::Symlink { .. } => {
                 is_another(cred.uid)
             }
-            Op::SetAttr { set, .. } => set.uid.is_some_and(is_another),
+            Op::SetAttr { set, .. } if set.uid.is_some_and(is_another) => true,
+            Op::Open { ino, flags, .. } if flags.write => self.is_privileged(*ino)?,
+            Op::SetAttr { ino, set, handle: None } if set.size.is_some() => self.is_privileged(*ino)?,
             _ => false,
         };
-        is_refused.then_some(FsError::Perm)
+        let changes = op.is_change() || matches!(op, Op::Open { flags, .. } if flags.write);
+        let is_refused = is_refused || is_another(cred.uid) && changes && self.owner_may_not(op, now);
+        Ok(is_refused.then_some(FsError::Perm))
+    }
+
+    fn owner_may_not(&self, op: &Op, now: Time) -> bool {
+        let owner = self.machine.record().uid;
+        match self.cred.uid == owner {
+            true => self.machine.is_forbidden(op, &self.cred, now),
+            false => self.machine.is_forbidden(op, &Cred::user(owner, owner), now),
+        }
+    }
+
+    /// True if a write to a file ends privileges that only a user who may act as root is believed to have ended.
+    fn is_privileged(&self, ino: Ino) -> Result<bool, Vec<Need>> {
+        let Some(inode) = self.machine.inode(ino).filter(|inode| inode.kind == Kind::File) else { return Ok(false) };
+        let is_another = inode.uid != self.machine.record().uid;
+        Ok(is_another && inode.mode & 0o6000 != 0 || self.machine.has_capability(ino)?)
     }
 }
