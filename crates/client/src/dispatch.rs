@@ -53,6 +53,11 @@ impl Pass {
 
 impl Client {
     pub(crate) fn dispatch(&mut self, waiter: Waiter, cred: &Arc<Cred>, call: Call) {
+        if self.own.is_any()
+            && let Some(file) = self.own_must_fork(&call)
+        {
+            return self.own_fork_first(file, waiter, cred, call);
+        }
         match call {
             call @ (Call::Op(Op::Sync) | Call::SyncAll) if self.own_persists() => {
                 self.own_sync_first(waiter, cred, call)

@@ -150,14 +150,14 @@ fn discard(blobs: &dyn Blobs, (ino, copy): (Ino, Ino), object_size: u64, was: u6
     Ok(dropped)
 }
 
-/// Makes the first `len` bytes of the others' version those of another file, durably.
+/// Makes the first `len` bytes of the others' version those of another file, durably. A file that is its own copy has one version.
 pub(crate) fn keep_theirs(
     blobs: &dyn Blobs,
     (ino, copy, size): (Ino, Ino, u64),
     object_size: u64,
     (to, len): (Ino, u64),
 ) -> EffectResult {
-    let view = theirs(blobs, ino, copy, size)?;
+    let view = if copy == ino { View { ino, copy: None, own: u64::MAX } } else { theirs(blobs, ino, copy, size)? };
     // What an attempt before it has left.
     blobs.delete_all(to.0)?;
     let mut indexes = Vec::new();

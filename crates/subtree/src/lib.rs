@@ -12,7 +12,7 @@ mod settle;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use loligo_namespace::{Config, Ctx, Found, FragConfig, Tree, apply_decided, need, prepare, reap};
 use loligo_types::{
@@ -100,6 +100,9 @@ pub struct Subtree {
     objects: bool,
     /// Bytes of objects to be dropped before the last operation is answered.
     drops: Vec<Drop>,
+    /// Where others may work: inodes of before of which the journal says something, and files of these whose data it changes.
+    spoken_of: BTreeSet<Ino>,
+    rewritten: BTreeSet<Ino>,
     /// Open inodes without a name. The journal says that they are gone. True: the rank may know of one, as others may.
     orphans: BTreeMap<Ino, bool>,
 }
@@ -122,6 +125,8 @@ impl Subtree {
             unsettled: settle::Unsettled::default(),
             objects: false,
             drops: Vec::new(),
+            spoken_of: BTreeSet::new(),
+            rewritten: BTreeSet::new(),
             orphans: BTreeMap::new(),
         };
         subtree.load_root(root);
@@ -210,6 +215,30 @@ impl Subtree {
         self.learn(items);
     }
 
+    /// A file has a version that is the owner's alone from now on, and that begins so ([`loligo_types::SubtreeOp::Overwrite`]). What the owner has
+    /// changed of it before stays, but its data: these are as others have left them. Returns whether anything changes with that.
+    pub fn begin_version(&mut self, mut now: Inode) -> bool {
+        let Found::Here(here) = self.tree.find(now.ino) else { return false };
+        if here.kind != now.kind || here.nlink == 0 || self.rewritten.contains(&now.ino) {
+            return false;
+        }
+        // Names are as the owner found them, or has changed them.
+        (now.parent, now.place, now.nlink) = (here.parent, here.place, here.nlink);
+        let mut next = now;
+        if self.spoken_of.contains(&next.ino) {
+            let (size, inline, cuts, mtime, change) = (next.size, next.inline, next.cuts, next.mtime, next.change);
+            next = here.clone();
+            (next.size, next.inline, next.cuts, next.mtime) = (size, inline, cuts, mtime);
+            next.change = next.change.max(change) + 1;
+        }
+        let changes = next != *here;
+        if changes {
+            self.last = self.last.next();
+            apply_decided(&mut self.tree, &Event::Inode(Box::new(next)), self.last, Ino(0));
+        }
+        changes
+    }
+
     /// The rank has put down this of the subtree: there are more numbers.
     pub fn take_record(&mut self, record: DecoupledRecord) {
         let from = self.next.unwrap_or_else(|| self.used());
@@ -263,6 +292,30 @@ impl Subtree {
             self.put_down(change.events, made, now)
         };
         Outcome::Done(done.map(|()| change.answer))
+    }
+
+    /// True if a user may not do it here, as far as what is known here tells.
+    pub fn is_forbidden(&self, op: &Op, cred: &Cred, now: Time) -> bool {
+        if !need(&self.tree, op, cred).is_empty() {
+            return false;
+        }
+        let ctx = Ctx {
+            cred,
+            distrusted: false,
+            stamp: Stamp { now, ino: self.next.unwrap_or(Ino(0)) },
+            handle_read: true,
+            handle_write: true,
+            open_count: &|_| 0,
+            route_version: &|_| None,
+        };
+        matches!(prepare(&self.tree, op, &ctx), Err(FsError::Access | FsError::Perm))
+    }
+
+    /// True if a file has capabilities; an error: what must be fetched to know it.
+    pub fn has_capability(&self, ino: Ino) -> Result<bool, Vec<Need>> {
+        let Some(inode) = self.tree.inode(ino).filter(|inode| inode.has_xattrs) else { return Ok(false) };
+        let all = self.tree.xattrs(inode).ok_or_else(|| vec![Need::Xattrs(ino)])?;
+        Ok(all.iter().any(|(name, _)| **name == *b"security.capability"))
     }
 
     /// Applies and journals a change.
@@ -355,6 +408,12 @@ impl Subtree {
     fn begin_event(&mut self, event: &Event, made: Ino) -> bool {
         if let Event::Inode(inode) = event {
             self.unsettled.note(inode);
+            let data = |inode: &Inode| (inode.size, inode.cuts, inode.inline);
+            if self.may_change_meanwhile()
+                && self.tree.inode(inode.ino).is_some_and(|before| data(before) != data(inode))
+            {
+                self.rewritten.insert(inode.ino);
+            }
         }
         match event {
             Event::Inode(inode) if inode.ino == made && made.0 != 0 => return true,
@@ -420,6 +479,7 @@ impl Subtree {
         if !self.may_change_meanwhile() {
             return self.batch.add_base(inode, None);
         }
+        self.spoken_of.insert(ino);
         // Others may have removed it, or a directory above it: it comes back where it was. What is above says so first, because the state
         // that it becomes stands directly behind its own.
         let parent = inode.parent;
@@ -482,6 +542,8 @@ impl Subtree {
         debug_assert_eq!(self.outstanding().changes, 0, "what is outstanding is nowhere else");
         let before = std::mem::replace(&mut self.tree, Subtree::empty(&self.settings, &self.record));
         self.unsettled = settle::Unsettled::default();
+        self.spoken_of.clear();
+        self.rewritten.clear();
         self.last = Lsn(0);
         self.load_root(root);
         self.orphans.retain(|ino, _| is_open(*ino));

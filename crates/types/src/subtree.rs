@@ -277,7 +277,7 @@ pub enum SubtreeOp {
     Data { epoch: u64, inos: Vec<Ino> },
     /// To change objects of these files that are there, where others read the state of the last merge meanwhile ([`Interfere::Read`]) or
     /// change a version of their own ([`Interfere::Allow`]): the right ends with the next merge, there with the next one that changes the
-    /// file's bytes. There the answer is the moment from which on each has a version: who asks fetches the inode anew. `Decoupled`. `NotFound` if one is not of the subtree, `Quota` if they are too many before a merge.
+    /// file's bytes. There the owner's version of each begins as it is at that moment: `Forked`. Else `Decoupled`. `NotFound` if one is not of the subtree, `Quota` if they are too many before a merge.
     Overwrite { epoch: u64, inos: Vec<Ino> },
     /// Its owner has these open. Where others may work meanwhile, inodes that they removed and that are said here are not let go at a merge.
     /// `first`: instead of all that was said before; else these as well. `Done`. It is not kept over a restart of the rank, which lets
@@ -342,6 +342,8 @@ pub enum SubtreeAnswer {
     Decoupled { record: DecoupledRecord, root: Box<Inode>, inline_max: u32, split: SplitRule },
     /// Records as the rank has them.
     Records(Vec<Loaded>),
+    /// Files have a version of their owner's from now on, which begins as they are here. Of those that had one before there is nothing.
+    Forked { record: DecoupledRecord, files: Vec<Inode> },
     /// It is merged: so many merges are done. Where others might work meanwhile: how often their work and the owner's did not go
     /// together in this merge, and the first of these ([`crate::limits::CONFLICTS_TOLD_MAX`]). Of a merge that was done before the rank
     /// began its life nothing is told.
@@ -370,11 +372,13 @@ pub enum ConflictKind {
     Attributes = 7,
     /// The owner made something whose place is gone: it is kept.
     Homeless = 8,
+    /// The owner may not do it any more, as others have it by now: theirs counts, and data that the owner wrote are kept.
+    Denied = 9,
 }
 
 impl ConflictKind {
     /// All of them.
-    pub const ALL: [ConflictKind; 8] = [
+    pub const ALL: [ConflictKind; 9] = [
         ConflictKind::Name,
         ConflictKind::Data,
         ConflictKind::Removed,
@@ -383,6 +387,7 @@ impl ConflictKind {
         ConflictKind::Loop,
         ConflictKind::Attributes,
         ConflictKind::Homeless,
+        ConflictKind::Denied,
     ];
 
     /// Short name, the same in commands and logs.
@@ -396,6 +401,7 @@ impl ConflictKind {
             ConflictKind::Loop => "loop",
             ConflictKind::Attributes => "attributes",
             ConflictKind::Homeless => "homeless",
+            ConflictKind::Denied => "denied",
         }
     }
 }

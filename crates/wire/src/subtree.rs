@@ -42,6 +42,7 @@ mod answer {
     pub const MERGED: u8 = 3;
     pub const MERGED_OVER: u8 = 4;
     pub const REFUSED: u8 = 5;
+    pub const FORKED: u8 = 6;
 }
 
 /// The payload behind the frame: the bytes of a part of a merge.
@@ -177,6 +178,15 @@ pub(crate) fn encode_answer(answer: &SubtreeAnswer) -> Vec<u8> {
             out.push(answer::RECORDS);
             put_items(&mut out, items);
         }
+        SubtreeAnswer::Forked { record, files } => {
+            out.push(answer::FORKED);
+            put_u64(&mut out, record.dir.0);
+            put_decoupled(&mut out, record);
+            put_list(&mut out, files, |out, inode| {
+                put_u64(out, inode.ino.0);
+                put_inode(out, inode);
+            });
+        }
         SubtreeAnswer::Merged { merges, conflicts: 0, .. } => {
             out.push(answer::MERGED);
             put_u64(&mut out, *merges);
@@ -200,7 +210,9 @@ pub(crate) fn decode_answer(bytes: &[u8]) -> Result<SubtreeAnswer, DecodeError> 
     let answer = take_answer(&mut from)?;
     from.finish()?;
     match &answer {
-        SubtreeAnswer::Decoupled { record, .. } => limit(record.grants.len(), SUBTREE_GRANTS_MAX, "ranges of numbers")?,
+        SubtreeAnswer::Decoupled { record, .. } | SubtreeAnswer::Forked { record, .. } => {
+            limit(record.grants.len(), SUBTREE_GRANTS_MAX, "ranges of numbers")?;
+        }
         SubtreeAnswer::Merged { told, .. } => limit(told.len(), CONFLICTS_TOLD_MAX, "conflicts of a merge")?,
         SubtreeAnswer::Records(_) | SubtreeAnswer::Refused { .. } => {}
     }
@@ -219,6 +231,15 @@ fn take_answer(from: &mut Cursor<'_>) -> Result<SubtreeAnswer, Bad> {
             }
         }
         answer::RECORDS => SubtreeAnswer::Records(take_items(from)?),
+        answer::FORKED => {
+            let dir = Ino(from.u64()?);
+            let record = take_decoupled(from, dir)?;
+            let files = take_list(from, 2, "number of files", |from| {
+                let ino = Ino(from.u64()?);
+                take_inode(from, ino)
+            })?;
+            SubtreeAnswer::Forked { record, files }
+        }
         answer::MERGED => SubtreeAnswer::Merged { merges: from.u64()?, conflicts: 0, told: Vec::new() },
         answer::MERGED_OVER => {
             let (merges, conflicts) = (from.u64()?, from.u64()?);

@@ -42,6 +42,7 @@ fn line_of(conflict: &Conflict) -> String {
         ConflictKind::Loop => "others had moved it into what was moved into it",
         ConflictKind::Attributes => "others had set the same attributes",
         ConflictKind::Homeless => "its directory is gone",
+        ConflictKind::Denied => "its owner or mode is another one by now, and does not permit the change",
     };
     match &*conflict.kept {
         [] => format!("{name}: {what}"),

@@ -387,6 +387,89 @@ fn others_go_on_with_their_version_when_the_owner_dies_and_while_a_program_has_a
 }
 
 #[test]
+fn a_check_keeps_what_an_owner_that_died_has_not_merged_and_what_others_wrote_meanwhile() {
+    if !can_mount() {
+        return;
+    }
+    for interfere in ["block", "allow", "read"] {
+        let place = Place::new();
+        let server = serve(&place, 1);
+        let (owner, other, mine, theirs) = both(&place);
+        std::fs::create_dir(&mine).expect("it is writable");
+        let run = |script: &str, dir: &Path| sh(&format!("SIZE=300000{WORDS}{script}"), dir).ok();
+        run("put b old; put b both; put b theirs", &mine);
+        let policy = place.path("check.toml");
+        let text = format!("preset = 'batchfs'\ninterfere = '{interfere}'\nallocated_inodes = 1000\n");
+        std::fs::write(&policy, text).expect("written");
+        loligo("decouple {} --policy {} --lease 3600", &[&mine, &policy]).ok();
+        run("put o new; sync new; bytes o 9000000 >> old; sync old; put o both; sync both", &mine);
+        if interfere == "allow" {
+            run("put t both; sync both; put t theirs; sync theirs", &theirs);
+        }
+        owner.kill();
+        let _ = std::process::Command::new("umount").arg("-l").arg(place.path("owner")).output();
+        assert_eq!((other.stop().0, server.stop().0), (0, 0));
+        let found = loligo("fsck --data {} --data-checksums --json", &[&place.data()]).ok().json();
+        assert_eq!((&found["sound"], &found["leftover_objects"]), (&true.into(), &0.into()), "{interfere}: {found}");
+        loligo("fsck --data {} --repair", &[&place.data()]).ok();
+        let server = Service::start("serve --data {}", &[&place.data()]);
+        let other = mounted(&place, "other");
+        if interfere == "allow" {
+            run("is t both; is t theirs; is b old", &theirs);
+        }
+        if interfere == "read" {
+            run("is b both; is b old; is b theirs", &theirs);
+        }
+        let kept = std::fs::read_dir(place.path("keep-owner")).expect("it was kept").flatten().next();
+        let journal = kept.expect("what was synced is in it").path();
+        loligo("merge --force {} --data {}", &[&journal, &place.data()]).ok();
+        run("is o new; is o both; [ $(tr -dc b < old | wc -c) = 300000 ]; [ $(tr -dc o < old | wc -c) = 9000000 ]", &theirs);
+        if interfere == "allow" {
+            run("is t theirs; is t $(kept both)", &theirs);
+        }
+        assert_eq!((other.stop().0, server.stop().0), (0, 0));
+        loligo("fsck --data {} --data-checksums", &[&place.data()]).ok();
+    }
+}
+
+#[test]
+fn the_owners_version_of_a_file_begins_with_its_first_change_as_others_have_left_it() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    let server = serve(&place, 1);
+    let (owner, other, mine, theirs) = both(&place);
+    std::fs::create_dir(&mine).expect("it is writable");
+    let run = |script: &str, dir: &Path| sh(&format!("SIZE=300000{WORDS}{script}"), dir).ok();
+    run("put b cut; put b put; put b held; put b shut; put b mode", &mine);
+    let policy = policy(&place);
+    loligo("decouple {} --policy {}", &[&mine, &policy]).ok();
+    run("is b cut; is b put; is b held; is b shut; is b mode; chmod 600 mode", &mine);
+    let held = std::fs::OpenOptions::new().read(true).write(true).open(mine.join("held")).expect("it is there");
+    run("for n in cut held shut mode; do truncate -s 1000 $n; done; bytes t 5 | dd of=put bs=1 seek=200000 conv=notrunc status=none", &theirs);
+    // A byte far behind the end that others have given it: between them are zeros, as in any file.
+    run("printf o | dd of=cut bs=1 seek=200000 conv=notrunc status=none", &mine);
+    run("printf o | dd of=mode bs=1 seek=200000 conv=notrunc status=none", &mine);
+    run("printf o | dd of=put bs=1 seek=100 conv=notrunc status=none; truncate -s 2000 shut", &mine);
+    std::os::unix::fs::FileExt::write_all_at(&held, b"o", 200_000).expect("it is open");
+    let cut = "[ $(stat -c %s F) = 200001 ] && [ $(tr -dc b < F | wc -c) = 1000 ] && [ $(tr -dc o < F | wc -c) = 1 ]";
+    let begun = ["cut", "held", "mode"].map(|name| cut.replace('F', name)).join(" && ");
+    let rest = "[ $(stat -c %s put) = 300000 ] && [ $(tr -dc b < put | wc -c) = 299994 ] && [ $(tr -dc t < put | wc -c) = 5 ] && \
+                [ $(stat -c %s shut) = 2000 ] && [ $(tr -dc b < shut | wc -c) = 1000 ] && [ $(stat -c %a mode) = 600 ]";
+    run(&format!("{begun} && {rest}"), &mine);
+    run("[ $(stat -c %s cut) = 1000 ] && [ $(stat -c %s shut) = 1000 ] && [ $(tr -dc o < put | wc -c) = 0 ]", &theirs);
+    drop(held);
+    loligo("merge {}", &[&mine]).ok();
+    for dir in [&mine, &theirs] {
+        run(&format!("{begun} && {rest}"), dir);
+    }
+    loligo("recouple {}", &[&mine]).ok();
+    assert_eq!((other.stop().0, owner.stop().0, server.stop().0), (0, 0, 0));
+    loligo("fsck --data {} --data-checksums", &[&place.data()]).ok();
+}
+
+#[test]
 fn a_hole_that_the_owner_makes_where_others_have_written_is_of_zeros() {
     if !can_mount() {
         return;

@@ -30,6 +30,8 @@ pub(crate) enum Ask {
     Rights(Vec<Ino>),
     /// To change files that others read as they were at the last merge.
     Overwrite(Vec<Ino>),
+    /// To have a version of files that others may change, before what changes them is decided.
+    Fork(Vec<Ino>),
     Resume,
     /// The rank is told that this client answers below the root by itself: after a decoupling, with the number of its command.
     Answers(Option<u64>),
@@ -72,6 +74,12 @@ impl Client {
             let had: u64 = record.grants.iter().map(|(_, count)| count).sum();
             let inos = had.clamp(1, MORE_MAX).min(SUBTREE_INOS_MAX);
             (SubtreeOp::Grant { epoch, inos }, Ask::Numbers)
+        } else if !owned.unforked.is_empty() {
+            let mut inos: Vec<Ino> = owned.unforked.iter().map(|(ino, ..)| *ino).collect();
+            inos.sort_unstable();
+            inos.dedup();
+            inos.truncate(if owned.one_by_one { 1 } else { FETCH_MAX / 2 });
+            (SubtreeOp::Overwrite { epoch, inos: inos.clone() }, Ask::Fork(inos))
         } else if !owned.data.is_empty() {
             let overwrites = |(_, pending): &&(u64, crate::session::PendingData)| owned.overwrites(pending);
             let changes = owned.data.iter().any(|pending| overwrites(&pending));
@@ -158,11 +166,17 @@ impl Client {
                 }
                 match ask {
                     Ask::Rights(inos) if owned.is_seen_by_others() => owned.reads.extend(inos),
-                    Ask::Rights(inos) | Ask::Overwrite(inos) => owned.rights.extend(inos),
+                    Ask::Overwrite(inos) => {
+                        // What the owner has changed of these is decided.
+                        owned.forked.extend(inos.iter().copied());
+                        owned.rights.extend(inos);
+                    }
+                    Ask::Rights(inos) => owned.rights.extend(inos),
                     _ => {}
                 }
                 self.own_send_data(root);
             }
+            (Ask::Fork(inos), Ok(answer)) => self.own_forked(root, inos, answer),
             (Ask::Resume, Ok(answer)) => {
                 if let Some(record) = record_of(answer) {
                     owned.machine.take_record(record);
@@ -185,10 +199,14 @@ impl Client {
             }
             (Ask::Resume, Err(FsError::Stale | FsError::Perm | FsError::NotFound)) => return self.own_lost(root),
             // Of several it may be true of one only.
-            (Ask::Rights(inos) | Ask::Overwrite(inos), Err(_)) if inos.len() > 1 => owned.one_by_one = true,
+            (Ask::Rights(inos) | Ask::Overwrite(inos) | Ask::Fork(inos), Err(_)) if inos.len() > 1 => {
+                owned.one_by_one = true;
+            }
+            (Ask::Fork(inos), Err(error)) => self.own_fail_unforked(root, &inos, error),
             (Ask::Rights(inos) | Ask::Overwrite(inos), Err(error)) => self.own_fail_data(root, &inos, error),
             (Ask::Resume, Err(error)) => {
                 self.own_fail_waiting(root, error);
+                self.own_fail_unforked(root, &[], error);
                 self.own_fail_data(root, &[], error);
             }
             (_, Err(error)) => {
@@ -212,6 +230,7 @@ impl Client {
         _ = self.own.trees.get_mut(&root).map(|owned| owned.gated = false);
         self.own_unseal(root);
         self.own_fail_waiting(root, FsError::Stale);
+        self.own_fail_unforked(root, &[], FsError::Stale);
         self.own_fail_data(root, &[], FsError::Stale);
         self.own.commands.lost(root);
         self.own_drop_cached(root, false);
@@ -277,7 +296,7 @@ impl Client {
 pub(super) fn record_of(answer: Answer) -> Option<DecoupledRecord> {
     let Answer::Subtree(answer) = answer else { return None };
     match *answer {
-        SubtreeAnswer::Decoupled { record, .. } => Some(record),
+        SubtreeAnswer::Decoupled { record, .. } | SubtreeAnswer::Forked { record, .. } => Some(record),
         _ => None,
     }
 }

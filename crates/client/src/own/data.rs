@@ -3,10 +3,13 @@
 
 use loligo_subtree::Drop;
 use loligo_types::msg::DataRequest;
-use loligo_types::{DataAnswer, DataError, DataOp, FsError, Ino};
+use std::sync::Arc;
 
-use super::OwnReply;
-use crate::machine::Client;
+use loligo_types::{Answer, Cred, DataAnswer, DataError, DataOp, FsError, Ino, Kind, SubtreeAnswer};
+
+use super::{OwnReply, Owned};
+use crate::machine::{Client, Waiter};
+use crate::{Call, Fh, Invalidation};
 use crate::session::{DataThen, PendingData};
 use crate::task::data_error;
 
@@ -30,6 +33,72 @@ impl Client {
         }
         owned.data.push((id, pending));
         self.own_ask(root);
+    }
+
+    /// The root of a subtree in which others work, and the file of which the owner must have a version of its own before this call is decided: what is
+    /// known here of the file is of when it was fetched. Data that are held in the inode were fetched with it.
+    pub(crate) fn own_must_fork(&self, call: &Call) -> Option<(Ino, Ino)> {
+        if !self.own.trees.values().any(Owned::is_shared) {
+            return None;
+        }
+        let of_handle = |fh: &Fh| self.files.opened.get(fh).map(|opened| opened.ino);
+        let ino = match call {
+            Call::SetAttr { ino, set, .. } if set.size.is_some() => Some(*ino),
+            Call::Write { fh, .. } | Call::Fallocate { fh, .. } | Call::Copy { to: fh, .. } => of_handle(fh),
+            _ => None,
+        }?;
+        let root = self.own.root_of(ino)?;
+        let owned = self.own.trees.get(&root).filter(|owned| owned.is_shared())?;
+        let is_under_way = owned.freezing || owned.sealed || owned.gated || owned.ending;
+        if is_under_way || owned.forked.contains(&ino) || owned.machine.record().is_new(ino) {
+            return None;
+        }
+        let inode = owned.machine.inode(ino)?;
+        (inode.kind == Kind::File && !inode.inline && inode.nlink > 0).then_some((root, ino))
+    }
+
+    /// The call waits for it.
+    pub(crate) fn own_fork_first(&mut self, (root, ino): (Ino, Ino), waiter: Waiter, cred: &Arc<Cred>, call: Call) {
+        let Some(owned) = self.own.trees.get_mut(&root) else { return self.fail(waiter, FsError::Stale) };
+        owned.unforked.push((ino, waiter, Arc::clone(cred), call));
+        self.own_ask(root);
+    }
+
+    /// The owner has a version of each of these files from now on, which begins as it is in the answer.
+    pub(super) fn own_forked(&mut self, root: Ino, inos: Vec<Ino>, answer: Answer) {
+        let Answer::Subtree(answer) = answer else { return self.own_fail_unforked(root, &inos, FsError::Io) };
+        let SubtreeAnswer::Forked { record, files } = *answer else {
+            return self.own_fail_unforked(root, &inos, FsError::Io);
+        };
+        let Some(owned) = self.own.trees.get_mut(&root) else { return };
+        owned.machine.take_record(record);
+        owned.ranges_count = true;
+        owned.rights.extend(inos.iter().copied());
+        let mut changed = Vec::new();
+        for inode in files {
+            if owned.forked.insert(inode.ino) && owned.machine.begin_version(inode.clone()) {
+                changed.extend(owned.machine.inode(inode.ino).map(loligo_types::Inode::attr));
+            }
+        }
+        owned.forked.extend(inos.iter().copied());
+        let calls: Vec<_> = owned.unforked.extract_if(.., |(ino, ..)| inos.contains(ino)).collect();
+        for attr in changed {
+            self.own_becomes(&attr);
+            self.invalidate(Invalidation::Attr(attr.ino), false);
+        }
+        for (_, waiter, cred, call) in calls {
+            self.dispatch(waiter, &cred, call);
+        }
+    }
+
+    /// There is no version of these, or (none named) of any.
+    pub(super) fn own_fail_unforked(&mut self, root: Ino, inos: &[Ino], error: FsError) {
+        let Some(owned) = self.own.trees.get_mut(&root) else { return };
+        let of_them = |(ino, ..): &mut (Ino, Waiter, Arc<Cred>, Call)| inos.is_empty() || inos.contains(ino);
+        let failed: Vec<_> = owned.unforked.extract_if(.., of_them).collect();
+        for (_, waiter, ..) in failed {
+            self.fail(waiter, error);
+        }
     }
 
     /// Those that waited for a right.

@@ -31,7 +31,8 @@ use loligo_subtree_policy::{Mechanism, SubtreePolicy};
 use loligo_types::{About, Cred, FsError, FsResult, Ino, Lease, Op, Rank};
 
 use crate::leases::InoHasher;
-use crate::machine::Client;
+use crate::Call;
+use crate::machine::{Client, Waiter};
 use crate::session::{PendingData, Then};
 use crate::task::Task;
 
@@ -95,6 +96,10 @@ pub(crate) struct Owned {
     pub one_by_one: bool,
     /// Data requests that wait for a right.
     pub data: Vec<(u64, PendingData)>,
+    /// Where others work: calls that change data of files of which the owner does not have a version of its own yet.
+    pub unforked: Vec<(Ino, Waiter, Arc<Cred>, Call)>,
+    /// Files of which it has one, until the next merge.
+    pub forked: BTreeSet<Ino>,
     /// Nothing goes in any more: it ends. What comes meanwhile waits.
     pub ending: bool,
     /// The task that persists, merges or ends, and those that wait for it.
@@ -156,6 +161,8 @@ impl Owned {
             ranges_count: false,
             one_by_one: false,
             data: Vec::new(),
+            unforked: Vec::new(),
+            forked: BTreeSet::new(),
             ending: false,
             task: None,
             queue: VecDeque::new(),

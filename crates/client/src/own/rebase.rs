@@ -179,6 +179,7 @@ impl Client {
         self.send_closes();
         let Some(owned) = self.own.trees.get_mut(&own.root) else { return Some(Err(FsError::Stale)) };
         owned.machine.take_record(record);
+        owned.forked.clear();
         let opens = &owned.opens;
         owned.machine.forget_but(*inode, &|ino| opens.contains_key(&ino));
         // Of those that were removed here, and merged, the rank knows nothing.
@@ -241,7 +242,7 @@ impl Client {
     }
 
     /// The attributes of an open file may be others by now, and then so are its bytes.
-    fn own_becomes(&mut self, attr: &Attr) {
+    pub(super) fn own_becomes(&mut self, attr: &Attr) {
         let ino = attr.ino;
         let Some(file) = self.files.map.get_mut(&ino).filter(|file| file.rank == OWN) else { return };
         // Others may write behind its end from now on, until this client asks for the right to change it.

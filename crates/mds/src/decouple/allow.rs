@@ -60,9 +60,10 @@ impl Mds {
         }));
     }
 
-    /// True if an inode that nobody has open is not to go yet.
+    /// True if an inode that nobody has open is not to go yet: its owner may want it back, or a merge is about to name it.
     pub(crate) fn is_held(&self, ino: Ino) -> bool {
-        self.decoupled.by_dir.values().any(|owned| owned.held.inos.contains(&ino))
+        self.decoupled.dropped.contains(&ino)
+            || self.decoupled.by_dir.values().any(|owned| owned.held.inos.contains(&ino) || owned.forks.keeps(ino))
     }
 
     /// The owner has these open.
@@ -162,15 +163,19 @@ impl Mds {
     ) -> Result<(), Bar> {
         let events = decode_record(body).map_err(|_| Bar::Wrong)?.events;
         let (mut needs, mut bases, mut closed) = (Vec::new(), BTreeMap::new(), BTreeSet::new());
+        // Statements that others have made impossible since, by their place; and states of which a part is so.
+        let (mut denied, mut lesser) = (BTreeSet::new(), BTreeMap::new());
         let mut first = None;
-        for event in &events {
+        for (at, event) in events.iter().enumerate() {
             let before: Option<Ino> = first.take();
             let verdict = match event {
                 Event::Inode(inode) if !is_within_bounds(inode) => Err(Bar::Wrong),
                 Event::Inode(inode) if !record.is_new(inode.ino) => {
                     let base = intake.draft.base(inode.ino).or_else(|| bases.get(&inode.ino).copied()).cloned();
                     match base {
-                        Some(base) => self.look_at_state(record, cred, (&base, inode), intake),
+                        Some(base) => self.look_at_state(record, cred, (&base, inode), intake).map(|state| {
+                            lesser.extend(state.map(|state| (at, state)));
+                        }),
                         None => {
                             first = Some(inode.ino);
                             bases.insert(inode.ino, &**inode);
@@ -192,7 +197,8 @@ impl Mds {
             match verdict {
                 Ok(()) => {}
                 Err(Bar::Load(more)) => needs.extend(more),
-                Err(bar) => return Err(bar),
+                Err(Bar::Denied) => _ = denied.insert(at),
+                Err(Bar::Wrong) => return Err(Bar::Wrong),
             }
         }
         if !needs.is_empty() {
@@ -203,44 +209,85 @@ impl Mds {
         intake.bytes += body.len() as u64;
         // Objects of what was there before go with that. A number that means nothing may be one that another is about to use.
         let drops = |event: &Event| !matches!(event, Event::Discard { ino, .. } if !record.is_granted(*ino));
-        let events = events.into_iter().filter(drops).collect();
+        let mut said = Vec::with_capacity(events.len());
+        for (at, event) in events.into_iter().enumerate() {
+            let state = lesser.remove(&at);
+            if denied.contains(&at) || state.is_some() {
+                intake.draft.deny(&event);
+            }
+            if !denied.contains(&at) && drops(&event) {
+                said.push(state.map_or(event, Event::Inode));
+            }
+        }
+        let events = said;
         intake.draft.add(events, &|ino| record.is_new(ino), &|dir| !closed.contains(&dir));
         Ok(())
     }
 
-    /// Checks that the owner may change an inode so: only what differs from how it says it found it is ever taken of
-    /// it.
+    /// Checks that the owner may change an inode so: only what differs from how it says it found it is ever taken of it. Returns the state
+    /// without the changes that others have made impossible since, if there are such: they have changed who may do what.
+    ///
+    /// Objects that are the owner's version already were permitted to be written when that began.
     fn look_at_state(
         &mut self,
         record: &DecoupledRecord,
         cred: &Cred,
         (base, made): (&Inode, &Inode),
         intake: &mut Intake,
-    ) -> Result<(), Bar> {
+    ) -> Result<Option<Box<Inode>>, Bar> {
         self.is_there(record, made.ino, intake)?;
         if made.kind != base.kind || made.is_spread() {
             return Err(Bar::Wrong);
         }
         let now = match self.tree.find(made.ino) {
             Found::Here(now) => now,
-            Found::Gone => return Ok(()),
+            Found::Gone => return Ok(None),
             Found::Unknown => return Err(Bar::Load(vec![Need::Inode(made.ino)])),
         };
-        let attributes =
-            |inode: &Inode| (inode.uid, inode.gid, inode.mode, inode.acl().cloned(), inode.default_acl().cloned());
-        let is_his = cred.is_root() || now.uid == cred.uid && is_his_to_make(made, cred);
-        if now.kind != made.kind || attributes(base) != attributes(made) && !is_his {
+        if now.kind != made.kind {
             return Err(Bar::Wrong);
         }
-        if is_his {
-            return Ok(());
+        if cred.is_root() || now.uid == cred.uid && is_his_to_make(made, cred) {
+            return Ok(None);
         }
+        let attributes =
+            |inode: &Inode| (inode.uid, inode.gid, inode.mode, inode.acl().cloned(), inode.default_acl().cloned());
         let content =
             |inode: &Inode| (inode.size, inode.mtime, inode.atime, inode.cuts, inode.inline, inode.has_xattrs);
-        if content(base) != content(made) {
-            self.may_write(record, cred, made.ino, intake)?;
+        let mut state = made.clone();
+        if attributes(base) != attributes(made) {
+            (state.uid, state.gid, state.mode) = (base.uid, base.gid, base.mode);
+            let extra = state.extra_mut();
+            (extra.acl, extra.default_acl) = (base.acl().cloned(), base.default_acl().cloned());
         }
-        if names_of(base) == names_of(made) { Ok(()) } else { self.may_rename(record, cred, made.ino, intake) }
+        let is_denied = |verdict| match verdict {
+            Ok(()) => Ok(false),
+            Err(Bar::Denied) => Ok(true),
+            Err(bar) => Err(bar),
+        };
+        let was_permitted = record.copy_of(made.ino).is_some() && !made.inline;
+        if content(base) != content(made)
+            && !was_permitted
+            && is_denied(self.may_write(record, cred, made.ino, intake))?
+        {
+            (state.size, state.mtime, state.atime) = (base.size, base.mtime, base.atime);
+            (state.cuts, state.inline, state.has_xattrs) = (base.cuts, base.inline, base.has_xattrs);
+        }
+        if names_of(base) != names_of(made) && is_denied(self.may_rename(record, cred, made.ino, intake))? {
+            (state.parent, state.place) = (base.parent, base.place);
+            state.nlink = base.nlink;
+        }
+        if (attributes(&state), content(&state), names_of(&state))
+            == (attributes(made), content(made), names_of(made))
+        {
+            return Ok(None);
+        }
+        if (attributes(&state), content(&state)) == (attributes(base), content(base)) {
+            // By the count of changes one is told that was written.
+            let renamed = names_of(&state) != names_of(base);
+            (state.change, state.ctime) = (base.change + u64::from(renamed), base.ctime);
+        }
+        Ok(Some(Box::new(state)))
     }
 
     /// Merges where others may have worked meanwhile.

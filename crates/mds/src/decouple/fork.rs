@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use loligo_namespace::{Change, Fork, Found, is_written};
 use loligo_types::{
     Answer, DataError, DecoupledRecord, Event, FsError, Ino, Inode, Interfere, Layout, Lsn, Place, RStat, SessionId,
+    SubtreeAnswer,
 };
 
 use super::merge::Intake;
@@ -23,8 +24,9 @@ use crate::io::{DataAccess, Output};
 use crate::machine::Mds;
 use crate::park::{Job, WaitReason};
 
-/// Orphans made in one record.
+/// Orphans made in one record, and bytes of those that are held in their inodes.
 const MADE_MAX: usize = 4096;
+const MADE_BYTES_MAX: u64 = 4 << 20;
 
 /// The forked files of a subtree, as this life of the rank knows them.
 #[derive(Default)]
@@ -41,6 +43,13 @@ pub(super) struct Forks {
     kept: BTreeMap<Ino, Kept>,
     /// Files that are held still for it, or for the end.
     still: BTreeSet<Ino>,
+}
+
+impl Forks {
+    /// True if an orphan is to have a version of others: the merge that is prepared gives it a name.
+    pub(super) fn keeps(&self, orphan: Ino) -> bool {
+        self.kept.values().any(|kept| kept.to == Some(orphan))
+    }
 }
 
 /// The others' version of a file.
@@ -76,7 +85,8 @@ impl Met {
     }
 }
 
-/// A file of a merge, its copy, and if its owner has removed it, the count of changes at which it was found.
+/// A file of a merge, its copy, and if its owner has removed it, the count of changes at which it was found. A file without a copy is its own: its
+/// owner has data in the inode, and others have written it.
 type Drafted = (Ino, Ino, Option<u64>);
 
 /// When which files of the subtree with this root are let go; true: a file is one again.
@@ -128,13 +138,15 @@ impl Mds {
                 owned.forks.seen.insert(ino, (Box::new(now), false));
             }
         }
+        let mut begin = Vec::new();
         for ino in files.iter().copied() {
             self.out.push_back(Output::Access { session: job.session, ino, access: DataAccess::Write });
-            if let Some(owned) = self.decoupled.by_dir.get_mut(&dir) {
-                owned.data.add_file(ino);
-            }
+            let Some(owned) = self.decoupled.by_dir.get_mut(&dir) else { continue };
+            owned.data.add_file(ino);
+            // Who asks again has not heard of the beginning.
+            begin.extend(owned.forks.seen.get(&ino).map(|(inode, _)| Inode::clone(inode)));
         }
-        Step::Answer(self.tell_decoupled(record))
+        Step::Answer(Ok(Answer::Subtree(Box::new(SubtreeAnswer::Forked { record, files: begin }))))
     }
 
     /// A record says of some files that they are to be forked.
@@ -209,7 +221,14 @@ impl Mds {
         }
         owned.forks.asked.clear();
         let (still, kept) = (std::mem::take(&mut owned.forks.still), std::mem::take(&mut owned.forks.kept));
-        self.reaps.extend(kept.into_values().filter_map(|kept| kept.to));
+        for Kept { to, is, .. } in kept.into_values() {
+            // What is being copied is gone when that is done: the copy would outlive it.
+            match (to, is) {
+                (Some(to), State::Copied) => _ = self.decoupled.dropped.insert(to),
+                (Some(to), _) => _ = self.reaps.insert(to),
+                (None, _) => {}
+            }
+        }
         still.into_iter().for_each(|ino| self.release_still(dir, ino, false));
     }
 
@@ -222,14 +241,21 @@ impl Mds {
     ) -> Result<BTreeMap<Ino, Fork>, Step> {
         let dir = record.dir;
         let of_draft = intake.draft.known().filter_map(|(ino, base, made)| {
-            let copy = record.copy_of(ino)?;
+            let Some(copy) = record.copy_of(ino) else {
+                let is_both = |now: &Inode| is_written(base, now) && now.size > 0;
+                let both = intake.draft.has_data(ino) && made.is_some() && self.tree.inode(ino).is_none_or(is_both);
+                return both.then_some((ino, ino, None));
+            };
             let speaks = made.is_none() || intake.draft.writes(ino);
             speaks.then_some((ino, copy, made.is_none().then_some(base.change)))
         });
         let mut files: Vec<Drafted> = of_draft.collect();
         let mut needs = Vec::new();
-        for (ino, ..) in &files {
+        for (ino, copy, _) in &files {
             match self.tree.find(*ino) {
+                Found::Here(now) if copy == ino && now.inline && self.tree.inline(now).is_none() => {
+                    needs.push(loligo_types::Need::Inline(*ino));
+                }
                 Found::Unknown => needs.push(loligo_types::Need::Inode(*ino)),
                 Found::Here(_) if self.drops_or_spills(*ino) => return Err(Step::Wait(WaitReason::Data(*ino))),
                 Found::Here(_) if !self.is_still(*ino) => {
@@ -272,18 +298,26 @@ impl Mds {
         let (mut forks, mut waits, mut to_make) = (BTreeMap::new(), false, Vec::new());
         for (ino, copy, gone) in files.iter().copied() {
             let Some(now) = self.tree.inode(ino) else { continue };
-            let Some((was, changed)) = owned.forks.seen.get(&ino) else {
-                waits = true;
-                if owned.forks.asked.insert(ino, Box::new(now.clone())).is_none() {
-                    self.out.push_back(Output::LookAtFork { ino, copy });
+            let others = match owned.forks.seen.get(&ino) {
+                _ if copy == ino => true,
+                Some((was, changed)) => *changed || is_written(was, now) || written.contains(&ino),
+                None => {
+                    waits = true;
+                    if owned.forks.asked.insert(ino, Box::new(now.clone())).is_none() {
+                        self.out.push_back(Output::LookAtFork { ino, copy });
+                    }
+                    continue;
                 }
-                continue;
             };
-            let others = *changed || is_written(was, now) || written.contains(&ino);
             let mut kept = None;
             let survives = gone.is_some_and(|base| now.nlink > 0 && now.change != base);
-            if survives || gone.is_none() && others && !now.inline && now.size > 0 {
+            let is_kept = others && (!now.inline || copy == ino) && now.size > 0;
+            if survives || gone.is_none() && is_kept {
                 match owned.forks.kept.get(&ino) {
+                    // It is held until the merge: should it be gone all the same, the merge begins anew.
+                    Some(Kept { to: Some(to), is: State::Done, .. }) if matches!(self.tree.find(*to), Found::Gone) => {
+                        return Err(Step::Answer(Err(FsError::WouldBlock)));
+                    }
                     Some(Kept { to, is: State::Done, .. }) => kept = *to,
                     Some(Kept { is: State::Failed(error), .. }) => {
                         let error = if *error == DataError::NoSpace { FsError::NoSpace } else { FsError::Io };
@@ -302,11 +336,21 @@ impl Mds {
             }
             forks.insert(ino, Fork { others, kept });
         }
-        for some in to_make.chunks(MADE_MAX) {
-            waits = true;
-            if let Err(error) = self.make_keepers(dir, some) {
+        let is_at_once = !to_make.is_empty() && to_make.iter().all(|inode| inode.inline);
+        waits |= !to_make.is_empty() && !is_at_once;
+        while !to_make.is_empty() {
+            let mut bytes = 0;
+            let count = to_make.iter().take(MADE_MAX).take_while(|inode| {
+                bytes += if inode.inline { inode.size } else { 0 };
+                bytes <= MADE_BYTES_MAX
+            });
+            let rest = to_make.split_off(count.count().max(1));
+            if let Err(error) = self.make_keepers(dir, &std::mem::replace(&mut to_make, rest)) {
                 return Err(Step::Answer(Err(error)));
             }
+        }
+        if is_at_once && !waits {
+            return self.keep_versions(dir, files, written);
         }
         if waits { Err(Step::Wait(WaitReason::Merge(dir))) } else { Ok(forks) }
     }
@@ -320,13 +364,15 @@ impl Mds {
             let mut made = Inode { ino, nlink: 0, parent: Ino(0), place: Place::floating(self.me()), ..inode.clone() };
             (made.accounted, made.has_xattrs) = (RStat::default(), false);
             events.extend([Event::Orphan(ino), Event::Inode(Box::new(made))]);
+            events.extend(self.tree.inline(inode).filter(|_| inode.inline).map(|data| Event::Inline { ino, data }));
         }
         let at = self.commit(None, &events);
         if let Some(owned) = self.decoupled.by_dir.get_mut(&dir) {
             for (number, inode) in files.iter().enumerate() {
                 let (len, object_size) = (inode.size, inode.layout().object_size);
                 let to = Some(Ino(first.0 + number as u64));
-                let kept = Kept { to, len, object_size, is: State::Noted(at) };
+                let is = if inode.inline { State::Done } else { State::Noted(at) };
+                let kept = Kept { to, len, object_size, is };
                 owned.forks.kept.insert(inode.ino, kept);
             }
         }
@@ -345,7 +391,7 @@ impl Mds {
             let record = self.tree.decoupled(*dir);
             for (ino, kept) in &mut owned.forks.kept {
                 let Kept { to: Some(to), len, object_size, is: State::Noted(lsn) } = kept else { continue };
-                let copy = record.and_then(|record| record.copy_of(*ino));
+                let copy = record.map(|record| record.copy_of(*ino).unwrap_or(*ino));
                 if let (true, Some(copy)) = (*lsn <= durable, copy) {
                     let (object_size, to, len) = (*object_size, *to, *len);
                     self.out.push_back(Output::KeepTheirs { ino: *ino, copy, object_size, to, len });
@@ -358,6 +404,9 @@ impl Mds {
 
     /// The others' version of a file is an orphan's, or could not be copied.
     pub(crate) fn theirs_kept(&mut self, to: Ino, result: Result<(), DataError>) {
+        if self.decoupled.dropped.remove(&to) {
+            self.reaps.insert(to);
+        }
         let state = result.map_or_else(State::Failed, |()| State::Done);
         self.kept_is(|_, kept| kept.to == Some(to), state);
     }
@@ -418,6 +467,9 @@ impl Mds {
         let over: Vec<(Ino, Ino)> =
             known.filter(|(ino, _, made)| is_over(*ino, *made)).map(|(ino, copy, _)| (ino, copy)).collect();
         after.forget_overwritten(&over.iter().map(|(ino, _)| *ino).collect());
+        let own = self.decoupled.by_dir.get(&record.dir).into_iter().flat_map(|owned| &owned.forks.kept);
+        let objects = own.filter(|(ino, kept)| kept.to.is_some() && record.copy_of(**ino).is_none());
+        let over: Vec<(Ino, Ino)> = over.into_iter().chain(objects.map(|(ino, _)| (*ino, *ino))).collect();
         let stay = self.stay_forked(record.dir, &over, events);
         (after, Met { over, stay })
     }

@@ -90,6 +90,8 @@ pub(crate) struct Owned {
 /// All decoupled subtrees.
 #[derive(Default)]
 pub(crate) struct Decoupled {
+    /// Orphans that were to have a version of others for a merge which was given up, while that is copied.
+    dropped: BTreeSet<Ino>,
     by_dir: BTreeMap<Ino, Owned>,
     /// The number of the last question to the table.
     last_rows: u64,

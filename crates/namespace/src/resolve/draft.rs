@@ -1,7 +1,7 @@
 //! Statements of the owner of a subtree in the parts of its journal, taken together: of each name, inode, xattr and inline data the last
 //! state, and of inodes that were there before also the first.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use loligo_types::{Event, Ino, Inode, Kind, Name};
@@ -39,6 +39,10 @@ pub struct Draft {
     pub(crate) inline: BTreeMap<Ino, Option<Arc<[u8]>>>,
     /// Objects of its own files that are to go.
     pub(crate) discards: Vec<Event>,
+    /// Inodes of which it says something that its owner may not do, as others have them by now.
+    pub(crate) denied: BTreeSet<Ino>,
+    /// Data that it wrote into some of those.
+    pub(crate) denied_data: BTreeMap<Ino, Arc<[u8]>>,
 }
 
 impl Draft {
@@ -87,6 +91,24 @@ impl Draft {
         }
     }
 
+    /// Notes a statement that its owner may not make. It is not to be added.
+    pub fn deny(&mut self, event: &Event) {
+        match event {
+            Event::Entry { ino, .. } => _ = self.denied.insert(*ino),
+            Event::EntryGone { dir, .. } => _ = self.denied.insert(*dir),
+            Event::Inode(inode) => _ = self.denied.insert(inode.ino),
+            Event::InodeGone(ino) | Event::Xattr { ino, .. } | Event::XattrGone { ino, .. } | Event::InlineGone(ino) => {
+                self.denied.insert(*ino);
+            }
+            Event::Inline { ino, data } => {
+                self.denied.insert(*ino);
+                self.denied_data.insert(*ino, data.clone());
+            }
+            // Objects go with the inode that they are of.
+            _ => {}
+        }
+    }
+
     /// An inode that was there before, as the owner found it.
     pub fn base(&self, ino: Ino) -> Option<&Inode> {
         self.known.get(&ino).map(|known| &*known.base)
@@ -103,11 +125,16 @@ impl Draft {
         self.inline.contains_key(&ino) || self.known.get(&ino).is_some_and(is_written)
     }
 
+    /// True if the owner has written data that are held in the inode of a file.
+    pub fn has_data(&self, ino: Ino) -> bool {
+        self.inline.contains_key(&ino)
+    }
+
     /// All inodes that it speaks of, but those that it made.
     pub fn speaks_of(&self) -> Vec<Ino> {
         let names = self.names.iter().flat_map(|((dir, _), ino)| [Some(*dir), *ino]).flatten();
         let at = self.known.values().filter_map(|known| known.at.as_ref().map(|(dir, _)| *dir));
-        let rest = self.known.keys().chain(self.xattrs.keys()).chain(self.inline.keys()).copied();
+        let rest = self.known.keys().chain(self.xattrs.keys()).chain(self.inline.keys()).chain(&self.denied).copied();
         let mut all: Vec<Ino> = names.chain(at).chain(rest).filter(|ino| !self.fresh.contains_key(ino)).collect();
         all.sort_unstable();
         all.dedup();

@@ -14,6 +14,9 @@ use crate::rstat;
 use crate::tree::{Found, Lookup, Tree};
 use crate::work::subdirs;
 
+/// The xattr that has a file's capabilities.
+pub(super) const CAPABILITY: &[u8] = b"security.capability";
+
 pub(super) struct Graph<'a> {
     pub tree: &'a Tree,
     pub draft: &'a Draft,
@@ -27,7 +30,7 @@ pub(super) struct Graph<'a> {
     /// Where a directory was put.
     at: BTreeMap<Ino, (Ino, Name)>,
     /// The last name of what lost one.
-    pub was: BTreeMap<Ino, Name>,
+    pub was: BTreeMap<Ino, (Ino, Name)>,
     /// Inodes whose names, or the names in which, have changed.
     pub touched: BTreeSet<Ino>,
     /// Directories with routes of their own, which their entries say.
@@ -38,8 +41,10 @@ pub(super) struct Graph<'a> {
     pub back: BTreeSet<Ino>,
     /// Inline data that is not as the owner says: of copies, and `None` where the others' counts.
     pub data: BTreeMap<Ino, Option<Arc<[u8]>>>,
-    /// Files that get another inode for the owner's version, because the others' cannot be copied.
-    pub swaps: Vec<(Ino, Ino)>,
+    /// Copies of what the owner may not say any more.
+    pub refused: BTreeSet<Ino>,
+    /// Files that lose their capabilities.
+    pub unprivileged: BTreeSet<Ino>,
     /// Files that have what others wrote into objects.
     pub kept: BTreeSet<Ino>,
     pub conflicts: u64,
@@ -47,6 +52,8 @@ pub(super) struct Graph<'a> {
     pub needs: BTreeSet<Need>,
     /// The next number for an inode that the merge makes.
     next: Ino,
+    /// Names of things that are kept, each with the number of the last one.
+    numbers: BTreeMap<Vec<u8>, u32>,
 }
 
 impl<'a> Graph<'a> {
@@ -66,12 +73,14 @@ impl<'a> Graph<'a> {
             gone: BTreeSet::new(),
             back: BTreeSet::new(),
             data: BTreeMap::new(),
-            swaps: Vec::new(),
+            refused: BTreeSet::new(),
+            unprivileged: BTreeSet::new(),
             kept: BTreeSet::new(),
             conflicts: 0,
             told: Vec::new(),
             needs: BTreeSet::new(),
             next: terms.next,
+            numbers: BTreeMap::new(),
         }
     }
 
@@ -83,6 +92,11 @@ impl<'a> Graph<'a> {
     /// True if the owner may speak of an inode.
     pub fn is_there(&self, ino: Ino) -> bool {
         self.draft.fresh.contains_key(&ino) || self.terms.there.contains(&ino)
+    }
+
+    /// True if an inode comes with the merge.
+    pub fn is_new(&self, ino: Ino) -> bool {
+        self.draft.fresh.contains_key(&ino) || self.is_made(ino)
     }
 
     /// An inode as it is before the merge; `None`: there is none, or it must be loaded.
@@ -162,12 +176,23 @@ impl<'a> Graph<'a> {
         still.then_some(found)
     }
 
+    /// The name by which the owner found a file, if the file still has it, or has none; else another one that it has.
+    pub fn called(&mut self, ino: Ino, known: &super::draft::Known) -> Option<(Ino, Name)> {
+        let at = known.at.clone();
+        if let Some((dir, name)) = &at
+            && self.entry(*dir, name).is_some_and(|target| target.ino == ino)
+        {
+            return at;
+        }
+        self.name_of(ino).or(at)
+    }
+
     /// Takes a name away.
     pub fn take_name(&mut self, dir: Ino, name: &Name) -> Option<Target> {
         let target = self.entry(dir, name)?;
         self.names.insert((dir, name.clone()), None);
         self.touched.extend([dir, target.ino]);
-        self.was.entry(target.ino).or_insert_with(|| name.clone());
+        self.was.entry(target.ino).or_insert_with(|| (dir, name.clone()));
         if let Some(parent) = self.edit(dir) {
             parent.size = parent.size.saturating_sub(1);
             if target.kind == Kind::Dir {
@@ -260,6 +285,13 @@ impl<'a> Graph<'a> {
         ino
     }
 
+    /// A number that no thing of this name was kept under before.
+    pub fn next_number(&mut self, label: &[u8]) -> u32 {
+        let number = self.numbers.entry(label.to_vec()).or_default();
+        *number += 1;
+        *number
+    }
+
     /// True if the merge itself makes an inode.
     pub fn is_made(&self, ino: Ino) -> bool {
         ino >= self.terms.next && ino < self.next
@@ -272,7 +304,7 @@ impl<'a> Graph<'a> {
             return;
         }
         let known = self.draft.known.get(&ino).and_then(|known| known.at.as_ref());
-        let name = self.was.get(&ino).or(known.map(|(_, name)| name)).map(|name| name.as_bytes().into());
+        let name = self.was.get(&ino).or(known).map(|(_, name)| name.as_bytes().into());
         let kept = kept.map(|name| name.as_bytes().into()).unwrap_or_default();
         self.told.push(Conflict { kind, ino, name: name.unwrap_or_default(), kept });
     }

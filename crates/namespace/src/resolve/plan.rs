@@ -5,7 +5,7 @@ use std::sync::Arc;
 use loligo_types::{Event, Ino, Inode, Kind, Need};
 
 use super::Plan;
-use super::graph::Graph;
+use super::graph::{CAPABILITY, Graph};
 
 /// Approximate size of an event, beside names and data, bytes.
 const EVENT_BYTES: usize = 100;
@@ -60,7 +60,12 @@ fn bytes_of(event: &Event) -> usize {
 /// Xattrs that the owner set and took away: one by one, as everybody else's stay.
 fn xattrs(graph: &mut Graph<'_>, events: &mut Vec<Event>) {
     let draft = graph.draft;
-    for (ino, changes) in &draft.xattrs {
+    let none = std::collections::BTreeMap::new();
+    let told = draft.xattrs.iter().map(|(ino, changes)| (*ino, changes));
+    let rest = graph.unprivileged.iter().filter(|ino| !draft.xattrs.contains_key(ino)).map(|ino| (*ino, &none));
+    let all: Vec<_> = told.chain(rest).collect();
+    for (ino, changes) in all {
+        let ino = &ino;
         if !graph.is_there(*ino) || graph.gone.contains(ino) {
             continue;
         }
@@ -76,6 +81,7 @@ fn xattrs(graph: &mut Graph<'_>, events: &mut Vec<Event>) {
         for (name, value) in changes {
             let (ino, name) = (*ino, name.clone());
             match value {
+                Some(_) if *name == *CAPABILITY && graph.unprivileged.contains(&ino) => {}
                 Some(value) if has.get(&name) != Some(value) => {
                     has.insert(name.clone(), value.clone());
                     events.push(Event::Xattr { ino, name, value: value.clone() });
@@ -87,6 +93,11 @@ fn xattrs(graph: &mut Graph<'_>, events: &mut Vec<Event>) {
                     }
                 }
             }
+        }
+        let capability = has.keys().find(|name| ***name == *CAPABILITY && graph.unprivileged.contains(ino)).cloned();
+        if let Some(name) = capability {
+            has.remove(&name);
+            events.push(Event::XattrGone { ino: *ino, name });
         }
         if let Some(inode) = graph.edit(*ino) {
             inode.has_xattrs = !has.is_empty();

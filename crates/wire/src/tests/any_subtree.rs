@@ -103,6 +103,9 @@ pub fn subtree_answer() -> impl Strategy<Value = SubtreeAnswer> {
             SubtreeAnswer::Decoupled { record, root: Box::new(root), inline_max, split }
         }),
         vec(loaded(), 0..6).prop_map(SubtreeAnswer::Records),
+        ino()
+            .prop_flat_map(|dir| (record(dir), vec(ino().prop_flat_map(inode), 0..4)))
+            .prop_map(|(record, files)| SubtreeAnswer::Forked { record, files }),
         (0..RefusedBy::ALL.len(), ino()).prop_map(|(by, dir)| SubtreeAnswer::Refused { by: RefusedBy::ALL[by], dir }),
         any::<u64>().prop_map(|merges| SubtreeAnswer::Merged { merges, conflicts: 0, told: Vec::new() }),
         (any::<u64>(), 1..u64::MAX, vec(conflict(), 0..5))

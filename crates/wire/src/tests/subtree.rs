@@ -154,6 +154,11 @@ fn what_is_answered() {
         answers(SubtreeAnswer::Records(items)),
         "4c6f01021600000000000000247f796b1a140803d2010f020201ae020002ac02016601ad0201",
     );
+    to_client(
+        answers(SubtreeAnswer::Forked { record: record(), files: vec![root()] }),
+        "4c6f01024e00000000000000d831e2cc1a4c0803d2014706ac029003080706050403020107e807036a6f62882791\
+         030302900310f40302019103ac020190030201ac02ed2100000500000000000000e80764020001000000000000000001",
+    );
     let merged = SubtreeAnswer::Merged { merges: 4, conflicts: 0, told: Vec::new() };
     to_client(answers(merged), "4c6f01020900000000000000557411971a070803d201020304");
     to_client(

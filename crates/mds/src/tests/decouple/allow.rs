@@ -9,6 +9,7 @@ use super::*;
 
 mod mixed;
 mod pairs;
+mod rights;
 
 fn allow_op(inos: u64) -> SubtreeOp {
     SubtreeOp::Decouple {

@@ -241,6 +241,46 @@ fn whenever_the_rank_dies_in_a_merge_both_versions_are_there_and_nothing_is_left
 }
 
 #[test]
+fn a_version_of_others_that_a_merge_waits_for_is_there_although_orphans_are_looked_for_meanwhile() {
+    let mut s = Scene::new();
+    s.forked(b"owner's");
+    s.other_write(s.big, b"theirs, longer");
+    s.crash();
+    s.world.keeps = false;
+    let group = s.owner.subtree.groups().remove(0);
+    s.owner.send_parts(&mut s.world, &group).expect("his");
+    let seq = s.world.send(s.owner.at, s.owner.merge_op(&group));
+    // So long after its start the rank ends orphans that nobody has claimed.
+    s.world.wait_alive(5000);
+    assert_eq!(s.world.reply(s.owner.at, seq), None, "the others' version is being copied");
+    s.world.keeps = true;
+    s.world.wait_alive(100);
+    assert!(s.world.reply(s.owner.at, seq).is_some_and(|(result, _)| result.is_ok()));
+    assert_eq!(s.named(&["big"]), Some("owner's".into()));
+    assert_eq!(s.named(&[".conflicts", "big~1-1"]), Some("theirs, longer".into()));
+}
+
+#[test]
+fn a_version_that_is_being_copied_for_a_merge_which_is_given_up_leaves_nothing() {
+    let mut s = Scene::new();
+    s.forked(b"owner's");
+    s.other_write(s.big, b"theirs, longer");
+    s.world.keeps = false;
+    let group = s.owner.subtree.groups().remove(0);
+    s.owner.send_parts(&mut s.world, &group).expect("his");
+    let seq = s.world.send(s.owner.at, s.owner.merge_op(&group));
+    assert_eq!(s.world.reply(s.owner.at, seq), None, "the others' version is being copied");
+    // The first part anew: what was prepared is given up.
+    s.owner.send_parts(&mut s.world, &group).expect("his");
+    s.world.wait_alive(5000);
+    s.world.keeps = true;
+    s.world.wait_alive(100);
+    s.owner.merge(&mut s.world).expect("it is sent again");
+    assert_eq!(s.named(&[".conflicts", "big~1-1"]), Some("theirs, longer".into()));
+    s.end();
+}
+
+#[test]
 fn a_merge_that_says_nothing_of_the_bytes_leaves_both_versions_to_a_later_one() {
     for (crash, others) in [(false, false), (false, true), (true, false), (true, true)] {
         let mut s = Scene::new();

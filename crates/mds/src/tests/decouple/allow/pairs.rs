@@ -109,11 +109,13 @@ fn of_a_file_that_both_wrote_the_owners_data_count_and_those_of_others_are_kept_
 }
 
 #[test]
-fn of_a_file_that_others_made_too_large_for_an_inode_the_owners_version_becomes_another_file_in_its_place() {
+fn of_a_file_that_others_made_too_large_for_an_inode_theirs_is_kept_and_it_stays_the_same_file_with_all_its_names() {
     let mut s = Scene::new();
     s.own_write(s.f, b"owners");
     s.own(unlink(s.dir, "g")).expect("it is there");
     s.own(chmod(s.x, 0o600)).expect("it is there");
+    s.other(Op::Link { ino: s.f, dir: s.d, name: name("l") });
+    s.other(chmod(s.f, 0o640));
     for file in [s.f, s.g, s.x] {
         s.other(truncate(file, 1 << 20));
         let events = [Event::InlineGone(file), {
@@ -125,10 +127,13 @@ fn of_a_file_that_others_made_too_large_for_an_inode_the_owners_version_becomes_
     }
     let (there, kinds) = s.merged();
     let kept = "/.conflicts/ /.conflicts/f~1-1= /.conflicts/g~1-1=";
-    assert_eq!(there, format!("{kept} /d/ /e/ /e/x= /f=owners"));
-    assert_eq!(kinds, [ConflictKind::Data, ConflictKind::Removed]);
+    assert_eq!(there, format!("{kept} /d/ /d/l=owners /e/ /e/x= /f=owners"));
+    assert_eq!(kinds, [ConflictKind::Removed, ConflictKind::Data]);
+    let file = s.world.lookup(s.b, s.dir, "f").expect("there");
+    assert_eq!((file.ino, file.size, file.mode, file.nlink), (s.f, 6, 0o640, 2), "handles of either side stay with it");
     let dir = ino(&mut s.world, s.b, s.dir, ".conflicts");
-    assert_eq!(ino(&mut s.world, s.b, dir, "f~1-1"), s.f, "it is the others' file itself");
+    let kept = s.world.lookup(s.b, dir, "f~1-1").expect("there");
+    assert_eq!((kept.size, kept.mode, kept.nlink), (1 << 20, 0o640, 1));
     assert_eq!(s.world.lookup(s.b, s.e, "x").map(|attr| (attr.size, attr.mode)), Ok((1 << 20, 0o600)));
 }
 
