@@ -200,9 +200,33 @@ impl Subtree {
         self.tree.memory_bytes() + self.batch.memory_bytes()
     }
 
-    /// Records that were fetched.
-    pub fn learn(&mut self, items: Vec<Loaded>) {
+    /// Records that were fetched. Where others may work, data that are held in an inode come with the inode as it was then: returns the files
+    /// that are not any more as they were known before.
+    pub fn learn(&mut self, items: Vec<Loaded>) -> Vec<Ino> {
+        let mut changed = Vec::new();
+        if self.may_change_meanwhile() {
+            let inode_of = |item: &Loaded| match item {
+                Loaded::Inode(ino, Some(inode)) => Some((*ino, Inode::clone(inode))),
+                _ => None,
+            };
+            let inodes: BTreeMap<Ino, Inode> = items.iter().filter_map(inode_of).collect();
+            for item in &items {
+                if let Loaded::Inline(ino, _) = item
+                    && let Some(now) = inodes.get(ino)
+                    && self.tree.inode(*ino).is_some_and(|here| self.tree.inline(here).is_none())
+                    && self.begin_version(now.clone())
+                {
+                    changed.push(*ino);
+                }
+            }
+        }
         items.into_iter().for_each(|item| self.tree.load(item));
+        changed
+    }
+
+    /// True if the data of a file are held in its inode, and were not fetched yet.
+    pub fn lacks_data(&self, ino: Ino) -> bool {
+        self.tree.inode(ino).is_some_and(|inode| self.tree.inline(inode).is_none())
     }
 
     /// The same of inodes that are open here. What the owner changes of one that others have removed is nobody else's to see.
@@ -217,6 +241,9 @@ impl Subtree {
 
     /// A file has a version that is the owner's alone from now on, and that begins so ([`loligo_types::SubtreeOp::Overwrite`]). What the owner has
     /// changed of it before stays, but its data: these are as others have left them. Returns whether anything changes with that.
+    ///
+    /// The count of changes stays as the owner found it: what others wrote since is another version, which the merge keeps, because the owner may be
+    /// about to write over it without having seen it.
     pub fn begin_version(&mut self, mut now: Inode) -> bool {
         let Found::Here(here) = self.tree.find(now.ino) else { return false };
         if here.kind != now.kind || here.nlink == 0 || self.rewritten.contains(&now.ino) {
@@ -224,6 +251,7 @@ impl Subtree {
         }
         // Names are as the owner found them, or has changed them.
         (now.parent, now.place, now.nlink) = (here.parent, here.place, here.nlink);
+        now.change = here.change;
         let mut next = now;
         if self.spoken_of.contains(&next.ino) {
             let (size, inline, cuts, mtime, change) = (next.size, next.inline, next.cuts, next.mtime, next.change);
@@ -324,6 +352,9 @@ impl Subtree {
             return Ok(());
         }
         self.take_cuts(&mut events);
+        if self.may_change_meanwhile() {
+            self.tell_data(&mut events);
+        }
         if !events.iter().all(ops::is_for_here) {
             return Err(FsError::NotSupported);
         }
@@ -387,6 +418,23 @@ impl Subtree {
             }
             _ => true,
         });
+    }
+
+    /// A file whose size alone changes says its data, too, if they are held in its inode: by the merge others may have given it other data.
+    fn tell_data(&self, events: &mut Vec<Event>) {
+        let says = |ino: Ino| {
+            events
+                .iter()
+                .any(|event| matches!(event, Event::Inline { ino: of, .. } | Event::InlineGone(of) if *of == ino))
+        };
+        let size_changes = |event: &Event| {
+            let Event::Inode(inode) = event else { return None };
+            let before = self.tree.inode(inode.ino).filter(|before| before.inline && before.size != inode.size)?;
+            let data = self.tree.inline(before).filter(|data| inode.inline && !data.is_empty() && !says(inode.ino))?;
+            Some(Event::Inline { ino: inode.ino, data })
+        };
+        let told: Vec<Event> = events.iter().filter_map(size_changes).collect();
+        events.splice(0..0, told);
     }
 
     fn count(&mut self, events: usize, now: Time) {

@@ -3,6 +3,7 @@
 
 mod admin;
 mod allow;
+mod allow_rounds;
 mod auth;
 mod bad_input;
 mod balancer;

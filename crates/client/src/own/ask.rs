@@ -31,7 +31,7 @@ pub(crate) enum Ask {
     /// To change files that others read as they were at the last merge.
     Overwrite(Vec<Ino>),
     /// To have a version of files that others may change, before what changes them is decided.
-    Fork(Vec<Ino>),
+    Fork(Vec<Ino>, u64),
     Resume,
     /// The rank is told that this client answers below the root by itself: after a decoupling, with the number of its command.
     Answers(Option<u64>),
@@ -74,12 +74,13 @@ impl Client {
             let had: u64 = record.grants.iter().map(|(_, count)| count).sum();
             let inos = had.clamp(1, MORE_MAX).min(SUBTREE_INOS_MAX);
             (SubtreeOp::Grant { epoch, inos }, Ask::Numbers)
-        } else if !owned.unforked.is_empty() {
-            let mut inos: Vec<Ino> = owned.unforked.iter().map(|(ino, ..)| *ino).collect();
+        } else if !owned.is_cutting() && owned.unforked.iter().any(|(ino, ..)| !owned.machine.lacks_data(*ino)) {
+            let all = owned.unforked.iter().map(|(ino, ..)| *ino);
+            let mut inos: Vec<Ino> = all.filter(|ino| !owned.machine.lacks_data(*ino)).collect();
             inos.sort_unstable();
             inos.dedup();
             inos.truncate(if owned.one_by_one { 1 } else { FETCH_MAX / 2 });
-            (SubtreeOp::Overwrite { epoch, inos: inos.clone() }, Ask::Fork(inos))
+            (SubtreeOp::Overwrite { epoch, inos: inos.clone() }, Ask::Fork(inos, owned.rebased))
         } else if !owned.data.is_empty() {
             let overwrites = |(_, pending): &&(u64, crate::session::PendingData)| owned.overwrites(pending);
             let changes = owned.data.iter().any(|pending| overwrites(&pending));
@@ -148,9 +149,10 @@ impl Client {
         match (ask, result) {
             (Ask::Records, Ok(Answer::Subtree(answer))) => {
                 if let SubtreeAnswer::Records(items) = *answer {
-                    owned.machine.learn(items);
+                    self.own_learn(root, items);
                 }
                 self.own_retry(root);
+                self.own_start_unforked(root);
             }
             (Ask::Numbers, Ok(answer)) => {
                 owned.numbers = false;
@@ -176,7 +178,7 @@ impl Client {
                 }
                 self.own_send_data(root);
             }
-            (Ask::Fork(inos), Ok(answer)) => self.own_forked(root, inos, answer),
+            (Ask::Fork(inos, rebased), Ok(answer)) => self.own_forked(root, inos, rebased, answer),
             (Ask::Resume, Ok(answer)) => {
                 if let Some(record) = record_of(answer) {
                     owned.machine.take_record(record);
@@ -199,10 +201,10 @@ impl Client {
             }
             (Ask::Resume, Err(FsError::Stale | FsError::Perm | FsError::NotFound)) => return self.own_lost(root),
             // Of several it may be true of one only.
-            (Ask::Rights(inos) | Ask::Overwrite(inos) | Ask::Fork(inos), Err(_)) if inos.len() > 1 => {
+            (Ask::Rights(inos) | Ask::Overwrite(inos) | Ask::Fork(inos, _), Err(_)) if inos.len() > 1 => {
                 owned.one_by_one = true;
             }
-            (Ask::Fork(inos), Err(error)) => self.own_fail_unforked(root, &inos, error),
+            (Ask::Fork(inos, _), Err(error)) => self.own_fail_unforked(root, &inos, error),
             (Ask::Rights(inos) | Ask::Overwrite(inos), Err(error)) => self.own_fail_data(root, &inos, error),
             (Ask::Resume, Err(error)) => {
                 self.own_fail_waiting(root, error);
@@ -212,6 +214,7 @@ impl Client {
             (_, Err(error)) => {
                 owned.numbers = false;
                 self.own_fail_waiting(root, error);
+                self.own_fail_unforked(root, &[], error);
             }
             (_, Ok(_)) => self.own_fail_waiting(root, FsError::Io),
         }
@@ -284,9 +287,9 @@ impl Client {
     fn own_claimed(&mut self, root: Ino, job: Box<Job>, tried: Vec<Ino>, result: FsResult<Answer>) {
         if let Ok(Answer::Subtree(answer)) = result
             && let SubtreeAnswer::Records(items) = *answer
-            && let Some(owned) = self.own.trees.get_mut(&root)
+            && self.own.trees.contains_key(&root)
         {
-            owned.machine.learn(items);
+            self.own_learn(root, items);
             return self.own_run(root, *job);
         }
         self.own_claim(job, tried);

@@ -5,13 +5,13 @@ use loligo_subtree::Drop;
 use loligo_types::msg::DataRequest;
 use std::sync::Arc;
 
-use loligo_types::{Answer, Cred, DataAnswer, DataError, DataOp, FsError, Ino, Kind, SubtreeAnswer};
+use loligo_types::{Answer, Cred, DataAnswer, DataError, DataOp, FsError, Ino, Kind, Loaded, Need, SubtreeAnswer};
 
 use super::{OwnReply, Owned};
 use crate::machine::{Client, Waiter};
-use crate::{Call, Fh, Invalidation};
 use crate::session::{DataThen, PendingData};
 use crate::task::data_error;
+use crate::{Call, Fh, Invalidation};
 
 /// A data request is sent again at most so often because the rank does not know this session's right to it.
 const AGAIN_MAX: u32 = 4;
@@ -36,7 +36,7 @@ impl Client {
     }
 
     /// The root of a subtree in which others work, and the file of which the owner must have a version of its own before this call is decided: what is
-    /// known here of the file is of when it was fetched. Data that are held in the inode were fetched with it.
+    /// known here of the file is of when it was fetched. Data that are held in the inode are fetched, with the inode.
     pub(crate) fn own_must_fork(&self, call: &Call) -> Option<(Ino, Ino)> {
         if !self.own.trees.values().any(Owned::is_shared) {
             return None;
@@ -49,45 +49,81 @@ impl Client {
         }?;
         let root = self.own.root_of(ino)?;
         let owned = self.own.trees.get(&root).filter(|owned| owned.is_shared())?;
-        let is_under_way = owned.freezing || owned.sealed || owned.gated || owned.ending;
-        if is_under_way || owned.forked.contains(&ino) || owned.machine.record().is_new(ino) {
+        if owned.is_cutting() {
+            // What is decided now would be decided on a state that is over with the merge.
+            return Some((root, ino));
+        }
+        if owned.ending || owned.forked.contains(&ino) || owned.machine.record().is_new(ino) {
             return None;
         }
         let inode = owned.machine.inode(ino)?;
-        (inode.kind == Kind::File && !inode.inline && inode.nlink > 0).then_some((root, ino))
+        let is_fetched = inode.inline && !owned.machine.lacks_data(ino);
+        (inode.kind == Kind::File && !is_fetched && inode.nlink > 0).then_some((root, ino))
+    }
+
+    /// Records have come.
+    pub(super) fn own_learn(&mut self, root: Ino, items: Vec<Loaded>) {
+        let Some(owned) = self.own.trees.get_mut(&root) else { return };
+        let changed = owned.machine.learn(items);
+        self.own_changed(root, &changed);
     }
 
     /// The call waits for it.
     pub(crate) fn own_fork_first(&mut self, (root, ino): (Ino, Ino), waiter: Waiter, cred: &Arc<Cred>, call: Call) {
         let Some(owned) = self.own.trees.get_mut(&root) else { return self.fail(waiter, FsError::Stale) };
+        if owned.machine.lacks_data(ino) {
+            owned.needs.push(Need::Inline(ino));
+        }
         owned.unforked.push((ino, waiter, Arc::clone(cred), call));
         self.own_ask(root);
     }
 
+    /// A merge is over: calls that have waited are decided on what is there now.
+    pub(super) fn own_start_unforked(&mut self, root: Ino) {
+        let calls = self.own.trees.get_mut(&root).map(|owned| std::mem::take(&mut owned.unforked));
+        for (_, waiter, cred, call) in calls.unwrap_or_default() {
+            self.dispatch(waiter, &cred, call);
+        }
+    }
+
     /// The owner has a version of each of these files from now on, which begins as it is in the answer.
-    pub(super) fn own_forked(&mut self, root: Ino, inos: Vec<Ino>, answer: Answer) {
+    /// `rebased`: how often what is known here had been forgotten when it was asked for.
+    pub(super) fn own_forked(&mut self, root: Ino, inos: Vec<Ino>, rebased: u64, answer: Answer) {
         let Answer::Subtree(answer) = answer else { return self.own_fail_unforked(root, &inos, FsError::Io) };
         let SubtreeAnswer::Forked { record, files } = *answer else {
             return self.own_fail_unforked(root, &inos, FsError::Io);
         };
         let Some(owned) = self.own.trees.get_mut(&root) else { return };
+        if owned.rebased != rebased {
+            // It may be of before a merge. The calls ask anew.
+            return self.own_start_unforked(root);
+        }
         owned.machine.take_record(record);
         owned.ranges_count = true;
         owned.rights.extend(inos.iter().copied());
         let mut changed = Vec::new();
         for inode in files {
-            if owned.forked.insert(inode.ino) && owned.machine.begin_version(inode.clone()) {
-                changed.extend(owned.machine.inode(inode.ino).map(loligo_types::Inode::attr));
+            let ino = inode.ino;
+            if owned.forked.insert(ino) && owned.machine.begin_version(inode) {
+                changed.push(ino);
             }
         }
         owned.forked.extend(inos.iter().copied());
         let calls: Vec<_> = owned.unforked.extract_if(.., |(ino, ..)| inos.contains(ino)).collect();
-        for attr in changed {
-            self.own_becomes(&attr);
-            self.invalidate(Invalidation::Attr(attr.ino), false);
-        }
+        self.own_changed(root, &changed);
         for (_, waiter, cred, call) in calls {
             self.dispatch(waiter, &cred, call);
+        }
+    }
+
+    /// Files are not as caches here and above know them: others have changed them since.
+    pub(super) fn own_changed(&mut self, root: Ino, inos: &[Ino]) {
+        let Some(owned) = self.own.trees.get(&root) else { return };
+        let attrs: Vec<_> =
+            inos.iter().filter_map(|ino| owned.machine.inode(*ino)).map(loligo_types::Inode::attr).collect();
+        for attr in attrs {
+            self.own_becomes(&attr);
+            self.invalidate(Invalidation::Attr(attr.ino), false);
         }
     }
 

@@ -30,8 +30,8 @@ use loligo_subtree::{Growing, Subtree};
 use loligo_subtree_policy::{Mechanism, SubtreePolicy};
 use loligo_types::{About, Cred, FsError, FsResult, Ino, Lease, Op, Rank};
 
-use crate::leases::InoHasher;
 use crate::Call;
+use crate::leases::InoHasher;
 use crate::machine::{Client, Waiter};
 use crate::session::{PendingData, Then};
 use crate::task::Task;
@@ -100,6 +100,8 @@ pub(crate) struct Owned {
     pub unforked: Vec<(Ino, Waiter, Arc<Cred>, Call)>,
     /// Files of which it has one, until the next merge.
     pub forked: BTreeSet<Ino>,
+    /// Number of merges after which what was known here was forgotten.
+    pub rebased: u64,
     /// Nothing goes in any more: it ends. What comes meanwhile waits.
     pub ending: bool,
     /// The task that persists, merges or ends, and those that wait for it.
@@ -163,6 +165,7 @@ impl Owned {
             data: Vec::new(),
             unforked: Vec::new(),
             forked: BTreeSet::new(),
+            rebased: 0,
             ending: false,
             task: None,
             queue: VecDeque::new(),

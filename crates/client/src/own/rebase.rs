@@ -78,6 +78,7 @@ impl Client {
                 owned.gated = false;
                 self.own.commands.done(command, Ok((0, 0)));
                 self.own_retry(root);
+                self.own_start_unforked(root);
             }
             Err(error) => {
                 let what = SubtreeOp::End { epoch: owned.machine.record().epoch };
@@ -180,6 +181,7 @@ impl Client {
         let Some(owned) = self.own.trees.get_mut(&own.root) else { return Some(Err(FsError::Stale)) };
         owned.machine.take_record(record);
         owned.forked.clear();
+        owned.rebased += 1;
         let opens = &owned.opens;
         owned.machine.forget_but(*inode, &|ino| opens.contains_key(&ino));
         // Of those that were removed here, and merged, the rank knows nothing.

@@ -30,6 +30,11 @@ impl Owned {
         self.machine.may_change_meanwhile()
     }
 
+    /// True from the beginning of a merge's cut until what others did meanwhile is known here.
+    pub fn is_cutting(&self) -> bool {
+        self.freezing || self.sealed || self.gated
+    }
+
     /// True if others see the objects of files that were merged, so that the owner changes them only after the server has begun to copy
     /// what it changes.
     pub fn is_seen_by_others(&self) -> bool {
@@ -152,6 +157,7 @@ impl Client {
         if was_frozen {
             self.own_start_writes(root);
         }
+        self.own_start_unforked(root);
     }
 
     /// Calls that wrote files have waited.

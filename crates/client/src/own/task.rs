@@ -623,6 +623,9 @@ impl Client {
                 for job in owned.waiting {
                     self.request(&Arc::new(job.cred), job.op, job.then);
                 }
+                for (_, waiter, cred, call) in owned.unforked {
+                    self.dispatch(waiter, &cred, call);
+                }
                 for task in owned.queue {
                     if let Step::Own(own) = &task.step
                         && let Some(command) = own.command

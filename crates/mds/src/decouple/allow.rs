@@ -277,8 +277,7 @@ impl Mds {
             (state.parent, state.place) = (base.parent, base.place);
             state.nlink = base.nlink;
         }
-        if (attributes(&state), content(&state), names_of(&state))
-            == (attributes(made), content(made), names_of(made))
+        if (attributes(&state), content(&state), names_of(&state)) == (attributes(made), content(made), names_of(made))
         {
             return Ok(None);
         }

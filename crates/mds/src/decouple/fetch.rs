@@ -40,7 +40,13 @@ impl Mds {
                 return step;
             }
             match self.tree.lend(need, FETCH_MAX) {
-                Some(item) => items.push(item),
+                Some(item) => {
+                    if let (Need::Inline(ino), Interfere::Allow) = (need, record.interfere) {
+                        // Others may have changed it since the owner fetched the inode: size and data are of one moment.
+                        items.extend(self.tree.lend(&Need::Inode(*ino), FETCH_MAX));
+                    }
+                    items.push(item);
+                }
                 None if matches!(need, Need::Parts(_)) => return Step::Answer(Err(FsError::Invalid)),
                 None => missing.push(self.to_be_read(need)),
             }

@@ -48,15 +48,7 @@ fn decouple_op(owner: u64, resume: u64, inos: u64) -> SubtreeOp {
 
 fn told(answer: FsResult<Answer>) -> FsResult<(DecoupledRecord, Inode, Settings)> {
     let Answer::Subtree(answer) = answer? else { panic!("no such answer") };
-    let (record, root, inline_max, split) = match *answer {
-        SubtreeAnswer::Decoupled { record, root, inline_max, split } => (record, root, inline_max, split),
-        SubtreeAnswer::Forked { record, mut files } => {
-            let split = loligo_types::SplitRule { split: 0, merge: 0, bits: 0 };
-            let file = files.pop().unwrap_or_else(|| Inode::new(Ino(0), Kind::File, 0, 0, 0, Ino(0), Time(0)));
-            (record, Box::new(file), config().inline_max, split)
-        }
-        answer => panic!("{answer:?}"),
-    };
+    let SubtreeAnswer::Decoupled { record, root, inline_max, split } = *answer else { panic!("no such answer") };
     Ok((record, *root, Settings { hash_key: config().hash_key, inline_max, split }))
 }
 

@@ -97,7 +97,10 @@ impl Draft {
             Event::Entry { ino, .. } => _ = self.denied.insert(*ino),
             Event::EntryGone { dir, .. } => _ = self.denied.insert(*dir),
             Event::Inode(inode) => _ = self.denied.insert(inode.ino),
-            Event::InodeGone(ino) | Event::Xattr { ino, .. } | Event::XattrGone { ino, .. } | Event::InlineGone(ino) => {
+            Event::InodeGone(ino)
+            | Event::Xattr { ino, .. }
+            | Event::XattrGone { ino, .. }
+            | Event::InlineGone(ino) => {
                 self.denied.insert(*ino);
             }
             Event::Inline { ino, data } => {

@@ -414,6 +414,30 @@ fn what_others_removed_and_the_owner_has_open_is_there_over_merges_until_the_own
 }
 
 #[test]
+fn data_in_an_inode_come_to_the_owner_with_the_inode_that_they_are_of() {
+    let mut s = Scene::new();
+    // The owner has fetched the inode, and not the data yet.
+    s.other_write(s.f, b"theirs, longer");
+    let end = |ino: Ino| Op::WriteInline {
+        ino,
+        handle: 1,
+        offset: None,
+        data: b", owners"[..].into(),
+        mtime: loligo_types::SetTime::Now,
+        kill_priv: false,
+    };
+    s.own(end(s.f)).expect("it is small");
+    s.own(chmod(s.g, 0o640)).expect("his");
+    s.other_write(s.g, b"theirs, longer");
+    s.own(end(s.g)).expect("it is small");
+    let (there, kinds) = s.merged();
+    // The owner might have written over what it had not seen: a copy is kept.
+    let kept = "/.conflicts/ /.conflicts/f~1-1=theirs, longer /.conflicts/g~1-1=theirs, longer";
+    assert_eq!(there, format!("{kept} /d/ /e/ /e/x=base /f=theirs, longer, owners /g=theirs, longer, owners"));
+    assert_eq!(kinds, [ConflictKind::Data; 2]);
+}
+
+#[test]
 fn what_others_removed_before_the_owner_fetched_it_and_it_wrote_then_is_back() {
     let mut s = Scene::new();
     let (world, dir) = (&mut s.world, s.dir);

@@ -45,7 +45,10 @@ impl Scene {
     }
 
     fn overwrite(&mut self, ino: Ino) -> FsResult<DecoupledRecord> {
-        told(self.ask(|epoch| SubtreeOp::Overwrite { epoch, inos: vec![ino] })).map(|(record, ..)| record)
+        let answer = self.ask(|epoch| SubtreeOp::Overwrite { epoch, inos: vec![ino] })?;
+        let Answer::Subtree(answer) = answer else { panic!("no such answer") };
+        let SubtreeAnswer::Forked { record, .. } = *answer else { panic!("{answer:?}") };
+        Ok(record)
     }
 
     fn lookup(&mut self, text: &str) -> Ino {

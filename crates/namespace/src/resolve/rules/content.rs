@@ -202,4 +202,3 @@ fn keep_orphan(graph: &mut Graph<'_>, kept: Ino, known: &Known, now: &Inode) {
         graph.was.insert(kept, at);
     }
 }
-

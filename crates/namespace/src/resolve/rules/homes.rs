@@ -216,4 +216,3 @@ fn numbered(label: &[u8], behind: &str) -> Name {
     let bytes = [&label[..len], behind.as_bytes()].concat();
     Name::new(&bytes).expect("a name that is cut, with a number behind it, is one")
 }
-
