@@ -83,7 +83,10 @@ fn of_many_journals_each_is_told_of_and_a_bad_one_keeps_no_other_from_being_merg
     let ran = loligo("merge {} {} {} --data {}", &[&one, &bad, &two, &data]);
     let ran = ran.fails(1, &["2 of 3 were merged, 1 could not be", &format!("loligo: {}", bad.display())]);
     for file in [&one, &two] {
-        let of = |line: &&str| line.starts_with(&format!("{}: ", file.display())) && line.contains("were merged");
+        let of = |line: &&str| {
+            line.starts_with(&format!("{}: ", file.display()))
+                && line.contains(" merged; the directory is one like others again")
+        };
         assert_eq!(ran.out.lines().filter(of).count(), 1, "{}", ran.out);
     }
     let all = [kept("three"), kept("four")];
