@@ -543,6 +543,9 @@ pub enum BalancerCommand {
     Rollback {
         #[command(flatten)]
         target: Target,
+        /// Only show what would change.
+        #[arg(long)]
+        dry_run: bool,
     },
     /// Print what was in force when, and why that changed.
     History {

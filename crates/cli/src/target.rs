@@ -62,14 +62,22 @@ impl Found {
     pub fn admin(&self) -> Result<&Admin, Failure> {
         self.admin.as_ref().ok_or_else(|| {
             let at = self.address.as_ref().map(|address| format!(" {address}")).unwrap_or_default();
-            Failure::new(format!(
-                "the address{at} is for clients, which are not told what the server does: that its admin plane tells, whose address a mount over the network does not know"
-            ))
+            Failure::new(format!("the address{at} is for clients, and does not name the admin plane of the server, which this needs"))
             .remedy(
                 "on the server's machine give --data DIR; from here --server http://HOST:PORT with the address that its setting `admin` names, and \
                  LOLIGO_ADMIN_TOKEN=FILE with a copy of its admin.token",
             )
         })
+    }
+}
+
+/// The option that names the server of a mount in a command for the user, outside of the mount; `server`: as the device of the mount is named.
+pub fn option_of(server: Option<&str>) -> String {
+    let address = server.unwrap_or("ADDR");
+    match Path::new(address.strip_prefix("unix:").unwrap_or(address)) {
+        data if data.is_dir() => format!("--data {}", quoted(data)),
+        socket if socket.ends_with(SOCKET) => format!("--data {}", quoted(socket.parent().unwrap_or(Path::new(".")))),
+        _ => format!("--server {}", quoted(Path::new(address))),
     }
 }
 

@@ -43,6 +43,7 @@ mod task;
 #[cfg(test)]
 mod tests;
 mod tick;
+mod unmerged;
 mod unsynced;
 mod volatile;
 mod write;
@@ -54,3 +55,4 @@ pub use machine::Client;
 pub use own::SUBTREE_XATTR;
 pub use pace::Runs;
 pub use path_cache::{DEPTHS, Lead, PathCache};
+pub use unmerged::Unmerged;

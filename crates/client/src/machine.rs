@@ -175,6 +175,11 @@ impl Client {
         self.config.client == client && self.files.handles.contains_key(&number)
     }
 
+    /// Changes of subtrees that are decoupled for this client and that were not merged.
+    pub fn unmerged(&self) -> Vec<crate::Unmerged> {
+        self.own.unmerged()
+    }
+
     /// The next output; `None`: none until the next input.
     pub fn poll(&mut self) -> Option<Output> {
         self.out.pop_front()

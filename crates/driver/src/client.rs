@@ -36,7 +36,7 @@ pub use self::batch::Batch;
 pub use self::future::CallFuture;
 pub use self::path::Fs;
 pub use self::subtree::{Subtree, SubtreeOptions};
-pub use loligo_client::{Call, CallId, CallResult, Done, Failed, Fallocate, Fh, WalkAt};
+pub use loligo_client::{Call, CallId, CallResult, Done, Failed, Fallocate, Fh, Unmerged, WalkAt};
 
 use self::core::Shared;
 
@@ -239,5 +239,11 @@ impl Client {
     /// `Unavailable` if that took longer than `limit`: what was not written back by then is lost.
     pub fn stop(&self, limit: Duration) -> Result<(), FsError> {
         self.owner.shared.stop(limit)
+    }
+
+    /// Changes of directories that are decoupled by `loligo.subtree` and that were not merged. After [`Client::stop`] they are only in what was
+    /// kept of them.
+    pub fn unmerged(&self) -> Vec<Unmerged> {
+        self.owner.shared.unmerged()
     }
 }

@@ -19,6 +19,6 @@ pub use offline::Offline;
 pub use server::{
     AdviceStatus, Advised, Auth, DataFault, DefaultPolicy, FormatOptions, InForce, Joint, Listed, LogLine, Named,
     RankStatus, Replier, Server, ServerConfig, ServerError, Status, Tick, Unanswered, Version, format, is_name,
-    socket_in,
+    policy_before, socket_in,
 };
 pub use tls::{Identity, IdentityError};

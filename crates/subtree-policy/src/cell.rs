@@ -55,7 +55,9 @@ impl Consistency {
     /// The level's promise, as a sentence.
     pub fn promise(self) -> &'static str {
         match self {
-            Consistency::Invisible => "Only the client that makes a change sees it; it is never merged for the others.",
+            Consistency::Invisible => {
+                "Only the client that makes a change sees it; others see it only after `loligo merge`."
+            }
             Consistency::Weak => "The client that makes a change sees it at once, all others when it has been merged.",
             Consistency::Strong => "All clients see a change as soon as the call that made it returns.",
         }

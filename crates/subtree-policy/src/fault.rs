@@ -132,11 +132,22 @@ pub enum Cause {
     /// Partial merges where nothing is merged.
     #[error("`sync_interval` sends on what is in a client's journal, and this policy has none; remove it")]
     SyncWithoutJournal,
-    /// Others are to read what was merged, and nothing is (in the client's journal, or without one).
+    /// Others are to be kept from a decoupled subtree, and nothing is decoupled.
     #[error(
-        "`interfere = \"read\"` shows others the state of the last merge, and {0}; leave it out, or say consistency `weak`"
+        "`interfere = \"{interfere}\"` keeps others from a decoupled subtree, and with this policy nothing is decoupled: it is {cell}; leave it out, or say \
+         consistency `weak`"
     )]
-    ReadWithoutMerge(&'static str),
+    InterfereWithoutJournal {
+        /// The value in the text.
+        interfere: &'static str,
+        /// The cell of the policy.
+        cell: String,
+    },
+    /// Others are to read what was merged, and nothing is.
+    #[error(
+        "`interfere = \"read\"` shows others the state of the last merge, and this policy merges nothing; leave it out, or say consistency `weak`"
+    )]
+    ReadWithoutMerge,
     /// A lag where answers wait.
     #[error(
         "`lag` says how long a change may be not durable, and with {0} an answered change is; remove it, or say preset `relaxed`"

@@ -43,7 +43,8 @@ pub enum DecoupledCommand {
         #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
         command: Vec<OsString>,
     },
-    /// Have a directory of a mount for oneself: what is done below it needs no server, and others are refused there.
+    /// Have a directory of a mount for oneself: what is done below it needs no server. Others are refused, read, or work there, as `interfere` of the
+    /// policy says.
     Decouple {
         /// The directory, in a mount.
         dir: PathBuf,
@@ -54,6 +55,12 @@ pub enum DecoupledCommand {
         /// gives the directory back, without what was not merged. Until then the mount may come back and go on.
         #[arg(long, default_value_t = 60.0, value_name = "SECONDS")]
         lease: f64,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+        /// Only show what would change.
+        #[arg(long)]
+        dry_run: bool,
     },
     /// Complete in a decoupled directory what its policy says, persist and merge; it stays decoupled.
     Sync {
@@ -73,14 +80,13 @@ pub enum DecoupledCommand {
     },
     /// Merge what was done in decoupled directories of a mount, which stay decoupled; or what programs that are gone have kept of some, which
     /// are like others then.
-    #[command(group(clap::ArgGroup::new("kept").required(true).args(["what", "stored"])))]
     Merge {
         /// Directories, in a mount; or journals that programs kept on this machine. Each is done, also if another one cannot be.
-        #[arg(value_name = "DIRECTORY|FILE")]
+        #[arg(value_name = "DIRECTORY|FILE", required = true)]
         what: Vec<PathBuf>,
-        /// Merge the journal that the program has kept in the store: of this directory, inside a mount unless a server is named.
-        #[arg(long, value_name = "DIRECTORY")]
-        stored: Option<PathBuf>,
+        /// Merge the journals that programs have kept in the store: of these directories, inside a mount unless a server is named.
+        #[arg(long)]
+        stored: bool,
         /// With --stored or a FILE: at once, without waiting for the owner, also if it is at work; it loses what is not in there. Root only.
         #[arg(long)]
         force: bool,
@@ -91,24 +97,26 @@ pub enum DecoupledCommand {
         json: bool,
     },
     /// Give decoupled directories back without what was not merged.
-    #[command(group(clap::ArgGroup::new("kept").required(true).args(["what", "stored", "force"])))]
     Abandon {
         /// Directories, in a mount, with what the mount has kept of them on this machine; or journals that programs which are gone have kept on this
         /// machine, and which stay.
-        #[arg(value_name = "DIRECTORY|FILE")]
+        #[arg(value_name = "DIRECTORY|FILE", required = true)]
         what: Vec<PathBuf>,
         /// Remove such journals, also if their directories were taken back before.
-        #[arg(long, requires = "what")]
+        #[arg(long, conflicts_with_all = ["stored", "force"])]
         remove: bool,
-        /// Without what such a program has kept in the store, which is gone then: of this directory, inside a mount unless a server is named.
-        #[arg(long, value_name = "DIRECTORY")]
-        stored: Option<PathBuf>,
-        /// Of this directory, inside a mount unless a server is named, whoever has it: its owner need not be away, nor its lease be over, and it
+        /// Without what such programs have kept in the store, which is gone then: of these directories, inside a mount unless a server is named.
+        #[arg(long)]
+        stored: bool,
+        /// Of these directories, inside a mount unless a server is named, whoever has them: an owner need not be away, nor its lease be over, and it
         /// loses what it has not merged. Root only.
-        #[arg(long, value_name = "DIRECTORY")]
-        force: Option<PathBuf>,
+        #[arg(long)]
+        force: bool,
         #[command(flatten)]
         server: ServerArgs,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -118,6 +126,8 @@ impl DecoupledCommand {
         match self {
             DecoupledCommand::Sync { json, .. }
             | DecoupledCommand::Recouple { json, .. }
+            | DecoupledCommand::Decouple { json, .. }
+            | DecoupledCommand::Abandon { json, .. }
             | DecoupledCommand::Merge { json, .. } => *json,
             _ => false,
         }

@@ -97,5 +97,8 @@ pub enum PolicyCommand {
     Check {
         /// The policy; `-` for stdin.
         file: PathBuf,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
     },
 }

@@ -37,6 +37,9 @@ pub enum Subtree {
     Gather {
         #[command(flatten)]
         dir: Directory,
+        /// Only show what would change.
+        #[arg(long)]
+        dry_run: bool,
     },
     /// Move the authority over a directory and all below it to another rank, now.
     Migrate {
@@ -65,11 +68,17 @@ pub enum Subtree {
         /// Into 2^BITS fragments; without it, into 8 of each that there is.
         #[arg(value_parser = clap::value_parser!(u8).range(0..=i64::from(loligo_types::Frag::BITS_MAX)))]
         bits: Option<u8>,
+        /// Only show what would change.
+        #[arg(long)]
+        dry_run: bool,
     },
     /// Cut a directory into as few fragments as its entries allow: removes the xattr.
     Merge {
         #[command(flatten)]
         dir: Directory,
+        /// Only show what would change.
+        #[arg(long)]
+        dry_run: bool,
     },
     /// Say where directories live that are made in a directory, and in those: sets its xattr loligo.policy.placement.
     Place {

@@ -34,7 +34,7 @@ pub fn run(what: &BalancerCommand) -> Outcome {
             set::add(&name, file.as_deref(), *apply, &target)
         }
         BalancerCommand::Unset { target, dry_run } => set::unset(target, *dry_run),
-        BalancerCommand::Rollback { target } => set::roll_back(target),
+        BalancerCommand::Rollback { target, dry_run } => set::roll_back(target, *dry_run),
         BalancerCommand::Lint { file } => lint::run(file),
         BalancerCommand::Simulate(args) => simulate::run(args),
         BalancerCommand::Log { lines, target, json } => log::run(*lines, target, *json),

@@ -103,8 +103,25 @@ pub fn unset(target: &Target, dry_run: bool) -> Outcome {
 }
 
 /// The policy before.
-pub fn roll_back(target: &Target) -> Outcome {
+pub fn roll_back(target: &Target, dry_run: bool) -> Outcome {
     let found = target::find(target)?;
+    if dry_run {
+        let doc: BalancerDoc = ask::json(&found, "/api/v1/balancer")?;
+        let before = doc.before.ok_or_else(|| {
+            Failure::new("there is nothing to go back to")
+                .remedy(format!("what was in force: loligo balancer history{}", target.again()))
+        })?;
+        let name = |policy: u32| {
+            let version = doc.versions.iter().find(|version| version.policy == policy);
+            version.map_or(loligo_types::NO_POLICY.to_string(), |one| format!("{}, version {}", one.name, one.version))
+        };
+        let now = doc.in_force.as_ref().map_or(0, |version| version.policy);
+        return put(format_args!(
+            "balancer: {} -> {}\nnothing was changed: without --dry-run it is",
+            name(now),
+            name(before)
+        ));
+    }
     let doc: BalancerDoc = ask::order(&found, "/api/v1/balancer/rollback")?;
     match doc.in_force {
         Some(now) => {

@@ -1,22 +1,50 @@
 //! Conflicts of a merge with what others did meanwhile (`interfere = "allow"`), for people and as JSON; and how the status of a mount says them.
 //! Not here: what becomes of what both did, which the rank decides.
 
-use std::ffi::OsStr;
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use loligo_types::{Conflict, ConflictKind, Ino};
 use serde_json::json;
 
+use super::below::{CONFLICTS, Paths};
 use crate::output::{human_count, note, quoted};
 
-/// Prints them.
-pub(super) fn tell(count: u64, told: &[Conflict]) {
+/// Prints them. `paths`: those of the inodes that are known, in the directory that was merged; `dir`: that directory, for people.
+pub(super) fn tell(count: u64, told: &[Conflict], paths: &Paths, dir: &Path) {
     for conflict in told {
-        note(format_args!("{}", line_of(conflict)));
+        note(format_args!("{}", line_of(conflict, paths)));
     }
     if count > told.len() as u64 {
-        note(format_args!("and {} more", human_count(count - told.len() as u64)));
+        let kept = quoted(&dir.join(CONFLICTS));
+        note(format_args!(
+            "and {} more; what others did and does not count is kept: ls {kept}",
+            human_count(count - told.len() as u64)
+        ));
+    }
+}
+
+/// The inodes that they are about.
+pub(super) fn inodes(told: &[Conflict]) -> BTreeSet<u64> {
+    told.iter().map(|conflict| conflict.ino.0).collect()
+}
+
+/// Their names.
+pub(super) fn names(told: &[Conflict]) -> BTreeSet<OsString> {
+    told.iter().filter(|one| !one.name.is_empty()).map(|one| OsStr::from_bytes(&one.name).to_os_string()).collect()
+}
+
+/// The name that is printed of the thing that one is about: its path, unless it has another name by now. Of a version of others the number is that of the copy.
+fn name_of(conflict: &Conflict, paths: &Paths) -> String {
+    let name = OsStr::from_bytes(&conflict.name);
+    let is_its = |path: &&PathBuf| conflict.name.is_empty() || path.file_name() == Some(name);
+    let path = paths.by_number.get(&conflict.ino.0).filter(is_its).or_else(|| paths.by_name.get(name));
+    match (path, &*conflict.name) {
+        (Some(path), _) => quoted(path),
+        (None, []) => format!("inode {}", conflict.ino.0),
+        (None, _) => quoted(Path::new(name)),
     }
 }
 
@@ -28,11 +56,8 @@ pub(super) fn json_of(told: &[Conflict]) -> serde_json::Value {
 }
 
 /// Line for one conflict.
-fn line_of(conflict: &Conflict) -> String {
-    let name = match &*conflict.name {
-        [] => format!("inode {}", conflict.ino.0),
-        name => quoted(Path::new(OsStr::from_bytes(name))).to_string(),
-    };
+fn line_of(conflict: &Conflict, paths: &Paths) -> String {
+    let name = name_of(conflict, paths);
     let what = match conflict.kind {
         ConflictKind::Name => "others had given its name to something else",
         ConflictKind::Data => "others had written it, too",
@@ -84,5 +109,21 @@ mod tests {
         let [one] = &told[..] else { panic!("{told:?}") };
         assert_eq!((one.kind, one.ino, &*one.name), (ConflictKind::Data, Ino(12), &b"a\xc3\xa4\xff"[..]));
         assert_eq!(&*of(status, 8)[0].kept, b"");
+    }
+    #[test]
+    fn a_conflict_is_named_by_its_path_and_by_its_name_where_that_is_another_one_by_now() {
+        let paths = Paths {
+            by_number: [(12, PathBuf::from("sub/two")), (13, "sub/new".into())].into(),
+            by_name: [("only".into(), "sub/only".into())].into(),
+        };
+        let one = |ino: u64, name: &str| {
+            let name = name.as_bytes().into();
+            line_of(&Conflict { kind: ConflictKind::Returned, ino: Ino(ino), name, kept: Box::default() }, &paths)
+        };
+        let back = "others had removed it, and it is back";
+        assert_eq!(one(12, "two"), format!("sub/two: {back}"));
+        assert_eq!(one(12, ""), format!("sub/two: {back}"));
+        assert_eq!((one(13, "old"), one(14, "")), (format!("old: {back}"), format!("inode 14: {back}")));
+        assert_eq!(one(15, "only"), format!("sub/only: {back}"));
     }
 }

@@ -8,21 +8,23 @@ use std::time::Duration;
 
 use loligo_driver::client::subtree::{Kept, KeptError, Merged};
 use loligo_driver::client::{Client, Subtree, SubtreeOptions};
-use loligo_types::{Cred, FsError, FsResult};
+use loligo_types::{Cred, FsError, FsResult, Ino};
 use serde_json::json;
 
+use super::below::Paths;
 use super::conflicts;
 use crate::args::Target;
-use crate::output::{Failure, Outcome, human_bytes, human_count, note, put, quoted};
-use crate::ranks::place;
-use crate::target;
+use crate::output::{Failure, Outcome, counted, human_bytes, note, put, quoted};
+use crate::ranks::place::{self, Asker};
+use crate::target::{self, Found};
 
 /// Time limit for the client to stop at the end.
 pub(super) const STOP_TIME: Duration = Duration::from_secs(10);
 
 /// Merges it, ends the decoupling, and removes the file if all of it was merged. `now`: also if its owner is at work.
 pub fn merge(file: &Path, target: &Target, now: bool, as_json: bool) -> Outcome {
-    let (kept, client, subtree) = reach(file, target)?;
+    let Reached { kept, client, subtree, found } = reach(file, target)?;
+    let dir = kept.record().dir;
     let subtree = match subtree {
         // The rank has said that it is this decoupling.
         Err(FsError::Busy) if now => {
@@ -53,13 +55,31 @@ pub fn merge(file: &Path, target: &Target, now: bool, as_json: bool) -> Outcome 
         json["file"] = name.to_string().into();
         return put(json);
     }
-    conflicts::tell(merged.conflicts, &merged.told);
+    tell_conflicts(&merged, &found, dir);
     put(format_args!(
-        "{name}: {} records ({}) were merged; the directory is one like others again, and the file {}",
-        human_count(merged.records),
-        human_bytes(merged.bytes),
+        "{name}: {}; the directory is one like others again, and the file {}",
+        summary(&merged),
         if stays { "stays, because of its end" } else { "was removed" }
     ))
+}
+
+/// Summary of a merge, for people.
+pub(super) fn summary(merged: &Merged) -> String {
+    let were = if merged.records == 1 { "was" } else { "were" };
+    format!("{} of the journal ({}) {were} merged", counted(merged.records, "record"), human_bytes(merged.bytes))
+}
+
+/// Prints the conflicts of a merge, by paths in the file system.
+pub(super) fn tell_conflicts(merged: &Merged, found: &Found, dir: Ino) {
+    if merged.conflicts == 0 {
+        return;
+    }
+    let asker = Asker::new(found).ok();
+    let path_of = |ino: u64| asker.as_ref()?.path_of(Ino(ino));
+    let numbers = conflicts::inodes(&merged.told).into_iter();
+    let by_number = numbers.filter_map(|ino| Some((ino, path_of(ino)?))).collect();
+    let top = path_of(dir.0).unwrap_or_else(|| "DIRECTORY".into());
+    conflicts::tell(merged.conflicts, &merged.told, &Paths { by_number, ..Paths::default() }, &top);
 }
 
 /// Result of a merge as JSON.
@@ -74,8 +94,8 @@ pub(super) fn json_of(merged: &Merged) -> serde_json::Value {
 }
 
 /// Ends the decoupling without it. The file stays, or is removed, also if the directory was given back long ago.
-pub fn abandon(file: &Path, target: &Target, remove: bool) -> Outcome {
-    let (kept, client, subtree) = reach(file, target)?;
+pub fn abandon(file: &Path, target: &Target, remove: bool, as_json: bool) -> Outcome {
+    let Reached { kept, client, subtree, .. } = reach(file, target)?;
     let ended = match subtree.and_then(|mut subtree| subtree.abandon()) {
         Ok(()) => true,
         Err(FsError::Stale | FsError::NotFound) if remove => false,
@@ -83,6 +103,10 @@ pub fn abandon(file: &Path, target: &Target, remove: bool) -> Outcome {
     };
     let _ = client.stop(STOP_TIME);
     let name = file.display();
+    let told = |removed: bool| json!({ "file": name.to_string(), "was_decoupled": ended, "removed": removed });
+    if !remove && as_json {
+        return put(told(false));
+    }
     if !remove {
         return put(format_args!(
             "the directory is one like others again, without what is in {name}, which stays: loligo journal inspect {0}; to remove it: loligo abandon \
@@ -91,14 +115,25 @@ pub fn abandon(file: &Path, target: &Target, remove: bool) -> Outcome {
         ));
     }
     kept.remove().map_err(|error| Failure::new(format!("{name} cannot be removed: {error}")))?;
+    if as_json {
+        return put(told(true));
+    }
     put(match ended {
         true => format!("the directory is one like others again, without what was in {name}, which was removed"),
         false => format!("{name} was removed; the directory was not decoupled for it any more"),
     })
 }
 
-/// The file, its server, and the subtree if that is decoupled for it still.
-fn reach(file: &Path, target: &Target) -> Result<(Kept, Client, FsResult<Subtree>), Failure> {
+/// A journal and its server.
+struct Reached {
+    kept: Kept,
+    client: Client,
+    /// If it is decoupled for it still.
+    subtree: FsResult<Subtree>,
+    found: Found,
+}
+
+fn reach(file: &Path, target: &Target) -> Result<Reached, Failure> {
     let kept = Kept::claim(file).map_err(|error| unusable(file, &error))?;
     let found = target::find(target)?;
     let client = place::connect(found.address()?, "loligo merge")?;
@@ -108,7 +143,7 @@ fn reach(file: &Path, target: &Target) -> Result<(Kept, Client, FsResult<Subtree
     }
     let fs = client.fs(Arc::new(Cred { uid: kept.record().uid, ..Cred::root() }));
     let subtree = Subtree::resume(&fs, &kept, &SubtreeOptions::default());
-    Ok((kept, client, subtree))
+    Ok(Reached { kept, client, subtree, found })
 }
 
 /// A journal that cannot be gone on with.

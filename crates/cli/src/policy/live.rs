@@ -2,21 +2,23 @@
 //! programs below it go fast without knowing why. Told by an extended attribute of the directory; what it says stands in the client
 //! machine (`own/command.rs`). Not here: journals of programs that died (`kept.rs`).
 
+use std::collections::BTreeSet;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::{DirEntryExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use loligo_subtree_policy::{Interfere, SubtreePolicy};
-use loligo_types::Conflict;
+use loligo_subtree_policy::{Cell, Interfere, SubtreePolicy};
 use loligo_types::limits::SUBTREE_LEASE_MS_MAX;
+use loligo_types::{Conflict, Ino};
 use rustix::fs::{Mode, OFlags, XattrFlags};
 use rustix::io::Errno;
 use serde_json::json;
 
-use super::{chain, conflicts, placing, source};
+use super::{below, busy, chain, conflicts, placing, source};
 use crate::args::Directory;
-use crate::output::{Context, Failure, Outcome, human_bytes, human_count, note, put, quoted};
+use crate::mounts;
+use crate::output::{Context, Failure, Outcome, counted, human_bytes, human_count, note, put, quoted};
 use crate::progress::{Bar, Unit};
 use crate::ranks::place;
 use crate::target;
@@ -24,8 +26,6 @@ use crate::target;
 const NAME: &str = "loligo.subtree";
 /// Interval at which progress is polled: at first, and at most.
 const LOOK: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
-/// The most entries that are read to find the path of a directory below.
-const LOOK_BELOW_MAX: usize = 10_000;
 /// A status is no longer than this, bytes.
 const STATUS_MAX: usize = 16 << 10;
 
@@ -95,7 +95,13 @@ impl Live {
                  loligo merge FILE --data DATA",
             ));
         }
-        let dir = path.canonicalize().context(|| path.display().to_string())?;
+        let dir = path.canonicalize().map_err(|error| match error.kind() {
+            std::io::ErrorKind::ResourceBusy => {
+                Failure::new(format!("{} is in a directory that another client has decoupled", path.display()))
+                    .remedy(format!("see who has it: loligo policy explain {}", quoted(path)))
+            }
+            _ => Failure::new(format!("{}: {error}", path.display())),
+        })?;
         if !dir.is_dir() {
             return Err(place::no_directory(&path.display().to_string()));
         }
@@ -162,6 +168,23 @@ impl Live {
         ))
     }
 
+    /// Refuses the root of the file system, whatever the policy is.
+    pub fn refuse_root(&self) -> Outcome {
+        let meta = std::fs::metadata(&self.at).context(|| self.dir.display().to_string())?;
+        if meta.ino() == Ino::ROOT.0 { Err(self.is_root()) } else { Ok(()) }
+    }
+
+    fn is_root(&self) -> Failure {
+        Failure::new(format!("{} is the root of the file system, and stays at the servers", self.dir.display()))
+            .remedy("name a directory below the root")
+    }
+
+    /// Prints the conflicts of a merge.
+    pub fn tell_conflicts(&self, told: &Told) {
+        let paths = below::look(&self.dir, &conflicts::inodes(&told.told), &conflicts::names(&told.told));
+        conflicts::tell(told.conflicts, &told.told, &paths, &self.dir);
+    }
+
     /// Has the directory decoupled. `lease`: seconds.
     pub fn decouple(&self, document: &str, lease: f64) -> Outcome {
         let lease_ms = (lease * 1000.0).clamp(1.0, f64::from(SUBTREE_LEASE_MS_MAX));
@@ -226,17 +249,30 @@ impl Live {
                 "{name}: its policy does not permit that it is decoupled, or keeps journals on this machine where the mount has no place for them (keep_dir)"
             ))
             .remedy(format!("give one that does: loligo decouple {shown} --policy batchfs")),
-            Errno::BUSY if verb == "decouple" => {
-                Failure::new(format!("{name} is decoupled by this mount already, or something above it is")).remedy(format!(
-                    "merge it and give it back first: loligo merge {shown}, then loligo recouple {shown}; or drop its changes: loligo abandon \
-                     {shown}"
-                ))
-            }
+            Errno::BUSY if verb == "decouple" => self.decoupled_already(),
             Errno::STALE => self.taken(),
             Errno::PERM | Errno::ACCESS => Failure::new(format!("{name}: {error}"))
                 .remedy("do it as root, or as the owner of the directory, or who has decoupled it"),
             error => Failure::new(format!("{name}: {error}")),
         }
+    }
+
+    /// It, or a directory above it, is decoupled by this mount.
+    fn decoupled_already(&self) -> Failure {
+        let root = self.outstanding().ok().flatten().map_or(0, |out| out.root);
+        // Nothing above the mount is touched.
+        let is_root = |path: &&Path| path.metadata().is_ok_and(|meta| meta.ino() == root);
+        let top = mounts::all().ok().and_then(|lines| mounts::over(&lines, &self.dir)).map(|line| line.path);
+        let above = self.dir.ancestors().take_while(|path| top.as_ref().is_none_or(|top| path.starts_with(top)));
+        let root = above.into_iter().find(is_root).unwrap_or(&self.dir);
+        let (name, shown) = (self.dir.display(), quoted(root));
+        let what = match root == self.dir {
+            true => format!("{name} is decoupled by this mount already"),
+            false => format!("{name} is below {}, which is decoupled by this mount already", root.display()),
+        };
+        Failure::new(what).remedy(format!(
+            "merge it and give it back first: loligo merge {shown}, then loligo recouple {shown}; or drop its changes: loligo abandon {shown}"
+        ))
     }
 
     /// The directory is not this mount's any more.
@@ -257,7 +293,9 @@ impl Live {
         let place = Directory { data: None, server: None, path: self.dir.clone() };
         let above = chain::of_directory(&place).ok();
         let above = above.as_ref().and_then(|chain| chain.links().iter().find(|link| link.ino.0 == dir));
-        let (other, quoted_other) = match (above, self.below(dir)) {
+        let below = below::look(&self.dir, &[dir].into(), &BTreeSet::new()).by_number.remove(&dir);
+        let below = below.map(|path| self.dir.join(path));
+        let (other, quoted_other) = match (above, below) {
             (Some(link), _) => (link.name.clone(), quoted(Path::new(&link.name))),
             (None, Some(path)) => (path.display().to_string(), quoted(&path)),
             (None, None) => (format!("directory number {dir}"), format!("\"$(find {shown} -inum {dir})\"")),
@@ -284,32 +322,6 @@ impl Live {
         }
     }
 
-    /// The path of a directory below, by its number. Those with policies are few, and found at once as a rule.
-    fn below(&self, dir: u64) -> Option<PathBuf> {
-        // Numbers count within the file system: not where another one is mounted.
-        let dev = self.dir.metadata().ok()?.dev();
-        let is_inside = |entry: &std::fs::DirEntry| {
-            entry.file_type().is_ok_and(|kind| kind.is_dir()) && entry.metadata().is_ok_and(|meta| meta.dev() == dev)
-        };
-        let mut todo = std::collections::VecDeque::from([self.dir.clone()]);
-        let mut looked = 0;
-        while let Some(at) = todo.pop_front() {
-            for entry in std::fs::read_dir(&at).ok()?.flatten() {
-                looked += 1;
-                if entry.ino() == dir {
-                    return Some(entry.path());
-                }
-                if is_inside(&entry) {
-                    todo.push_back(entry.path());
-                }
-            }
-            if looked > LOOK_BELOW_MAX {
-                return None;
-            }
-        }
-        None
-    }
-
     /// A stage of the pipeline has failed. What is special about its error is said as elsewhere.
     fn failed_at(&self, verb: &str, error: &str, stage: &str) -> Failure {
         let failure = self.failed(verb, error);
@@ -329,22 +341,25 @@ impl Live {
     fn failed(&self, verb: &str, error: &str) -> Failure {
         let (name, shown) = (self.dir.display(), quoted(&self.dir));
         match (verb, error) {
-            ("decouple", "Busy") => Failure::new(format!(
-                "{name} is in use: something below it is open, or it, or something above or below it, is decoupled, or another rank keeps \
-                 something below it"
-            ))
-            .remedy(format!(
-                "end what uses it (fuser -vm {shown}), or see who has it: loligo status {shown}; where what is below it is pinned: loligo \
-                 subtree list"
-            )),
+            ("decouple", "Busy") => {
+                let inode = std::fs::metadata(&self.at).map_or(0, |meta| meta.ino());
+                busy::not_decoupled(&self.dir, Ino(inode))
+            }
             ("decouple", "Perm") => Failure::new(format!("{name} is another user's")).remedy(
                 "do it as its owner, or as root; over an identity root counts as nobody unless that was made with --squash none (loligo auth list)",
             ),
-            ("decouple", "Invalid") => Failure::new(format!("{name} cannot be decoupled"))
-                .remedy("name a directory below the root of the file system; the root itself stays at the servers"),
+            ("decouple", "Invalid") => self.is_root(),
             ("decouple", "NotSupported") => Failure::new(format!("{name} cannot be decoupled with this policy on this mount"))
                 .remedy("choose one whose operations wait for a merge; one that keeps journals on this machine needs keep_dir"),
-            (_, "Busy") => Failure::new(format!("something below {name} is open still")).remedy("close it, and try again"),
+            ("recouple", "Busy") => {
+                let is_merged = self.outstanding().is_ok_and(|out| out.is_some_and(|out| out.changes == 0));
+                let done = if is_merged { "merged, but not given back" } else { "not given back" };
+                let open = busy::open_below(&self.dir).map_or(String::new(), |open| format!(": {open}"));
+                Failure::new(format!("{name}: {done}, as a file is open still{open}"))
+                    .remedy(format!("close it, then: loligo recouple {shown}"))
+            }
+            (_, "Busy") => Failure::new(format!("something below {name} is open still"))
+                .remedy(format!("close it, then again: loligo {verb} {shown}")),
             (_, "NotEmpty") => {
                 Failure::new(format!("{name} has changes that nobody else knows, and its policy does not merge them"))
                     .remedy(format!("merge them: loligo merge {shown}; or drop them: loligo abandon {shown}"))
@@ -364,7 +379,13 @@ impl Live {
             .remedy(format!(
                 "copy what you need of it to elsewhere, then drop what was not merged: loligo abandon {shown}; only root makes devices, capabilities and other users' files"
             )),
-            (_, "Access") => Failure::new(format!("{name}, or something in it, is another user's by now: nothing was merged")),
+            (_, "Access") => Failure::new(format!(
+                "{name}: the user who decoupled it may not change it, or something in it, any more: owner or mode are others by now; nothing was merged"
+            ))
+            .remedy(format!(
+                "give it back to that user (chown, chmod), then again: loligo {verb} {shown}; or copy what you need of it to elsewhere, then drop what \
+                 was not merged: loligo abandon {shown}"
+            )),
             (_, error) => Failure::new(format!("{name}: {verb}: {error}")),
         }
     }
@@ -420,32 +441,74 @@ pub fn policy_for(path: &Path, given: Option<&Path>) -> Result<(SubtreePolicy, S
     Ok((policy, text))
 }
 
+/// Options of `loligo decouple`.
+pub struct How<'a> {
+    /// A policy that is named; none: that which counts at the directory.
+    pub policy: Option<&'a Path>,
+    /// Seconds.
+    pub lease: f64,
+    /// As JSON.
+    pub json: bool,
+    /// Only say what would be.
+    pub dry_run: bool,
+}
+
 /// `loligo decouple`.
-pub fn decouple(path: &Path, given: Option<&Path>, lease: f64) -> Outcome {
+pub fn decouple(path: &Path, how: &How<'_>) -> Outcome {
     let live = Live::of(path)?;
-    let (policy, text) = policy_for(path, given)?;
-    live.decouple(&text, lease)?;
+    live.refuse_root()?;
+    let (policy, text) = policy_for(path, how.policy)?;
+    if how.dry_run {
+        // Refused as without it, if this mount knows why.
+        if live.outstanding()?.is_some() {
+            return Err(live.decoupled_already());
+        }
+        return put(format_args!(
+            "{}: {} -> decoupled for this mount, {}{}\nnothing was changed: without --dry-run it is",
+            live.dir.display(),
+            Cell::POSIX,
+            policy.cell(),
+            others(&policy)
+        ));
+    }
+    live.decouple(&text, how.lease)?;
+    if how.json {
+        return put(json!({
+            "directory": live.dir.display().to_string(),
+            "cell": policy.cell().to_string(),
+            "interfere": policy.interfere().name(),
+            "decoupled": true,
+        }));
+    }
     put(format_args!(
-        "{} {}, {}: to give it back, loligo recouple {}",
+        "{} {}{}, {}: to give it back, loligo recouple {}",
         live.dir.display(),
         match policy.interfere() {
-            Interfere::Allow => "is decoupled for this mount, and others work there, too",
-            _ => "is this mount's alone",
+            Interfere::Block => "is this mount's alone",
+            Interfere::Allow | Interfere::Read => "is decoupled for this mount",
         },
+        others(&policy),
         policy.cell(),
         quoted(&live.dir)
     ))
+}
+
+/// The access of others to a directory that is decoupled with a policy, as the end of a sentence.
+fn others(policy: &SubtreePolicy) -> &'static str {
+    match policy.interfere() {
+        Interfere::Allow => ", and others work there, too",
+        Interfere::Read => "; others read the last merge",
+        Interfere::Block => "",
+    }
 }
 
 /// `loligo sync`, `merge` and `recouple` of a directory.
 pub fn complete(path: &Path, verb: &str, as_json: bool) -> Outcome {
     let live = Live::of(path)?;
     let begun = Instant::now();
+    let before = live.outstanding()?.map_or(0, |out| out.changes);
     let told = live.order(verb, "")?;
     let left = live.outstanding()?;
-    if !as_json {
-        conflicts::tell(told.conflicts, &told.told);
-    }
     if as_json {
         return put(json!({
             "directory": live.dir.display().to_string(),
@@ -458,22 +521,26 @@ pub fn complete(path: &Path, verb: &str, as_json: bool) -> Outcome {
             "outstanding": left.as_ref().map_or(0, |left| left.changes),
         }));
     }
-    put(format_args!("{}: {}", live.dir.display(), summary(&live, &told, left.as_ref(), begun.elapsed())))
+    live.tell_conflicts(&told);
+    let all = summary(&live, &told, (before, left.as_ref()), begun.elapsed());
+    put(format_args!("{}: {all}", live.dir.display()))
 }
 
-/// Summary of a merge, for people.
-pub fn summary(live: &Live, told: &Told, left: Option<&Outstanding>, took: Duration) -> String {
-    let seconds = took.as_secs_f64();
+/// Summary of a merge, for people. `before`: the changes that were outstanding then.
+pub fn summary(live: &Live, told: &Told, (before, left): (u64, Option<&Outstanding>), took: Duration) -> String {
     let merged = match told.records {
         0 => "nothing was to be merged".to_string(),
-        n => format!("{} records ({}) were merged in {seconds:.2} s", human_count(n), human_bytes(told.bytes)),
+        _ => {
+            let count = before.saturating_sub(left.map_or(0, |left| left.changes));
+            format!("{} ({}) in {:.2} s", merged(count), human_bytes(told.bytes), took.as_secs_f64())
+        }
     };
     match left {
         None => format!("{merged}; {} is a directory like others again", live.dir.display()),
         Some(left) if left.changes == 0 => format!("{merged}; {} stays decoupled for this mount", live.dir.display()),
         Some(left) => format!(
-            "{merged}; {} changes ({}) are known to this mount alone, {} of them on this machine's disk, {} in the store",
-            human_count(left.changes),
+            "{merged}; {} ({}) known to this mount alone, {} of them on this machine's disk, {} in the store",
+            counted(left.changes, "change"),
             human_bytes(left.bytes),
             human_count(left.persisted),
             human_count(left.stored)
@@ -481,14 +548,31 @@ pub fn summary(live: &Live, told: &Told, left: Option<&Outstanding>, took: Durat
     }
 }
 
+/// `6 changes were merged`. 0: not known, as programs have made others meanwhile.
+fn merged(count: u64) -> String {
+    match count {
+        0 => "changes were merged".to_string(),
+        1 => "1 change was merged".to_string(),
+        n => format!("{} were merged", counted(n, "change")),
+    }
+}
+
 /// `loligo abandon` of a directory.
-pub fn abandon(path: &Path) -> Outcome {
+pub fn abandon(path: &Path, as_json: bool) -> Outcome {
     let live = Live::of(path)?;
     let lost = live.outstanding()?.unwrap_or_default();
     live.order("abandon", "")?;
+    if as_json {
+        return put(
+            json!({ "directory": live.dir.display().to_string(), "dropped": lost.changes, "decoupled": false }),
+        );
+    }
     put(format_args!(
-        "{} is a directory like others again; {} changes were dropped",
+        "{} is a directory like others again; {} dropped",
         live.dir.display(),
-        human_count(lost.changes)
+        match lost.changes {
+            1 => "1 change was".to_string(),
+            n => format!("{} were", counted(n, "change")),
+        }
     ))
 }

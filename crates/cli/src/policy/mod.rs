@@ -1,12 +1,16 @@
 //! `loligo policy`: what a directory and all below it promise. One file a command; `chain` finds the policy in force, `source`
-//! reads one that a user gives, `history` what was in force before, `promise` says what holds now, `placing` where directories live. `live`: decoupling on a mount, and its end; `run` does all of it around a command;
+//! reads one that a user gives, `history` what was in force before, `promise` says what holds now, `placing` where directories live. `live`: decoupling on a mount, and its end, and `busy` why it is refused; `has` says who has a
+//! directory; `run` does all of it around a command;
 //! `kept` and `stored`: what a program has kept that is gone. Not here: what makes sense as a policy (crate `semantics`).
 
 mod advise;
+mod below;
+mod busy;
 mod chain;
 mod check;
 mod conflicts;
 mod explain;
+mod has;
 mod history;
 mod kept;
 mod live;
@@ -39,13 +43,13 @@ pub fn run(what: PolicyCommand, given: &Given) -> Outcome {
         PolicyCommand::Set { dir, dry_run, .. } => set::set(&dir, &set::To::Before, dry_run),
         PolicyCommand::History { dir, version, json } => history::run(&dir, version, json),
         PolicyCommand::Unset { dir, dry_run } => set::unset(&dir, dry_run),
-        PolicyCommand::Show { data, server, path, json } => show::run(&Directory { data, server, path }, json),
+        PolicyCommand::Show { data, server, path, json } => show::run(&Directory { data, server, path }, json, given),
         PolicyCommand::Explain { data, server, path, json } => {
             explain::run(&Directory { data, server, path }, json, given)
         }
         PolicyCommand::Advise { dir, seconds, ranks, json } => advise::run(&dir, seconds, ranks, json),
         PolicyCommand::Presets { json } => presets::run(json),
-        PolicyCommand::Check { file } => check::run(&file),
+        PolicyCommand::Check { file, json } => check::run(&file, json),
     }
 }
 
@@ -53,36 +57,30 @@ pub fn run(what: PolicyCommand, given: &Given) -> Outcome {
 pub fn decoupled(what: DecoupledCommand) -> Outcome {
     match what {
         DecoupledCommand::Run { policy, lease, dir, command } => run::run(&dir, policy.as_deref(), lease, &command),
-        DecoupledCommand::Decouple { dir, policy, lease } => live::decouple(&dir, policy.as_deref(), lease),
+        DecoupledCommand::Decouple { dir, policy, lease, json, dry_run } => {
+            live::decouple(&dir, &live::How { policy: policy.as_deref(), lease, json, dry_run })
+        }
         DecoupledCommand::Sync { dir, json } => live::complete(&dir, "sync", json),
         DecoupledCommand::Recouple { dir, json } => live::complete(&dir, "recouple", json),
         DecoupledCommand::Merge { what, stored, force, server, json } => {
             let target = server.target();
-            match stored {
-                Some(dir) => stored::merge(&dir, &target, force, json),
-                None => each(&what, "merged", json, |one| match one.is_dir() {
-                    true if force => Err(Failure::usage(format!(
-                        "{}: a directory of a mount is merged by its owner",
-                        one.display()
-                    ))
-                    .remedy(
-                        "leave out --force; it takes a directory from its owner, with a FILE or --stored DIRECTORY",
-                    )),
-                    true => live::complete(one, "merge", json),
-                    false => kept::merge(one, &target, force, json),
-                }),
-            }
+            each(&what, "merged", json, |one| match one.is_dir() {
+                _ if stored => stored::merge(one, &target, force, json),
+                true if force => {
+                    Err(Failure::usage(format!("{}: a directory of a mount is merged by its owner", one.display()))
+                        .remedy("leave out --force; it takes a directory from its owner, with a FILE or with --stored"))
+                }
+                true => live::complete(one, "merge", json),
+                false => kept::merge(one, &target, force, json),
+            })
         }
-        DecoupledCommand::Abandon { what, remove, stored, force, server } => {
+        DecoupledCommand::Abandon { what, remove, stored, force, server, json } => {
             let target = server.target();
-            match (stored, force) {
-                (_, Some(dir)) => stored::abandon(&dir, &target, true),
-                (Some(dir), None) => stored::abandon(&dir, &target, false),
-                (None, None) => each(&what, "given up", false, |one| match one.is_dir() {
-                    true => live::abandon(one),
-                    false => kept::abandon(one, &target, remove),
-                }),
-            }
+            each(&what, "given up", json, |one| match one.is_dir() {
+                _ if stored || force => stored::abandon(one, &target, force, json),
+                true => live::abandon(one, json),
+                false => kept::abandon(one, &target, remove, json),
+            })
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Promises of a policy, and those of them that hold now. Not here: the words for each level (crate `semantics`).
 
-use loligo_subtree_policy::{Cell, Consistency, SubtreePolicy};
+use loligo_subtree_policy::{Consistency, Durability, SubtreePolicy};
 
 /// Promises of a policy: who sees a change when, what survives which crash, and from when on that holds (thesis: the
 /// properties of a cell hold only after all its mechanisms are done).
@@ -13,8 +13,13 @@ pub fn of(policy: &SubtreePolicy) -> Vec<String> {
         ),
         None => cell.durability.promise().to_string(),
     };
-    let until = "Until the pipeline is done, a change is only in the memory of its client.".to_string();
-    let until = (cell.consistency != Consistency::Strong).then_some(until);
+    let until = match (cell.consistency, cell.durability) {
+        (Consistency::Strong, _) => None,
+        // Its pipeline brings a change nowhere else.
+        (Consistency::Invisible, Durability::None) => Some("A change is only in the memory of its client."),
+        _ => Some("Until the pipeline is done, a change is only in the memory of its client."),
+    };
+    let until = until.map(String::from);
     [cell.consistency.promise().to_string(), durable].into_iter().chain(until).collect()
 }
 
@@ -30,13 +35,6 @@ pub fn today(policy: &SubtreePolicy) -> Option<&'static str> {
             "With several ranks that holds for what lies at the rank of the directory that has the policy. Elsewhere a change is durable when it is answered, as with posix.",
         ),
         Consistency::Strong => None,
-        _ => Some(
-            "This policy only permits the subtree to be decoupled. While it is not decoupled, its promises are those of posix, strong/global.",
-        ),
+        _ => Some("While it is not decoupled, it behaves as posix, strong/global."),
     }
-}
-
-/// The cell whose promises hold while the directory is not decoupled, at one rank.
-pub fn cell_now(policy: &SubtreePolicy) -> Cell {
-    if policy.is_relaxed() { policy.cell() } else { Cell::POSIX }
 }

@@ -6,9 +6,8 @@ use std::path::Path;
 use std::process::{Command, ExitStatus};
 use std::time::Instant;
 
-use super::conflicts;
 use super::live::{self, Live};
-use crate::output::{Failure, Outcome, human_count, note, quoted};
+use crate::output::{Failure, Outcome, counted, note, quoted};
 
 /// Runs it. The command's exit code becomes this one's, unless what it made could not be completed.
 ///
@@ -24,6 +23,7 @@ pub fn run(dir: &Path, policy: Option<&Path>, lease: f64, command: &[OsString]) 
         Some(_) if policy.is_some() => return Err(live.has_a_policy()),
         Some(policy) => policy,
         None => {
+            live.refuse_root()?;
             let (policy, text) = live::policy_for(dir, policy)?;
             live.decouple(&text, lease)?;
             policy
@@ -32,26 +32,35 @@ pub fn run(dir: &Path, policy: Option<&Path>, lease: f64, command: &[OsString]) 
     let begun = Instant::now();
     let status = child(program, args);
     let ran = begun.elapsed();
-    let made = live.outstanding()?.unwrap_or_default();
+    let Some(made) = live.outstanding()? else {
+        note(format_args!(
+            "loligo run: the command took {:.2} s, and gave {} back, or it was taken from this mount",
+            ran.as_secs_f64(),
+            dir.display()
+        ));
+        return ended(program, status);
+    };
+    // The command may have changed it.
+    let policy = if made.policy.pipeline() == policy.pipeline() { policy } else { made.policy.clone() };
     // Whatever became of the command: what it has made is there.
     let completing = Instant::now();
     let invisible = policy.cell().consistency == loligo_subtree_policy::Consistency::Invisible;
     let verb = if invisible || stays { "sync" } else { "recouple" };
     let told = live.order(verb, "").inspect_err(|_| {
-        note(format_args!("loligo: the command has ended ({}), and what it made cannot be completed", said(&status)));
+        note(format_args!("loligo: the command has ended ({}); its changes:", said(&status)));
     })?;
     if invisible && made.changes == 0 && !stays {
         live.order("recouple", "")?;
     }
     let left = live.outstanding()?;
     note(format_args!(
-        "loligo run: {} changes in {:.2} s, {}; {}",
-        human_count(made.changes),
+        "loligo run: {} in {:.2} s, {}; {}",
+        counted(made.changes, "change"),
         ran.as_secs_f64(),
         policy.cell(),
-        live::summary(&live, &told, left.as_ref(), completing.elapsed())
+        live::summary(&live, &told, (made.changes, left.as_ref()), completing.elapsed())
     ));
-    conflicts::tell(told.conflicts, &told.told);
+    live.tell_conflicts(&told);
     if stays {
         note(format_args!("it was decoupled before, and stays so: to give it back, loligo recouple {}", quoted(dir)));
     } else if left.is_some() {
@@ -60,6 +69,11 @@ pub fn run(dir: &Path, policy: Option<&Path>, lease: f64, command: &[OsString]) 
             "its policy keeps them invisible: to let others see them, loligo merge {dir} and loligo recouple {dir}; to drop them, loligo abandon {dir}"
         ));
     }
+    ended(program, status)
+}
+
+/// The exit code of the command is this one's.
+fn ended(program: &OsString, status: std::io::Result<ExitStatus>) -> Outcome {
     match status {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => {

@@ -5,11 +5,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use loligo_subtree_policy::policy::changes;
+use loligo_subtree_policy::{Consistency, SubtreePolicy};
 
-use super::live::Live;
+use super::live::{Live, Outstanding};
 use super::{chain, history, placing, promise, source};
 use crate::args::Directory;
-use crate::output::{Failure, Outcome, note, put, quoted};
+use crate::output::{Failure, Outcome, counted, note, put, quoted};
 
 /// Which policy is set.
 pub enum To {
@@ -62,13 +63,15 @@ pub fn set(dir: &Directory, to: &To, dry_run: bool) -> Outcome {
         }
         Err(unreadable) => note(format_args!("warning: what changes cannot be told: {unreadable}")),
     }
-    if let Some(today) = promise::today(&given.policy) {
-        put(today)?;
+    let decoupled = dir.path.is_dir().then(|| Live::at(&dir.path).outstanding().ok().flatten()).flatten();
+    let is_root = |out: &Outstanding| dir.path.metadata().is_ok_and(|meta| meta.ino() == out.root);
+    match decoupled.as_ref().filter(|out| is_root(out)) {
+        Some(out) => put(completed(out, &given.policy))?,
+        None => promise::today(&given.policy).map_or(Ok(()), put)?,
     }
     if dry_run {
         return put("nothing was changed: without --dry-run it is set");
     }
-    let decoupled = dir.path.is_dir().then(|| Live::at(&dir.path).outstanding().ok().flatten()).flatten();
     chain.set(&given.text)?;
     let decouples = given.policy.pipeline().has_client_journal() && decoupled.is_none();
     put(format_args!(
@@ -82,8 +85,7 @@ pub fn set(dir: &Directory, to: &To, dry_run: bool) -> Outcome {
     ))?;
     let Some(out) = decoupled else { return Ok(()) };
     let (name, shown) = (chain.name(), quoted(&dir.path));
-    let is_root = dir.path.metadata().is_ok_and(|meta| meta.ino() == out.root);
-    put(match is_root {
+    put(match is_root(&out) {
         // The mount has completed what the new one promises before it said that it is set.
         true if given.policy.pipeline().has_client_journal() => {
             format!(
@@ -96,6 +98,25 @@ pub fn set(dir: &Directory, to: &To, dry_run: bool) -> Outcome {
              and given back (loligo recouple of it; loligo policy explain {shown})"
         ),
     })
+}
+
+/// Of a directory that is decoupled by this mount: what becomes of its outstanding changes when the policy is set.
+fn completed(out: &Outstanding, new: &SubtreePolicy) -> String {
+    let (old, cell) = (out.policy.cell(), new.cell());
+    // One that is given back is merged; else the stages of the new pipeline are done that the old one does not have.
+    let merges = !new.pipeline().has_client_journal()
+        || old.consistency == Consistency::Invisible && cell.consistency == Consistency::Weak;
+    let all = match out.changes {
+        0 => "no changes are outstanding".to_string(),
+        n if !merges => format!("{} outstanding, not merged by this", counted(n, "change")),
+        1 => "1 change outstanding is merged, and all see it".to_string(),
+        n => format!("{} outstanding are merged, and all see them", counted(n, "change")),
+    };
+    let then = match new.pipeline().has_client_journal() {
+        true => format!("it stays decoupled, with {cell}"),
+        false => "the directory is given back".to_string(),
+    };
+    format!("it is decoupled by this mount with {old}: {all}, and {then}")
 }
 
 /// Takes it away, and shows what changes.

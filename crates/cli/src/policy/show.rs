@@ -1,36 +1,76 @@
 //! `loligo policy show`: the policy that counts at a path, and what it promises. Not here: setting one.
 
-use loligo_subtree_policy::{SubtreePolicy, SyncInterval};
+use std::path::Path;
+
+use loligo_subtree_policy::{Cell, SubtreePolicy, SyncInterval};
 use serde_json::json;
 
 use super::chain::{self, Chain, InForce};
+use super::has::{self, Has, plain};
 use super::placing::{self, Placed};
 use super::promise;
 use crate::args::Directory;
-use crate::output::{Outcome, put};
+use crate::output::{Outcome, put, quoted};
+use crate::settings::Given;
 
 /// Prints it.
-pub fn run(path: &Directory, json: bool) -> Outcome {
+pub fn run(path: &Directory, json: bool, given: &Given) -> Outcome {
     let chain = chain::of_any(path)?;
     let now = chain.in_force()?;
+    let has = has::of(path, given);
     if json {
-        return put(format_args!("{:#}", document(path, &chain, &now)));
+        return put(format_args!("{:#}", document(path, &chain, &now, has.as_ref())));
     }
     let placed = placing::of(chain.links());
     let policy = &now.policy;
+    if let Some(owner) = has.as_ref().and_then(|has| owner(has, path)) {
+        put(owner)?;
+    }
     put(format_args!("at {}: {}", path.path.display(), now.whose()))?;
     for (key, value) in lines(policy, &placed) {
         put(format_args!("{key:<17} {value}"))?;
     }
-    put(format_args!("\n{}", promise::of(policy).join(" ")))?;
-    if let Some(today) = promise::today(policy) {
-        let posix = if policy.is_relaxed() { Vec::new() } else { promise::of_posix() };
-        put(format_args!("{today} {}", posix.join(" ")).to_string().trim_end())?;
+    put(format_args!("\n{}{}", when(policy, has.as_ref()), promise::of(policy).join(" ")))?;
+    if let (true, Some(today)) = (policy.is_relaxed(), promise::today(policy)) {
+        put(today)?;
     }
     for warning in policy.pipeline().warnings() {
         put(format_args!("warning: {warning}"))?;
     }
     chain.unseen().map_or(Ok(()), |unseen| put(format_args!("warning: {unseen}")))
+}
+
+/// The owner of a directory that is decoupled now.
+fn owner(has: &Has, path: &Directory) -> Option<String> {
+    let (by, with) = match has {
+        Has::ThisMount(out) => ("this mount".to_string(), format!(" with {}", out.policy.cell())),
+        Has::Another(doc) => (format!("{} (user {})", plain(&doc.name), doc.uid), String::new()),
+        Has::Untold { below: true } => ("another client".into(), String::new()),
+        Has::Nobody(_) | Has::Relaxed(_) | Has::Untold { below: false } => return None,
+    };
+    let server = match (&path.data, &path.server) {
+        (Some(data), _) => format!(" --data {}", quoted(data)),
+        (None, Some(server)) => format!(" --server {}", quoted(Path::new(server))),
+        (None, None) => String::new(),
+    };
+    Some(format!("Now decoupled by {by}{with}; see `loligo policy explain {}{server}`.", quoted(&path.path)))
+}
+
+/// Since when, or until when, the promises of the policy hold, as the beginning of a sentence.
+fn when(policy: &SubtreePolicy, has: Option<&Has>) -> &'static str {
+    let has_journal = policy.pipeline().has_client_journal();
+    match has {
+        Some(Has::ThisMount(out)) if out.policy.pipeline() == policy.pipeline() => "",
+        Some(Has::ThisMount(_) | Has::Another(_) | Has::Untold { below: true }) if !has_journal => {
+            "When it is given back: "
+        }
+        Some(Has::ThisMount(_) | Has::Another(_) | Has::Untold { below: true }) => {
+            "When it is given back: behaves as posix. When it is decoupled with this policy: "
+        }
+        _ if !has_journal => "",
+        Some(Has::Untold { below: false }) => "Not decoupled by this mount now: behaves as posix. When decoupled: ",
+        _ => "Not decoupled now: behaves as posix. When decoupled: ",
+    }
 }
 
 fn lines(policy: &SubtreePolicy, placed: &Placed) -> Vec<(&'static str, String)> {
@@ -49,12 +89,14 @@ fn lines(policy: &SubtreePolicy, placed: &Placed) -> Vec<(&'static str, String)>
     ]
 }
 
-fn document(path: &Directory, chain: &Chain, now: &InForce) -> serde_json::Value {
+fn document(path: &Directory, chain: &Chain, now: &InForce, has: Option<&Has>) -> serde_json::Value {
     let (policy, floor) = (&now.policy, now.policy.floor());
     let cell = policy.cell();
-    let (today, posix) = (promise::today(policy), promise::of_posix());
-    let at_now = promise::cell_now(policy);
-    let promises_now = if policy.is_relaxed() { promise::of(policy) } else { posix };
+    let (today, at_now, promises_now) = match has {
+        Some(Has::ThisMount(out)) => (Some("decoupled by this mount"), out.policy.cell(), promise::of(&out.policy)),
+        _ if policy.is_relaxed() => (promise::today(policy), cell, promise::of(policy)),
+        _ => (promise::today(policy), Cell::POSIX, promise::of_posix()),
+    };
     let placed = placing::of(chain.links());
     json!({
         "path": path.path.display().to_string(),
@@ -82,6 +124,7 @@ fn document(path: &Directory, chain: &Chain, now: &InForce) -> serde_json::Value
         },
         "lag_ms": policy.lag().map(|lag| lag.millis()),
         "promises": promise::of(policy),
+        "decoupled": has.map_or(json!(null), Has::owner),
         "now": { "cell": at_now.to_string(), "why": today, "promises": promises_now },
         "warnings": policy.pipeline().warnings().iter().map(ToString::to_string).collect::<Vec<_>>(),
     })

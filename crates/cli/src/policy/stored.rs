@@ -7,16 +7,18 @@ use std::sync::Arc;
 
 use loligo_driver::client::{Client, Subtree, SubtreeOptions};
 use loligo_types::FsError;
+use serde_json::json;
 
-use super::conflicts;
-use super::kept::{STOP_TIME, json_of};
+use super::kept::{STOP_TIME, json_of, summary, tell_conflicts};
 use crate::args::{Directory, Target};
-use crate::output::{Failure, Outcome, human_bytes, human_count, note, put, quoted};
+use crate::output::{Failure, Outcome, human_bytes, note, put, quoted};
 use crate::ranks::place;
+use crate::target::Found;
 
 /// Takes the directory over, merges, and ends the decoupling. `now`: its owner is not waited for.
 pub fn merge(dir: &Path, target: &Target, now: bool, as_json: bool) -> Outcome {
-    let (client, mut subtree) = take_over(dir, target, now)?;
+    let (client, mut subtree, found) = take_over(dir, target, now)?;
+    let root = subtree.record().dir;
     let stays = |error: String| {
         Failure::new(error).remedy(format!(
             "what is in the store stays; give it up and have the directory back: loligo abandon --stored {}",
@@ -34,18 +36,13 @@ pub fn merge(dir: &Path, target: &Target, now: bool, as_json: bool) -> Outcome {
     if as_json {
         return put(json_of(&merged));
     }
-    conflicts::tell(merged.conflicts, &merged.told);
-    put(format_args!(
-        "{} records ({}) were merged; {} is a directory like others again",
-        human_count(merged.records),
-        human_bytes(merged.bytes),
-        dir.display()
-    ))
+    tell_conflicts(&merged, &found, root);
+    put(format_args!("{}; {} is a directory like others again", summary(&merged), dir.display()))
 }
 
 /// Takes the directory over, and ends the decoupling without what is in the store. `now`: whoever has it, and whether or not something is there.
-pub fn abandon(dir: &Path, target: &Target, now: bool) -> Outcome {
-    let (client, mut subtree) = take_over(dir, target, now)?;
+pub fn abandon(dir: &Path, target: &Target, now: bool, as_json: bool) -> Outcome {
+    let (client, mut subtree, _) = take_over(dir, target, now)?;
     let bytes = subtree.record().journal.map_or(0, |journal| journal.bytes);
     subtree.abandon().map_err(|error| Failure::new(format!("{} cannot be given back: {error}", dir.display())))?;
     let _ = client.stop(STOP_TIME);
@@ -54,6 +51,9 @@ pub fn abandon(dir: &Path, target: &Target, now: bool) -> Outcome {
             "programs of its owner get ESTALE from now on. What the owner had not merged stays in its client journal: a file in keep_dir of its \
              machine, if its policy is local or global, which the log of its mount names. Look into it: loligo journal inspect FILE",
         );
+    }
+    if as_json {
+        return put(json!({ "directory": dir.display().to_string(), "stored_bytes": bytes, "decoupled": false }));
     }
     match bytes {
         0 => put(format_args!("{} is a directory like others again, without what was not merged", dir.display())),
@@ -65,7 +65,7 @@ pub fn abandon(dir: &Path, target: &Target, now: bool) -> Outcome {
     }
 }
 
-fn take_over(dir: &Path, target: &Target, now: bool) -> Result<(Client, Subtree), Failure> {
+fn take_over(dir: &Path, target: &Target, now: bool) -> Result<(Client, Subtree, Found), Failure> {
     let (data, server) = (target.data.clone(), target.server.clone().filter(|server| !server.is_empty()));
     let place = place::find(&Directory { data, server, path: dir.to_path_buf() })?;
     let client = place::connect(place.found.address()?, "loligo merge")?;
@@ -76,7 +76,7 @@ fn take_over(dir: &Path, target: &Target, now: bool) -> Result<(Client, Subtree)
         false => Subtree::resume_stored_of(&fs, place.ino, &options),
     };
     match taken {
-        Ok(subtree) => Ok((client, subtree)),
+        Ok(subtree) => Ok((client, subtree, place.found)),
         Err(error) => Err(no_taking_over(&place.name, now, error)),
     }
 }

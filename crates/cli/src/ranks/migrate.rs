@@ -10,7 +10,7 @@ use crate::args::Directory;
 use crate::look::ask;
 use crate::output::{Failure, Outcome, human_count, put};
 use crate::progress::{Bar, Unit};
-use crate::service::admin::doc::{BegunDoc, MigrationDoc};
+use crate::service::admin::doc::{BegunDoc, MigrationDoc, SubtreeDoc};
 use crate::service::admin::others::UnreachedDoc;
 
 /// Time between two looks.
@@ -19,8 +19,20 @@ const LOOK: Duration = Duration::from_millis(100);
 const SILENT_MAX: Duration = Duration::from_secs(10);
 
 /// Brings all fragments of a directory together.
-pub fn gather(dir: &Directory) -> Outcome {
+pub fn gather(dir: &Directory, dry_run: bool) -> Outcome {
     let place = place::find(dir)?;
+    if dry_run {
+        let to = place::authority(&place)?;
+        let (lines, _): (Vec<SubtreeDoc>, Vec<UnreachedDoc>) = ask::json_of_all(&place.found, "/api/v1/subtrees")?;
+        let moves = lines.iter().filter(|line| line.dir == place.ino.0 && line.rank != to);
+        let moves: String = moves
+            .map(|line| format!("fragment {} of {}: rank {} -> {to}\n", line.frag, place.name, line.rank))
+            .collect();
+        return put(match moves.is_empty() {
+            true => format!("all fragments of {} are at rank {to}: nothing moves", place.name),
+            false => format!("{moves}nothing was changed: without --dry-run they move"),
+        });
+    }
     let begun: BegunDoc = ask::order(&place.found, &format!("/api/v1/gather/{}", place.ino.0))?;
     put(format_args!("the ranks give the fragments of {} to rank {}: see loligo subtree list", place.name, begun.from))
 }

@@ -2,7 +2,7 @@
 
 use loligo_types::{Frag, FsError};
 
-use super::attrs::Attrs;
+use super::attrs::{Attrs, Refused};
 use super::place::{self, Place};
 use super::subtree::refused;
 use crate::args::Directory;
@@ -15,7 +15,7 @@ const FRAG_ENTRIES: &[u8] = b"loligo.dir.frag_entries";
 const MORE_BITS: u8 = 3;
 
 /// Cuts a directory into 2^`bits` fragments, or finer than it is; it stays so until it is merged by hand.
-pub fn split(dir: &Directory, bits: Option<u8>) -> Outcome {
+pub fn split(dir: &Directory, bits: Option<u8>, dry_run: bool) -> Outcome {
     let place = place::find(dir)?;
     let attrs = Attrs::of(&place)?;
     let now = number(&attrs, &place, FRAGS)?.max(1).ilog2() as u8;
@@ -25,14 +25,33 @@ pub fn split(dir: &Directory, bits: Option<u8>) -> Outcome {
         0 => 1,
         bits => (number(&attrs, &place, FRAG_ENTRIES)? << (bits - 1)) + 1,
     };
+    if dry_run {
+        let count = number(&attrs, &place, FRAGS)?;
+        let then = human_count(1 << bits);
+        put(format_args!(
+            "{}: {} -> {then}, or more if its entries need them",
+            place.name,
+            counted(count, "fragment")
+        ))?;
+        let ordered = attrs.order(&place, EXPECTED, Some(&entries.to_string()), true);
+        return ordered.map_err(|error| error.with(|error| refused(&place, error)));
+    }
     expect(&attrs, &place, entries)?;
     told(&attrs, &place)
 }
 
 /// Cuts a directory into as few fragments as its entries allow, and lets it be cut by their number from then on.
-pub fn merge(dir: &Directory) -> Outcome {
+pub fn merge(dir: &Directory, dry_run: bool) -> Outcome {
     let place = place::find(dir)?;
     let attrs = Attrs::of(&place)?;
+    if dry_run {
+        let now = number(&attrs, &place, FRAGS)?;
+        put(format_args!("{}: {} -> as few as its entries allow", place.name, counted(now, "fragment")))?;
+        return match attrs.order(&place, EXPECTED, None, true) {
+            Err(Refused::Fs(FsError::NoData)) => put("nothing was changed: without --dry-run it is"),
+            ordered => ordered.map_err(|error| error.with(|error| refused(&place, error))),
+        };
+    }
     // Also where no policy is set, so that there is one to be removed.
     expect(&attrs, &place, 1)?;
     match attrs.remove(EXPECTED) {

@@ -36,7 +36,7 @@ pub fn tell(data: &Path, state: &ServerState) {
     };
     if sessions.iter().any(is_gone) {
         let until = Instant::now() + ENDS;
-        let ended: Vec<bool> = Presence::ending().iter().map(|process| process.wait(until)).collect();
+        let ended: Vec<bool> = Presence::ending().iter_mut().map(|process| process.wait(until)).collect();
         if !ended.is_empty() {
             sessions = clients(state).unwrap_or_default();
         }

@@ -19,6 +19,7 @@ mod notify;
 mod presence;
 mod signals;
 mod told;
+mod unmerged;
 pub mod waiting;
 
 pub use node::data_dir;

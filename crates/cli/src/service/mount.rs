@@ -10,6 +10,7 @@ use super::daemon;
 use super::node::{self, Way};
 use super::preflight;
 use super::signals::{Signals, UNSYNCED};
+use super::waiting;
 use crate::args::MountArgs;
 use crate::mounts;
 use crate::output::{Context, Failure, Outcome, quoted};
@@ -36,6 +37,7 @@ pub fn run(args: &MountArgs, given: &Given) -> Outcome {
         let log = log_path(args, &found);
         node::check_mount_log(&log)?;
         crate::output::say(daemon::start(&log)?);
+        tell_waiting(&found, &settings);
         return Ok(());
     }
     let signals = Signals::hold();
@@ -63,6 +65,9 @@ pub fn run(args: &MountArgs, given: &Given) -> Outcome {
         quoted(&at)
     );
     daemon::ready(args.ready_fd, &text);
+    if args.ready_fd.is_none() {
+        tell_waiting(&found, &settings);
+    }
     loop {
         if let Some(signal) = signals.wait(LOOK) {
             tracing::info!("{signal}: unmounting; another one ends it at once");
@@ -74,6 +79,14 @@ pub fn run(args: &MountArgs, given: &Given) -> Outcome {
         }
     }
     mounted.stop(&signals.stopping(Some(at), UNSYNCED))
+}
+
+/// Names what mounts that are gone have left on this machine, if the server is one of this machine.
+fn tell_waiting(found: &Found, settings: &Settings) {
+    let (Some(data), Some(state)) = (&found.data, &found.state) else { return };
+    if let Some(now) = waiting::Decoupled::at(state) {
+        waiting::tell(data, settings, &now);
+    }
 }
 
 /// Mounts in the background, by a command line of this program that mounts what these say.

@@ -21,7 +21,7 @@ use super::descriptors::Descriptors;
 use super::signals::Stopping;
 use super::state::ServerState;
 use super::told;
-use super::{preflight, presence};
+use super::{preflight, presence, unmerged};
 use crate::args::{MountOptions as MountArgs, Ranks, Run};
 use crate::at::{Opening, Store};
 use crate::output::{Context, Failure, note, quoted};
@@ -63,6 +63,8 @@ pub struct Part<'a> {
 /// A mount in this process and the client below it.
 pub struct Mounted {
     pub mount: Arc<Mount>,
+    /// The server, as the name of the device says it.
+    server: String,
     client: Below,
 }
 
@@ -413,6 +415,7 @@ pub fn mount(
 ) -> Result<Mounted, Failure> {
     let defaults = MountOptions::new(at);
     let threads = settings.number("fuse_threads") as usize;
+    let server = fs_name.strip_prefix("loligo:").unwrap_or(&fs_name).to_string();
     let options = MountOptions {
         fs_name,
         read_only: args.read_only,
@@ -469,7 +472,7 @@ pub fn mount(
     }
     presence::show(at);
     let client = below.expect("a mount that was made has made its client");
-    Ok(Mounted { mount: Arc::new(mount), client })
+    Ok(Mounted { mount: Arc::new(mount), server, client })
 }
 
 /// The directory that is to be mounted.
@@ -527,7 +530,7 @@ pub fn keep_dir(settings: &Settings) -> Option<PathBuf> {
 }
 
 impl Mounted {
-    /// Unmounts and writes back what the client holds.
+    /// Unmounts and writes back what the client holds. Changes of decoupled directories that could not be merged are said, here and to `umount`.
     pub fn stop(&self, stopping: &Stopping) -> Result<(), Failure> {
         stopping.now(format!("unmounting {}, which programs use", self.mount.path().display()));
         match self.mount.unmount() {
@@ -541,10 +544,12 @@ impl Mounted {
             Err(error) => tracing::error!(path = %self.mount.path().display(), %error, "could not unmount"),
         }
         stopping.now("bringing what was written lately to the server");
-        let stopped = match &self.client {
-            Below::Connected(client) => client.stop(WRITE_BACK),
-            Below::Resident(client) => client.stop(WRITE_BACK),
+        let (stopped, left) = match &self.client {
+            Below::Connected(client) => (client.stop(WRITE_BACK), client.unmerged()),
+            Below::Resident(client) => (client.stop(WRITE_BACK), client.unmerged()),
         };
+        unmerged::tell(&left, &self.server);
+        presence::say(&unmerged::to_text(&left));
         stopped.map_err(|_| {
             Failure::new(format!(
                 "what was written lately could not be brought to the server within {} s",

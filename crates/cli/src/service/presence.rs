@@ -1,12 +1,15 @@
 //! The sign that the process of a mount still runs: an abstract Unix socket that is named after the device number of the mount and
 //! the process, and closed by the kernel when the process ends. `umount` waits for that. Not here: unmounting.
 //!
-//! Nobody accepts connections there: the kernel ends those that wait when it closes the socket.
+//! Connections there wait, and the kernel ends them when it closes the socket. At its end the process may accept those that wait to say what it has
+//! left behind, as a text of at most 64 KiB.
 
+use std::io::{Read, Write};
 use std::mem::forget;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::Path;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -15,11 +18,19 @@ use rustix::process::geteuid;
 use crate::mounts::{self, MountLine};
 
 const NAME: &str = "loligo-mount-";
+/// The longest text that a process says at its end, bytes.
+const SAID_MAX: usize = 64 << 10;
+/// Time limit for a process that waits to take a text.
+const SAY: Duration = Duration::from_secs(1);
+
+/// The socket of this process. The kernel closes it, after all that this process does at its end.
+static SHOWN: OnceLock<UnixListener> = OnceLock::new();
 
 /// A process that serves a mount, or served it.
 pub struct Presence {
     stream: UnixStream,
     pub pid: u32,
+    said: Vec<u8>,
 }
 
 /// Shows from now on until the end of this process that it serves the mount at this place. Without it `umount` does not wait.
@@ -32,9 +43,23 @@ pub fn show(at: &Path) {
         UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)
     };
     match shown() {
-        // The kernel closes it, after all that this process does at its end.
-        Ok(listener) => forget(listener),
+        Ok(listener) => _ = SHOWN.set(listener),
         Err(error) => tracing::info!(%error, "loligo umount will not wait for the end of this process"),
+    }
+}
+
+/// Says it to the processes that wait for the end of this one.
+pub fn say(text: &str) {
+    let Some(listener) = SHOWN.get().filter(|_| !text.is_empty() && text.len() <= SAID_MAX) else { return };
+    if listener.set_nonblocking(true).is_err() {
+        return;
+    }
+    while let Ok((mut stream, _)) = listener.accept() {
+        // One that does not read, or is gone, hears nothing.
+        let _ = stream.set_nonblocking(false).and_then(|()| stream.set_write_timeout(Some(SAY)));
+        let _ = stream.write_all(text.as_bytes());
+        // Its end is that of this process.
+        forget(stream);
     }
 }
 
@@ -85,19 +110,30 @@ impl Presence {
         let stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(name).ok()?).ok()?;
         let peer = rustix::net::sockopt::socket_peercred(&stream).ok()?;
         let is_trusted = peer.uid.is_root() || peer.uid == geteuid() || Some(peer.uid.as_raw()) == mounter;
-        is_trusted.then(|| Presence { stream, pid: peer.pid.as_raw_nonzero().get().unsigned_abs() })
+        let pid = peer.pid.as_raw_nonzero().get().unsigned_abs();
+        is_trusted.then(|| Presence { stream, pid, said: Vec::new() })
+    }
+
+    /// The text that it has said so far.
+    pub fn said(&self) -> String {
+        String::from_utf8_lossy(&self.said).into_owned()
     }
 
     /// Waits for its end; whether that came in time.
-    pub fn wait(&self, until: Instant) -> bool {
+    pub fn wait(&mut self, until: Instant) -> bool {
+        let mut buffer = [0; 4096];
         loop {
             let left = until.saturating_duration_since(Instant::now());
             let limit = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
             match poll(&mut [PollFd::new(&self.stream, PollFlags::IN)], Some(&limit)) {
                 Ok(0) if left == Duration::ZERO => return false,
                 Ok(0) | Err(rustix::io::Errno::INTR) => {}
-                // Nothing is ever sent, so that this is its end.
-                _ => return true,
+                _ => match self.stream.read(&mut buffer) {
+                    Ok(len) if len > 0 && self.said.len() + len <= SAID_MAX => self.said.extend(&buffer[..len]),
+                    Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                    // More than it may say counts as its end.
+                    _ => return true,
+                },
             }
         }
     }

@@ -10,6 +10,9 @@ use crate::mounts;
 use crate::output::{Context, Failure, Outcome, note, quoted};
 use crate::service::presence::Presence;
 use crate::service::state::ServerState;
+use crate::service::unmerged::{self, UnmergedDoc};
+use crate::service::waiting::Decoupled;
+use crate::target;
 
 /// Time limit for the process of a mount to end. Its client brings what was written lately to the server for up to 60 s.
 const ENDS: Duration = Duration::from_secs(70);
@@ -34,7 +37,10 @@ pub fn run(path: &Path, lazy: bool) -> Outcome {
     }
     let server = line.server().map(Path::new).and_then(|data| mounted_by_up(data, &at));
     // A mount that goes when its last user is done is not waited for.
-    let processes = if lazy { Vec::new() } else { Presence::of(&line) };
+    let mut processes = if lazy { Vec::new() } else { Presence::of(&line) };
+    let address = line.server().unwrap_or_default().to_string();
+    // Asked before, as the server may end with the mount.
+    let decoupled = if lazy { None } else { decoupled_at(&address) };
     let flags = if lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() };
     match rustix::mount::unmount(&at, flags) {
         Ok(()) => Ok(()),
@@ -51,19 +57,37 @@ pub fn run(path: &Path, lazy: bool) -> Outcome {
             quoted(&at)
         ));
     }
-    processes.iter().try_for_each(|process| ended(&at, process))
+    let ends: Vec<Outcome> = processes.iter_mut().map(|process| ended(&at, process)).collect();
+    let left: Vec<UnmergedDoc> = processes.iter().flat_map(|process| unmerged::of_text(&process.said())).collect();
+    if left.is_empty() {
+        return ends.into_iter().collect();
+    }
+    let known = decoupled.as_ref().map_or(&[][..], Decoupled::all);
+    let failure = unmerged::failure(&at.display().to_string(), &left, known, &address);
+    // Both are said.
+    ends.into_iter().filter_map(Result::err).for_each(|late| note(format_args!("loligo: {late}")));
+    Err(failure)
+}
+
+/// The decoupled directories that the server of a mount knows; nothing, if it does not answer to this user.
+fn decoupled_at(address: &str) -> Option<Decoupled> {
+    let found = target::by_mount(address).ok()?;
+    let mut decoupled = Decoupled::of(found.admin.as_ref()?)?;
+    decoupled.name(&found);
+    Some(decoupled)
 }
 
 /// Waits for the end of the process that served it: until then its session is not given back, and a server that is stopped
 /// before that waits for it at its next start.
-fn ended(at: &Path, process: &Presence) -> Outcome {
+fn ended(at: &Path, process: &mut Presence) -> Outcome {
     let begun = Instant::now();
     if process.wait(begun + TELL) {
         return Ok(());
     }
     let pid = process.pid;
     note(format_args!(
-        "loligo: {} is unmounted; process {pid}, which served it, still brings to the server what was written, or waits for the server",
+        "loligo: {} is unmounted; process {pid}, which served it, still brings to the server what was written, or waits for the server, or another mount namespace \
+         still has it",
         at.display()
     ));
     if process.wait(begun + ENDS) {

@@ -9,12 +9,12 @@ use loligo_types::link::{Method, Question};
 
 use super::node;
 use super::state::ServerState;
-use crate::look::ask;
+use crate::look::{ask, decoupled};
 use crate::output::{note, quoted};
 use crate::service::admin::decoupled::DecoupledDoc;
 use crate::service::admin::doc::StatusDoc;
 use crate::settings::{Given, Settings};
-use crate::target::Admin;
+use crate::target::{Admin, Found};
 
 /// Time limit for a server to list its decoupled directories.
 const ASK: Duration = Duration::from_secs(2);
@@ -28,15 +28,30 @@ pub struct Decoupled {
 }
 
 impl Decoupled {
-    /// Asks the server. `None`: it does not say.
+    /// Asks a server of this machine. `None`: it does not say.
     pub fn at(state: &ServerState) -> Option<Decoupled> {
+        Decoupled::of(&Admin::Unix(state.admin_socket.clone()))
+    }
+
+    /// Asks a server. `None`: it does not say.
+    pub fn of(admin: &Admin) -> Option<Decoupled> {
         let question = Question { method: Method::Get, path: "/api/v1/status".into(), text: String::new() };
-        let reply = ask::raw(&Admin::Unix(state.admin_socket.clone()), ASK, &question).ok()?;
+        let reply = ask::raw(admin, ASK, &question).ok()?;
         let status: StatusDoc = serde_json::from_str(&reply.text).ok()?;
         let count: u64 = status.ranks.iter().map(|rank| rank.decoupled_subtrees).sum();
         let all: Vec<DecoupledDoc> = status.ranks.into_iter().flat_map(|rank| rank.decoupled).collect();
         let more = count > all.len() as u64 || !status.unreached.is_empty();
         Some(Decoupled { fs_id: status.fs_id, all, more })
+    }
+
+    /// The directories.
+    pub fn all(&self) -> &[DecoupledDoc] {
+        &self.all
+    }
+
+    /// Finds the paths that their ranks do not know by heart.
+    pub fn name(&mut self, found: &Found) {
+        decoupled::paths(found, self.all.iter_mut().map(|one| (one.dir, &mut one.path)));
     }
 }
 

@@ -73,6 +73,12 @@ fn a_policy_is_tried_put_in_force_and_moves_what_is_hot_and_every_step_is_told()
     let server = Service::start(SERVE, &[&data]);
     assert_eq!(in_force(&data)["name"], "half");
     assert!(loligo("balancer log --data {}", &[&data]).ok().out.contains("to rank 1, load"));
+    loligo("balancer set greedy_spill --apply --data {}", &[&data]).ok();
+    let dry = loligo("balancer rollback --dry-run --data {}", &[&data]).ok().out;
+    assert!(dry.contains("greedy_spill, version 1 -> half, version 1\nnothing was changed"), "{dry}");
+    assert_eq!(in_force(&data)["name"], "greedy_spill");
+    loligo("balancer rollback --data {}", &[&data]).ok();
+    assert_eq!(in_force(&data)["name"], "half");
     loligo("balancer unset --data {}", &[&data]).ok();
     assert!(in_force(&data).is_null());
     assert_eq!(server.stop().0, 0);
@@ -100,6 +106,7 @@ fn a_policy_that_fails_again_and_again_is_given_up_for_the_one_before_and_the_se
     assert_eq!(last["failed"], true, "{history}");
     assert!(last["why"].as_str().is_some_and(|why| why.contains("policy 2 failed at rank")), "{history}");
     // What failed is not gone back to.
+    loligo("balancer rollback --dry-run --data {}", &[&data]).fails(1, &["nothing to go back to", "balancer history"]);
     loligo("balancer rollback --data {}", &[&data]).fails(1, &["nothing to go back to"]);
     assert_eq!(server.stop().0, 0);
 }

@@ -110,6 +110,12 @@ fn set(names: &[&str]) -> BTreeSet<String> {
     names.iter().map(ToString::to_string).collect()
 }
 
+/// The policy of a cell. Others are refused where something is decoupled.
+fn document(consistency: &str, durability: &str) -> String {
+    let interfere = if consistency == "strong" { "" } else { "interfere = 'block'\n" };
+    format!("consistency = '{consistency}'\ndurability = '{durability}'\n{interfere}")
+}
+
 fn write(path: &Path, content: &[u8]) {
     std::fs::write(path, content).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
 }
@@ -133,8 +139,7 @@ impl Scene {
                     loligo(&words, &[&place.data()]).ok();
                 }
                 let policy = place.path(&format!("{}.toml", cell.name()));
-                let text = format!("consistency = '{consistency}'\ndurability = '{durability}'\ninterfere = 'block'\n");
-                write(&policy, text.as_bytes());
+                write(&policy, document(consistency, durability).as_bytes());
                 loligo("policy set {} {}", &[&cell.dir, &policy]).ok();
                 if consistency != "strong" {
                     // What is kept on the machine is merged within the lease, what is in the store after it.
@@ -342,8 +347,7 @@ impl Scene {
         let all = || CONSISTENCIES.into_iter().flat_map(|one| DURABILITIES.map(|other| (one, other)));
         for (consistency, durability) in all() {
             let policy = place.path(&format!("{consistency}-{durability}.toml"));
-            let text = format!("consistency = '{consistency}'\ndurability = '{durability}'\ninterfere = 'block'\n");
-            write(&policy, text.as_bytes());
+            write(&policy, document(consistency, durability).as_bytes());
         }
         for (consistency, durability) in all().filter(|(consistency, _)| *consistency != "strong") {
             for kid in all() {

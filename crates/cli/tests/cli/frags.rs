@@ -11,10 +11,16 @@ fn a_directory_is_split_and_merged_by_hand() {
     loligo("format --data {}", &[&data]).ok();
     let server = Service::start("serve --data {}", &[&data]);
     let told = |words: &str| loligo(&format!("subtree {words} --data {{}}"), &[&data]).ok().out;
+    let dry = told("split / 4 --dry-run");
+    assert!(dry.starts_with("/: 1 fragment -> 16, or more") && dry.contains("expected_entries: none -> "), "{dry}");
+    assert!(dry.ends_with("nothing was changed: without --dry-run it is\n"), "{dry}");
     assert_eq!(told("split / 4"), "/ has 16 fragments\n");
+    let dry = told("merge / --dry-run");
+    assert!(dry.contains("16 fragments -> as few as its entries allow") && dry.contains("expected_entries: "), "{dry}");
     assert_eq!(told("split /"), "/ has 128 fragments\n");
     assert_eq!(told("split / 2"), "/ has 4 fragments\n");
     assert_eq!(told("merge /"), "/ has 1 fragment\n");
+    assert!(told("merge / --dry-run").contains("nothing was changed"));
     assert_eq!(told("merge /"), "/ has 1 fragment\n");
     assert_eq!(told("split / 24"), "/ has 16777216 fragments\n".replace("16777216", &human(16_777_216)));
     loligo("subtree split --data {} / 25", &[&data]).fails(2, &["25"]);

@@ -58,6 +58,74 @@ fn a_kept_journal_is_offered_as_long_as_it_can_be_merged_and_then_to_be_removed(
 }
 
 #[test]
+fn an_unmount_that_leaves_changes_unmerged_fails_and_names_them_and_the_next_mount_names_them_again() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    let (data, mount, keep) = (place.data(), place.mount(), place.path("keep"));
+    loligo("format --data {}", &[&data]).ok();
+    let server = Service::start("serve --data {}", &[&data]);
+    let words = format!("mount --data {{}} {{}} --set keep_dir={}", keep.display());
+    let at = |at: &std::path::Path| Service::start(&words, &[&data, at]);
+    let (owner, other) = (at(&mount), at(&place.path("other")));
+    // With nothing left it is silent.
+    sh("mkdir $D/clean $D/other $D/job $D/lost; chmod 777 $D/job", &mount).ok();
+    for (name, policy) in [("clean", "batchfs"), ("lost", "ramdisk")] {
+        loligo("decouple {} --policy {}", &[&mount.join(name), policy.as_ref()]).ok();
+    }
+    sh("touch $D/clean/f; mkdir $D/lost/d", &mount).ok();
+    // The directory is another user's when it is to be merged.
+    std::fs::copy(super::run::LOLIGO, place.path("loligo")).expect("copied");
+    sh(
+        "chmod 755 $D; chown 1000 $D/mnt/job; as='setpriv --reuid 1000 --regid 1000 --clear-groups'; \
+         $as $D/loligo decouple $D/mnt/job --policy batchfs >&2; $as sh -c 'mkdir $D/mnt/job/a $D/mnt/job/b'; \
+         chown 2000 $D/other/job",
+        place.dir.path(),
+    )
+    .ok();
+    let ran = loligo("umount {}", &[&mount]);
+    let files: Vec<_> = std::fs::read_dir(&keep).expect("a directory").flatten().map(|entry| entry.path()).collect();
+    let [file] = &files[..] else { panic!("{files:?}: {ran:?}") };
+    let merge = format!("loligo merge {} --data {}", file.display(), data.display());
+    let kept = format!("  /job: 2 changes not merged, kept in {}; the stage volatile_apply ", file.display());
+    let ran = ran.fails(1, &["is unmounted", &kept, &format!("try: {merge}")]);
+    assert!(
+        ran.err.contains("  /lost: 1 change not merged and not kept: lost") && !ran.err.contains("/clean"),
+        "{ran:?}"
+    );
+    let (code, log) = owner.ended();
+    assert!(code == 0 && log.contains(&merge), "{log}");
+    // Whoever mounts next hears of it, and the command that is named helps.
+    let again = at(&mount);
+    super::run::until("it is said", || again.log().contains(&merge));
+    sh("chown 1000 $D/job", &mount).ok();
+    loligo(merge.strip_prefix("loligo ").expect("a command"), &[]).ok();
+    assert_eq!(sh("ls $D/job $D/clean", &mount).ok().out.split_whitespace().filter(|word| word.len() == 1).count(), 3);
+    let told = loligo("umount {}", &[&mount]).ok().err;
+    assert_eq!((told.as_str(), again.ended().0), ("", 0));
+    assert_eq!((other.stop().0, server.stop().0), (0, 0));
+}
+
+#[test]
+fn an_unmount_of_a_mount_of_up_names_what_was_not_merged_too() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    let (data, mount, keep) = (place.data(), place.mount(), place.path("keep"));
+    let up =
+        Service::start(&format!("up --data {{}} --mount {{}} --set keep_dir={}", keep.display()), &[&data, &mount]);
+    sh("mkdir $D/job", &mount).ok();
+    loligo("decouple {} --policy deltafs", &[&mount.join("job")]).ok();
+    sh("mkdir $D/job/a", &mount).ok();
+    let ran = loligo("umount {}", &[&mount]);
+    let words = ["  /job: 1 change not merged, kept in ", "loligo merge ", &format!("--data {}", data.display())];
+    ran.fails(1, &words);
+    assert_eq!(up.ended().0, 0);
+}
+
+#[test]
 fn of_many_journals_each_is_told_of_and_a_bad_one_keeps_no_other_from_being_merged() {
     use loligo_driver::client::{Client, Options, Subtree, SubtreeOptions};
     let place = Place::new();
@@ -83,7 +151,10 @@ fn of_many_journals_each_is_told_of_and_a_bad_one_keeps_no_other_from_being_merg
     let ran = loligo("merge {} {} {} --data {}", &[&one, &bad, &two, &data]);
     let ran = ran.fails(1, &["2 of 3 were merged, 1 could not be", &format!("loligo: {}", bad.display())]);
     for file in [&one, &two] {
-        let of = |line: &&str| line.starts_with(&format!("{}: ", file.display())) && line.contains("were merged");
+        let of = |line: &&str| {
+            line.starts_with(&format!("{}: ", file.display()))
+                && line.contains(" merged; the directory is one like others again")
+        };
         assert_eq!(ran.out.lines().filter(of).count(), 1, "{}", ran.out);
     }
     let all = [kept("three"), kept("four")];

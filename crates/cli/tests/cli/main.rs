@@ -15,6 +15,7 @@ mod copy;
 mod cut;
 mod cycle;
 mod damage;
+mod decoupled_words;
 mod deploy;
 mod documents;
 mod examples;

@@ -165,13 +165,19 @@ const PATHS: &[Mistake] = &[
     ("subtree pin $M/proj 3", 1, &["there is no rank 3"], &[]),
     ("subtree migrate $T 0", 1, &["$T is not inside a Loligo mount"], &[]),
     ("subtree split $M/proj 99", 2, &["99"], &[]),
+    ("decouple $M", 1, &["$M is the root of the file system", "name a directory below"], &["loligo policy set"]),
     ("decouple $T", 1, &["$T is not inside a Loligo mount"], &[]),
     ("sync $M/proj", 1, &["is not decoupled by this mount"], &[]),
     ("recouple $M/file", 1, &["$M/file is no directory"], &[]),
     ("merge $T/none", 1, &["$T/none"], &[]),
     ("merge --stored $M/proj", 1, &["is not decoupled"], &[]),
+    ("merge --stored --force $M/proj", 1, &["is not decoupled"], &["unexpected"]),
+    ("merge --force --stored $M/proj", 1, &["is not decoupled"], &["unexpected"]),
+    ("merge --force $M/proj", 2, &["is merged by its owner", "leave out --force"], &[]),
     ("abandon $M/proj", 1, &["is not decoupled by this mount"], &[]),
-    ("abandon", 2, &["--stored"], &[]),
+    ("abandon", 2, &["<DIRECTORY|FILE>"], &[]),
+    ("abandon --remove --stored $M/proj", 2, &["cannot be used with"], &[]),
+    ("policy check $T/relaxed.toml", 3, &["with this policy nothing is decoupled", "strong/none", "leave it out"], &[]),
     ("run $M/proj", 2, &["<COMMAND>"], &[]),
     ("path 1", 2, &["no server is named"], &[]),
     ("path 99999 --data $M", 1, &["inode 99999 has no path"], &["not a data directory"]),
@@ -221,6 +227,7 @@ fn a_hundred_mistakes_are_answered_with_the_thing_the_cause_and_the_remedy() {
     std::fs::create_dir(place.path("full")).expect("a directory");
     std::fs::write(place.path("full/x"), "").expect("a file");
     std::fs::write(place.path("bad.toml"), "durabilty = 'none'\n").expect("a file");
+    std::fs::write(place.path("relaxed.toml"), "preset = 'relaxed'\ninterfere = 'block'\n").expect("a file");
     let up = Service::start("up --data {} --mount {}", &[&place.data(), &place.mount()]);
     super::run::sh("mkdir $D/proj; echo x >$D/proj/file; echo x >$D/file", &place.mount()).ok();
     loligo("auth add laptop --out {} {}", &[&place.path("laptop.pem"), &place.mount()]).ok();
@@ -246,7 +253,7 @@ fn a_hundred_mistakes_are_answered_with_the_thing_the_cause_and_the_remedy() {
         .map(|entry| entry.expect("an entry").file_name().into_string().expect("UTF-8"))
         .collect();
     left.sort();
-    assert_eq!(left, ["bad.toml", "data", "full", "laptop.pem", "mnt", "old"]);
+    assert_eq!(left, ["bad.toml", "data", "full", "laptop.pem", "mnt", "old", "relaxed.toml"]);
     assert_eq!(
         super::run::sh("ls $D; getfattr -d -m loligo.policy $D/proj 2>/dev/null", &place.mount()).ok().out,
         "file\nproj\n"

@@ -114,7 +114,7 @@ fn root_ends_what_a_dead_or_living_mount_has_without_waiting_for_its_lease() {
     let hint = format!("loligo abandon --force /a --data {}", data.display());
     until("it is told how", || status().contains(&hint));
     loligo("merge --stored /b --data {}", &[&data]).fails(1, &["has an owner", "--force"]);
-    loligo("merge --stored /b --force --data {}", &[&data]).ok();
+    loligo("merge --stored --force /b --data {}", &[&data]).ok();
     assert_eq!(std::fs::read_to_string(place.path("other/b/f")).expect("merged"), "made");
     loligo(hint.strip_prefix("loligo ").expect("a command"), &[]).ok();
     std::fs::write(place.path("other/a/g"), "free").expect("it is a directory like others");
@@ -193,7 +193,7 @@ fn what_was_kept_is_merged_and_given_up_from_elsewhere_with_an_identity() {
     // The server hears of the end of a connection by itself, or when the session is over.
     until("it is merged", || from("merge {}", &[&files[0]]).code == 0);
     from("abandon --remove {}", &[&files[1]]).ok();
-    from("merge --stored /c --force", &[]).ok();
+    from("merge --force --stored /c", &[]).ok();
     from("abandon --force /d", &[]).ok();
     let mount = mounted(&place, "mnt");
     assert_eq!(sh("cd $D/mnt && echo a/* b/* c/* d/*", place.dir.path()).ok().out.trim(), "a/f b/* c/f d/*");

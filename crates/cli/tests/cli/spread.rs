@@ -38,6 +38,9 @@ fn fragments_of_a_directory_move_are_refused_and_come_together_again() {
     told("migrate /none 2 --frag 1/1").fails(1, &["/none", "no such file"]);
     told("gather /").fails(1, &["one rank's already"]);
     assert_eq!(fs.stat("/d").expect("it is there").size, 50);
+    let dry = told("gather /d --dry-run").ok().out;
+    assert!(dry.contains(" of /d: rank 1 -> 0\n") && dry.contains("nothing was changed"), "{dry}");
+    assert!(ranks_of(&data, "/d").values().any(|rank| *rank != 0));
     let text = told("gather /d").ok().out;
     assert!(text.starts_with("the ranks give the fragments of /d to rank 0"), "{text}");
     until("the fragments are together", || ranks_of(&data, "/d").values().all(|rank| *rank == 0));

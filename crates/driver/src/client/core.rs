@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use loligo_client::{CallId, Client as Machine, Input, Now, Output, Runs};
+use loligo_client::{CallId, Client as Machine, Input, Now, Output, Runs, Unmerged};
 use loligo_types::msg::{Refusal, Welcome};
 use loligo_types::{Cred, FsError, Ino, Rank, Time};
 
@@ -327,6 +327,11 @@ impl Shared {
         let keeping = self.lock().keeping.take();
         keeping.into_iter().for_each(Keeping::finish);
         ended
+    }
+
+    /// Changes of decoupled directories that were not merged.
+    pub fn unmerged(&self) -> Vec<Unmerged> {
+        self.lock().machine.unmerged()
     }
 
     fn wait_for_end(&self, limit: Duration) -> Result<(), FsError> {

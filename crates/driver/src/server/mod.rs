@@ -58,7 +58,9 @@ pub use self::joined::Joint;
 pub use self::listen::check_listen;
 pub use self::metrics::Metrics;
 pub use self::peers::{Replier, Unanswered};
-pub use self::policy::{AdviceStatus, Advised, DefaultPolicy, InForce, LogLine, Named, Tick, Version, is_name};
+pub use self::policy::{
+    AdviceStatus, Advised, DefaultPolicy, InForce, LogLine, Named, Tick, Version, is_name, policy_before,
+};
 pub use self::recover::Progress;
 pub use self::resident::{Guest, Resident, Took};
 pub use self::slots::{Connections, is_last};

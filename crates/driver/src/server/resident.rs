@@ -12,7 +12,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use loligo_client::{Call, CallId, CallResult, Client as Machine, Config, Input, Token};
+use loligo_client::{Call, CallId, CallResult, Client as Machine, Config, Input, Token, Unmerged};
 use loligo_types::msg::ToClient;
 use loligo_types::{Cred, FsError, Rank, SessionId};
 
@@ -79,17 +79,18 @@ pub struct Resident {
 pub(crate) struct Stopped {
     /// Number of the call that was numbered last.
     numbered: AtomicU64,
-    is: Mutex<bool>,
+    /// Since it has stopped: the changes that were not merged.
+    is: Mutex<Option<Vec<Unmerged>>>,
     told: Condvar,
 }
 
 impl Stopped {
-    fn lock(&self) -> MutexGuard<'_, bool> {
+    fn lock(&self) -> MutexGuard<'_, Option<Vec<Unmerged>>> {
         self.is.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn set(&self) {
-        *self.lock() = true;
+    pub(crate) fn set(&self, unmerged: Vec<Unmerged>) {
+        self.lock().get_or_insert(unmerged);
         self.told.notify_all();
     }
 }
@@ -191,11 +192,16 @@ impl Resident {
         }
         let until = Instant::now() + limit;
         let mut stopped = self.state.lock();
-        while !*stopped {
+        while stopped.is_none() {
             let left = until.checked_duration_since(Instant::now()).ok_or(FsError::Unavailable)?;
             stopped = self.state.told.wait_timeout(stopped, left).unwrap_or_else(PoisonError::into_inner).0;
         }
         Ok(())
+    }
+
+    /// The same as [`crate::client::Client::unmerged`]; nothing before it has stopped.
+    pub fn unmerged(&self) -> Vec<Unmerged> {
+        self.state.lock().clone().unwrap_or_default()
     }
 }
 
@@ -251,7 +257,7 @@ impl Residence {
 
 impl Drop for Residence {
     fn drop(&mut self) {
-        self.state.set();
+        self.state.set(self.machine.unmerged());
         let mut left: Vec<_> = std::mem::take(&mut self.calls).into_iter().collect();
         left.sort_by_key(|(id, _)| *id);
         for (_, done) in left {

@@ -200,7 +200,10 @@ impl Mds {
     pub(crate) fn want_export(&mut self, dir: Ino, frag: Option<Frag>, to: Rank) -> Told {
         if !self.cluster.map.ranks.iter().any(|info| info.rank == to) {
             let ranks: Vec<String> = self.cluster.map.ranks.iter().map(|info| info.rank.to_string()).collect();
-            return Told::Refused(format!("there is no rank {to}; there are {}", ranks.join(", ")));
+            return Told::Refused(match &ranks[..] {
+                [] => "this file system has one rank; add one: loligo rank add".into(),
+                ranks => format!("there is no rank {to}; there are {}", ranks.join(", ")),
+            });
         }
         if !self.cluster.takes_more(to) {
             return Told::Refused(format!("rank {to} is being drained and takes nothing more: choose another one"));

@@ -13,13 +13,16 @@ pub fn changes(old: &SubtreePolicy, new: &SubtreePolicy) -> Vec<String> {
         level("durability", was.durability, is.durability, &durable(new)),
         plain("pipeline", old.pipeline.to_string(), new.pipeline.to_string()),
         plain("allocated_inodes", old.allocated_inodes.to_string(), new.allocated_inodes.to_string()),
-        plain("interfere", old.interfere.to_string(), new.interfere.to_string()).map(|line| match new.interfere {
-            Interfere::Allow => format!("{line}: others may work in a decoupled subtree; the merge wins over them"),
-            Interfere::Read => format!(
-                "{line}: others read the state of the last merge in a decoupled subtree, and change nothing there"
-            ),
-            Interfere::Block => format!("{line}: others are refused in a decoupled subtree, as busy"),
-        }),
+        // Without a client's journal nothing is decoupled.
+        plain("interfere", old.interfere.to_string(), new.interfere.to_string())
+            .filter(|_| new.pipeline.has_client_journal())
+            .map(|line| match new.interfere {
+                Interfere::Allow => format!("{line}: others may work in a decoupled subtree; the merge wins over them"),
+                Interfere::Read => format!(
+                    "{line}: others read the state of the last merge in a decoupled subtree, and change nothing there"
+                ),
+                Interfere::Block => format!("{line}: others are refused in a decoupled subtree, as busy"),
+            }),
         plain("sync_interval", interval(old.sync_interval), interval(new.sync_interval)),
         plain("lag", interval(old.lag()), interval(new.lag())),
         plain("blind", old.blind.to_string(), new.blind.to_string()).map(|line| match new.blind {

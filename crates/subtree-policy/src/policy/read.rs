@@ -63,12 +63,16 @@ pub(super) fn read(text: &str) -> Result<SubtreePolicy, Flaw> {
     }
     if let Some(value) = table.value("interfere") {
         policy.interfere = value.level("\"allow\", \"read\" or \"block\"", Interfere::of)?;
+        // Others may work where nothing is decoupled: "allow" is true there.
+        if policy.interfere != Interfere::Allow && !policy.pipeline.has_client_journal() {
+            let cell = policy.cell().to_string();
+            return Err(Flaw::new(
+                Cause::InterfereWithoutJournal { interfere: policy.interfere.name(), cell },
+                value.at(),
+            ));
+        }
         if policy.interfere == Interfere::Read && !policy.pipeline.merges() {
-            let why = match policy.pipeline.has_client_journal() {
-                true => "this policy merges nothing",
-                false => "with this policy nothing is decoupled",
-            };
-            return Err(Flaw::new(Cause::ReadWithoutMerge(why), value.at()));
+            return Err(Flaw::new(Cause::ReadWithoutMerge, value.at()));
         }
     }
     if let Some(value) = table.value("sync_interval") {

@@ -144,6 +144,12 @@ fn unknown_keys_and_values_are_told_with_what_was_likely_to_be_meant() {
     refused("interfere = 'maybe'", "'maybe'", "\"allow\", \"read\" or \"block\"");
     refused("preset = 'deltafs'\ninterfere = 'read'", "'read'", "this policy merges nothing");
     refused("interfere = 'read'", "'read'", "with this policy nothing is decoupled");
+    refused(
+        "preset = 'relaxed'\ninterfere = 'block'",
+        "'block'",
+        "nothing is decoupled: it is strong/none; leave it out",
+    );
+    assert_eq!(policy("preset = 'relaxed'\ninterfere = 'allow'").interfere(), Interfere::Allow);
     refused("blind = 'yes'", "'yes'", "true or false");
     refused("floor = 'weak'", "'weak'", "a table");
     refused("[floor]\nconsistency = 'local'", "'local'", "\"invisible\", \"weak\" or \"strong\"");
@@ -220,6 +226,8 @@ fn what_changes_is_told_with_whether_each_guarantee_becomes_stronger_or_weaker()
     assert!(lines[4].starts_with("interfere: allow -> block: others are refused"), "{lines:?}");
     assert_eq!(lines.len(), 5);
     assert!(changes(&batchfs, &posix)[1].contains("local -> global (stronger)"));
+    // Nothing is decoupled then.
+    assert!(!changes(&batchfs, &posix).iter().any(|line| line.starts_with("interfere")));
     assert_eq!(changes(&batchfs, &batchfs), Vec::<String>::new());
     let floored = policy("sync_interval = '1s'\nblind = true\npreset = 'hdfs'\n[floor]\nconsistency = 'weak'");
     let lines = changes(&policy("preset = 'hdfs'"), &floored);
@@ -291,9 +299,9 @@ fn policies() -> impl Strategy<Value = SubtreePolicy> {
         policy.pipeline = Pipeline::parse(pipeline).expect("it makes sense");
         policy.allocated_inodes = inodes;
         policy.interfere = match block {
-            true => Interfere::Block,
-            false if policy.pipeline.merges() => Interfere::Read,
-            false => Interfere::Allow,
+            true if policy.pipeline.has_client_journal() => Interfere::Block,
+            _ if policy.pipeline.merges() => Interfere::Read,
+            _ => Interfere::Allow,
         };
         policy.blind = blind;
         policy.sync_interval = SyncInterval::of(&format!("{ms}ms")).filter(|_| policy.pipeline.has_client_journal());

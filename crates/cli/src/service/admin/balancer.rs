@@ -7,7 +7,7 @@ use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use loligo_driver::{Advised, InForce, LogLine, ServerError, Tick, Version};
+use loligo_driver::{Advised, InForce, LogLine, ServerError, Tick, Version, policy_before};
 use loligo_types::{PolicyId, Rank};
 use serde::{Deserialize, Serialize};
 
@@ -130,6 +130,9 @@ pub struct BalancerDoc {
     pub versions: Vec<VersionDoc>,
     /// Changes of the policy in force, the last of them last.
     pub history: Vec<InForceDoc>,
+    /// The policy that a rollback puts in force, 0: none; nothing: there is nothing to go back to.
+    #[serde(default)]
+    pub before: Option<u32>,
 }
 
 /// Policy in force for the file system, by name.
@@ -268,8 +271,10 @@ impl Source {
     /// `ranks`: how they do.
     fn balancer_doc(&self, (ranks, unreached): RanksSaid) -> Result<BalancerDoc, ServerError> {
         let versions = self.server.policies()?;
-        let history: Vec<InForceDoc> = self.server.policy_history()?.into_iter().map(in_force_doc).collect();
-        let now = history.iter().rfind(|one| one.name.is_none()).map_or(0, |last| last.policy);
+        let history = self.server.policy_history()?;
+        let now = history.iter().rfind(|one| one.name.is_none()).map_or(0, |last| last.policy.0);
+        let before = policy_before(&history, PolicyId(now)).map(|policy| policy.0);
+        let history: Vec<InForceDoc> = history.into_iter().map(in_force_doc).collect();
         let in_force = versions.iter().find(|version| version.id.0 == now).map(version_doc);
         let named = self.server.named_policies()?.into_iter().map(|(name, named)| NamedDoc {
             name,
@@ -278,7 +283,7 @@ impl Source {
         });
         let (versions, named) = (versions.iter().map(version_doc).collect(), named.collect());
         let (chosen, default) = (self.server.is_policy_chosen()?, self.settings.text("balancer").to_string());
-        Ok(BalancerDoc { in_force, chosen, default, named, ranks, unreached, versions, history })
+        Ok(BalancerDoc { in_force, chosen, default, named, ranks, unreached, versions, history, before })
     }
 
     /// The last ticks of a rank of this process.

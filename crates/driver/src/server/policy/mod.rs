@@ -21,5 +21,5 @@ pub use self::adviser::{AdviceStatus, Advised, Tick};
 pub use self::default::DefaultPolicy;
 pub(crate) use self::default::{is_chosen, put_default, settle};
 pub(crate) use self::notes::Notes;
-pub use self::notes::{InForce, LogLine, Named, Version};
+pub use self::notes::{InForce, LogLine, Named, Version, policy_before};
 pub use loligo_types::is_policy_name as is_name;

@@ -309,6 +309,13 @@ pub(super) fn given_up(history: &[InForce]) -> Vec<PolicyId> {
     of_all.windows(2).filter(|pair| pair[1].failed).map(|pair| pair[0].policy).collect()
 }
 
+/// The policy of the file system that was in force before `now`, of those that have not failed: a rollback puts it in force. None: there is none.
+pub fn policy_before(history: &[InForce], now: PolicyId) -> Option<PolicyId> {
+    let bad = given_up(history);
+    let good = |one: &&InForce| one.name.is_none() && one.policy != now && !bad.contains(&one.policy);
+    history.iter().rev().find(good).map(|one| one.policy)
+}
+
 fn state_name(policy: PolicyId, rank: Rank) -> String {
     format!("{STATE}{:010}/{:05}", policy.0, rank.0)
 }

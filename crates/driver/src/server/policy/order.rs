@@ -9,8 +9,7 @@ use super::super::error::{Result, ServerError};
 use super::super::membership::MembershipThread;
 use super::adviser::now_ms;
 use super::default::resolve;
-use super::notes::given_up;
-use super::{InForce, Named, Notes, Version, is_name};
+use super::{InForce, Named, Notes, Version, is_name, policy_before};
 
 impl MembershipThread {
     fn notes(&self) -> Notes {
@@ -61,13 +60,7 @@ impl MembershipThread {
 
     /// Puts the one in force again that was before, of those that have not failed; which one.
     pub(crate) fn roll_back(&mut self, why: &str, failed: bool) -> Result<PolicyId> {
-        let mut history = self.notes().history()?;
-        history.retain(|one| one.name.is_none());
-        let now = self.members.policy;
-        let bad = given_up(&history);
-        let good = |one: &&InForce| one.policy != now && !bad.contains(&one.policy);
-        let last = history.iter().rev().find(good).map(|one| one.policy);
-        let to = match last {
+        let to = match policy_before(&self.notes().history()?, self.members.policy) {
             Some(to) => to,
             None if failed => PolicyId::NONE,
             None => {

@@ -191,7 +191,7 @@ impl Rank {
             ClientOutput::ClockRuns { .. } => {}
             ClientOutput::Stopped => {
                 residence.stopped = true;
-                residence.state.set();
+                residence.state.set(residence.machine.unmerged());
                 // With their last words; connections that end end the sessions, too, as they are of this process.
                 self.abroad_flush();
                 if let Some(residence) = &mut self.resident {

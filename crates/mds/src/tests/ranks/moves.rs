@@ -319,3 +319,11 @@ fn a_file_that_is_only_still_in_memory_where_it_moves_from_is_not_linked_there_w
     assert_eq!(cluster.attr(a, file).map(|attr| attr.nlink), Ok(2));
     cluster.finish();
 }
+
+#[test]
+fn a_file_system_of_one_rank_says_so_to_whoever_would_move_a_directory() {
+    let mut world = World::new();
+    world.input(Input::Admin { id: 1, ask: Ask::Migrate { dir: Ino::ROOT, to: rank(0) } });
+    let text = "this file system has one rank; add one: loligo rank add";
+    assert_eq!(world.told.take(), Some(Told::Refused(text.into())));
+}
