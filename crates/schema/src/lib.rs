@@ -10,6 +10,7 @@ mod entry;
 mod fault;
 pub mod formula;
 pub mod limits;
+pub mod manifest;
 mod nearest;
 
 pub use document::{Document, Generator, Overlay};
