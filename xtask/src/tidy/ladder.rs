@@ -7,7 +7,7 @@ use super::{Finding, PURE_CRATES, Tree};
 /// command, on which nothing stands.
 const LADDER: &[&[&str]] = &[
     &["types", "subtree-policy", "schema", "workload", "rados"],
-    &["namespace", "journal", "wire", "store", "balancer"],
+    &["namespace", "journal", "wire", "store", "balancer", "indexer"],
     &["rows", "mds", "osd", "client", "subtree", "store-local", "store-rados", "store-remote"],
     &["driver", "model", "sim", "fuse"],
     &["mount", "bench", "lab"],
