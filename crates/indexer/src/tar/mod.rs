@@ -112,13 +112,19 @@ fn add(sink: &mut dyn Sink, path: &[u8], attributes: Attributes, body: Option<Bo
 /// Attributes and content of a member that is no hard link. None: it is no entry.
 fn content(input: &Input<'_>, options: &Options, member: &Member) -> Result<Option<(Attributes, Option<Body>)>, Cause> {
     let header = &member.header;
-    let number = |number: std::io::Result<u64>, what| number.map_err(|_| Cause::Number(what));
-    let mode = header.mode().map_err(|_| Cause::Number("its mode"))?;
-    let uid = member.extended.uid.map_or_else(|| number(header.uid(), "its owner"), Ok)?;
-    let gid = member.extended.gid.map_or_else(|| number(header.gid(), "its group"), Ok)?;
+    let raw = header.as_old();
+    // Writers leave out what they do not know.
+    let number = |field: &[u8], number: std::io::Result<u64>, what| {
+        let is_blank = field.iter().all(|byte| *byte == 0 || *byte == b' ');
+        if is_blank { Ok(0) } else { number.map_err(|_| Cause::Number(what)) }
+    };
+    let mode = number(&raw.mode, header.mode().map(u64::from), "its mode")? as u32;
+    let uid = member.extended.uid.map_or_else(|| number(&raw.uid, header.uid(), "its owner"), Ok)?;
+    let gid = member.extended.gid.map_or_else(|| number(&raw.gid, header.gid(), "its group"), Ok)?;
     let seconds = || {
-        let seconds = number(header.mtime(), "its time")?;
-        i64::try_from(seconds).map(|seconds| Time::new(seconds, 0)).map_err(|_| Cause::Number("its time"))
+        let seconds = number(&raw.mtime, header.mtime(), "its time")?;
+        let is_near = i64::try_from(seconds).ok().filter(|seconds| *seconds <= 9_200_000_000);
+        is_near.map(|seconds| Time::new(seconds, 0)).ok_or(Cause::Number("its time"))
     };
     let mtime = member.extended.mtime.map_or_else(seconds, Ok)?;
     let attributes = || options.attributes(mode, uid, gid, Some(mtime));

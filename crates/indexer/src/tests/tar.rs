@@ -82,6 +82,18 @@ fn members_of_a_gnu_archive_with_long_names_become_slices_of_it() {
 }
 
 #[test]
+fn fields_that_a_writer_left_out_are_zero() {
+    let mut blank = Header::new_gnu();
+    blank.as_old_mut().name[0] = b'f';
+    blank.set_size(0);
+    blank.set_cksum();
+    assert_eq!(run_as(&end(blank.as_bytes().to_vec()), root_options()), Ok(vec!["f 0 ".into()]));
+    blank.as_old_mut().mtime = *b"\x80\x00\x00\x00\x7f\xff\xff\xff\xff\xff\xff\xff";
+    blank.set_cksum();
+    refused(run(&end(blank.as_bytes().to_vec())), "`f`: its time is no number");
+}
+
+#[test]
 fn links_directories_and_later_members_of_one_name_are_as_tar_extracts_them() {
     let mut out = Vec::new();
     member(&mut out, &header(b"./", EntryType::Directory, 0), b"");
