@@ -5,6 +5,7 @@
 //! of programs; all three give an [`Entry`] for a number, for a name in a directory, and for a place in a listing. Not here: setting a
 //! document, changes over the entries, running programs, indexing archives. No IO, no clock; untrusted bytes never make it panic.
 
+pub mod code;
 pub mod document;
 mod entry;
 mod fault;

@@ -8,7 +8,7 @@ use super::{Finding, PURE_CRATES, Tree};
 const LADDER: &[&[&str]] = &[
     &["types", "subtree-policy", "schema", "workload", "rados"],
     &["namespace", "journal", "wire", "store", "balancer", "indexer"],
-    &["rows", "mds", "osd", "client", "subtree", "store-local", "store-rados", "store-remote"],
+    &["rows", "mds", "osd", "client", "subtree", "store-local", "store-rados", "store-remote", "generator"],
     &["driver", "model", "sim", "fuse"],
     &["mount", "bench", "lab"],
     &["cli"],
