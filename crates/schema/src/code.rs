@@ -267,10 +267,11 @@ impl<P: Program> Checked<P> {
     fn entries(&mut self, numbers: &[u64]) -> Result<Vec<Option<Entry>>, Fault> {
         let answers = self.program.entries(numbers).map_err(Fault::Program)?;
         let mut entries = Vec::with_capacity(numbers.len());
-        for at in 0..numbers.len() {
-            let (index, answer) = (numbers[at], answers.get(at).and_then(Option::as_ref));
-            self.keep(index, answer)?;
-            entries.push(answer.map(|answer| self.checked(index, answer)).transpose()?);
+        let mut answers = answers.iter().map(Option::as_ref);
+        for index in numbers {
+            let answer = answers.next().flatten();
+            self.keep(*index, answer)?;
+            entries.push(answer.map(|answer| self.checked(*index, answer)).transpose()?);
         }
         Ok(entries)
     }
