@@ -21,6 +21,7 @@ use std::path::Path;
 pub const PURE_CRATES: &[&str] = &[
     "types",
     "subtree-policy",
+    "schema",
     "namespace",
     "journal",
     "rows",

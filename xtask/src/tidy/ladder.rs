@@ -6,9 +6,9 @@ use super::{Finding, PURE_CRATES, Tree};
 /// Rungs from below. Crates on one rung do not know each other. Development dependencies are free, but for the
 /// command, on which nothing stands.
 const LADDER: &[&[&str]] = &[
-    &["types", "subtree-policy", "workload", "rados"],
-    &["namespace", "journal", "wire", "store", "balancer"],
-    &["rows", "mds", "osd", "client", "subtree", "store-local", "store-rados", "store-remote"],
+    &["types", "subtree-policy", "schema", "workload", "rados"],
+    &["namespace", "journal", "wire", "store", "balancer", "indexer"],
+    &["rows", "mds", "osd", "client", "subtree", "store-local", "store-rados", "store-remote", "generator"],
     &["driver", "model", "sim", "fuse"],
     &["mount", "bench", "lab"],
     &["cli"],
@@ -16,13 +16,14 @@ const LADDER: &[&[&str]] = &[
 ];
 
 /// Pairs of crates of one rung of which the first may use the second. The simulator checks against the model. Ranks send each other
-/// records of the journal, and a merge is the body of one. A client owns decoupled subtrees. A policy names a placement.
+/// records of the journal, and a merge is the body of one. A client owns decoupled subtrees. A policy names a placement, a schema file kinds.
 const SAME_RUNG: &[(&str, &str)] = &[
     ("sim", "model"),
     ("wire", "journal"),
     ("namespace", "journal"),
     ("client", "subtree"),
     ("subtree-policy", "types"),
+    ("schema", "types"),
 ];
 
 /// Foreign crates that reach for sockets, disks, threads, clocks or randomness.
