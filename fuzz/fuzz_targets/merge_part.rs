@@ -152,7 +152,7 @@ fn work(scene: &mut Scene, at: usize, subtree: &mut Subtree, which: u8) -> Vec<E
             Outcome::Fetch(needs) => {
                 let epoch = subtree.record().epoch;
                 match ask(&mut scene.world, at, job, SubtreeOp::Fetch { epoch, needs }) {
-                    Ok(SubtreeAnswer::Records(items)) => subtree.learn(items),
+                    Ok(SubtreeAnswer::Records(items)) => drop(subtree.learn(items)),
                     other => panic!("what is below the root may be fetched: {other:?}"),
                 }
             }
