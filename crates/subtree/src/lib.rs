@@ -331,8 +331,9 @@ impl Subtree {
             cred,
             distrusted: false,
             stamp: Stamp { now, ino: self.next.unwrap_or(Ino(0)) },
-            handle_read: true,
-            handle_write: true,
+            // Nothing is open for that user: rights that a handle gives do not count.
+            handle_read: false,
+            handle_write: false,
             open_count: &|_| 0,
             route_version: &|_| None,
         };

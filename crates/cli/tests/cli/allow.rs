@@ -476,6 +476,53 @@ fn the_owners_version_of_a_file_begins_with_its_first_change_as_others_have_left
 }
 
 #[test]
+fn files_that_the_owner_read_before_several_ranks_were_killed_do_not_keep_the_directory_from_being_given_back() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    let server = serve(&place, 2);
+    let (owner, other, mine, theirs) = both(&place);
+    std::fs::create_dir(&mine).expect("it is writable");
+    let run = |script: &str, dir: &Path| sh(&format!("SIZE=500{WORDS}{script}"), dir).ok();
+    run("put b x", &mine);
+    let policy = policy(&place);
+    loligo("decouple {} --policy {}", &[&mine, &policy]).ok();
+    run("put o work; is b x", &mine);
+    server.kill();
+    let server = Service::start("serve --data {} --ranks 2", &[&place.data()]);
+    loligo("recouple {}", &[&mine]).ok();
+    run("is o work; is b x", &theirs);
+    assert_eq!((other.stop().0, owner.stop().0, server.stop().0), (0, 0, 0));
+}
+
+#[test]
+fn another_user_of_the_owners_mount_cannot_make_its_merge_impossible() {
+    if !can_mount() || sh("command -v setpriv", Path::new("/")).code != 0 {
+        return;
+    }
+    let place = Place::new();
+    let server = serve(&place, 1);
+    let owner = mounted(&place, "owner");
+    let job = place.path("owner/job");
+    std::fs::create_dir(&job).expect("it is writable");
+    std::fs::copy(super::run::LOLIGO, place.path("loligo")).expect("copied");
+    let script = r#"
+        chmod 755 "$D" "$D/loligo"; cd "$D/owner/job"
+        as() { user=$1; shift; setpriv --reuid $user --regid $user --clear-groups "$@"; }
+        echo b > suid; chown 4322:4322 suid; chmod 4777 suid; echo b > own; chown 4322:4322 own; chmod 644 own
+        chown 4321:4321 .; chmod 777 .; sync suid own
+        as 4321 "$D/loligo" decouple . --policy hdfs; as 4321 sh -c 'echo work > work'
+        for user in 4321 4322 5555; do if as $user sh -c 'printf x >> suid' 2>/dev/null; then exit 9; fi; done
+        if as 4322 sh -c 'printf x >> own' 2>/dev/null; then exit 8; fi
+        [ $(stat -c %a suid) = 4777 ]
+        as 4321 "$D/loligo" recouple . && [ $(cat work) = work ] && [ $(cat own) = b ]
+    "#;
+    sh(&format!("set -e; {script}"), place.dir.path()).ok();
+    assert_eq!((owner.stop().0, server.stop().0), (0, 0));
+}
+
+#[test]
 fn a_hole_that_the_owner_makes_behind_what_others_have_written_is_of_zeros() {
     if !can_mount() {
         return;

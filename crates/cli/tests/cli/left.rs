@@ -96,7 +96,7 @@ fn an_unmount_that_leaves_changes_unmerged_fails_and_names_them_and_the_next_mou
     );
     let (code, log) = owner.ended();
     assert!(code == 0 && log.contains(&merge), "{log}");
-    // Whoever mounts next hears of it, and the command that is named helps.
+    // The next mount tells of it, and the command that is named helps.
     let again = at(&mount);
     super::run::until("it is said", || again.log().contains(&merge));
     sh("chown 1000 $D/job", &mount).ok();

@@ -169,7 +169,7 @@ impl Client {
                 match ask {
                     Ask::Rights(inos) if owned.is_seen_by_others() => owned.reads.extend(inos),
                     Ask::Overwrite(inos) => {
-                        // What the owner has changed of these is decided.
+                        // The changes of these files that are under way are decided.
                         owned.forked.extend(inos.iter().copied());
                         owned.rights.extend(inos);
                     }

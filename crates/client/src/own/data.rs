@@ -50,7 +50,7 @@ impl Client {
         let root = self.own.root_of(ino)?;
         let owned = self.own.trees.get(&root).filter(|owned| owned.is_shared())?;
         if owned.is_cutting() {
-            // What is decided now would be decided on a state that is over with the merge.
+            // The state on which a call would be decided now is over with the merge.
             return Some((root, ino));
         }
         if owned.ending || owned.forked.contains(&ino) || owned.machine.record().is_new(ino) {

@@ -143,7 +143,7 @@ impl Mds {
             self.out.push_back(Output::Access { session: job.session, ino, access: DataAccess::Write });
             let Some(owned) = self.decoupled.by_dir.get_mut(&dir) else { continue };
             owned.data.add_file(ino);
-            // Who asks again has not heard of the beginning.
+            // A request that comes again is of an owner that has not heard of the beginning.
             begin.extend(owned.forks.seen.get(&ino).map(|(inode, _)| Inode::clone(inode)));
         }
         Step::Answer(Ok(Answer::Subtree(Box::new(SubtreeAnswer::Forked { record, files: begin }))))
@@ -222,7 +222,7 @@ impl Mds {
         owned.forks.asked.clear();
         let (still, kept) = (std::mem::take(&mut owned.forks.still), std::mem::take(&mut owned.forks.kept));
         for Kept { to, is, .. } in kept.into_values() {
-            // What is being copied is gone when that is done: the copy would outlive it.
+            // An orphan that is being filled goes when that is done: its objects would outlive it.
             match (to, is) {
                 (Some(to), State::Copied) => _ = self.decoupled.dropped.insert(to),
                 (Some(to), _) => _ = self.reaps.insert(to),

@@ -95,7 +95,7 @@ impl<'a> Cursor<'a> {
         Ok((n >> 1) as i64 ^ -((n & 1) as i64))
     }
 
-    /// So many bytes; borrowed, so that a hostile length allocates nothing.
+    /// Bytes of this length, borrowed, so that a hostile length allocates nothing.
     pub fn take(&mut self, len: u64) -> Result<&'a [u8], Fault> {
         if len > self.left() as u64 {
             return Err(self.invalid("it ends in the middle"));

@@ -131,7 +131,7 @@ fn data(graph: &mut Graph<'_>, known: &Known, now: &Inode, made: &Inode) -> bool
     }
     if let Some(all) = graph.edit(ino) {
         (all.size, all.inline, all.mtime) = (made.size, made.inline, made.mtime);
-        // What others wrote before, and tell of only now, does not count any more.
+        // Writes of others that they tell of only now do not count any more.
         all.cuts = now.cuts.wrapping_add(u32::from(others || fork.is_some())).max(made.cuts);
     }
     true

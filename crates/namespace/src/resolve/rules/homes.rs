@@ -8,7 +8,7 @@ use super::super::CONFLICTS;
 use super::super::draft::Known;
 use super::super::graph::Graph;
 
-/// So many directories above something come back with it.
+/// Most directories above something that come back with it.
 const BACK_MAX: usize = 1024;
 
 /// Whatever has no name gets one, or is gone.
@@ -28,7 +28,7 @@ pub(super) fn homes(graph: &mut Graph<'_>) -> Result<(), Vec<Need>> {
             graph.nameless.insert(*ino);
         }
     }
-    // What the owner has comes first: others' things make room for it.
+    // The owner's things come first: others' make room for them.
     let mut all: Vec<Ino> = graph.nameless.iter().copied().collect();
     all.sort_by_key(|ino| (!draft.known.contains_key(ino) && !draft.fresh.contains_key(ino), *ino));
     for ino in all {
