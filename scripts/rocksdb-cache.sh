@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Makes sure that a static librocksdb.a of exactly the version in Cargo.lock is in the cache, and prints the two
-# exports that make cargo use it. RocksDB takes a quarter of an hour on two cores: it is built once per machine.
+# exports that make cargo use it. It is built once per machine: by scripts/rocksdb-build.sh, or, where that does not know the version or
+# the machine, by the crate.
 # usage: eval "$(scripts/rocksdb-cache.sh)"
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
@@ -37,7 +38,15 @@ TOML
 found() { find "$work/target/release/build" -path '*librocksdb-sys-*/out/librocksdb.a' 2>/dev/null | head -n 1; }
 
 build() {
-    say "building RocksDB ($sys_version) once for this machine; about 13 minutes on two cores; log: $log"
+    local fast=0
+    mkdir -p "$dir"
+    say "building RocksDB ($sys_version) once for this machine; a few minutes on two cores; log: $log"
+    "$LOLIGO_TOP/scripts/rocksdb-build.sh" "$dir/librocksdb.a.new" 2> >(tee "$log" >&2) 9>&- || fast=$?
+    if [ "$fast" = 0 ]; then
+        finish "$dir/librocksdb.a.new"
+        return
+    fi
+    say "the crate's own build is used instead; about 13 minutes on two cores"
     write_crate
     (
         unset CARGO_TARGET_DIR RUSTFLAGS CARGO_ENCODED_RUSTFLAGS ROCKSDB_LIB_DIR ROCKSDB_STATIC ROCKSDB_COMPILE
@@ -60,12 +69,16 @@ build() {
     local library
     library=$(found)
     [ -n "$library" ] || die "cargo succeeded but left no librocksdb.a under $work/target/release/build"
-    mkdir -p "$dir"
     cp "$library" "$dir/librocksdb.a.new"
-    sync "$dir/librocksdb.a.new" 2>/dev/null || true
-    mv "$dir/librocksdb.a.new" "$dir/librocksdb.a"
     rm -rf "$work"
-    say "RocksDB is in $dir (took $((SECONDS - started)) s)"
+    finish "$dir/librocksdb.a.new"
+}
+
+# finish FILE: it is the library from now on.
+finish() {
+    sync "$1" 2>/dev/null || true
+    mv "$1" "$dir/librocksdb.a"
+    say "RocksDB is in $dir (took $SECONDS s)"
 }
 
 if [ ! -s "$dir/librocksdb.a" ]; then

@@ -29,6 +29,8 @@ enum Kind {
     BytesOrAuto,
     List,
     Flag,
+    /// One of these words.
+    Choice(&'static str),
 }
 
 /// Every key, in the order `loligo config` prints them.
@@ -136,6 +138,12 @@ pub const KEYS: &[Key] = &[
         "0",
         "event loops of a mount; 0: of `up`, none but the server's own, else one a core, at least 2 and at most 8",
         Kind::Number,
+    ),
+    key(
+        "name_caching",
+        "auto",
+        "how far a mount lets the kernel cache names: `auto` as far as the kernel can (`epochs` since Linux 6.16, `expiry` since 6.2, else `timed`); a lower level; or `off`",
+        Kind::Choice("auto, epochs, expiry, timed, off"),
     ),
     key(
         "give_up_ms",
@@ -284,6 +292,7 @@ impl Settings {
                 (value != "auto" && parse_bytes(&value).is_none()).then_some("auto, or a size such as 64MiB")
             }
             Kind::Flag => value.parse::<bool>().err().map(|_| "true or false"),
+            Kind::Choice(words) => (!words.split(", ").any(|word| word == value)).then_some(words),
             Kind::Text | Kind::List => None,
         };
         if let Some(wanted) = bad {

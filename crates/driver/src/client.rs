@@ -44,8 +44,8 @@ use self::core::Shared;
 ///
 /// `names` and `attr` must not wait for calls of the same client; `data` may.
 pub trait Invalidate: Send + Sync {
-    /// All entries of a directory, present and absent ones.
-    fn names(&self, dir: Ino);
+    /// All entries of directories, present and absent ones. Many at once take hardly longer than one.
+    fn names(&self, dirs: &[Ino]);
     /// Attributes, xattrs, symlink target and ACLs of an inode.
     fn attr(&self, ino: Ino);
     /// Attributes and cached data of a file.

@@ -95,7 +95,7 @@ fn a_resident_and_a_connected_client_see_each_others_changes() {
 struct Noted(Mutex<Vec<Ino>>);
 
 impl Invalidate for Noted {
-    fn names(&self, _: Ino) {}
+    fn names(&self, _: &[Ino]) {}
 
     fn attr(&self, ino: Ino) {
         self.0.lock().expect("no panic").push(ino);

@@ -20,7 +20,7 @@ mod tests;
 pub use device::{Buffer, Device, Received};
 pub use fusermount::{FusermountError, fusermount};
 pub use init::{Capabilities, InitError, Offer, Wish};
-pub use notify::{EPOCH_MINOR, Notify};
+pub use notify::{EPOCH_MINOR, EXPIRE_MINOR, Notify};
 pub use reply::{
     Attr, DirectoryBuffer, Errno, Kstatfs, OpenFlags, Reply, ReplyAttr, ReplyCopied, ReplyCreate, ReplyData,
     ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLock, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr,

@@ -10,6 +10,8 @@ const NOTIFY_STORE: i32 = 4;
 const NOTIFY_INC_EPOCH: i32 = 8;
 /// Of an entry: it stays, but is not believed any more (minor version 38, Linux 6.2).
 const EXPIRE_ONLY: u32 = 1;
+/// First minor version of the protocol whose kernel expires single names and keeps them in use (Linux 6.2).
+pub const EXPIRE_MINOR: u32 = 38;
 /// First minor version of the protocol whose kernel knows epochs (Linux 6.16).
 pub const EPOCH_MINOR: u32 = 44;
 

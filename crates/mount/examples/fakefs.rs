@@ -6,13 +6,14 @@
 //! the kernel. `names INO`, `attr INO`, `data INO` invalidate. `counts` shows what the kernel asked and was told. `quit` unmounts.
 //! `direct INO` opens that file without the right to cache from now on. `hold NAME` lets lookups of a name, and that it is removed, wait until `go`,
 //! `away` lets `statfs` and closing, `holdwrites` writes; `held` says how many do. `private INO`: names of that directory are not lent from now on.
+//! `caching` tells how far names are cached; a second argument (`Timed`, `Expiry`) limits that, as an older kernel does.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{BufRead, Write};
 use std::sync::{Arc, Mutex};
 
 use loligo_client::{Call, CallId, CallResult, Done, Failed, Fh};
-use loligo_mount::{Kernel, Mount, MountOptions, Submit};
+use loligo_mount::{Kernel, Mount, MountOptions, NameCaching, Submit};
 use loligo_types::*;
 
 type Reply = Box<dyn FnOnce(CallResult) + Send>;
@@ -329,7 +330,7 @@ fn command(fake: &Fake, kernel: &Kernel, mount: &Mount, line: &str) -> String {
         ["direct", i] => _ = state.direct.insert(ino(i).0),
         ["names", i] => {
             drop(state);
-            kernel.names(ino(i));
+            kernel.names(&[ino(i)]);
         }
         ["hold", name] => state.hold = Some(name.as_bytes().to_vec()),
         ["holdwrites"] => state.hold_writes = true,
@@ -352,6 +353,7 @@ fn command(fake: &Fake, kernel: &Kernel, mount: &Mount, line: &str) -> String {
             drop(state);
             kernel.data(ino(i));
         }
+        ["caching"] => return format!("{:?}", kernel.caching()),
         ["counts"] => {
             let counts = mount.counts();
             let all = counts.ops.iter().chain(&counts.notifications);
@@ -363,7 +365,13 @@ fn command(fake: &Fake, kernel: &Kernel, mount: &Mount, line: &str) -> String {
 }
 
 fn main() {
-    let path = std::env::args().nth(1).expect("usage: fakefs DIR");
+    let path = std::env::args().nth(1).expect("usage: fakefs DIR [CACHING]");
+    let name_caching = match std::env::args().nth(2).as_deref() {
+        None | Some("Epochs") => NameCaching::Epochs,
+        Some("Expiry") => NameCaching::Expiry,
+        Some("Timed") => NameCaching::Timed,
+        Some(other) => panic!("{other}: this must be Timed, Expiry or Epochs"),
+    };
     let fake = Fake(Arc::default());
     let mut root = Inode::new(Ino::ROOT, Kind::Dir, 0o777, 0, 0, Ino::ROOT, Time(0));
     root.mode = 0o777;
@@ -374,7 +382,7 @@ fn main() {
         kept = Some(kernel);
         Ok::<_, std::io::Error>(fake.clone())
     };
-    let mount = match Mount::start(&MountOptions { threads: 4, ..MountOptions::new(path) }, client) {
+    let mount = match Mount::start(&MountOptions { threads: 4, name_caching, ..MountOptions::new(path) }, client) {
         Ok(mount) => mount,
         Err(error) => {
             println!("error {error}");

@@ -50,8 +50,8 @@ impl Submit for Resident {
 }
 
 impl Invalidate for Kernel {
-    fn names(&self, dir: Ino) {
-        Kernel::names(self, dir);
+    fn names(&self, dirs: &[Ino]) {
+        Kernel::names(self, dirs);
     }
 
     fn attr(&self, ino: Ino) {

@@ -200,10 +200,14 @@ impl<S: Submit> Core<S> {
     /// The kernel is about to be told that it can believe a name. Whether it may be told that.
     pub fn believe(&self, asked: Asked, dir: Ino, name: &[u8]) -> bool {
         let (kernel, now) = (&self.kernel, self.kernel.table.now());
-        let may = kernel.caches_names() && !asked.other && kernel.believed.may_believe(dir, name, asked.moment, now);
-        if may && asked.op == FuseOp::Lookup {
-            // The kernel may have the name, and then takes the answer in under no lock.
-            kernel.believed.answers(asked.who.pid, asked.unique, dir, now);
+        let limited = kernel.caching().is_limited();
+        // The limit of a name begins when a thread takes the answer in, so that thread has to be seen.
+        let seen = !limited || asked.who.pid != 0;
+        let may =
+            kernel.caches_names() && seen && !asked.other && kernel.believed.may_believe(dir, name, asked.moment, now);
+        // The kernel takes most answers in under the lock of the directory, but not that to the lookup of a name that it has.
+        if may && (limited || asked.op == FuseOp::Lookup) {
+            kernel.believed.answers(asked.who.pid, asked.unique, dir, limited, now);
         }
         may
     }

@@ -12,6 +12,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, Instant};
 
 use loligo_types::Ino;
 
@@ -21,6 +22,8 @@ use crate::table::{BARRIER_TICKS, SHARDS, Tick, guard, shard_of};
 const NAMES_MAX: usize = 1 << 16;
 /// For so long names of a directory are not believed out of which something has moved to where no names are lent: others may follow it.
 const LEAVES_TICKS: u32 = 200;
+/// An answer that was taken in later than this after it was told counts from when that was noticed.
+const TAKEN_LATE: Duration = Duration::from_millis(10);
 /// With the number of a directory: threads that are not seen. No thread has such a number.
 const UNSEEN: u64 = 1 << 63;
 
@@ -47,6 +50,8 @@ struct Known {
     since: Moment,
     /// Until this tick none are.
     leaves: Tick,
+    /// When the kernel was last told to believe a name.
+    told: Option<Instant>,
 }
 
 impl Known {
@@ -85,6 +90,8 @@ struct InHand {
     /// The kernel has the answer.
     given: bool,
     since: Tick,
+    /// When it was told, where the time for which a name is believed is limited.
+    told: Option<Instant>,
 }
 
 /// All directories, and all threads that were told of a name lately.
@@ -144,19 +151,35 @@ impl DentryCache {
         let may = moment >= known.since && now >= known.leaves;
         if may {
             known.add(name, now);
+            known.told = Some(Instant::now());
         }
         may
     }
 
-    /// Nothing that the kernel was told of a directory's names is to be believed any more, nor what is on the way. What it may believe.
-    pub fn doubt(&self, dir: Ino) -> Doubted {
+    /// Nothing that the kernel was told of a directory's names is to be believed any more, nor what is on the way. What it may believe,
+    /// and when it was last told so.
+    pub fn doubt(&self, dir: Ino) -> (Doubted, Option<Instant>) {
         let mut dirs = self.dir(dir);
         let known = dirs.entry(dir.0).or_default();
         known.since = self.next();
         if std::mem::take(&mut known.many) {
-            return Doubted::Many;
+            return (Doubted::Many, known.told);
         }
-        Doubted::Names(std::mem::take(&mut known.names).into_keys().collect())
+        (Doubted::Names(std::mem::take(&mut known.names).into_keys().collect()), known.told)
+    }
+
+    /// When the kernel was last told to believe a name of a directory, as far as that is known still.
+    pub fn told(&self, dir: Ino) -> Option<Instant> {
+        self.dir(dir).get(&dir.0).and_then(|known| known.told)
+    }
+
+    /// An answer has been taken in by now. The kernel counts the time for which it believes a name from then on.
+    fn taken(&self, in_hand: &InHand) {
+        if in_hand.told.is_some_and(|told| told.elapsed() > TAKEN_LATE)
+            && let Some(known) = self.dir(Ino(in_hand.dir)).get_mut(&in_hand.dir)
+        {
+            known.told = Some(Instant::now());
+        }
     }
 
     /// The kernel knows nothing of an inode any more, so no name if that was a directory.
@@ -233,10 +256,12 @@ impl DentryCache {
         !self.calls(dir).contains_key(&dir.0)
     }
 
-    /// A thread is about to be told of a name of a directory that it can believe it, in answer to this request.
-    pub fn answers(&self, tid: u32, unique: u64, dir: Ino, now: Tick) {
+    /// A thread is about to be told of a name of a directory that it can believe it, in answer to this request. `limited`: for a limited
+    /// time.
+    pub fn answers(&self, tid: u32, unique: u64, dir: Ino, limited: bool, now: Tick) {
         let key = if tid == 0 { UNSEEN | dir.0 } else { u64::from(tid) };
-        self.of_thread(key).insert(key, InHand { tid, dir: dir.0, unique, given: false, since: now });
+        let told = limited.then(Instant::now);
+        self.of_thread(key).insert(key, InHand { tid, dir: dir.0, unique, given: false, since: now, told });
     }
 
     /// The kernel has been given the answer.
@@ -249,18 +274,25 @@ impl DentryCache {
 
     /// A thread asks for something else and waits for that, so it has taken in what it was told before.
     pub fn asks(&self, tid: u32) {
-        self.of_thread(tid.into()).remove(&tid.into());
+        let in_hand = self.of_thread(tid.into()).remove(&tid.into());
+        in_hand.inspect(|in_hand| self.taken(in_hand));
     }
 
     /// True if a thread may not have processed yet an answer with a name of the directory. `is_past`: true if a thread has finished what
     /// the answer woke it for.
-    pub fn in_hand(&self, dir: Ino, is_past: impl Fn(u32) -> bool) -> bool {
+    pub fn in_hand(&self, dir: Ino, mut is_past: impl FnMut(u32) -> bool) -> bool {
         let mut any = false;
         for shard in &self.in_hand {
             guard(shard).retain(|_, in_hand| {
-                let stays = in_hand.dir == dir.0 && !(in_hand.given && is_past(in_hand.tid));
+                if in_hand.dir != dir.0 {
+                    return true;
+                }
+                let stays = !(in_hand.given && is_past(in_hand.tid));
+                if !stays {
+                    self.taken(in_hand);
+                }
                 any |= stays;
-                stays || in_hand.dir != dir.0
+                stays
             });
         }
         any
@@ -307,9 +339,9 @@ mod tests {
         for (dir, name) in [(D, b"a"), (D, b"b"), (E, b"c"), (D, b"a")] {
             assert!(believed.may_believe(dir, name, moment, 1));
         }
-        assert_eq!(names(believed.doubt(D)), ["a", "b"]);
-        assert_eq!(names(believed.doubt(D)), [""; 0]);
-        assert_eq!(names(believed.doubt(E)), ["c"]);
+        assert_eq!(names(believed.doubt(D).0), ["a", "b"]);
+        assert_eq!(names(believed.doubt(D).0), [""; 0]);
+        assert_eq!(names(believed.doubt(E).0), ["c"]);
     }
 
     #[test]
@@ -321,7 +353,7 @@ mod tests {
         believed.forget(E);
         assert_eq!(believed.sizes().0, 1, "nothing is kept of what was not known");
         assert!(!believed.may_believe(D, b"a", moment, 1));
-        assert_eq!(names(believed.doubt(D)), [""; 0]);
+        assert_eq!(names(believed.doubt(D).0), [""; 0]);
     }
 
     #[test]
@@ -344,7 +376,7 @@ mod tests {
         assert!(!believed.may_believe(D, b"a", moment, 1));
         assert!(believed.may_believe(D, b"a", believed.now(), 1));
         believed.tidy(1);
-        assert_eq!(names(believed.doubt(D)), ["a"], "what is believed is not forgotten");
+        assert_eq!(names(believed.doubt(D).0), ["a"], "what is believed is not forgotten");
     }
 
     #[test]
@@ -356,14 +388,14 @@ mod tests {
             believed.removed(D, i.to_string().as_bytes(), 1);
         }
         assert!(add(NAMES_MAX, 2 + BARRIER_TICKS));
-        assert_eq!(names(believed.doubt(D)), [NAMES_MAX.to_string()]);
+        assert_eq!(names(believed.doubt(D).0), [NAMES_MAX.to_string()]);
         for i in 0..NAMES_MAX {
             add(i, 1);
             believed.removed(D, i.to_string().as_bytes(), 1);
         }
         assert!(add(NAMES_MAX, 2));
-        assert_eq!(believed.doubt(D), Doubted::Many, "the kernel may not have dropped them yet");
-        assert_eq!(names(believed.doubt(D)), [""; 0]);
+        assert_eq!(believed.doubt(D).0, Doubted::Many, "the kernel may not have dropped them yet");
+        assert_eq!(names(believed.doubt(D).0), [""; 0]);
     }
 
     #[test]
@@ -384,7 +416,7 @@ mod tests {
                 believed.may_believe(D, b"a", moment, 1);
             }
             assert_eq!(believed.renamed((D, b"a"), (E, b"b"), false, lent, moment, 1), may, "{told} {lent}");
-            assert_eq!(names(believed.doubt(E)).len(), usize::from(told && lent));
+            assert_eq!(names(believed.doubt(E).0).len(), usize::from(told && lent));
             assert!(!believed.may_believe(D, b"a", moment, 1), "an answer on the way was about what has moved");
         }
     }
@@ -404,9 +436,9 @@ mod tests {
             let believed = DentryCache::default();
             believed.may_believe(D, b"a", believed.now(), 1);
             let moment = believed.now();
-            assert_eq!(names(believed.doubt(D)), ["a"]);
+            assert_eq!(names(believed.doubt(D).0), ["a"]);
             assert_eq!(believed.renamed((D, b"a"), (E, b"b"), false, lent, moment, 1), lent);
-            assert_eq!(names(believed.doubt(E)), then);
+            assert_eq!(names(believed.doubt(E).0), then);
         }
         let believed = DentryCache::default();
         let moment = believed.now();
@@ -438,8 +470,8 @@ mod tests {
             // The one that is renamed is not believed, the other one is.
             believed.may_believe(E, b"b", moment, 1);
             assert_eq!(believed.renamed((D, b"a"), (E, b"b"), true, lent, moment, 1), may);
-            assert_eq!(names(believed.doubt(D)).len(), usize::from(lent));
-            assert_eq!(names(believed.doubt(E)), ["b"]);
+            assert_eq!(names(believed.doubt(D).0).len(), usize::from(lent));
+            assert_eq!(names(believed.doubt(E).0), ["b"]);
             assert!(!believed.may_believe(E, b"b", moment, 1) && !believed.may_believe(D, b"a", moment, 1));
         }
     }
@@ -459,13 +491,13 @@ mod tests {
     #[test]
     fn an_answer_is_in_hand_until_its_thread_asks_again_or_is_past_it() {
         let believed = DentryCache::default();
-        believed.answers(7, 1, D, 1);
+        believed.answers(7, 1, D, false, 1);
         assert!(!believed.in_hand(E, |_| false));
         assert!(believed.in_hand(D, |_| true), "it has not been given to the kernel");
         believed.answered(7, 1);
         assert!(believed.in_hand(D, |_| false));
         assert!(!believed.in_hand(D, |tid| tid == 7));
-        believed.answers(7, 2, D, 1);
+        believed.answers(7, 2, D, false, 1);
         believed.answered(7, 1);
         assert!(believed.in_hand(D, |_| true), "it was the answer before that was given");
         believed.asks(7);
@@ -476,7 +508,7 @@ mod tests {
     fn what_threads_that_are_not_seen_were_told_is_in_hand_for_long() {
         let believed = DentryCache::default();
         for (unique, dir) in [(1, D), (2, E), (3, D)] {
-            believed.answers(0, unique, dir, 1);
+            believed.answers(0, unique, dir, false, 1);
             believed.answered(0, unique);
             believed.asks(0);
         }
@@ -484,5 +516,29 @@ mod tests {
         assert!(believed.in_hand(D, |_| true) && believed.in_hand(E, |_| true));
         believed.tidy(2 + BARRIER_TICKS);
         assert!(!believed.in_hand(D, |_| false));
+    }
+
+    #[test]
+    fn a_name_is_told_when_its_answer_was_taken_in_at_the_latest() {
+        let believed = DentryCache::default();
+        assert_eq!(believed.doubt(D).1, None);
+        believed.may_believe(D, b"a", believed.now(), 1);
+        let told = believed.told(D).expect("told");
+        believed.answers(7, 1, D, true, 1);
+        believed.answered(7, 1);
+        believed.asks(7);
+        assert_eq!(believed.told(D), Some(told), "it was taken in at once");
+        for taken in [|b: &DentryCache| b.asks(7), |b: &DentryCache| assert!(!b.in_hand(D, |_| true))] {
+            let before = believed.told(D);
+            believed.answers(7, 2, D, true, 1);
+            believed.answered(7, 2);
+            let late = Instant::now() + 2 * TAKEN_LATE;
+            while Instant::now() < late {
+                std::thread::yield_now();
+            }
+            taken(&believed);
+            assert!(believed.told(D) > before, "its thread was late");
+        }
+        assert_eq!(believed.doubt(D).1, believed.told(D));
     }
 }

@@ -2,22 +2,25 @@
 //! for before it gives a lease back.
 //!
 //! Names are dropped one by one ([`crate::dentries`] knows them): each is looked up again before it is believed, and what it leads to
-//! stays in use meanwhile. For that the kernel takes the directory's lock. Where somebody holds it who may wait for the very change that
-//! made the server recall the lease ([`crate::expire`]), and where it is not known what the kernel may believe, the *epoch* is raised
-//! instead, which takes no lock and makes the kernel drop every name that it has.
+//! stays in use meanwhile. For that the kernel takes the directory's lock. Somebody may hold it who waits for the very change that
+//! made the server recall the lease ([`crate::expire`]), or it may not be known what the kernel believes. Then the *epoch* is raised
+//! instead, which takes no lock and makes the kernel drop every name that it has. An older kernel has no epochs: there names have a
+//! time limit ([`crate::name_caching`]), and its end is waited for.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use loligo_fuse::{Device, Notify};
 use loligo_types::Ino;
 
 use crate::dentries::{DentryCache, Doubted};
 use crate::expire::Expirer;
+use crate::name_caching::NameCaching;
 use crate::places::{Places, inode_of};
 use crate::table::Table;
-use crate::threads::{Doing, doing};
+use crate::threads::{Doing, cpu_time, doing};
 use crate::twins::Twins;
 
 /// Number of tries, and pause between them, of notifying an inode that the kernel was told of but does not have yet.
@@ -26,11 +29,19 @@ const ARRIVAL_PAUSE: Duration = Duration::from_micros(50);
 /// Number of tries, and pause between them, of checking that nothing is under way in a directory.
 const QUIET_TRIES: u32 = 25;
 const QUIET_PAUSE: Duration = Duration::from_micros(200);
+/// Names are waited for longer than their time limit by this: the kernel rounds to its ticks, and threads take answers in a moment late.
+const LIMIT_SLACK: Duration = Duration::from_millis(30);
+/// A thread that has run for so long since it was woken has taken in what woke it.
+const TAKEN_IN: Duration = Duration::from_millis(2);
+/// Pause between two looks at threads that have not taken in an answer yet, and the time after which all count as having done so: far
+/// longer than a thread that can run is left waiting.
+const TAKING_PAUSE: Duration = Duration::from_millis(1);
+const TAKING_MAX: Duration = Duration::from_secs(5);
 
 /// The way to the kernel of one mount. Made before the mount, because the client needs it first.
 pub struct Kernel {
     device: OnceLock<Device>,
-    epochs: AtomicBool,
+    caching: OnceLock<NameCaching>,
     /// The directory that is mounted; none: that of the file system.
     root: OnceLock<Ino>,
     pub(crate) table: Arc<Table>,
@@ -40,6 +51,7 @@ pub struct Kernel {
     expirer: Expirer,
     names: AtomicU64,
     all_names: AtomicU64,
+    waited: AtomicU64,
     attrs: AtomicU64,
     datas: AtomicU64,
 }
@@ -48,7 +60,7 @@ impl Kernel {
     pub(crate) fn new() -> Arc<Kernel> {
         Arc::new(Kernel {
             device: OnceLock::new(),
-            epochs: AtomicBool::new(false),
+            caching: OnceLock::new(),
             root: OnceLock::new(),
             table: Arc::default(),
             believed: DentryCache::default(),
@@ -57,6 +69,7 @@ impl Kernel {
             expirer: Expirer::default(),
             names: AtomicU64::new(0),
             all_names: AtomicU64::new(0),
+            waited: AtomicU64::new(0),
             attrs: AtomicU64::new(0),
             datas: AtomicU64::new(0),
         })
@@ -84,36 +97,106 @@ impl Kernel {
         self.device.set(device).expect("a mount is attached once");
     }
 
-    /// The kernel knows epochs, so it may be let to cache names.
-    pub(crate) fn set_epochs(&self, known: bool) {
-        self.epochs.store(known, Ordering::Release);
+    /// How far the kernel may cache names. Said at the mount, once.
+    pub(crate) fn set_caching(&self, caching: NameCaching) {
+        self.caching.set(caching).expect("a mount begins once");
+    }
+
+    /// How far the kernel may cache names; before the mount it does not.
+    pub fn caching(&self) -> NameCaching {
+        self.caching.get().copied().unwrap_or(NameCaching::Off)
     }
 
     /// True if the kernel may cache names.
     pub fn caches_names(&self) -> bool {
-        self.epochs.load(Ordering::Acquire)
+        self.caching() != NameCaching::Off
     }
 
-    /// Drops the names of a directory. Waits for calls on the directory for a few milliseconds at most, so it must not be called on a
-    /// thread that serves some.
-    pub fn names(&self, dir: Ino) {
-        if !self.caches_names() {
+    /// How long the kernel may use a name without asking again.
+    pub(crate) fn name_ttl(&self, believed: bool) -> Duration {
+        if believed { self.caching().ttl() } else { Duration::ZERO }
+    }
+
+    /// Drops the names of directories. Waits for calls on a directory for a few milliseconds at most, and on kernels without epochs for the
+    /// time limit of names, so it must not be called on a thread that serves calls.
+    pub fn names(&self, dirs: &[Ino]) {
+        let caching = self.caching();
+        if caching == NameCaching::Off {
             return;
         }
-        self.names.fetch_add(1, Ordering::Relaxed);
-        let dropped = match self.believed.doubt(dir) {
-            Doubted::Names(names) => names.is_empty() || self.is_quiet(dir) && self.expire(dir, names),
-            Doubted::Many => false,
-        };
-        if !dropped {
+        self.names.fetch_add(dirs.len() as u64, Ordering::Relaxed);
+        let mut left = Vec::new();
+        for dir in dirs {
+            let (doubted, told) = self.believed.doubt(*dir);
+            let dropped = match doubted {
+                Doubted::Names(names) if names.is_empty() => true,
+                Doubted::Names(names) => caching.can_expire() && self.is_quiet(*dir) && self.expire(*dir, names),
+                Doubted::Many => false,
+            };
+            if !dropped {
+                left.push((*dir, told));
+            }
+        }
+        match (left.is_empty(), caching.is_limited()) {
+            (true, _) => {}
+            (false, true) => self.wait_for_limit(left),
+            (false, false) => self.all_names(),
+        }
+    }
+
+    /// The kernel may believe names of directories that have just been renamed, which no lease covers. Does the rest when it does not any
+    /// more: at once, or when their time limit has ended. The kernel has the directories locked until the call is answered.
+    pub(crate) fn names_moved(self: &Arc<Self>, dirs: [Ino; 2], then: impl FnOnce() + Send + 'static) {
+        if !self.caching().is_limited() {
             self.all_names();
+            return then();
+        }
+        let told: Vec<_> = dirs.iter().map(|dir| (*dir, self.believed.told(*dir))).collect();
+        let kernel = self.clone();
+        let wait = move || {
+            kernel.wait_for_limit(told);
+            then();
+        };
+        // The thread that asks must not wait itself, as it may serve everybody.
+        if let Err(error) = std::thread::Builder::new().name("lol-names-end".into()).spawn(wait) {
+            tracing::error!(%error, "no thread to wait with: a renamed file's call is not answered");
         }
     }
 
     /// Drops all names that the kernel caches. Takes no lock.
-    pub(crate) fn all_names(&self) {
+    fn all_names(&self) {
         self.all_names.fetch_add(1, Ordering::Relaxed);
         self.tell(Notify::Epoch);
+    }
+
+    /// Waits until the time limit of all names of directories has ended. No answer that is decided from now on is to be believed. With each: when the kernel was
+    /// last told to believe a name of it.
+    fn wait_for_limit(&self, dirs: Vec<(Ino, Option<Instant>)>) {
+        self.waited.fetch_add(1, Ordering::Relaxed);
+        let mut told = dirs.iter().filter_map(|(_, told)| *told).max();
+        let (begin, mut ran) = (Instant::now(), HashMap::new());
+        // The limit begins when the thread that asked takes the answer in.
+        let mut is_past = |tid| match doing(tid) {
+            Doing::Sleeping | Doing::Gone => true,
+            _ => cpu_time(tid).is_some_and(|now| now >= *ran.entry(tid).or_insert(now) + TAKEN_IN),
+        };
+        while begin.elapsed() < TAKING_MAX {
+            // All of them are looked at: who is past its answer is forgotten by that.
+            let mut late = false;
+            dirs.iter().for_each(|(dir, _)| late |= self.believed.in_hand(*dir, &mut is_past));
+            if !late {
+                break;
+            }
+            told = Some(Instant::now());
+            std::thread::sleep(TAKING_PAUSE);
+        }
+        told = told.max(dirs.iter().filter_map(|(dir, _)| self.believed.told(*dir)).max());
+        let over = told.map(|told| told + self.caching().ttl() + LIMIT_SLACK);
+        while let Some(rest) =
+            over.and_then(|over| over.checked_duration_since(Instant::now())).filter(|d| !d.is_zero())
+        {
+            std::thread::sleep(rest);
+        }
     }
 
     fn expire(&self, dir: Ino, names: Vec<Box<[u8]>>) -> bool {
@@ -168,9 +251,16 @@ impl Kernel {
     }
 
     /// Counts of notifications, by kind.
-    pub fn counts(&self) -> [(&'static str, u64); 4] {
-        [("names", &self.names), ("all_names", &self.all_names), ("attributes", &self.attrs), ("data", &self.datas)]
-            .map(|(kind, count)| (kind, count.load(Ordering::Relaxed)))
+    pub fn counts(&self) -> [(&'static str, u64); 5] {
+        let (names, all, waited) = (&self.names, &self.all_names, &self.waited);
+        [
+            ("names", names),
+            ("all_names", all),
+            ("names_waited", waited),
+            ("attributes", &self.attrs),
+            ("data", &self.datas),
+        ]
+        .map(|(kind, count)| (kind, count.load(Ordering::Relaxed)))
     }
 
     /// An answer that tells the kernel of an inode may be written, but not yet be taken in by the thread that asked:
@@ -211,10 +301,40 @@ mod tests {
     #[test]
     fn before_the_mount_there_is_nothing_to_drop() {
         let kernel = Kernel::new();
-        kernel.set_epochs(true);
-        kernel.names(Ino::ROOT);
+        kernel.set_caching(NameCaching::Epochs);
+        kernel.names(&[Ino::ROOT]);
         kernel.attr(Ino(300));
         kernel.data(Ino(300));
-        assert_eq!(kernel.counts().map(|(_, count)| count), [1, 0, 1, 1]);
+        assert_eq!(kernel.counts().map(|(_, count)| count), [1, 0, 0, 1, 1]);
+    }
+
+    #[test]
+    fn without_epochs_the_limit_of_names_is_waited_for() {
+        for caching in [NameCaching::Timed, NameCaching::Expiry] {
+            let kernel = Kernel::new();
+            kernel.set_caching(caching);
+            let (dir, other) = (Ino(300), Ino(301));
+            assert!(kernel.believed.may_believe(dir, b"a", kernel.believed.now(), 1));
+            let told = kernel.believed.told(dir).expect("told");
+            // A call is under way that has the directory locked, so that single names cannot expire.
+            kernel.believed.begin(dir);
+            kernel.names(&[other, dir]);
+            assert!(told.elapsed() > caching.ttl());
+            assert_eq!(kernel.counts()[2], ("names_waited", 1));
+            kernel.names(&[other, dir]);
+            assert_eq!(kernel.counts()[2], ("names_waited", 1), "there is nothing to wait for any more");
+        }
+    }
+
+    #[test]
+    fn a_rename_that_moves_a_believed_name_is_answered_after_its_limit() {
+        let kernel = Kernel::new();
+        kernel.set_caching(NameCaching::Timed);
+        let dir = Ino(300);
+        assert!(kernel.believed.may_believe(dir, b"a", kernel.believed.now(), 1));
+        let told = kernel.believed.told(dir).expect("told");
+        let (tell, answered) = std::sync::mpsc::channel();
+        kernel.names_moved([dir, Ino(301)], move || tell.send(Instant::now()).expect("it waits"));
+        assert!(answered.recv().expect("answered") >= told + NameCaching::Timed.ttl());
     }
 }

@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use loligo_client::Call;
-use loligo_fuse::{Capabilities, Device, EPOCH_MINOR, FusermountError, InitError, Offer};
+use loligo_fuse::{Capabilities, Device, FusermountError, InitError, Offer};
 use loligo_types::Ino;
 
 use crate::core::{Core, Pages};
@@ -18,6 +18,7 @@ use crate::cred::Who;
 use crate::dispatch;
 use crate::kernel::Kernel;
 use crate::mountpoint::{self, FS_TYPE, MountLine};
+use crate::name_caching::NameCaching;
 use crate::session::{self, Readers};
 use crate::submit::Submit;
 use crate::table::guard;
@@ -59,6 +60,8 @@ pub struct MountOptions {
     pub threads: usize,
     /// Largest write, bytes.
     pub max_write: u32,
+    /// Names are cached no further than this, also where the kernel can do more.
+    pub name_caching: NameCaching,
 }
 
 impl MountOptions {
@@ -75,6 +78,7 @@ impl MountOptions {
             noexec: false,
             threads: std::thread::available_parallelism().map_or(2, |n| n.get().clamp(2, 8)),
             max_write: 1 << 20,
+            name_caching: NameCaching::Epochs,
         }
     }
 }
@@ -157,7 +161,7 @@ pub struct Counts {
     /// Errors answered, by kind.
     pub errors: Vec<(&'static str, u64)>,
     /// Notifications to the kernel: names of a directory, all names that there are, attributes, data.
-    pub notifications: [(&'static str, u64); 4],
+    pub notifications: [(&'static str, u64); 5],
     /// Inodes that the kernel knows.
     pub inodes: usize,
 }
@@ -325,11 +329,9 @@ fn begin<S: Submit>(core: &Core<S>, device: &Device, options: &MountOptions) -> 
     if !capabilities.has(Capabilities::POSIX_ACL) {
         tracing::warn!("the kernel's FUSE does not know ACLs; only the server checks them");
     }
-    let epochs = minor >= EPOCH_MINOR;
-    if !epochs {
-        tracing::info!(minor, "names are not cached in the kernel: it is too old to drop them safely (Linux 6.16 can)");
-    }
-    core.kernel.set_epochs(epochs);
+    let caching = NameCaching::of_kernel(minor).min(options.name_caching);
+    tracing::debug!(minor, ?caching, "names in the kernel's cache");
+    core.kernel.set_caching(caching);
     Ok(())
 }
 

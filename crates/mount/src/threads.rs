@@ -1,5 +1,7 @@
 //! State of threads of this machine, as far as the kernel shows it in /proc.
 
+use std::time::Duration;
+
 use rustix::io::Errno;
 use rustix::process::Pid;
 
@@ -87,6 +89,12 @@ fn fate_of(stat: &[u8], status: &[u8]) -> Fate {
 /// The number of this thread.
 pub(crate) fn own() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned()
+}
+
+/// Time for which a thread of any process has run, if it is shown.
+pub(crate) fn cpu_time(tid: u32) -> Option<Duration> {
+    let text = std::fs::read_to_string(format!("/proc/{tid}/schedstat")).ok()?;
+    text.split_ascii_whitespace().next()?.parse().ok().map(Duration::from_nanos)
 }
 
 /// Activity of a thread of any process.

@@ -167,10 +167,12 @@ impl State {
 }
 
 impl Invalidate for Names {
-    fn names(&self, dir: Ino) {
+    fn names(&self, dirs: &[Ino]) {
         let mut state = self.state();
-        state.spoil(dir);
-        state.names.remove(&dir);
+        for dir in dirs {
+            state.spoil(*dir);
+            state.names.remove(dir);
+        }
     }
 
     fn attr(&self, ino: Ino) {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use loligo_driver::client::{Client, Options};
 use loligo_driver::server::{Connections, Progress, Resident, Sharing};
 use loligo_driver::{Address, Joint, RowsError, Server, ServerConfig, ServerError, socket_in};
-use loligo_mount::{Kernel, Mount, MountOptions};
+use loligo_mount::{Kernel, Mount, MountOptions, NameCaching};
 use loligo_store::{Backend, Lease, StoreError};
 use loligo_store_rados::RadosWays;
 use loligo_types::{Cred, Ino, Kind, Rank};
@@ -425,6 +425,12 @@ pub fn mount(
         dev: args.dev,
         noexec: args.noexec,
         threads: if threads == 0 { defaults.threads } else { threads },
+        name_caching: match settings.text("name_caching") {
+            "off" => NameCaching::Off,
+            "timed" => NameCaching::Timed,
+            "expiry" => NameCaching::Expiry,
+            _ => NameCaching::Epochs,
+        },
         ..defaults
     };
     let mut below = None;

@@ -12,6 +12,9 @@ use loligo_client::{Invalidation, Token};
 
 use super::Invalidate;
 
+/// Most directories whose names are dropped by one call.
+const NAMES_AT_ONCE: usize = 256;
+
 /// An invalidation for the invalidator's thread.
 type Job = (Token, Invalidation);
 
@@ -58,13 +61,27 @@ impl Invalidator {
 }
 
 fn work(jobs: &Receiver<Job>, target: &dyn Invalidate, told: &dyn Fn(Token) -> bool) {
-    while let Ok((token, what)) = jobs.recv() {
-        match what {
-            Invalidation::Names(dir) => target.names(dir),
+    while let Ok(job) = jobs.recv() {
+        match job.1 {
+            Invalidation::Names(dir) => {
+                // The cache may have to wait for a time limit: all directories that are asked back now wait for theirs at the same time.
+                let (mut tokens, mut dirs) = (vec![job.0], vec![dir]);
+                while let Some((token, Invalidation::Names(dir))) =
+                    (dirs.len() < NAMES_AT_ONCE).then(|| jobs.try_recv().ok()).flatten()
+                {
+                    tokens.push(token);
+                    dirs.push(dir);
+                }
+                target.names(&dirs);
+                if !tokens.into_iter().all(|token| token == Token::NONE || told(token)) {
+                    return;
+                }
+                continue;
+            }
             Invalidation::Attr(ino) => target.attr(ino),
             Invalidation::Data(ino) => target.data(ino),
         }
-        if token != Token::NONE && !told(token) {
+        if job.0 != Token::NONE && !told(job.0) {
             return;
         }
     }

@@ -201,8 +201,8 @@ struct Told {
 }
 
 impl Invalidate for Told {
-    fn names(&self, dir: Ino) {
-        self.names.lock().unwrap().push(dir);
+    fn names(&self, dirs: &[Ino]) {
+        self.names.lock().unwrap().extend(dirs);
     }
     fn attr(&self, ino: Ino) {
         self.attrs.lock().unwrap().push(ino);

@@ -170,10 +170,14 @@ impl<S: Submit> Core<S> {
         let Some(opened) = self.opened(asked, attr.ino, &done, flags) else {
             return reply.error(self.odd(asked.op));
         };
-        // One time to live for name and attributes: both or neither.
+        // Both the name and the attributes are cached, or neither.
         let cached =
             attrs && done.names_cached && place.is_some_and(|(dir, name)| self.believe(asked, dir, name.as_bytes()));
-        reply.created(ttl(cached), ttl(cached), &convert::file_attr(attr), opened.handle, opened.flags);
+        let name_ttl = self.kernel.name_ttl(cached);
+        reply.created(ttl(cached), name_ttl, &convert::file_attr(attr), opened.handle, opened.flags);
+        if cached {
+            self.kernel.believed.answered(asked.who.pid, asked.unique);
+        }
     }
 
     /// `fills`: the kernel makes pages of it. Those of a file that others may write are dropped after it, so that a mapping follows what

@@ -76,14 +76,14 @@ impl<S: Submit> Core<S> {
                 Some(attr) => {
                     self.kernel.twins.cut(attr.ino, attr.size);
                     let attrs = self.kernel.table.told(attr, done.attr_cached, asked.start);
-                    reply.entry(ttl(attrs), ttl(believed), &convert::file_attr(attr));
+                    reply.entry(ttl(attrs), self.kernel.name_ttl(believed), &convert::file_attr(attr));
                 }
                 None => reply.error(self.odd(asked.op)),
             },
-            Err(_) if believed => reply.entry(ttl(false), ttl(true), &convert::ABSENT),
+            Err(_) if believed => reply.entry(ttl(false), self.kernel.name_ttl(true), &convert::ABSENT),
             Err(failed) => reply.error(self.errno(asked.op, failed.error)),
         }
-        if believed && asked.op == FuseOp::Lookup {
+        if believed {
             self.kernel.believed.answered(asked.who.pid, asked.unique);
         }
     }

@@ -104,7 +104,7 @@ impl<S: Submit> Core<S> {
                 if kernel.caches_names()
                     && !kernel.believed.renamed(from, to, swapped, done.names_cached, asked.moment, now)
                 {
-                    kernel.all_names();
+                    return kernel.names_moved([dir, new_dir], move || reply.ok());
                 }
                 reply.ok();
             }

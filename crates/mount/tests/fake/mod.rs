@@ -23,7 +23,23 @@ impl Fake {
         Fake::start_at(dir)
     }
 
+    /// With names cached as far as `caching` says. None also if this kernel cannot do that.
+    pub fn start_caching(name: &str, caching: &str) -> Option<Fake> {
+        let dir = std::env::temp_dir().join(format!("loligo-mount-{name}-{caching}-{}", std::process::id()));
+        let mut fake = Fake::start_with(dir, &[caching])?;
+        if fake.tell("caching") == caching {
+            return Some(fake);
+        }
+        fake.quit();
+        eprintln!("NOT TESTED: this kernel is too old for names cached as {caching}");
+        None
+    }
+
     pub fn start_at(dir: PathBuf) -> Option<Fake> {
+        Fake::start_with(dir, &[])
+    }
+
+    fn start_with(dir: PathBuf, args: &[&str]) -> Option<Fake> {
         if let Some(why) = unable() {
             assert!(std::env::var_os("LOLIGO_REQUIRE_MOUNT").is_none(), "LOLIGO_REQUIRE_MOUNT is set, and {why}");
             eprintln!("NOT TESTED: {why}");
@@ -37,6 +53,7 @@ impl Fake {
         let program = std::env::current_exe().expect("a path").with_file_name("../examples/fakefs");
         let mut child = Command::new(&program)
             .arg(&dir)
+            .args(args)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
