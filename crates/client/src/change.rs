@@ -152,7 +152,7 @@ impl Client {
         match event {
             Event::Start if self.may_close_ahead(ino) => {
                 self.start_run(ino);
-                self.events.push_back((id, Event::Flushed));
+                self.calls.events.push_back((id, Event::Flushed));
                 None
             }
             Event::Start => {

@@ -120,7 +120,7 @@ impl Client {
         if session.link != Link::Up || session.data_held.is_some() || session.suspended {
             return false;
         }
-        if session.data.values().any(changes) || self.parked.contains_key(&ino) {
+        if session.data.values().any(changes) || self.ranks.parked.contains_key(&ino) {
             return false;
         }
         if session.direct.known == life {
@@ -137,7 +137,7 @@ impl Client {
     fn tell_address(&mut self, rank: Rank, cred: Option<Cred>) {
         let (Some(address), Some(cred)) = (self.direct.address.clone(), cred) else { return };
         let life = self.direct.life;
-        if let Some(session) = self.sessions.get_mut(&rank) {
+        if let Some(session) = self.ranks.sessions.get_mut(&rank) {
             session.direct.asked = life;
         }
         self.request_at(rank, cred, Op::DataAddress { address }, Then::Address(life), 0);
@@ -145,7 +145,7 @@ impl Client {
 
     /// A rank has put the address down, or will not.
     pub(crate) fn address_told(&mut self, rank: Rank, life: u64, result: &FsResult<Answer>) {
-        let Some(session) = self.sessions.get_mut(&rank) else { return };
+        let Some(session) = self.ranks.sessions.get_mut(&rank) else { return };
         // Where clients cannot, or this one may not, it is not asked again.
         if result.is_ok() {
             session.direct.known = session.direct.known.max(life);
@@ -156,7 +156,7 @@ impl Client {
     pub(crate) fn direct_request(&mut self, id: u64, pending: PendingData) {
         let file = self.files.map.get(&pending.request.ino);
         let pieces = file.map_or(0, |file| file.pieces ^ u64::from(file.attr.cuts) << 40);
-        self.out.push_back(Output::Direct { request: pending.request.clone(), pieces });
+        self.core.out.push_back(Output::Direct { request: pending.request.clone(), pieces });
         self.direct.data.insert(id, pending);
     }
 

@@ -167,7 +167,7 @@ impl Client {
         }
         let task = Task { waiter, cred: Arc::clone(cred), ino, exclusive: false, step: step(ino) };
         let id = self.new_task(task);
-        self.events.push_back((id, Event::Start));
+        self.calls.events.push_back((id, Event::Start));
     }
 
     /// Goes a way as far as one request leads.
@@ -184,7 +184,7 @@ impl Client {
             _ => Replicas::OnTheWay,
         };
         let op = Op::Walk { dir, names, by };
-        let rank = rank.filter(|rank| self.router.has_rank(*rank) && self.own_root(&op).is_none());
+        let rank = rank.filter(|rank| self.ranks.router.has_rank(*rank) && self.own_root(&op).is_none());
         self.pass_at(rank, pass, op);
     }
 
@@ -206,7 +206,7 @@ impl Client {
             return self.fail(pass.waiter, FsError::Invalid);
         }
         let in_dir = matches!(what.about(), About::Names(_));
-        if self.config.cache_names || self.own.is_any() || self.is_ordered(&what) {
+        if self.core.config.cache_names || self.own.is_any() || self.is_ordered(&what) {
             return self.walk(pass, (dir, names), at, in_dir);
         }
         let mut truncate = false;
@@ -224,7 +224,7 @@ impl Client {
                 }
                 None => self.rank_of_walk(&names, at, in_dir),
             };
-            rank = rank.filter(|rank| self.router.has_rank(*rank));
+            rank = rank.filter(|rank| self.ranks.router.has_rank(*rank));
             by = if in_dir { Replicas::ToTheEnd } else { Replicas::OnTheWay };
         }
         let sets = matches!(what, Op::SetAttr { .. });
@@ -239,7 +239,7 @@ impl Client {
     /// end of the path.
     fn is_ordered(&self, what: &Op) -> bool {
         match what {
-            Op::SetAttr { set, .. } => set.size.is_some() || !self.dirty.is_empty(),
+            Op::SetAttr { set, .. } => set.size.is_some() || !self.files.dirty.is_empty(),
             _ => false,
         }
     }
@@ -251,10 +251,10 @@ impl Client {
             WalkAt::First => None,
             WalkAt::Rank(rank, _) if to_dir => Some(rank),
             WalkAt::Rank(rank, dir) => {
-                let hash = names.last().and_then(|name| self.router.hash(name));
-                Some(self.router.rank_of_part(dir, hash?).unwrap_or(rank))
+                let hash = names.last().and_then(|name| self.ranks.router.hash(name));
+                Some(self.ranks.router.rank_of_part(dir, hash?).unwrap_or(rank))
             }
-            WalkAt::ByPath(from) => self.router.rank_by_path(dirs.get(from as usize..)?),
+            WalkAt::ByPath(from) => self.ranks.router.rank_by_path(dirs.get(from as usize..)?),
         }
     }
 

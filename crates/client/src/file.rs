@@ -8,9 +8,11 @@ use loligo_types::{Attr, Cred, FsError, Ino, Lease, OpenFlags, Rank, Time};
 
 use crate::Fh;
 use crate::blocks::Blocks;
+use crate::calls::Waiter;
 use crate::extents::Extents;
 use crate::flush::{FlushWaiter, Run};
 use crate::recall::DataRecall;
+use crate::unsynced::Unsynced;
 
 /// A handle at the server.
 #[derive(Debug)]
@@ -283,6 +285,19 @@ pub(crate) struct Files {
     pub locks: crate::locks::Locks,
     pub next_handle: u64,
     pub next_fh: u64,
+    /// Files with something to be written.
+    pub dirty: BTreeSet<Ino>,
+    /// Files that may hold data which the server's disk may not have.
+    pub unstable: BTreeSet<Ino>,
+    pub unsynced: Unsynced,
+    /// Files with blocks in the read cache, and a clock that counts uses.
+    pub blocks_of: BTreeSet<Ino>,
+    pub block_bytes: u64,
+    pub tick: u64,
+    /// Until when writes are not answered before they are at the server, because its store was full, milliseconds.
+    pub full_until: u64,
+    /// Writes that wait for room in the buffer, with their lengths.
+    pub blocked: VecDeque<(Waiter, u64)>,
 }
 
 impl Files {

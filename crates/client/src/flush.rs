@@ -129,7 +129,7 @@ impl Client {
 
     fn wait_flush(&mut self, ino: Ino, task: u64, sync: bool) {
         let Some(file) = self.files.map.get_mut(&ino) else {
-            return self.events.push_back((task, Event::Flushed));
+            return self.calls.events.push_back((task, Event::Flushed));
         };
         let late = file.run.as_ref().is_some_and(|run| matches!(run.stage, Stage::Sync | Stage::Tell));
         file.flush_waiters.push(FlushWaiter { target: file.written, sync, late, task });
@@ -163,9 +163,9 @@ impl Client {
     /// of whose journal it waits for a sync; and close is no sync.
     pub(crate) fn may_close_ahead(&self, ino: Ino) -> bool {
         let is_quiet = |file: &File| file.recalls.is_empty() && file.waiting.is_empty() && !file.doubted;
-        self.config.lives_with_rank
-            && !self.stopping
-            && self.now.ms >= self.full_until
+        self.core.config.lives_with_rank
+            && !self.core.stopping
+            && self.core.now.ms >= self.files.full_until
             && self.files.map.get(&ino).is_some_and(is_quiet)
             && self.waits_for_birth(ino)
     }
@@ -190,7 +190,7 @@ impl Client {
         let mut left = Vec::new();
         for waiter in std::mem::take(&mut file.flush_waiters) {
             if (clean || waiter.target <= flushed) && !(waiter.sync && needs_sync) {
-                self.events.push_back((waiter.task, Event::Flushed));
+                self.calls.events.push_back((waiter.task, Event::Flushed));
             } else {
                 left.push(waiter);
             }
@@ -199,9 +199,9 @@ impl Client {
         let in_use = file.handles.iter().any(|h| self.files.handles.get(h).is_some_and(|h| h.fh.is_some()));
         let due = !file.flush_waiters.is_empty()
             || !file.recalls.is_empty()
-            || file.dirty.bytes() >= self.config.write_behind
+            || file.dirty.bytes() >= self.core.config.write_behind
             || !in_use
-            || self.stopping;
+            || self.core.stopping;
         if due && (!clean || !file.flush_waiters.is_empty()) {
             self.start_run(ino);
         }
@@ -245,7 +245,8 @@ impl Client {
 
     /// Decides how `flying` goes to the server.
     fn plan(&mut self, ino: Ino) {
-        let rank = self.files.map.get(&ino).map_or_else(|| self.router.some_rank(self.home), |file| file.rank);
+        let rank =
+            self.files.map.get(&ino).map_or_else(|| self.ranks.router.some_rank(self.ranks.home), |file| file.rank);
         let is_own = rank == OWN;
         let inline_max =
             if is_own { self.own_inline_max(ino) } else { self.session(rank).map_or(0, |session| session.inline_max) };
@@ -532,7 +533,7 @@ impl Client {
         if let Some(error) = error {
             file.fail(error);
             file.failed = (if run.stage == Stage::Sync { 0 } else { before + 1 }, run.covers);
-            self.unsynced.fail(error);
+            self.files.unsynced.fail(error);
             // What the server has of it is not known.
             file.base = None;
             file.clean_to = file.attr.size;
@@ -546,10 +547,10 @@ impl Client {
         let inline = file.attr.inline;
         if file.is_clean() {
             file.size = file.attr.size;
-            self.dirty.remove(&ino);
+            self.files.dirty.remove(&ino);
         }
         if error == Some(FsError::NoSpace) {
-            self.full_until = self.now.ms + FULL_MS;
+            self.files.full_until = self.core.now.ms + FULL_MS;
         }
         if error.is_some() && self.is_cached_above(ino) {
             // They show what was lost.
@@ -576,7 +577,7 @@ impl Client {
         }
         file.unsynced = true;
         if !file.is_clean() {
-            self.dirty.insert(ino);
+            self.files.dirty.insert(ino);
         }
         self.start_run(ino);
     }
@@ -601,7 +602,7 @@ impl Client {
         let unsynced = file.unsynced && !file.attr.inline;
         for waiter in std::mem::take(&mut file.flush_waiters) {
             if waiter.target <= covers && (!waiter.sync || synced && !waiter.late || !unsynced) {
-                self.events.push_back((waiter.task, Event::Flushed));
+                self.calls.events.push_back((waiter.task, Event::Flushed));
             } else {
                 file.flush_waiters.push(FlushWaiter { late: false, ..waiter });
             }
@@ -610,8 +611,8 @@ impl Client {
 
     /// Begins runs of files whose data has waited long enough.
     pub(crate) fn flush_old(&mut self) {
-        let before = self.now.ms.saturating_sub(self.config.write_delay_ms);
-        for ino in self.dirty.clone() {
+        let before = self.core.now.ms.saturating_sub(self.core.config.write_delay_ms);
+        for ino in self.files.dirty.clone() {
             if self.files.map.get(&ino).is_some_and(|file| file.dirty_since <= before) {
                 self.start_run(ino);
             }

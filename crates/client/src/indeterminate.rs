@@ -18,16 +18,16 @@ impl Client {
     pub(crate) fn begin_unsettled(&mut self) {
         let changes: Vec<Op> = self.unheard().map(|pending| pending.request.op.clone()).collect();
         let files: BTreeSet<Ino> = self.unheard_tasks().map(|task| task.ino).collect();
-        self.unsettled = !(changes.is_empty() && files.is_empty());
-        if !self.unsettled {
+        self.calls.unsettled = !(changes.is_empty() && files.is_empty());
+        if !self.calls.unsettled {
             return;
         }
         let touched = |ino: Ino| files.contains(&ino) || changes.iter().any(|op| touches(op, ino));
         for dir in changes.iter().flat_map(dirs) {
-            self.names_lost.add(dir);
+            self.core.names_lost.add(dir);
             self.invalidate(Invalidation::Names(dir), false);
         }
-        let leases = self.sessions.values().flat_map(|session| session.leases.all());
+        let leases = self.ranks.sessions.values().flat_map(|session| session.leases.all());
         let held = leases.filter(|(_, bits)| bits.has(Lease::ATTR)).map(|(ino, _)| ino);
         for ino in held.filter(|ino| touched(*ino)).collect::<Vec<_>>() {
             self.invalidate(Invalidation::Attr(ino), false);
@@ -39,7 +39,8 @@ impl Client {
 
     /// Looks whether all of them are answered.
     pub(crate) fn end_unsettled(&mut self) {
-        self.unsettled = self.unsettled && (self.unheard().next().is_some() || self.unheard_tasks().next().is_some());
+        self.calls.unsettled =
+            self.calls.unsettled && (self.unheard().next().is_some() || self.unheard_tasks().next().is_some());
     }
 
     /// True if a change without an answer may change attributes of an inode, or names of a directory.
@@ -48,12 +49,12 @@ impl Client {
             bits.has(Lease::NAMES) && dirs(op).any(|dir| dir == ino) || bits.has(Lease::ATTR) && touches(op, ino)
         };
         let files = || bits.has(Lease::ATTR) && self.unheard_tasks().any(|task| task.ino == ino);
-        self.unsettled && (self.unheard().any(|pending| may(&pending.request.op)) || files())
+        self.calls.unsettled && (self.unheard().any(|pending| may(&pending.request.op)) || files())
     }
 
     /// Tasks on files whose callers wait no longer: they may send a change later.
     fn unheard_tasks(&self) -> impl Iterator<Item = &Task> {
-        self.tasks.values().filter(|task| matches!(task.waiter, Waiter::Call(_)) && !self.is_awaited(task.waiter))
+        self.calls.tasks.values().filter(|task| matches!(task.waiter, Waiter::Call(_)) && !self.is_awaited(task.waiter))
     }
 
     /// Changes whose callers wait no longer.
@@ -66,7 +67,7 @@ impl Client {
 
     fn is_heard(&self, waiter: Waiter) -> bool {
         match waiter {
-            Waiter::Task(id) => self.tasks.get(&id).is_some_and(|task| self.is_awaited(task.waiter)),
+            Waiter::Task(id) => self.calls.tasks.get(&id).is_some_and(|task| self.is_awaited(task.waiter)),
             waiter => self.is_awaited(waiter),
         }
     }

@@ -11,18 +11,18 @@ use crate::{CallId, Output};
 impl Client {
     /// Ends a call; `unserved`: only if it waits for a rank to which there is no connection.
     pub(crate) fn interrupt(&mut self, id: CallId, unserved: bool) {
-        if !self.calls.contains(&id) || unserved && !self.is_unserved(id) {
+        if !self.calls.waiting.contains(&id) || unserved && !self.is_unserved(id) {
             return;
         }
-        self.calls.remove(&id);
-        self.out.push_back(Output::Complete { id, result: Err(FsError::Interrupted.into()) });
+        self.calls.waiting.remove(&id);
+        self.core.out.push_back(Output::Complete { id, result: Err(FsError::Interrupted.into()) });
         self.withdraw_tasks(id);
         self.withdraw_requests(id);
         self.begin_unsettled();
     }
 
     fn is_unserved(&self, id: CallId) -> bool {
-        self.sessions.keys().any(|rank| !self.is_up(*rank) && self.calls_at(*rank).contains(&id))
+        self.ranks.sessions.keys().any(|rank| !self.is_up(*rank) && self.calls_at(*rank).contains(&id))
     }
 
     /// Steps of a call that wait for their turn on a file are not begun.
@@ -30,7 +30,7 @@ impl Client {
         let waiting = self.files.map.values().flat_map(|file| file.waiting.iter().copied());
         let of_call: Vec<u64> = waiting.filter(|task| self.call_of(Waiter::Task(*task)) == Some(id)).collect();
         for number in of_call {
-            let Some(task) = self.tasks.remove(&number) else { continue };
+            let Some(task) = self.calls.tasks.remove(&number) else { continue };
             if let Some(file) = self.files.map.get_mut(&task.ino) {
                 file.waiting.retain(|other| *other != number);
             }
@@ -41,7 +41,7 @@ impl Client {
     /// Requests of a call that were never sent become requests for nothing: their numbers must not be missing.
     fn withdraw_requests(&mut self, id: CallId) {
         let mut unsent: Vec<(Rank, u64)> = Vec::new();
-        for (rank, session) in &self.sessions {
+        for (rank, session) in &self.ranks.sessions {
             let of_call = session
                 .pending
                 .range(session.never_sent..)
@@ -49,7 +49,7 @@ impl Client {
             unsent.extend(of_call.map(|(seq, _)| (*rank, *seq)));
         }
         for (rank, seq) in unsent {
-            let Some(session) = self.sessions.get_mut(&rank) else { continue };
+            let Some(session) = self.ranks.sessions.get_mut(&rank) else { continue };
             let Some(pending) = session.pending.get_mut(&seq) else { continue };
             let then = std::mem::replace(&mut pending.then, Then::Nothing);
             let request = &mut pending.request;

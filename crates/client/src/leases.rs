@@ -64,6 +64,8 @@ pub(crate) struct AtHand {
     granted: Vec<(Ino, Lease)>,
     /// The same, of lookup leases.
     pub(crate) ways: Vec<(Ino, u16)>,
+    /// The rank that answered for the names in it.
+    pub(crate) names_from: Option<Rank>,
 }
 
 /// Leases of one rank.
@@ -181,7 +183,7 @@ impl Client {
         if self.own.is_any() && self.own.may_cache(ino, Lease::ATTR) {
             return true;
         }
-        self.sessions.values().any(|session| session.leases.has_attr(ino))
+        self.ranks.sessions.values().any(|session| session.leases.has_attr(ino))
     }
 
     /// An answer is dealt with from now on.
@@ -190,19 +192,19 @@ impl Client {
         self.at_hand.granted.clear();
         self.at_hand.ways.clear();
         self.at_hand.granted.extend_from_slice(granted);
-        self.names_from = Some(rank);
+        self.at_hand.names_from = Some(rank);
     }
 
     /// Ends the handling of a rank's answer.
     pub(crate) fn put_down(&mut self) {
-        (self.at_hand.rank, self.names_from) = (None, None);
+        (self.at_hand.rank, self.at_hand.names_from) = (None, None);
     }
 
     /// True if a lease covers the answer at hand: the answer brought the lease, or the lease was already held when the request was sent.
     /// An answer that was decided before the lease's and arrives after it may be older than the lease.
     pub(crate) fn counts(&self, ino: Ino, bits: Lease) -> bool {
         if self.at_hand.rank == Some(OWN) {
-            let wanted = self.config.cache && (self.config.cache_names || !bits.has(Lease::NAMES));
+            let wanted = self.core.config.cache && (self.core.config.cache_names || !bits.has(Lease::NAMES));
             return wanted && self.own.may_cache(ino, bits);
         }
         if self.is_unsettled(ino, bits) {
@@ -234,7 +236,7 @@ impl Client {
     }
 
     fn remember(&mut self, ino: Ino) {
-        self.sessions.values_mut().for_each(|session| _ = session.leases.forgotten.remove(&ino));
+        self.ranks.sessions.values_mut().for_each(|session| _ = session.leases.forgotten.remove(&ino));
     }
 
     /// The same for an entry of a listing, which brought the lease.
@@ -253,7 +255,7 @@ impl Client {
     /// The same for names of a directory: those that came with the answer at hand, or with the one before of which it is
     /// the second part.
     pub(crate) fn use_names(&mut self, dir: Ino) -> bool {
-        let Some(rank) = self.names_from else { return false };
+        let Some(rank) = self.at_hand.names_from else { return false };
         if rank == OWN {
             return self.at_hand.rank == Some(OWN) && self.noted(dir, Lease::NAMES);
         }
@@ -278,7 +280,7 @@ impl Client {
     /// The lease on a directory's names by a rank, if the names in the answer at hand are covered by it.
     pub(crate) fn held_names(&self, rank: Rank, dir: Ino) -> Option<HeldNames> {
         let held = self.at_hand.rank == Some(rank) && self.counts(dir, Lease::NAMES);
-        held.then(|| HeldNames { dir, of: rank, lost: self.names_lost.count(dir) })
+        held.then(|| HeldNames { dir, of: rank, lost: self.core.names_lost.count(dir) })
     }
 
     /// Caches above hold nothing of these inodes any more.
@@ -288,17 +290,17 @@ impl Client {
             self.close_unused(ino);
             self.own.cached.remove(&ino);
             if !single && !self.files.map.contains_key(&ino) {
-                self.router.forget(ino);
+                self.ranks.router.forget(ino);
             }
-            for session in self.sessions.values_mut() {
+            for session in self.ranks.sessions.values_mut() {
                 if single || !session.leases.of(ino).is_none() {
                     session.leases.forgotten.insert(ino);
                 }
             }
         }
-        let most = self.config.some(RELEASE_MAX);
+        let most = self.core.config.some(RELEASE_MAX);
         let many = |rank: &Rank| self.session(*rank).is_some_and(|s| s.leases.forgotten.len() >= most);
-        for rank in self.sessions.keys().copied().filter(many).collect::<Vec<_>>() {
+        for rank in self.ranks.sessions.keys().copied().filter(many).collect::<Vec<_>>() {
             self.release_forgotten(rank);
         }
     }
@@ -308,7 +310,7 @@ impl Client {
         if !self.is_up(rank) {
             return;
         }
-        let Some(session) = self.sessions.get_mut(&rank) else { return };
+        let Some(session) = self.ranks.sessions.get_mut(&rank) else { return };
         let next_seq = session.next_seq;
         let mut released = Vec::new();
         for ino in std::mem::take(&mut session.leases.forgotten) {
@@ -318,14 +320,14 @@ impl Client {
             }
             let bits = session.leases.take(ino, Lease::ATTR | Lease::NAMES);
             if bits.has(Lease::NAMES) {
-                self.names_lost.add(ino);
+                self.core.names_lost.add(ino);
             }
             if !bits.is_none() {
                 session.leases.void_below.insert(ino, next_seq);
                 released.push((ino, bits));
             }
         }
-        for batch in released.chunks(self.config.some(RELEASE_MAX)) {
+        for batch in released.chunks(self.core.config.some(RELEASE_MAX)) {
             self.send(rank, ToServer::Release(batch.to_vec()));
         }
     }

@@ -12,7 +12,9 @@ pub mod interrupt;
 mod io;
 
 mod blocks;
+mod calls;
 mod change;
+mod core;
 mod direct;
 mod dispatch;
 mod extents;
@@ -30,6 +32,7 @@ mod open;
 mod own;
 mod pace;
 mod path_cache;
+mod ranks;
 mod raw;
 mod read;
 mod recall;

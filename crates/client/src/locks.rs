@@ -75,8 +75,8 @@ impl Client {
 
     /// Requests that were sent, or are to be sent on.
     pub(crate) fn unanswered(&self) -> impl Iterator<Item = &Pending> {
-        let paused = self.paused.iter().map(|paused| &paused.pending);
-        self.sessions.values().flat_map(|session| session.pending.values()).chain(paused)
+        let paused = self.ranks.paused.iter().map(|paused| &paused.pending);
+        self.ranks.sessions.values().flat_map(|session| session.pending.values()).chain(paused)
     }
 
     /// The locks that a request asks for and must wait for, because others of that owner are being given back: done first, it would get
@@ -88,17 +88,18 @@ impl Client {
 
     /// It waits for that.
     pub(crate) fn wait_behind(&mut self, key: Key, rank: Rank, cred: Cred, op: Op, then: Then, hops: u32) {
-        self.behind.push(Behind { key, rank, cred, op, then, hops });
+        self.ranks.behind.push(Behind { key, rank, cred, op, then, hops });
     }
 
     /// Asks for locks that waited until others were given back, or were lost with a session.
     pub(crate) fn end_behind(&mut self) {
-        if self.behind.is_empty() {
+        if self.ranks.behind.is_empty() {
             return;
         }
         let busy: BTreeSet<Key> = self.unanswered().filter_map(|pending| given_back(&pending.request.op)).collect();
-        let (wait, ready) = std::mem::take(&mut self.behind).into_iter().partition(|behind| busy.contains(&behind.key));
-        self.behind = wait;
+        let (wait, ready) =
+            std::mem::take(&mut self.ranks.behind).into_iter().partition(|behind| busy.contains(&behind.key));
+        self.ranks.behind = wait;
         for Behind { cred, op, then, hops, .. } in ready {
             // The file may have moved meanwhile. What nobody waits for any more is not asked for at all.
             if waiter_of(&then).is_some_and(|waiter| self.is_awaited(waiter)) {
@@ -118,7 +119,7 @@ impl Client {
             let session = self.session(rank);
             session.is_some_and(|session| session.pending.values().any(|p| given_back(&p.request.op) == Some(key)))
         };
-        let at = self.behind.iter().filter(move |behind| behind.rank == rank || gives(behind.key));
+        let at = self.ranks.behind.iter().filter(move |behind| behind.rank == rank || gives(behind.key));
         at.filter_map(|behind| waiter_of(&behind.then))
     }
 
@@ -127,9 +128,10 @@ impl Client {
     pub(crate) fn cancel_behind(&mut self, ino: Ino, owner: LockOwner) {
         let of_it =
             |op: &Op| matches!(op, Op::SetLock { ino: of, lock, wait: true, .. } if (*of, lock.owner) == (ino, owner));
-        let behind = self.behind.extract_if(.., |behind| of_it(&behind.op)).map(|behind| (behind.rank, behind.then));
+        let behind =
+            self.ranks.behind.extract_if(.., |behind| of_it(&behind.op)).map(|behind| (behind.rank, behind.then));
         let mut ended: Vec<_> = behind.collect();
-        let paused = self.paused.extract_if(.., |paused| of_it(&paused.pending.request.op));
+        let paused = self.ranks.paused.extract_if(.., |paused| of_it(&paused.pending.request.op));
         ended.extend(paused.map(|paused| (paused.rank, paused.pending.then)));
         for (rank, then) in ended {
             self.replied(rank, then, Err(FsError::Interrupted));
@@ -138,10 +140,10 @@ impl Client {
 
     /// Drops the requests for these locks; true if there were any.
     fn end_taking(&mut self, key: Key) -> bool {
-        let sent = self.sessions.values_mut().flat_map(|session| session.pending.values_mut());
-        let all = sent.chain(self.paused.iter_mut().map(|paused| &mut paused.pending));
+        let sent = self.ranks.sessions.values_mut().flat_map(|session| session.pending.values_mut());
+        let all = sent.chain(self.ranks.paused.iter_mut().map(|paused| &mut paused.pending));
         let all = all.map(|pending| (&pending.request.op, &mut pending.then));
-        let all = all.chain(self.behind.iter_mut().map(|behind| (&behind.op, &mut behind.then)));
+        let all = all.chain(self.ranks.behind.iter_mut().map(|behind| (&behind.op, &mut behind.then)));
         let mut any = false;
         for (op, then) in all.chain(self.own.asked_mut()) {
             if taken(op) == Some(key)

@@ -4,146 +4,62 @@
 //! that says what their answer is for; a task ends by answering its [`Waiter`], which is a call or another task. Events
 //! for tasks go through a queue, so that no step runs inside another.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use loligo_types::{Answer, Attr, Cred, FsError, FsResult, Ino, Lease, Rank};
+use loligo_types::{Answer, Attr, Cred, FsError, FsResult, Lease};
 
+use crate::calls::Calls;
+pub(crate) use crate::calls::Waiter;
+use crate::core::Core;
 use crate::direct::Direct;
 use crate::file::Files;
-use crate::leases::{AtHand, NamesLost};
-use crate::locks::Behind;
-use crate::moves::Paused;
+use crate::leases::AtHand;
 use crate::own::Own;
+use crate::ranks::Ranks;
 use crate::recall::Recalls;
-use crate::route::{Router, SEEN_MAX};
-use crate::session::{PendingData, Session};
 use crate::task::{Event, Task};
-use crate::unsynced::Unsynced;
 use crate::{Call, CallId, CallResult, Config, Done, Input, Invalidation, Now, Output, Token};
-
-/// Receiver of a result.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Waiter {
-    Call(CallId),
-    Task(u64),
-    Nobody,
-}
 
 /// The client machine. See [`crate::io`] for how to drive it.
 #[derive(Debug)]
 pub struct Client {
-    pub(crate) config: Config,
-    pub(crate) now: Now,
-    pub(crate) out: VecDeque<Output>,
-    /// Calls that have not been answered.
-    pub(crate) calls: BTreeSet<CallId>,
-    /// Changes may be under way whose callers wait no longer.
-    pub(crate) unsettled: bool,
-    /// One with each rank that was asked something.
-    pub(crate) sessions: BTreeMap<Rank, Session>,
-    /// Sessions that begin count their requests from here: above all of those before. A crash can take back that a rank has ended
-    /// one, which then goes on and takes numbers for what they were.
-    pub(crate) first_seq: u64,
-    /// The rank at the driver's first connection: as configured, until it is known.
-    pub(crate) home: Rank,
-    pub(crate) home_known: bool,
-    /// Where the driver's first connection was made to there is another rank by now, or may be.
-    pub(crate) home_moved: bool,
-    pub(crate) router: Router,
-    /// Ranks of the message that is being handled: its sender, and the one that answered for the names in it.
-    pub(crate) speaker: Rank,
-    pub(crate) names_from: Option<Rank>,
+    /// The configuration, the moment, the outputs.
+    pub(crate) core: Core,
+    /// Calls and tasks.
+    pub(crate) calls: Calls,
+    /// Sessions, and which rank to ask.
+    pub(crate) ranks: Ranks,
+    /// The answer that is being dealt with.
     pub(crate) at_hand: AtHand,
-    /// Losses of directories' names.
-    pub(crate) names_lost: NamesLost,
-    /// Requests that are sent on later.
-    pub(crate) paused: Vec<Paused>,
-    /// Requests for locks whose owners are giving locks back.
-    pub(crate) behind: Vec<Behind>,
-    /// Data requests of files that are looked for.
-    pub(crate) parked: BTreeMap<Ino, Vec<(u64, PendingData)>>,
-    pub(crate) fs_id: Option<[u8; 16]>,
-    /// The server will not have this client.
-    pub(crate) refused: bool,
-    pub(crate) next_data: u64,
+    /// Open files and their handles.
+    pub(crate) files: Files,
+    /// What ranks want back.
+    pub(crate) recalls: Recalls,
+    /// The connection to the store.
     pub(crate) direct: Direct,
     /// Subtrees that are decoupled for this client.
     pub(crate) own: Own,
-    pub(crate) files: Files,
-    pub(crate) recalls: Recalls,
-    pub(crate) tasks: BTreeMap<u64, Task>,
-    /// Events that wait for their task.
-    pub(crate) events: VecDeque<(u64, Event)>,
-    /// Files with something to be written.
-    pub(crate) dirty: BTreeSet<Ino>,
-    /// Files that may hold data which the server's disk may not have.
-    pub(crate) unstable: BTreeSet<Ino>,
-    pub(crate) unsynced: Unsynced,
-    /// Files with blocks in the read cache, and a clock that counts uses.
-    pub(crate) blocks_of: BTreeSet<Ino>,
-    pub(crate) block_bytes: u64,
-    pub(crate) tick: u64,
-    /// Until when writes are not answered before they are at the server, because its store was full, milliseconds.
-    pub(crate) full_until: u64,
-    /// Writes that wait for room in the buffer, with their lengths.
-    pub(crate) blocked: VecDeque<(Waiter, u64)>,
-    pub(crate) next_task: u64,
-    pub(crate) next_token: u64,
-    pub(crate) stopping: bool,
-    pub(crate) stopped: bool,
 }
 
 impl Client {
     /// A client that is not connected. Its driver is to connect at once.
     pub fn new(config: Config) -> Client {
         Client {
-            sessions: BTreeMap::from([(config.rank, Session::default())]),
-            first_seq: 1,
-            home: config.rank,
-            home_known: false,
-            home_moved: false,
-            router: Router::with(config.some(SEEN_MAX)),
-            speaker: config.rank,
-            names_from: None,
+            calls: Calls::default(),
+            ranks: Ranks::new(&config),
             at_hand: AtHand::default(),
-            names_lost: NamesLost::default(),
-            paused: Vec::new(),
-            behind: Vec::new(),
-            parked: BTreeMap::new(),
-            fs_id: None,
-            refused: false,
-            next_data: 0,
-            direct: Direct::default(),
-            own: Own::default(),
-            config,
-            now: Now::default(),
-            out: VecDeque::new(),
-            calls: BTreeSet::new(),
-            unsettled: false,
             files: Files::default(),
             recalls: Recalls::default(),
-            tasks: BTreeMap::new(),
-            events: VecDeque::new(),
-            dirty: BTreeSet::new(),
-            unstable: BTreeSet::new(),
-            unsynced: Unsynced::default(),
-            blocks_of: BTreeSet::new(),
-            block_bytes: 0,
-            tick: 0,
-            full_until: 0,
-            blocked: VecDeque::new(),
-            next_task: 1,
-            next_token: 1,
-            stopping: false,
-            stopped: false,
+            direct: Direct::default(),
+            own: Own::default(),
+            core: Core::new(config),
         }
     }
 
     /// Tells it what happened. A time of zero means "as before". Afterwards drain [`Client::poll`].
     pub fn handle(&mut self, now: Now, input: Input) {
-        if now.ms >= self.now.ms && now != Now::default() {
-            self.now = now;
+        if now.ms >= self.core.now.ms && now != Now::default() {
+            self.core.now = now;
         }
         match input {
             Input::Call { id, cred, call } => self.begin(id, cred, call),
@@ -163,16 +79,16 @@ impl Client {
 
     /// True if requests are unanswered, or wait to be sent: also of calls that were given up.
     pub fn has_requests(&self) -> bool {
-        !self.paused.is_empty()
-            || !self.behind.is_empty()
+        !self.ranks.paused.is_empty()
+            || !self.ranks.behind.is_empty()
             || self.direct.is_busy()
-            || self.sessions.values().any(|session| !session.pending.is_empty())
+            || self.ranks.sessions.values().any(|session| !session.pending.is_empty())
     }
 
     /// True if a handle of a rank is open here, or was closed and is kept for the next open of the same file. `client`: the number that
     /// this client gives itself.
     pub fn has_handle(&self, client: u64, number: u64) -> bool {
-        self.config.client == client && self.files.handles.contains_key(&number)
+        self.core.config.client == client && self.files.handles.contains_key(&number)
     }
 
     /// Changes of subtrees that are decoupled for this client and that were not merged.
@@ -182,14 +98,14 @@ impl Client {
 
     /// The next output; `None`: none until the next input.
     pub fn poll(&mut self) -> Option<Output> {
-        self.out.pop_front()
+        self.core.out.pop_front()
     }
 
     /// Runs tasks until none has an event.
     fn settle(&mut self) {
         self.end_behind();
         loop {
-            if let Some((id, event)) = self.events.pop_front() {
+            if let Some((id, event)) = self.calls.events.pop_front() {
                 self.advance(id, event);
             } else if let Some(reply) = self.own.replies.pop_front() {
                 self.own_replied(reply);
@@ -197,18 +113,18 @@ impl Client {
                 break;
             }
         }
-        if self.stopping {
+        if self.core.stopping {
             self.check_stopped();
         }
     }
 
     fn begin(&mut self, id: CallId, cred: Arc<Cred>, call: Call) {
-        self.calls.insert(id);
+        self.calls.waiting.insert(id);
         let waiter = Waiter::Call(id);
         // What is open here is closed whoever is there: its caller does not come again.
         let closes = matches!(call, Call::Release { .. });
         let nobody = self.is_single() && self.session(self.only()).is_some_and(|session| session.gave_up) && !closes;
-        if self.stopping || self.refused || nobody {
+        if self.core.stopping || self.ranks.refused || nobody {
             self.fail(waiter, FsError::Unavailable);
         } else {
             self.dispatch(waiter, &cred, call);
@@ -219,11 +135,11 @@ impl Client {
     pub(crate) fn complete(&mut self, waiter: Waiter, result: CallResult) {
         match waiter {
             Waiter::Call(id) => {
-                if self.calls.remove(&id) {
-                    self.out.push_back(Output::Complete { id, result });
+                if self.calls.waiting.remove(&id) {
+                    self.core.out.push_back(Output::Complete { id, result });
                 }
             }
-            Waiter::Task(id) => self.events.push_back((id, Event::Done(result))),
+            Waiter::Task(id) => self.calls.events.push_back((id, Event::Done(result))),
             Waiter::Nobody => {}
         }
     }
@@ -231,8 +147,8 @@ impl Client {
     /// True if somebody still waits: a call may have been given up.
     pub(crate) fn is_awaited(&self, waiter: Waiter) -> bool {
         match waiter {
-            Waiter::Call(id) => self.calls.contains(&id),
-            Waiter::Task(id) => self.tasks.contains_key(&id),
+            Waiter::Call(id) => self.calls.waiting.contains(&id),
+            Waiter::Task(id) => self.calls.tasks.contains_key(&id),
             Waiter::Nobody => false,
         }
     }
@@ -272,21 +188,21 @@ impl Client {
     }
 
     pub(crate) fn new_task(&mut self, task: Task) -> u64 {
-        let id = self.next_task;
-        self.next_task += 1;
-        self.tasks.insert(id, task);
+        let id = self.calls.next_task;
+        self.calls.next_task += 1;
+        self.calls.tasks.insert(id, task);
         id
     }
 
     /// Says what must be dropped above; with a token if somebody waits for it.
     pub(crate) fn invalidate(&mut self, what: Invalidation, wait: bool) -> Token {
         let token = if wait {
-            self.next_token += 1;
-            Token(self.next_token - 1)
+            self.core.next_token += 1;
+            Token(self.core.next_token - 1)
         } else {
             Token::NONE
         };
-        self.out.push_back(Output::Invalidate { token, what });
+        self.core.out.push_back(Output::Invalidate { token, what });
         token
     }
 

@@ -15,27 +15,27 @@ impl Client {
     /// was reached.
     pub(crate) fn learn_map(&mut self, map: &ClusterMap, welcoming: Option<Rank>) {
         let before: BTreeMap<Rank, Option<String>> =
-            self.sessions.keys().map(|rank| (*rank, self.router.address(*rank))).collect();
-        if !self.router.learn_map(map) {
+            self.ranks.sessions.keys().map(|rank| (*rank, self.ranks.router.address(*rank))).collect();
+        if !self.ranks.router.learn_map(map) {
             return;
         }
         for (rank, before) in before {
-            let now = self.router.address(rank);
+            let now = self.ranks.router.address(rank);
             // What it was reached at before is another life of it, or nobody; and who is greeted in its stead while it was nowhere
             // may never answer.
             let greets = self.session(rank).is_some_and(|session| session.link == Link::Greeting);
             let has_gone = now.is_some() && now != before && (before.is_some() || greets);
-            if has_gone && welcoming != Some(rank) && (rank != self.home || self.home_moved) {
+            if has_gone && welcoming != Some(rank) && (rank != self.ranks.home || self.ranks.home_moved) {
                 self.disconnected(rank);
             }
         }
         // If it comes back it listens elsewhere.
-        self.home_moved |= !self.router.may_be(self.home);
-        for rank in self.sessions.keys().copied().collect::<Vec<_>>() {
+        self.ranks.home_moved |= !self.ranks.router.may_be(self.ranks.home);
+        for rank in self.ranks.sessions.keys().copied().collect::<Vec<_>>() {
             let Some(session) = self.session(rank) else { continue };
             if session.nowhere {
                 self.want_connection(rank);
-            } else if session.link == Link::Down && !self.router.may_be(rank) {
+            } else if session.link == Link::Down && !self.ranks.router.may_be(rank) {
                 // It is not sought any more.
                 self.disconnected(rank);
             }
@@ -46,7 +46,8 @@ impl Client {
     /// Ends sessions with ranks that leave, as soon as nothing is under way there. What is believed to be held there has
     /// moved: asking tells where to.
     pub(crate) fn leave_ranks(&mut self) {
-        let leaving: Vec<Rank> = self.sessions.keys().copied().filter(|rank| self.router.is_leaving(*rank)).collect();
+        let leaving: Vec<Rank> =
+            self.ranks.sessions.keys().copied().filter(|rank| self.ranks.router.is_leaving(*rank)).collect();
         // A farewell lets others write at once.
         for rank in leaving.into_iter().filter(|_| !self.direct.is_writing()).collect::<Vec<_>>() {
             let idle = |session: &crate::session::Session| {
@@ -76,8 +77,8 @@ impl Client {
 
     fn leave(&mut self, rank: Rank) {
         self.send(rank, ToServer::Goodbye { gone: false });
-        let now = self.now.ms;
-        if let Some(session) = self.sessions.get_mut(&rank) {
+        let now = self.core.now.ms;
+        if let Some(session) = self.ranks.sessions.get_mut(&rank) {
             (session.link, session.left) = (Link::Down, true);
             session.down_since.get_or_insert(now);
         }
@@ -86,26 +87,27 @@ impl Client {
     /// The rank has closed the connection of a session that this client ended. If something wants it again meanwhile,
     /// it gets another session.
     pub(crate) fn left(&mut self, rank: Rank) {
-        let Some(session) = self.sessions.get_mut(&rank) else { return };
+        let Some(session) = self.ranks.sessions.get_mut(&rank) else { return };
         (session.left, session.id) = (false, None);
         if !session.pending.is_empty() || !session.data.is_empty() {
             return self.want_connection(rank);
         }
-        self.out.push_back(Output::Disconnect { rank: self.swapped(rank) });
+        self.core.out.push_back(Output::Disconnect { rank: self.swapped(rank) });
         self.session_lost(rank);
-        self.sessions.remove(&rank);
-        self.home_moved |= rank == self.home;
+        self.ranks.sessions.remove(&rank);
+        self.ranks.home_moved |= rank == self.ranks.home;
         self.stay_somewhere();
     }
 
     /// Keeps a session with some rank: without any, a client hears nothing of ranks that come and go.
     pub(crate) fn stay_somewhere(&mut self) {
-        let stays = |(rank, session): (&Rank, &crate::session::Session)| !session.left && self.router.has_rank(*rank);
-        if self.stopping || self.sessions.iter().any(stays) {
+        let stays =
+            |(rank, session): (&Rank, &crate::session::Session)| !session.left && self.ranks.router.has_rank(*rank);
+        if self.core.stopping || self.ranks.sessions.iter().any(stays) {
             return;
         }
-        let rank = self.router.some_rank(self.home);
-        if self.router.has_rank(rank) {
+        let rank = self.ranks.router.some_rank(self.ranks.home);
+        if self.ranks.router.has_rank(rank) {
             self.open_session(rank);
         }
     }

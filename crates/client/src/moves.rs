@@ -36,14 +36,14 @@ pub(crate) struct Paused {
 impl Client {
     /// True if there is only one rank, and no session with another one.
     pub(crate) fn is_single(&self) -> bool {
-        self.router.is_single()
-            && self.sessions.len() <= 1
-            && self.sessions.keys().next().is_none_or(|rank| self.router.may_be(*rank))
+        self.ranks.router.is_single()
+            && self.ranks.sessions.len() <= 1
+            && self.ranks.sessions.keys().next().is_none_or(|rank| self.ranks.router.may_be(*rank))
     }
 
     /// The rank that is asked everything, if there is only one.
     pub(crate) fn only(&self) -> Rank {
-        self.sessions.keys().next().copied().unwrap_or_else(|| self.router.some_rank(self.home))
+        self.ranks.sessions.keys().next().copied().unwrap_or_else(|| self.ranks.router.some_rank(self.ranks.home))
     }
 
     /// The rank to ask.
@@ -59,20 +59,20 @@ impl Client {
                 .first()
                 .and_then(|handle| self.files.at.get(handle))
                 .copied()
-                .unwrap_or(self.router.some_rank(self.home));
+                .unwrap_or(self.ranks.router.some_rank(self.ranks.home));
         }
-        let subject = self.router.subject(op);
+        let subject = self.ranks.router.subject(op);
         if let Subject::Inode(ino) = subject
             && let Some(file) = self.files.map.get(&ino)
         {
             return file.rank;
         }
-        self.router.target(subject, self.home)
+        self.ranks.router.target(subject, self.ranks.home)
     }
 
     /// Another rank is to be asked.
     pub(crate) fn redirected(&mut self, rank: Rank, seq: Seq, to: Rank, routes: &[Route], done: Option<(Ino, u64)>) {
-        let Some(session) = self.sessions.get_mut(&rank) else { return };
+        let Some(session) = self.ranks.sessions.get_mut(&rank) else { return };
         let Some(mut pending) = session.pending.remove(&seq.0) else { return };
         session.in_flight = session.in_flight.saturating_sub(1);
         if let (Some(ino), None) = (pending.request.ino, done) {
@@ -82,18 +82,18 @@ impl Client {
         self.learn_routes(routes);
         pending.hops += 1;
         self.put_down();
-        match self.router.subject(&pending.request.op) {
+        match self.ranks.router.subject(&pending.request.op) {
             // Said of what was made at the end of a way, not of where that begins.
             _ if done.is_some() && matches!(pending.request.op, Op::Via { .. }) => {}
             // One that has some of its names has not got it for that.
-            Subject::Names(dir, _) if self.router.is_parted(dir) => {}
+            Subject::Names(dir, _) if self.ranks.router.is_parted(dir) => {}
             Subject::Names(dir, _) => {
-                self.router.correct(dir, to);
+                self.ranks.router.correct(dir, to);
                 // Or that one has the name alone: what is open of the directory may be where it was.
                 self.believe(dir, to, None);
             }
             Subject::Inode(ino) => {
-                self.router.correct(ino, to);
+                self.ranks.router.correct(ino, to);
                 self.believe(ino, to, Some(rank));
             }
             Subject::Root | Subject::Handles => {}
@@ -122,7 +122,7 @@ impl Client {
             return self.replied(to, pending.then, Err(FsError::Busy));
         }
         if hops > HOPS_AT_ONCE {
-            return self.paused.push(Paused { due: self.now.ms + pause_ms(hops), rank: to, pending });
+            return self.ranks.paused.push(Paused { due: self.core.now.ms + pause_ms(hops), rank: to, pending });
         }
         let Request { cred, op, .. } = pending.request;
         self.request_at(to, cred, op, pending.then, hops);
@@ -139,7 +139,7 @@ impl Client {
         let request =
             Request { seq: Seq(0), answered: Seq(0), want: Lease::ATTR, cred: cred.clone(), op, ino: None, ways: None };
         let pending = Pending { request, then, hops: 0 };
-        self.paused.push(Paused { due: self.now.ms + pause_ms(times), rank, pending });
+        self.ranks.paused.push(Paused { due: self.core.now.ms + pause_ms(times), rank, pending });
     }
 
     /// True if a request writes or locks through a handle that was lost since it was sent. Its caller was told of the loss and does not
@@ -164,9 +164,10 @@ impl Client {
 
     /// Sends on what has waited long enough.
     pub(crate) fn end_pauses(&mut self) {
-        let now = self.now.ms;
-        let (due, later) = std::mem::take(&mut self.paused).into_iter().partition(|paused: &Paused| paused.due <= now);
-        self.paused = later;
+        let now = self.core.now.ms;
+        let (due, later) =
+            std::mem::take(&mut self.ranks.paused).into_iter().partition(|paused: &Paused| paused.due <= now);
+        self.ranks.paused = later;
         for Paused { rank, pending, .. } in due {
             if self.rests_on_what_was_lost(&pending.request.op) {
                 self.drop_lost(rank, pending);
@@ -180,11 +181,11 @@ impl Client {
 
     /// The rank, or who is asked instead if it is no more: it may have been removed during a pause.
     fn instead_of(&self, rank: Rank, op: &Op) -> Rank {
-        if self.router.may_be(rank) {
+        if self.ranks.router.may_be(rank) {
             return rank;
         }
         let other = self.route(op);
-        if self.router.may_be(other) { other } else { self.router.some_rank(self.home) }
+        if self.ranks.router.may_be(other) { other } else { self.ranks.router.some_rank(self.ranks.home) }
     }
 
     /// The operation was executed before what it is about moved: only its answer is made.
@@ -222,12 +223,12 @@ impl Client {
     pub(crate) fn ask_remote(&mut self, rank: Rank, pending: Pending, ino: Ino, kind: Kind, there: Rank) {
         let Pending { request: Request { cred, op, .. }, then, hops } = pending;
         if let (Op::Lookup { dir, .. }, Kind::Dir) = (&op, kind) {
-            let hash = self.router.subject(&op).hash();
-            self.router.see_child(ino, *dir, hash, there);
+            let hash = self.ranks.router.subject(&op).hash();
+            self.ranks.router.see_child(ino, *dir, hash, there);
         }
-        let to = match (self.files.map.get(&ino), self.router.find(ino, None)) {
+        let to = match (self.files.map.get(&ino), self.ranks.router.find(ino, None)) {
             (Some(file), _) => file.rank,
-            (None, Found::Known(known)) if self.router.has_rank(known) => known,
+            (None, Found::Known(known)) if self.ranks.router.has_rank(known) => known,
             _ => there,
         };
         let names = match &op {
@@ -256,8 +257,8 @@ impl Client {
             (Err(FsError::NotFound), _) => Err(FsError::Stale),
             (result, _) => result,
         };
-        let kept = second.names.filter(|held| self.names_lost.count(held.dir) == held.lost);
-        self.names_from = kept.map(|held| held.of);
+        let kept = second.names.filter(|held| self.core.names_lost.count(held.dir) == held.lost);
+        self.at_hand.names_from = kept.map(|held| held.of);
         self.replied(rank, second.then, result);
     }
 
@@ -271,7 +272,7 @@ impl Client {
             (_, Answer::Walked { dir, last, .. }) => {
                 // Of the names the first was asked for, and no other is known by its hash.
                 if let Answer::Entry(attr) = &**last {
-                    self.router.see_child(attr.ino, *dir, None, rank);
+                    self.ranks.router.see_child(attr.ino, *dir, None, rank);
                 }
             }
             (
@@ -279,24 +280,24 @@ impl Client {
                 Answer::Entry(attr),
             )
             | (Op::Create { dir, .. }, Answer::Opened { attr, .. }) => {
-                if !self.router.is_parted(*dir) {
-                    self.router.see(*dir, rank);
+                if !self.ranks.router.is_parted(*dir) {
+                    self.ranks.router.see(*dir, rank);
                 }
-                let hash = self.router.subject(op).hash();
-                self.router.see_child(attr.ino, *dir, hash, rank);
+                let hash = self.ranks.router.subject(op).hash();
+                self.ranks.router.see_child(attr.ino, *dir, hash, rank);
             }
             (Op::LookupParent { dir }, Answer::Entry(attr)) => {
-                self.router.see(attr.ino, rank);
-                self.router.see_child(*dir, attr.ino, None, rank);
+                self.ranks.router.see(attr.ino, rank);
+                self.ranks.router.see_child(*dir, attr.ino, None, rank);
             }
             (Op::Readdir { dir, .. }, Answer::Entries { entries, .. }) => {
                 for entry in entries.iter().filter(|entry| entry.attr.is_some()) {
-                    self.router.see_child(entry.ino, *dir, Some(entry.cookie), rank);
+                    self.ranks.router.see_child(entry.ino, *dir, Some(entry.cookie), rank);
                 }
             }
             (_, Answer::Opened { attr, .. }) => self.see(attr.ino, rank),
-            _ => match self.router.subject(op) {
-                Subject::Names(dir, _) if self.router.is_parted(dir) => {}
+            _ => match self.ranks.router.subject(op) {
+                Subject::Names(dir, _) if self.ranks.router.is_parted(dir) => {}
                 Subject::Names(ino, _) | Subject::Inode(ino) => self.see(ino, rank),
                 Subject::Root | Subject::Handles => {}
             },
@@ -305,7 +306,7 @@ impl Client {
 
     /// A rank answered for an inode: it has that, with what is open of it.
     fn see(&mut self, ino: Ino, rank: Rank) {
-        self.router.see(ino, rank);
+        self.ranks.router.see(ino, rank);
         if self.files.map.get(&ino).is_some_and(|file| file.rank == rank) {
             self.files.is_known(ino);
         }
@@ -314,7 +315,7 @@ impl Client {
     /// Takes changes of the subtree map. A rank from which something moves lists the part of it that is held here ([`Client::moved`]); if
     /// that message may have been lost, the place is guessed, and asked for.
     pub(crate) fn learn_routes(&mut self, routes: &[Route]) {
-        if routes.is_empty() || !self.router.learn(routes) || self.router.is_single() {
+        if routes.is_empty() || !self.ranks.router.learn(routes) || self.ranks.router.is_single() {
             return;
         }
         self.follow_files();
@@ -324,12 +325,12 @@ impl Client {
     /// The map has changed, and these are not the rank's any more that says so. Nothing else of it has moved: a file that
     /// has lost its name stays when the directory moves that it was in. `frozen_ms`: since when the other rank may have them.
     pub(crate) fn moved(&mut self, from: Rank, routes: &[Route], moved: &[Ino], to: Option<Rank>, frozen_ms: u32) {
-        self.router.learn(routes);
+        self.ranks.router.learn(routes);
         let Some(to) = to.filter(|to| *to != from) else { return };
-        if !moved.is_empty() && self.router.may_be(to) {
+        if !moved.is_empty() && self.ranks.router.may_be(to) {
             // Also if nothing of it is held here any more, which the other rank does not know: who changes it there would wait
             // for this client to give it back.
-            let known = self.sessions.contains_key(&to);
+            let known = self.ranks.sessions.contains_key(&to);
             let session = self.open_session(to);
             if !known {
                 // The speaker may have answered since that rank began to wait for this client.
@@ -346,8 +347,11 @@ impl Client {
             self.moved_guess(from, *ino, to);
             self.move_lease(from, to, *ino, Lease::ATTR | Lease::NAMES);
             if forgotten {
-                let lent =
-                    self.sessions.get_mut(&to).map(|session| session.leases.take(*ino, Lease::ATTR | Lease::NAMES));
+                let lent = self
+                    .ranks
+                    .sessions
+                    .get_mut(&to)
+                    .map(|session| session.leases.take(*ino, Lease::ATTR | Lease::NAMES));
                 self.give_up_lease(to, *ino, lent.unwrap_or_default());
             }
         }
@@ -358,7 +362,7 @@ impl Client {
     fn may_have_forgotten(&self, rank: Rank, frozen_ms: u32) -> bool {
         let Some(session) = self.session(rank) else { return false };
         // What is heard was said in a time in which the session lives.
-        let since = self.now.ms.saturating_sub(u64::from(frozen_ms) + session.session_ms);
+        let since = self.core.now.ms.saturating_sub(u64::from(frozen_ms) + session.session_ms);
         session.reclaimed_ms.is_some_and(|at| at >= since)
     }
 
@@ -369,7 +373,7 @@ impl Client {
 
     /// Files, and below leases, of which it may have been missed that they moved are believed to be where the subtree map says.
     fn follow_files(&mut self) {
-        let moved = |ino: &Ino, from: Rank| match self.router.find(*ino, None) {
+        let moved = |ino: &Ino, from: Rank| match self.ranks.router.find(*ino, None) {
             Found::Known(to) if to != from && self.may_have_missed(from) => Some((*ino, to)),
             _ => None,
         };
@@ -379,7 +383,7 @@ impl Client {
             dirs.filter_map(|(number, handle)| moved(&handle.ino, *self.files.at.get(number)?)).collect();
         let mut asks: BTreeMap<Rank, BTreeSet<Ino>> = BTreeMap::new();
         for (ino, to) in files.into_iter().chain(dirs) {
-            if self.router.may_be(to) {
+            if self.ranks.router.may_be(to) {
                 asks.entry(to).or_default().insert(ino);
                 self.believe(ino, to, None);
                 continue;
@@ -387,7 +391,8 @@ impl Client {
             // A rank that is no more, told by one that has missed who has it since, or one of which it is not heard yet: nobody
             // could be asked there. Nothing lent is relied on, and who had it says where it is.
             self.suspend_file(ino);
-            if let Some(from) = self.files.map.get(&ino).map(|file| file.rank).filter(|from| self.router.may_be(*from))
+            if let Some(from) =
+                self.files.map.get(&ino).map(|file| file.rank).filter(|from| self.ranks.router.may_be(*from))
             {
                 asks.entry(from).or_default().insert(ino);
             }
@@ -415,17 +420,18 @@ impl Client {
     /// have been those of a fragment, which its rank has asked back before that moved, and the rank that has it now lends none.
     fn follow_leases(&mut self) {
         let mut moved = Vec::new();
-        for (from, session) in self.sessions.iter().filter(|(rank, _)| self.may_have_missed(**rank)) {
+        for (from, session) in self.ranks.sessions.iter().filter(|(rank, _)| self.may_have_missed(**rank)) {
             for (ino, bits) in session.leases.all() {
-                match self.router.find(ino, None) {
+                match self.ranks.router.find(ino, None) {
                     Found::Known(to) if to != *from => moved.push((*from, to, ino, bits)),
                     _ => {}
                 }
             }
         }
         for (from, to, ino, bits) in moved {
-            let follows = if self.router.may_be(to) { Lease::ATTR } else { Lease::NONE };
-            let lent = self.sessions.get_mut(&from).map(|session| session.leases.take(ino, bits.without(follows)));
+            let follows = if self.ranks.router.may_be(to) { Lease::ATTR } else { Lease::NONE };
+            let lent =
+                self.ranks.sessions.get_mut(&from).map(|session| session.leases.take(ino, bits.without(follows)));
             self.give_up_lease(from, ino, lent.unwrap_or_default());
             if !follows.is_none() {
                 // Also if nothing of it is held here any more, which that rank does not know.
@@ -436,7 +442,7 @@ impl Client {
     }
 
     fn move_lease(&mut self, from: Rank, to: Rank, ino: Ino, bits: Lease) {
-        let Some(session) = self.sessions.get_mut(&from) else { return };
+        let Some(session) = self.ranks.sessions.get_mut(&from) else { return };
         let taken = session.leases.take(ino, bits);
         if taken.is_none() {
             return;
@@ -451,7 +457,7 @@ impl Client {
     /// Notes the believed rank of an open inode. It may still be where it was believed to be before, unless just that rank says that it is
     /// not.
     fn believe(&mut self, ino: Ino, to: Rank, not_at: Option<Rank>) {
-        let parted = self.router.is_parted(ino);
+        let parted = self.ranks.router.is_parted(ino);
         let files = &mut self.files;
         for (number, _) in files.handles.iter().filter(|(_, of)| of.ino == ino && !(of.dir && parted)) {
             files.guessed.extend(files.at.get(number).map(|before| (*number, *before)));
@@ -514,7 +520,7 @@ impl Client {
     /// The same for an open directory. If its fragments are at several ranks, it stays where it was opened, unless just that rank says that
     /// it has gone from there.
     fn move_dir(&mut self, ino: Ino, from: Option<Rank>, to: Rank) {
-        let parted = self.router.is_parted(ino);
+        let parted = self.ranks.router.is_parted(ino);
         let at = |number: &u64| from.is_some() && self.files.at.get(number).copied() == from;
         let handles = self.files.handles.iter().filter(|(_, handle)| handle.dir && handle.ino == ino);
         let numbers: Vec<u64> = handles.map(|(number, _)| *number).filter(|number| !parted || at(number)).collect();
@@ -547,7 +553,7 @@ impl Client {
         let Some(cred) = cred else {
             return self.data_replied(id, pending.then, Err(DataError::Stale));
         };
-        let parked = self.parked.entry(ino).or_default();
+        let parked = self.ranks.parked.entry(ino).or_default();
         parked.push((id, pending));
         if parked.len() == 1 {
             self.request_at(rank, cred, Op::GetAttr { ino }, Then::Located(ino), 0);
@@ -575,14 +581,14 @@ impl Client {
             Err(FsError::Stale | FsError::NotFound | FsError::BadHandle) => DataError::Stale,
             _ => DataError::Io,
         };
-        for (id, pending) in self.parked.remove(&ino).unwrap_or_default() {
+        for (id, pending) in self.ranks.parked.remove(&ino).unwrap_or_default() {
             self.data_replied(id, pending.then, Err(error));
         }
     }
 
     /// Sends data requests that waited for their file to be found, in order.
     fn unpark(&mut self, ino: Ino, to: Rank) {
-        let mut parked = self.parked.remove(&ino).unwrap_or_default();
+        let mut parked = self.ranks.parked.remove(&ino).unwrap_or_default();
         parked.sort_unstable_by_key(|(id, _)| *id);
         for (id, pending) in parked {
             self.data_elsewhere(to, id, pending);

@@ -57,7 +57,7 @@ impl Client {
     /// Asks for more numbers if something is to be made, and less than half of them are left.
     pub(crate) fn refill_numbers(&mut self, rank: Rank, cred: &Cred, op: &Op) {
         // Those of requests under way count as given, too.
-        let wanted = u64::from(self.config.ino_grant.min(limits::INO_GRANT_MAX / 2));
+        let wanted = u64::from(self.core.config.ino_grant.min(limits::INO_GRANT_MAX / 2));
         if wanted == 0 || !op.makes_inode() {
             return;
         }
@@ -72,7 +72,7 @@ impl Client {
 
     /// They came, or not.
     pub(crate) fn numbers_came(&mut self, rank: Rank, result: &FsResult<Answer>) {
-        let Some(session) = self.sessions.get_mut(&rank) else { return };
+        let Some(session) = self.ranks.sessions.get_mut(&rank) else { return };
         session.numbers.asked = false;
         match result {
             Ok(Answer::Inos { first, count }) => {

@@ -176,7 +176,7 @@ impl Client {
             reusable: true,
         };
         self.files.handles.insert(handle, handle_state);
-        let rank = *self.files.at.entry(handle).or_insert(self.speaker);
+        let rank = *self.files.at.entry(handle).or_insert(self.ranks.speaker);
         if !is_file {
             self.learn(attr);
             return (fh, *attr, Lease::NONE, false);
@@ -203,8 +203,8 @@ impl Client {
             // The answer says all that the session has: what is held here besides was lost at a rank that has forgotten.
             unfounded = !file.rights.without(rights).is_none();
             if !file.rights.has(Lease::BUFFER) {
-                self.next_data += 1;
-                file.pieces = self.next_data;
+                self.core.next_data += 1;
+                file.pieces = self.core.next_data;
             }
             file.rights = file.rights | (rights & (Lease::CACHE | Lease::BUFFER));
         }
@@ -301,7 +301,7 @@ impl Client {
 
     /// A handle is not in use any more.
     fn retire(&mut self, number: u64) {
-        let (now, delay) = (self.now.ms, self.config.close_delay_ms);
+        let (now, delay) = (self.core.now.ms, self.core.config.close_delay_ms);
         let Some(handle) = self.files.handles.get_mut(&number) else { return };
         handle.fh = None;
         handle.idle_since = now;
@@ -309,14 +309,14 @@ impl Client {
         if let Some(file) = self.files.map.get_mut(&handle.ino) {
             file.spare.push(number);
         }
-        if is_dir || !self.config.cache || delay == 0 {
+        if is_dir || !self.core.config.cache || delay == 0 {
             handle.reusable = false;
         } else if self.has_like(number) && !self.is_needed(number) {
             // Who opens by path gets a new one each time.
             return self.close(number);
         }
         self.files.idle.push_back(number);
-        if is_dir || !self.config.cache || self.files.idle.len() > self.config.idle_handles {
+        if is_dir || !self.core.config.cache || self.files.idle.len() > self.core.config.idle_handles {
             self.close_idle();
         }
     }
@@ -341,9 +341,9 @@ impl Client {
             if handle.fh.is_some() {
                 continue;
             }
-            let old = self.now.ms.saturating_sub(handle.idle_since) >= self.config.close_delay_ms;
-            let crowded = self.files.idle.len() >= self.config.idle_handles;
-            if handle.reusable && !old && !crowded && !self.stopping {
+            let old = self.core.now.ms.saturating_sub(handle.idle_since) >= self.core.config.close_delay_ms;
+            let crowded = self.files.idle.len() >= self.core.config.idle_handles;
+            if handle.reusable && !old && !crowded && !self.core.stopping {
                 self.files.idle.push_front(number);
                 return;
             }
@@ -408,10 +408,10 @@ impl Client {
     /// Forgets a file that has no handle any more.
     pub(crate) fn drop_file(&mut self, ino: Ino) {
         if let Some(file) = self.files.map.remove(&ino) {
-            self.unsynced.forget(&file);
-            self.block_bytes = self.block_bytes.saturating_sub(file.blocks.bytes());
-            self.blocks_of.remove(&ino);
-            self.dirty.remove(&ino);
+            self.files.unsynced.forget(&file);
+            self.files.block_bytes = self.files.block_bytes.saturating_sub(file.blocks.bytes());
+            self.files.blocks_of.remove(&ino);
+            self.files.dirty.remove(&ino);
             self.recalls.file_gone(ino, &file.recalls);
         }
         self.finish_recalls();
@@ -432,10 +432,12 @@ impl Client {
         let Some(cred) = self.files.close_cred.take() else { return };
         let mut ranks = BTreeMap::<Rank, Vec<u64>>::new();
         for handle in std::mem::take(&mut self.files.closing) {
-            let at = self.files.at.remove(&handle).unwrap_or(self.router.some_rank(self.home));
+            let at = self.files.at.remove(&handle).unwrap_or(self.ranks.router.some_rank(self.ranks.home));
             ranks.entry(at).or_default().push(handle);
             // Whoever does not have it passes that over.
-            for from in self.files.take_guessed(handle).into_iter().filter(|from| self.sessions.contains_key(from)) {
+            for from in
+                self.files.take_guessed(handle).into_iter().filter(|from| self.ranks.sessions.contains_key(from))
+            {
                 ranks.entry(from).or_default().push(handle);
             }
         }

@@ -22,19 +22,19 @@ impl Client {
         // It is no open file's, and waits for none.
         let task = Task { waiter, cred: Arc::clone(cred), ino: Ino(0), exclusive: false, step: Step::Raw };
         let id = self.new_task(task);
-        let at = (!self.is_single()).then(|| self.router.some_rank(ino.birth_rank()));
+        let at = (!self.is_single()).then(|| self.ranks.router.some_rank(ino.birth_rank()));
         self.data_request_of(ino, op, DataThen::Task(id), at);
     }
 
     /// Calls have failed because the rank is not there: of these nothing shall be done when it is back, beside what is asked then.
     pub(crate) fn forget_raw(&mut self) {
         let tasks: BTreeSet<u64> =
-            self.tasks.iter().filter(|(_, task)| matches!(task.step, Step::Raw)).map(|(id, _)| *id).collect();
+            self.calls.tasks.iter().filter(|(_, task)| matches!(task.step, Step::Raw)).map(|(id, _)| *id).collect();
         if tasks.is_empty() {
             return;
         }
-        self.tasks.retain(|id, _| !tasks.contains(id));
-        for session in self.sessions.values_mut() {
+        self.calls.tasks.retain(|id, _| !tasks.contains(id));
+        for session in self.ranks.sessions.values_mut() {
             session.data.retain(|_, asked| !matches!(asked.then, DataThen::Task(task) if tasks.contains(&task)));
         }
     }

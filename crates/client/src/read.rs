@@ -103,8 +103,8 @@ impl Client {
         if self.is_suspended(ino) {
             return None;
         }
-        self.tick += 1;
-        let tick = self.tick;
+        self.files.tick += 1;
+        let tick = self.files.tick;
         let file = self.files.map.get_mut(&ino)?;
         if !file.may_cache() {
             return None;
@@ -299,8 +299,8 @@ impl Client {
     }
 
     fn fetch_blocks(&mut self, id: u64, ino: Ino, read: &mut Read, start: u64, stop: u64) {
-        self.tick += 1;
-        let tick = self.tick;
+        self.files.tick += 1;
+        let tick = self.files.tick;
         for block in blocks(start, stop) {
             let (from, to) = (start.max(block), stop.min(block + BLOCK));
             let Some(file) = self.files.map.get_mut(&ino) else { return };
@@ -342,8 +342,8 @@ impl Client {
         start: u64,
         result: Result<loligo_types::DataAnswer, DataError>,
     ) {
-        self.tick += 1;
-        let tick = self.tick;
+        self.files.tick += 1;
+        let tick = self.files.tick;
         let Some(file) = self.files.map.get_mut(&ino) else { return };
         if file.blocks.fetches.get(&start).is_none_or(|fetch| fetch.request != request) {
             return;
@@ -357,24 +357,24 @@ impl Client {
         {
             let before = file.blocks.bytes();
             file.blocks.insert(start, Arc::clone(bytes), tick);
-            self.block_bytes = self.block_bytes + file.blocks.bytes() - before;
-            self.blocks_of.insert(ino);
+            self.files.block_bytes = self.files.block_bytes + file.blocks.bytes() - before;
+            self.files.blocks_of.insert(ino);
         }
         for reader in fetch.readers {
-            self.events.push_back((reader, Event::Block(result.clone())));
+            self.calls.events.push_back((reader, Event::Block(result.clone())));
         }
         self.evict_blocks();
     }
 
     /// Keeps the read cache within its limit.
     fn evict_blocks(&mut self) {
-        while self.block_bytes > self.config.read_cache {
-            let oldest = self.blocks_of.iter().filter_map(|ino| {
+        while self.files.block_bytes > self.core.config.read_cache {
+            let oldest = self.files.blocks_of.iter().filter_map(|ino| {
                 let (used, start) = self.files.map.get(ino)?.blocks.oldest()?;
                 Some((used, *ino, start))
             });
             let Some((_, ino, start)) = oldest.min() else {
-                self.block_bytes = 0;
+                self.files.block_bytes = 0;
                 return;
             };
             self.change_blocks(ino, |file| file.blocks.remove(start));
@@ -387,9 +387,9 @@ impl Client {
         let before = file.blocks.bytes();
         change(file);
         let after = file.blocks.bytes();
-        self.block_bytes = (self.block_bytes + after).saturating_sub(before);
+        self.files.block_bytes = (self.files.block_bytes + after).saturating_sub(before);
         if after == 0 {
-            self.blocks_of.remove(&ino);
+            self.files.blocks_of.remove(&ino);
         }
     }
 
@@ -407,9 +407,9 @@ impl Client {
         if !advanced || first {
             return;
         }
-        opened.window = (opened.window * 2).clamp(BLOCK, self.config.read_ahead.max(BLOCK));
+        opened.window = (opened.window * 2).clamp(BLOCK, self.core.config.read_ahead.max(BLOCK));
         let (from, window) = (opened.next_read, opened.window);
-        if self.config.read_ahead == 0 {
+        if self.core.config.read_ahead == 0 {
             return;
         }
         let Some(file) = self.files.map.get_mut(&ino) else { return };
@@ -453,7 +453,7 @@ impl Client {
     pub(crate) fn redo_reads(&mut self, ino: Ino, start: u64, end: u64) {
         let Some(file) = self.files.map.get(&ino) else { return };
         for id in &file.reads {
-            if let Some(Task { step: Step::Read(read), .. }) = self.tasks.get_mut(id) {
+            if let Some(Task { step: Step::Read(read), .. }) = self.calls.tasks.get_mut(id) {
                 read.redo |= read.overlaps(start, end);
             }
         }

@@ -138,7 +138,7 @@ impl Client {
         }
         let mut parts = 0;
         if held.has(Lease::NAMES) {
-            self.names_lost.add(ino);
+            self.core.names_lost.add(ino);
             let token = self.invalidate(Invalidation::Names(ino), true);
             self.recalls.begin(token, rank, ino, id, Lease::NAMES);
             parts += 1;
@@ -165,7 +165,7 @@ impl Client {
         if is_own {
             self.own_doubt(ino, (rank, id));
         } else if of_root {
-            self.out.push_back(Output::Doubt { dir: ino });
+            self.core.out.push_back(Output::Doubt { dir: ino });
         }
         self.finish_recalls();
         self.kick(ino);
@@ -221,9 +221,9 @@ impl Client {
         }
         let Some(session) = self.session(rank) else { return };
         let mut unplaced = session.leases.all();
-        unplaced.retain(|(ino, _)| !self.router.says(rank, *ino));
+        unplaced.retain(|(ino, _)| !self.ranks.router.says(rank, *ino));
         for (ino, bits) in unplaced {
-            _ = self.sessions.get_mut(&rank).map(|session| session.leases.take(ino, bits));
+            _ = self.ranks.sessions.get_mut(&rank).map(|session| session.leases.take(ino, bits));
             self.give_up_lease(rank, ino, bits);
         }
     }
@@ -231,7 +231,7 @@ impl Client {
     /// Gives up a lease by itself. The rank does not know it: its recall is answered when caches above have dropped the inode.
     pub(crate) fn give_up_lease(&mut self, rank: Rank, ino: Ino, bits: Lease) {
         if bits.has(Lease::NAMES) {
-            self.names_lost.add(ino);
+            self.core.names_lost.add(ino);
             let token = self.invalidate(Invalidation::Names(ino), true);
             self.recalls.begin(token, rank, ino, OWN, Lease::NAMES);
         }
@@ -246,7 +246,7 @@ impl Client {
 
     /// The same of all that it has lent.
     pub(crate) fn give_up_leases(&mut self, rank: Rank) {
-        let lent = self.sessions.get_mut(&rank).map(|session| session.leases.take_all());
+        let lent = self.ranks.sessions.get_mut(&rank).map(|session| session.leases.take_all());
         lent.into_iter().flatten().for_each(|(ino, bits)| self.give_up_lease(rank, ino, bits));
     }
 
@@ -255,7 +255,7 @@ impl Client {
     /// caches above cannot tell them apart, and drop all, so none is held any more.
     fn take_lent(&mut self, rank: Rank, ino: Ino, bits: Lease) -> Lease {
         let mut held = Lease::NONE;
-        for (of, session) in &mut self.sessions {
+        for (of, session) in &mut self.ranks.sessions {
             held = held | session.leases.take(ino, bits);
             if *of != rank && !session.pending.is_empty() {
                 session.leases.void(ino, session.next_seq);
@@ -314,7 +314,7 @@ impl Client {
             if self.is_up(rank) {
                 self.send(rank, ToServer::RecallDone { ino, id });
             }
-            let Some(session) = self.sessions.get_mut(&rank) else { continue };
+            let Some(session) = self.ranks.sessions.get_mut(&rank) else { continue };
             session.recalls_done.push_back((ino, id));
             if session.recalls_done.len() > DONE_MAX {
                 session.recalls_done.pop_front();

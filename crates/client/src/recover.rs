@@ -32,44 +32,44 @@ impl Client {
 
     /// A connection is gone.
     pub(crate) fn disconnected(&mut self, rank: Rank) {
-        let now = self.now.ms;
-        let Some(session) = self.sessions.get_mut(&rank) else { return };
+        let now = self.core.now.ms;
+        let Some(session) = self.ranks.sessions.get_mut(&rank) else { return };
         session.greeted |= session.link == Link::Greeting && session.id.is_none();
         (session.link, session.missed) = (Link::Down, true);
         session.down_since.get_or_insert(now);
-        if self.refused || self.stopped {
+        if self.ranks.refused || self.core.stopped {
             return;
         }
         if self.session(rank).is_some_and(|session| session.left) {
             return self.left(rank);
         }
-        if self.router.may_be(rank) {
+        if self.ranks.router.may_be(rank) {
             return self.want_connection(rank);
         }
         // The rank is no more, and what it had is another's.
-        self.out.push_back(Output::Disconnect { rank: self.swapped(rank) });
+        self.core.out.push_back(Output::Disconnect { rank: self.swapped(rank) });
         self.session_lost(rank);
-        self.sessions.remove(&rank);
+        self.ranks.sessions.remove(&rank);
         self.stay_somewhere();
     }
 
     pub(crate) fn refused(&mut self, rank: Rank, why: Refusal, text: String) {
-        if let Some(session) = self.sessions.get_mut(&rank) {
+        if let Some(session) = self.ranks.sessions.get_mut(&rank) {
             session.link = Link::Down;
         }
-        let for_now = matches!(why, Refusal::TooMany | Refusal::Stopping) && self.fs_id.is_some();
-        if for_now || rank != self.home {
+        let for_now = matches!(why, Refusal::TooMany | Refusal::Stopping) && self.ranks.fs_id.is_some();
+        if for_now || rank != self.ranks.home {
             // It was welcome before: this may be over soon.
             return self.disconnected(rank);
         }
-        self.refused = true;
-        self.out.push_back(Output::Refused { why, text });
+        self.ranks.refused = true;
+        self.core.out.push_back(Output::Refused { why, text });
         self.give_up_rank(rank);
     }
 
     /// A rank has ended the session.
     pub(crate) fn evicted(&mut self, rank: Rank) {
-        if let Some(session) = self.sessions.get_mut(&rank) {
+        if let Some(session) = self.ranks.sessions.get_mut(&rank) {
             session.id = None;
             session.link = Link::Down;
         }
@@ -79,9 +79,9 @@ impl Client {
 
     /// Everything held there is void. Calls under way fail, but those that may simply be asked again.
     pub(crate) fn session_lost(&mut self, rank: Rank) {
-        let single = self.sessions.len() == 1 && !self.own.is_any();
+        let single = self.ranks.sessions.len() == 1 && !self.own.is_any();
         self.files.guessed.retain(|(_, before)| *before != rank);
-        let Some(session) = self.sessions.get_mut(&rank) else { return };
+        let Some(session) = self.ranks.sessions.get_mut(&rank) else { return };
         session.recalls_done.clear();
         session.numbers = Numbers::default();
         Client::forget_told(session);
@@ -91,8 +91,8 @@ impl Client {
             });
         session.data_held = None;
         let pending = std::mem::take(&mut session.pending);
-        self.first_seq = self.first_seq.max(session.next_seq);
-        session.next_seq = self.first_seq;
+        self.ranks.first_seq = self.ranks.first_seq.max(session.next_seq);
+        session.next_seq = self.ranks.first_seq;
         session.unsent = 0;
         let mut lost: BTreeSet<u64> = pending.values().filter_map(|pending| task_of(&pending.then)).collect();
         lost.extend(data.values().filter_map(|pending| match pending.then {
@@ -106,7 +106,7 @@ impl Client {
             // Whether its server was restarted is not known.
             self.rewrite_unstable(rank);
         }
-        let alone = self.router.is_single();
+        let alone = self.ranks.router.is_single();
         // What it was to close may have moved, as well as what is lost now; so may what it has opened without a word of that.
         let closes = pending.values().filter_map(|pending| match &pending.request.op {
             Op::Close { handles, .. } if !handles.is_empty() => Some((pending.request.cred.clone(), handles.clone())),
@@ -167,11 +167,11 @@ impl Client {
         self.recalls.clear(rank);
         let (orphans, waiting) = self.lose_files(rank);
         if all {
-            lost.extend(self.tasks.keys());
+            lost.extend(self.calls.tasks.keys());
         } else {
-            lost.extend(self.tasks.iter().filter(|(_, task)| orphans.contains(&task.ino)).map(|(id, _)| *id));
+            lost.extend(self.calls.tasks.iter().filter(|(_, task)| orphans.contains(&task.ino)).map(|(id, _)| *id));
         }
-        let tasks: Vec<_> = lost.into_iter().filter_map(|id| Some((id, self.tasks.remove(&id)?))).collect();
+        let tasks: Vec<_> = lost.into_iter().filter_map(|id| Some((id, self.calls.tasks.remove(&id)?))).collect();
         for (id, task) in tasks {
             if all {
                 self.fail(task.waiter, FsError::Stale);
@@ -180,9 +180,9 @@ impl Client {
             }
         }
         // Others that wait for one of several files.
-        self.events.extend(waiting.into_iter().map(|task| (task, Event::Flushed)));
+        self.calls.events.extend(waiting.into_iter().map(|task| (task, Event::Flushed)));
         if all {
-            for (waiter, _) in std::mem::take(&mut self.blocked) {
+            for (waiter, _) in std::mem::take(&mut self.files.blocked) {
                 self.fail(waiter, FsError::Stale);
             }
         }
@@ -214,10 +214,10 @@ impl Client {
             }
             // Whether it was done is not known.
             Then::Pass(pass) => self.fail(pass.waiter, FsError::Io),
-            Then::Located(ino) => self.located(ino, self.home, &Err(FsError::Stale)),
+            Then::Located(ino) => self.located(ino, self.ranks.home, &Err(FsError::Stale)),
             // What is decoupled for this client stays so for longer than a session.
             Then::Own { root, ask } => self.own_asked(root, ask, Err(FsError::Stale)),
-            Then::OwnTask(id) => self.events.push_back((id, Event::Reply(Err(FsError::Stale)))),
+            Then::OwnTask(id) => self.calls.events.push_back((id, Event::Reply(Err(FsError::Stale)))),
             // They were given to the session that is gone.
             Then::Numbers | Then::Address(_) => {}
             _ => {}
@@ -227,13 +227,13 @@ impl Client {
     /// Forgets the files and handles at a rank; which files, and which tasks waited for their data to be written.
     fn lose_files(&mut self, rank: Rank) -> (BTreeSet<Ino>, Vec<u64>) {
         // Whether the server that knows nothing of the session was restarted, it does not say.
-        self.unsynced.lose();
+        self.files.unsynced.lose();
         let (files, left) =
             std::mem::take(&mut self.files.map).into_iter().partition::<BTreeMap<_, _>, _>(|(_, f)| f.rank == rank);
         self.files.map = left;
         self.direct.lose(|ino| files.contains_key(ino));
         if files.values().any(|file| !file.is_clean()) {
-            self.unsynced.fail(FsError::Io);
+            self.files.unsynced.fail(FsError::Io);
         }
         let at = &self.files.at;
         let here = |handle: &u64| at.get(handle) == Some(&rank);
@@ -262,9 +262,9 @@ impl Client {
             if file.may_cache() {
                 self.invalidate(Invalidation::Data(*ino), false);
             }
-            self.dirty.remove(ino);
-            self.blocks_of.remove(ino);
-            self.block_bytes = self.block_bytes.saturating_sub(file.blocks.bytes());
+            self.files.dirty.remove(ino);
+            self.files.blocks_of.remove(ino);
+            self.files.block_bytes = self.files.block_bytes.saturating_sub(file.blocks.bytes());
         }
         let waiting = files.values().flat_map(File::flush_waiting).collect();
         if let Some(cred) = cred {
@@ -280,13 +280,13 @@ impl Client {
     fn forget_asked(&mut self, lost: &BTreeSet<Ino>) {
         let is_of_it =
             |pending: &Pending| matches!(pending.then, Then::Flush(ino) | Then::Located(ino) if lost.contains(&ino));
-        for session in self.sessions.values_mut() {
+        for session in self.ranks.sessions.values_mut() {
             session.data.retain(|_, pending| !lost.contains(&pending.request.ino));
             let asked = session.pending.values_mut().filter(|pending| is_of_it(pending));
             asked.for_each(|pending| pending.then = Then::Nothing);
         }
-        self.paused.retain(|paused| !is_of_it(&paused.pending));
-        self.parked.retain(|ino, _| !lost.contains(ino));
+        self.ranks.paused.retain(|paused| !is_of_it(&paused.pending));
+        self.ranks.parked.retain(|ino, _| !lost.contains(ino));
     }
 
     /// Closes handles of a lost session at all other ranks: what they open may have moved there, with locks, before this
@@ -295,18 +295,18 @@ impl Client {
         if self.direct.delays_closes(lost, cred, handles) {
             return;
         }
-        let others: Vec<Rank> = self.sessions.keys().copied().filter(|rank| *rank != lost).collect();
+        let others: Vec<Rank> = self.ranks.sessions.keys().copied().filter(|rank| *rank != lost).collect();
         for rank in others {
             self.close_lost(rank, cred, handles);
         }
         self.files.lost.extend(handles);
-        let surplus = self.files.lost.len().saturating_sub(self.config.some(LOST_MAX));
+        let surplus = self.files.lost.len().saturating_sub(self.core.config.some(LOST_MAX));
         self.files.lost.drain(..surplus);
         self.files.lost_cred = Some(cred.clone());
     }
 
     fn close_lost(&mut self, rank: Rank, cred: &Cred, handles: &[u64]) {
-        for handles in handles.chunks(self.config.some(CLOSES_MAX)) {
+        for handles in handles.chunks(self.core.config.some(CLOSES_MAX)) {
             let op = Op::Close { handles: handles.to_vec(), lost: true };
             self.request_at(rank, cred.clone(), op, Then::Nothing, 0);
         }
@@ -337,33 +337,34 @@ impl Client {
         self.recalls.clear(rank);
         self.lose_rooms(rank);
         self.files.map.values_mut().for_each(|file| file.void_recalls(rank));
-        let Some(session) = self.sessions.get_mut(&rank) else { return };
+        let Some(session) = self.ranks.sessions.get_mut(&rank) else { return };
         session.recalls_done.clear();
-        session.reclaimed_ms = Some(self.now.ms);
+        session.reclaimed_ms = Some(self.core.now.ms);
         session.restarts += u64::from(lost);
         if lost {
             // Before the routes are learned: what they say to have moved away may have stayed, and what is kept of it is dropped
             // with the rights to it, unless it waits to be written.
             self.rewrite_unstable(rank);
         }
-        let Some(session) = self.sessions.get(&rank) else { return };
+        let Some(session) = self.ranks.sessions.get(&rank) else { return };
         let mut claim = Reclaim { leases: session.leases.all(), ..Reclaim::default() };
         let there = self.files.handles.iter().filter(|(number, _)| self.files.at.get(number) == Some(&rank));
         let opened: BTreeSet<Ino> = there.map(|(_, handle)| handle.ino).collect();
-        if !self.router.is_single() {
+        if !self.ranks.router.is_single() {
             // What has moved there unheard it has forgotten, too, and it gives that to others if nobody claims it now: be the
             // word of it lost, or still under way from a rank that is there, and though the map may not say where it is. What is
             // only believed to have moved away may be there still. Of what it has not got it takes no notice.
             self.learn_routes(routes);
-            let leases = self.sessions.iter().flat_map(|(of, session)| {
+            let leases = self.ranks.sessions.iter().flat_map(|(of, session)| {
                 let all = session.leases.all().into_iter();
-                all.filter(|(ino, _)| *of == rank || self.router.may_have(rank, *ino))
+                all.filter(|(ino, _)| *of == rank || self.ranks.router.may_have(rank, *ino))
             });
             claim.leases.extend(leases);
         }
         // What caches above have not dropped yet is in use: others must not change it before they have. If the rank wants it
         // back after that, it is answered at once.
-        let dropping = self.recalls.dropping().filter(|(of, ino, _)| *of == rank || self.router.may_have(rank, *ino));
+        let dropping =
+            self.recalls.dropping().filter(|(of, ino, _)| *of == rank || self.ranks.router.may_have(rank, *ino));
         claim.leases.extend(dropping.map(|(_, ino, bits)| (ino, bits)));
         claim.leases.sort_unstable();
         claim.leases.dedup();
@@ -375,7 +376,8 @@ impl Client {
             at => {
                 at == Some(&rank)
                     || files.guessed.contains(&(*number, rank))
-                    || !self.router.is_single() && (self.router.may_have(rank, ino) || files.map.contains_key(&ino))
+                    || !self.ranks.router.is_single()
+                        && (self.ranks.router.may_have(rank, ino) || files.map.contains_key(&ino))
             }
         };
         for (number, handle) in files.handles.iter().filter(|(number, handle)| may_be(number, handle.ino)) {
@@ -398,10 +400,10 @@ impl Client {
     /// Closes handles at a restarted rank that may have moved away before: the rank may have forgotten that, and they are not reclaimed, so
     /// nobody says where they are.
     fn close_what_may_have_moved(&mut self, rank: Rank) {
-        if self.router.is_single() {
+        if self.ranks.router.is_single() {
             return;
         }
-        let Some(session) = self.sessions.get(&rank) else { return };
+        let Some(session) = self.ranks.sessions.get(&rank) else { return };
         let asked = session.pending.values().filter_map(|pending| match &pending.request.op {
             // Those that are said to be lost were told to all already.
             Op::Close { handles, lost: false } => Some((pending.request.cred.clone(), handles.clone())),
@@ -427,15 +429,15 @@ impl Client {
 
     /// So long without a connection to a rank: calls that it is to answer fail, whatever becomes of their requests.
     pub(crate) fn give_up_rank(&mut self, rank: Rank) {
-        if let Some(session) = self.sessions.get_mut(&rank) {
+        if let Some(session) = self.ranks.sessions.get_mut(&rank) {
             session.gave_up = true;
         }
-        if self.refused || self.is_single() {
+        if self.ranks.refused || self.is_single() {
             return self.give_up_calls();
         }
         for id in self.calls_at(rank) {
-            if self.calls.remove(&id) {
-                self.out.push_back(Output::Complete { id, result: Err(FsError::Unavailable.into()) });
+            if self.calls.waiting.remove(&id) {
+                self.core.out.push_back(Output::Complete { id, result: Err(FsError::Unavailable.into()) });
             }
         }
         self.begin_unsettled();
@@ -444,15 +446,15 @@ impl Client {
     /// All calls fail.
     pub(crate) fn give_up_calls(&mut self) {
         self.forget_raw();
-        for id in std::mem::take(&mut self.calls) {
-            self.out.push_back(Output::Complete { id, result: Err(FsError::Unavailable.into()) });
+        for id in std::mem::take(&mut self.calls.waiting) {
+            self.core.out.push_back(Output::Complete { id, result: Err(FsError::Unavailable.into()) });
         }
         self.begin_unsettled();
     }
 
     /// Calls that cannot end without a rank.
     pub(crate) fn calls_at(&self, rank: Rank) -> BTreeSet<CallId> {
-        let mut waiters: Vec<Waiter> = self.blocked.iter().map(|(waiter, _)| *waiter).collect();
+        let mut waiters: Vec<Waiter> = self.files.blocked.iter().map(|(waiter, _)| *waiter).collect();
         if let Some(session) = self.session(rank) {
             waiters.extend(session.pending.values().filter_map(|pending| waiter_of(&pending.then)));
             waiters.extend(session.data.values().filter_map(|pending| match pending.then {
@@ -462,7 +464,8 @@ impl Client {
         }
         waiters.extend(self.waiters_behind(rank));
         let at = |ino: &Ino| self.files.map.get(ino).is_some_and(|file| file.rank == rank);
-        let tasks = self.tasks.iter().filter(|(_, task)| at(&task.ino) || matches!(task.step, Step::SyncAll { .. }));
+        let tasks =
+            self.calls.tasks.iter().filter(|(_, task)| at(&task.ino) || matches!(task.step, Step::SyncAll { .. }));
         waiters.extend(tasks.map(|(id, _)| Waiter::Task(*id)));
         waiters.into_iter().filter_map(|waiter| self.call_of(waiter)).collect()
     }
@@ -471,7 +474,7 @@ impl Client {
         loop {
             match waiter {
                 Waiter::Call(id) => return Some(id),
-                Waiter::Task(id) => waiter = self.tasks.get(&id)?.waiter,
+                Waiter::Task(id) => waiter = self.calls.tasks.get(&id)?.waiter,
                 Waiter::Nobody => return None,
             }
         }
@@ -479,7 +482,7 @@ impl Client {
 
     /// A rank may have given to others what this client holds: nothing of it is served from here until it is back.
     pub(crate) fn suspend(&mut self, rank: Rank) {
-        if let Some(session) = self.sessions.get_mut(&rank) {
+        if let Some(session) = self.ranks.sessions.get_mut(&rank) {
             session.suspended = true;
         }
         self.give_up_leases(rank);

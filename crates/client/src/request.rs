@@ -25,7 +25,7 @@ const COMPARE_MS: u64 = 1000;
 impl Client {
     /// Sends what is unanswered, in order.
     pub(crate) fn resend(&mut self, rank: Rank) {
-        let Some(session) = self.sessions.get_mut(&rank) else { return };
+        let Some(session) = self.ranks.sessions.get_mut(&rank) else { return };
         session.in_flight = 0;
         session.unsent = 0;
         session.late_below = 0;
@@ -35,7 +35,7 @@ impl Client {
 
     /// Sends all data requests that are unanswered, unless they must wait.
     pub(crate) fn send_data(&mut self, rank: Rank) {
-        let Some(session) = self.sessions.get_mut(&rank) else { return };
+        let Some(session) = self.ranks.sessions.get_mut(&rank) else { return };
         if session.data_held.is_some() {
             return;
         }
@@ -57,7 +57,7 @@ impl Client {
             files.at.get(number) == Some(&rank) || !single && files.map.contains_key(&handle.ino)
         });
         let Some(cred) = claimed.next().map(|(_, handle)| Cred::clone(&handle.cred)) else { return };
-        let Some(session) = self.sessions.get_mut(&rank) else { return };
+        let Some(session) = self.ranks.sessions.get_mut(&rank) else { return };
         let seq = session.next_seq.max(1);
         session.next_seq = seq + 1;
         session.data_held = Some(seq);
@@ -68,8 +68,8 @@ impl Client {
 
     /// Sends requests as far as the server takes them.
     pub(crate) fn send_requests(&mut self, rank: Rank) {
-        let window = self.config.some(WINDOW) as u64;
-        while let Some(session) = self.sessions.get_mut(&rank) {
+        let window = self.core.config.some(WINDOW) as u64;
+        while let Some(session) = self.ranks.sessions.get_mut(&rank) {
             if session.link != Link::Up || session.in_flight >= IN_FLIGHT_MAX {
                 return;
             }
@@ -102,7 +102,7 @@ impl Client {
     fn ways_of(&self, then: &Then) -> Option<u16> {
         match then {
             Then::Pass(pass) => pass.ways,
-            Then::Task(id) => self.tasks.get(id).and_then(|task| match &task.step {
+            Then::Task(id) => self.calls.tasks.get(id).and_then(|task| match &task.step {
                 Step::Open(opening) => opening.ways,
                 _ => None,
             }),
@@ -113,8 +113,8 @@ impl Client {
     /// They came.
     fn lookup_leases_came(&mut self, rank: Rank, then: &Then, mut ways: Vec<(Ino, u16)>) {
         if !ways.is_empty() {
-            let now = self.now.ms;
-            let Some(session) = self.sessions.get(&rank) else { return };
+            let now = self.core.now.ms;
+            let Some(session) = self.ranks.sessions.get(&rank) else { return };
             if !session.pace.trusts(now) {
                 ways.clear();
             }
@@ -125,7 +125,7 @@ impl Client {
         }
         match then {
             Then::Task(id) if !ways.is_empty() => {
-                if let Some(Task { step: Step::Open(opening), .. }) = self.tasks.get_mut(id) {
+                if let Some(Task { step: Step::Open(opening), .. }) = self.calls.tasks.get_mut(id) {
                     opening.leased = ways;
                 }
             }
@@ -169,9 +169,9 @@ impl Client {
             // A lock that is given back behind everybody's back.
             Then::Pass(pass) if pass.waiter == Waiter::Nobody => return false,
             Then::Pass(pass) => self.fail(pass.waiter, FsError::Unavailable),
-            Then::Task(id) => self.events.push_back((*id, Event::Reply(Err(FsError::Unavailable)))),
+            Then::Task(id) => self.calls.events.push_back((*id, Event::Reply(Err(FsError::Unavailable)))),
             Then::Second(second) => return self.deny(&second.then),
-            Then::OwnTask(id) => self.events.push_back((*id, Event::Reply(Err(FsError::Unavailable)))),
+            Then::OwnTask(id) => self.calls.events.push_back((*id, Event::Reply(Err(FsError::Unavailable)))),
             Then::Nothing
             | Then::Own { .. }
             | Then::Flush(_)
@@ -187,10 +187,10 @@ impl Client {
     }
     /// Leases that are of use with an operation.
     fn want(&self, op: &Op) -> Lease {
-        if !self.config.cache {
+        if !self.core.config.cache {
             return Lease::NONE;
         }
-        let names = if self.config.cache_names { Lease::NAMES } else { Lease::NONE };
+        let names = if self.core.config.cache_names { Lease::NAMES } else { Lease::NONE };
         match op {
             Op::Lookup { .. }
             | Op::LookupParent { .. }
@@ -224,7 +224,7 @@ impl Client {
         granted: &[(Ino, Lease)],
         ways: Vec<(Ino, u16)>,
     ) {
-        let Some(session) = self.sessions.get_mut(&rank) else { return };
+        let Some(session) = self.ranks.sessions.get_mut(&rank) else { return };
         let Some(mut pending) = session.pending.remove(&seq.0) else { return };
         session.in_flight = session.in_flight.saturating_sub(1);
         if matches!((&pending.request.op, &result), (Op::SetLock { wait: true, .. }, Err(FsError::Busy))) {
@@ -252,7 +252,7 @@ impl Client {
                 None => return self.send_requests(rank),
             }
         }
-        let Some(session) = self.sessions.get_mut(&rank) else { return };
+        let Some(session) = self.ranks.sessions.get_mut(&rank) else { return };
         if let Ok(Answer::Opened { attr, rights, .. }) = &mut result
             && session.leases.is_void(attr.ino, seq.0)
         {
@@ -275,7 +275,7 @@ impl Client {
 
     /// Closes a handle whose open was given up meanwhile, with the loss of a rank: nobody else would.
     fn close_unwanted(&mut self, pending: &Pending, answer: &Answer) {
-        let given_up = task_of(&pending.then).is_some_and(|task| !self.tasks.contains_key(&task));
+        let given_up = task_of(&pending.then).is_some_and(|task| !self.calls.tasks.contains_key(&task));
         if let (true, Answer::Opened { .. }, Some((handle, _))) = (given_up, answer, pending.request.op.opens()) {
             self.close_later(handle, &Arc::new(pending.request.cred.clone()));
         }
@@ -304,14 +304,14 @@ impl Client {
             Then::Numbers => self.numbers_came(rank, &result),
             Then::Address(life) => self.address_told(rank, life, &result),
             Then::Pass(pass) => self.passed(pass, result),
-            Then::Task(id) => self.events.push_back((id, Event::Reply(result))),
+            Then::Task(id) => self.calls.events.push_back((id, Event::Reply(result))),
             Then::Flush(ino) => self.flush_reply(ino, result),
             Then::Own { root, ask } => self.own_asked(root, ask, result),
-            Then::OwnTask(id) => self.events.push_back((id, Event::Reply(result))),
+            Then::OwnTask(id) => self.calls.events.push_back((id, Event::Reply(result))),
             // What waited is sent once: what comes again over the same connection comes after what was done in the store since the first
             // answer. So of several waits, for connections that were lost, only the last one counts.
             Then::Reclaimed(seq) => {
-                let session = self.sessions.get_mut(&rank);
+                let session = self.ranks.sessions.get_mut(&rank);
                 if session.is_some_and(|session| session.data_held.take_if(|held| *held == seq).is_some()) {
                     self.send_data(rank);
                 }
@@ -331,14 +331,14 @@ impl Client {
                 }
             }
             Answer::Entries { entries, .. } => {
-                let Some(session) = self.sessions.get_mut(&rank) else { return };
+                let Some(session) = self.ranks.sessions.get_mut(&rank) else { return };
                 for entry in entries.iter().filter(|entry| !entry.lease.is_none()) {
                     session.leases.grant(seq.0, session.next_seq, &[(entry.ino, entry.lease)], 0);
                 }
             }
             _ => {}
         }
-        if !self.router.is_single() {
+        if !self.ranks.router.is_single() {
             self.notice(rank, op, answer);
         }
     }
@@ -352,9 +352,9 @@ impl Client {
     pub(crate) fn data_request_of(&mut self, ino: Ino, op: DataOp, then: DataThen, at: Option<Rank>) -> u64 {
         let file = self.files.map.get(&ino);
         let object_size = file.map(|file| file.attr.layout).unwrap_or_default().object_size;
-        let rank = file.map(|file| file.rank).or(at).unwrap_or_else(|| self.router.some_rank(self.home));
-        self.next_data += 1;
-        let id = self.next_data;
+        let rank = file.map(|file| file.rank).or(at).unwrap_or_else(|| self.ranks.router.some_rank(self.ranks.home));
+        self.core.next_data += 1;
+        let id = self.core.next_data;
         let direct = self.goes_direct(ino, &op);
         if let (DataOp::Discard { .. }, Some(file)) = (&op, self.files.map.get_mut(&ino)) {
             file.pieces = id;
@@ -384,7 +384,7 @@ impl Client {
     }
 
     pub(crate) fn data_reply(&mut self, rank: Rank, id: u64, result: Result<DataAnswer, DataError>) {
-        let Some(session) = self.sessions.get_mut(&rank) else { return };
+        let Some(session) = self.ranks.sessions.get_mut(&rank) else { return };
         let Some(pending) = session.data.get_mut(&id) else { return };
         if result == Err(DataError::Busy) {
             pending.again = true;
@@ -435,11 +435,11 @@ impl Client {
     /// Gives an answer to who asked.
     pub(crate) fn data_replied(&mut self, id: u64, then: DataThen, result: Result<DataAnswer, DataError>) {
         match then {
-            DataThen::Task(task) => self.events.push_back((task, Event::Data(result))),
-            DataThen::Read { task, at } => self.events.push_back((task, Event::Block(bytes_at(at, result)))),
+            DataThen::Task(task) => self.calls.events.push_back((task, Event::Data(result))),
+            DataThen::Read { task, at } => self.calls.events.push_back((task, Event::Block(bytes_at(at, result)))),
             DataThen::Flush(ino) => self.flush_data(ino, result),
             DataThen::Own(token) => self.own_dropped(token, result),
-            DataThen::OwnTask(task) => self.events.push_back((task, Event::Data(result))),
+            DataThen::OwnTask(task) => self.calls.events.push_back((task, Event::Data(result))),
             DataThen::Block { ino, start } => self.fetched(id, ino, start, result),
         }
     }
@@ -447,7 +447,7 @@ impl Client {
     /// Sends data requests again that the server was too busy for. In order, and all: later ones of the same file may
     /// rest on earlier ones.
     pub(crate) fn repeat_busy(&mut self, rank: Rank) {
-        let Some(session) = self.sessions.get_mut(&rank) else { return };
+        let Some(session) = self.ranks.sessions.get_mut(&rank) else { return };
         if session.link != Link::Up || session.data_held.is_some() {
             return;
         }
@@ -463,10 +463,10 @@ impl Client {
 
     /// Drops everything that was lent, above and here, without waiting: it may be somebody else's by now.
     pub(crate) fn drop_leases(&mut self, rank: Rank) {
-        let Some(session) = self.sessions.get_mut(&rank) else { return };
+        let Some(session) = self.ranks.sessions.get_mut(&rank) else { return };
         for (ino, bits) in session.leases.take_all() {
             if bits.has(Lease::NAMES) {
-                self.names_lost.add(ino);
+                self.core.names_lost.add(ino);
                 self.invalidate(Invalidation::Names(ino), false);
             }
             if bits.has(Lease::ATTR) {

@@ -212,27 +212,27 @@ impl Session {
 impl Client {
     /// The session with a rank, for reading.
     pub(crate) fn session(&self, rank: Rank) -> Option<&Session> {
-        self.sessions.get(&rank)
+        self.ranks.sessions.get(&rank)
     }
 
     /// The session with a rank; asks for a connection if there was none.
     pub(crate) fn open_session(&mut self, rank: Rank) -> &mut Session {
-        if !self.sessions.contains_key(&rank) {
+        if !self.ranks.sessions.contains_key(&rank) {
             // What moves there unseen is held by the rank that speaks until after its last sign of life.
-            let proven = self.session(self.speaker).map_or(self.now.ms, |speaker| speaker.proven);
-            let (down_since, next_seq) = (Some(self.now.ms), self.first_seq);
+            let proven = self.session(self.ranks.speaker).map_or(self.core.now.ms, |speaker| speaker.proven);
+            let (down_since, next_seq) = (Some(self.core.now.ms), self.ranks.first_seq);
             let session = Session { down_since, proven, next_seq, ..Session::default() };
-            self.sessions.insert(rank, session);
+            self.ranks.sessions.insert(rank, session);
             self.want_connection(rank);
         }
-        self.sessions.entry(rank).or_default()
+        self.ranks.sessions.entry(rank).or_default()
     }
 
     /// A rank that was nowhere is sought once more where somebody may know of it: whoever would tell this client may be gone, too.
     pub(crate) fn seek_again(&mut self, rank: Rank) {
         // One that was never met would begin a session there.
         let seeks = |session: &Session| session.nowhere && !session.left && session.id.is_some();
-        if self.home_moved && self.session(rank).is_some_and(seeks) {
+        if self.ranks.home_moved && self.session(rank).is_some_and(seeks) {
             self.want_connection(rank);
         }
     }
@@ -240,13 +240,13 @@ impl Client {
     /// Asks for a connection, now or when it is known where to.
     pub(crate) fn want_connection(&mut self, rank: Rank) {
         let first = self.is_at_first(rank);
-        let address = if first { None } else { self.router.address(rank) };
+        let address = if first { None } else { self.ranks.router.address(rank) };
         let nowhere = !first && address.is_none();
-        if let Some(session) = self.sessions.get_mut(&rank) {
+        if let Some(session) = self.ranks.sessions.get_mut(&rank) {
             session.nowhere = nowhere;
         }
         if !nowhere {
-            self.out.push_back(Output::Connect { rank: self.swapped(rank), address });
+            self.core.out.push_back(Output::Connect { rank: self.swapped(rank), address });
         }
     }
 
@@ -254,11 +254,11 @@ impl Client {
     /// has missed that all ranks it knows have gone. So other ranks than the first are sought there, too, now and then, if they cannot be
     /// found and nothing else comes from there.
     fn is_at_first(&mut self, rank: Rank) -> bool {
-        if !self.home_moved {
-            return rank == self.home;
+        if !self.ranks.home_moved {
+            return rank == self.ranks.home;
         }
-        let now = self.now.ms;
-        let Some(session) = self.sessions.get_mut(&rank) else { return false };
+        let now = self.core.now.ms;
+        let Some(session) = self.ranks.sessions.get_mut(&rank) else { return false };
         // Whoever takes connections and says nothing may have lost the rank to another server.
         if session.mute == 0 && session.down_since.is_none_or(|since| now < since + LOST_MS) {
             return false;
@@ -270,27 +270,27 @@ impl Client {
     /// From the number by which the driver knows a connection to the rank, and back. The driver's first connection was
     /// made before it was known which rank is there: if it is another one than was thought, the two change names.
     pub(crate) fn swapped(&self, rank: Rank) -> Rank {
-        if rank == self.home {
-            self.config.rank
-        } else if rank == self.config.rank {
-            self.home
+        if rank == self.ranks.home {
+            self.core.config.rank
+        } else if rank == self.core.config.rank {
+            self.ranks.home
         } else {
             rank
         }
     }
 
     pub(crate) fn send(&mut self, rank: Rank, message: ToServer) {
-        if let (ToServer::Hello(_) | ToServer::Ping, Some(session)) = (&message, self.sessions.get_mut(&rank)) {
-            session.asked_life = self.now.ms;
-            session.unanswered.push_back(self.now.ms);
+        if let (ToServer::Hello(_) | ToServer::Ping, Some(session)) = (&message, self.ranks.sessions.get_mut(&rank)) {
+            session.asked_life = self.core.now.ms;
+            session.unanswered.push_back(self.core.now.ms);
         }
-        self.out.push_back(Output::Send { rank: self.swapped(rank), message });
+        self.core.out.push_back(Output::Send { rank: self.swapped(rank), message });
     }
 
     /// A connection was made: greets.
     pub(crate) fn connected(&mut self, rank: Rank) {
         let late = self.session(rank).is_some_and(|session| self.may_have_ended(session));
-        let Some(session) = self.sessions.get_mut(&rank) else { return };
+        let Some(session) = self.ranks.sessions.get_mut(&rank) else { return };
         session.link = Link::Greeting;
         session.unanswered.clear();
         // Who answers may be another process with another clock.
@@ -299,16 +299,16 @@ impl Client {
         let hello = Hello {
             versions: (PROTOCOL_VERSION, PROTOCOL_VERSION),
             resume: session.id,
-            name: self.config.name.clone(),
-            client: self.config.client,
-            fs_id: self.fs_id,
+            name: self.core.config.name.clone(),
+            client: self.core.config.client,
+            fs_id: self.ranks.fs_id,
         };
         self.send(rank, ToServer::Hello(hello));
     }
 
     pub(crate) fn message(&mut self, rank: Rank, message: ToClient) {
-        let now = self.now.ms;
-        let Some(session) = self.sessions.get_mut(&rank) else { return };
+        let now = self.core.now.ms;
+        let Some(session) = self.ranks.sessions.get_mut(&rank) else { return };
         (session.heard, session.mute) = (now, 0);
         if let ToClient::Welcome(_) | ToClient::Pong { .. } = message {
             let asked = session.unanswered.pop_front();
@@ -316,10 +316,10 @@ impl Client {
             if let (ToClient::Pong { at_ms: at_ms @ 1.. }, Some(asked)) = (&message, asked)
                 && let Some(runs) = session.pace.compare(asked, now, *at_ms)
             {
-                self.out.push_back(Output::ClockRuns { rank, runs });
+                self.core.out.push_back(Output::ClockRuns { rank, runs });
             }
         }
-        self.speaker = rank;
+        self.ranks.speaker = rank;
         match (session.link, message) {
             (Link::Greeting, ToClient::Welcome(welcome)) => self.welcomed(rank, welcome),
             (Link::Greeting, ToClient::Refused { why, text }) => self.refused(rank, why, text),
@@ -346,24 +346,24 @@ impl Client {
     /// Which rank is where the driver's first connection goes. Whether it is the one that it ought to be.
     fn find_home(&mut self, rank: Rank, speaks: Rank) -> Option<Rank> {
         if rank == speaks {
-            self.home_known |= rank == self.home;
+            self.ranks.home_known |= rank == self.ranks.home;
             return Some(rank);
         }
-        if rank != self.home || self.home_known {
+        if rank != self.ranks.home || self.ranks.home_known {
             return None;
         }
-        if self.sessions.contains_key(&speaks) {
+        if self.ranks.sessions.contains_key(&speaks) {
             return None;
         }
-        let session = self.sessions.remove(&rank)?;
-        self.sessions.insert(speaks, session);
-        (self.home, self.home_known, self.speaker) = (speaks, true, speaks);
+        let session = self.ranks.sessions.remove(&rank)?;
+        self.ranks.sessions.insert(speaks, session);
+        (self.ranks.home, self.ranks.home_known, self.ranks.speaker) = (speaks, true, speaks);
         Some(speaks)
     }
 
     /// Where a rank was sought there is another one, which tells who is there.
     fn found_another(&mut self, rank: Rank, map: &ClusterMap) {
-        self.home_moved |= rank == self.home;
+        self.ranks.home_moved |= rank == self.ranks.home;
         self.learn_map(map, None);
         // If it is elsewhere by now it is sought there already.
         if self.session(rank).is_some_and(|session| session.link == Link::Greeting) {
@@ -375,14 +375,14 @@ impl Client {
         let Some(rank) = self.find_home(rank, welcome.rank) else {
             // Somebody else has the address by now, and tells who is there. What was begun there is not needed, and nobody is to wait
             // for it. But a server that was started again may have found the client's own, which it is about to ask for.
-            let own = self.sessions.get(&welcome.rank).map(|own| own.id);
+            let own = self.ranks.sessions.get(&welcome.rank).map(|own| own.id);
             let is_own = own.is_some_and(|id| id.is_none_or(|(id, _)| id == welcome.session));
             if !is_own {
                 self.send(rank, ToServer::Goodbye { gone: false });
             }
             return self.found_another(rank, &welcome.map);
         };
-        let Some(session) = self.sessions.get_mut(&rank) else { return };
+        let Some(session) = self.ranks.sessions.get_mut(&rank) else { return };
         let had = session.id.replace((welcome.session, welcome.secret)).is_some();
         // Or what has moved there is the session's. A restart cannot tell it from one that was begun without that, and what was
         // held may have been given to others since.
@@ -400,9 +400,9 @@ impl Client {
         session.gave_up = false;
         session.missed = if had { session.missed && welcome.resumed } else { welcome.resumed || welcome.kept };
         let suspended = std::mem::take(&mut session.suspended);
-        self.fs_id = Some(welcome.fs_id);
-        self.router.hash_key = Some(welcome.hash_key);
-        self.out.push_back(Output::Ready { rank: self.swapped(rank), welcome: welcome.clone() });
+        self.ranks.fs_id = Some(welcome.fs_id);
+        self.ranks.router.hash_key = Some(welcome.hash_key);
+        self.core.out.push_back(Output::Ready { rank: self.swapped(rank), welcome: welcome.clone() });
         // Before anything is given up or claimed: what is not here any more may be at a rank that was not known.
         self.learn_map(&welcome.map, Some(rank));
         self.lose_volatile(rank, welcome.recovered, (before, welcome.data_epoch));
@@ -426,7 +426,7 @@ impl Client {
                 self.start_waiting(ino);
             }
         }
-        if let Some(session) = self.sessions.get_mut(&rank) {
+        if let Some(session) = self.ranks.sessions.get_mut(&rank) {
             session.link = Link::Up;
         }
         if had && !(welcome.resumed && welcome.kept) {

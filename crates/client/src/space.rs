@@ -320,7 +320,7 @@ impl Client {
     }
 
     pub(crate) fn sync_all(&mut self, waiter: Waiter, cred: &Arc<Cred>) {
-        let step = Step::SyncAll { left: 0, closed: 0, losses: self.unsynced.losses() };
+        let step = Step::SyncAll { left: 0, closed: 0, losses: self.files.unsynced.losses() };
         let task = Task { waiter, cred: Arc::clone(cred), ino: Ino(0), exclusive: false, step };
         let id = self.new_task(task);
         let inos: Vec<Ino> = self
@@ -330,25 +330,25 @@ impl Client {
             .filter(|(_, f)| f.unsynced || !f.is_clean() || f.run.is_some())
             .map(|(i, _)| *i)
             .collect();
-        if let Some(Task { step: Step::SyncAll { left, .. }, .. }) = self.tasks.get_mut(&id) {
+        if let Some(Task { step: Step::SyncAll { left, .. }, .. }) = self.calls.tasks.get_mut(&id) {
             *left = inos.len() + 1;
         }
         for ino in inos {
             self.sync_then(ino, id);
         }
-        self.events.push_back((id, Event::Flushed));
+        self.calls.events.push_back((id, Event::Flushed));
     }
 
     /// Everything of which a rank has told this client is durable when it is answered, files that are open here apart.
     pub(crate) fn sync_ranks(&mut self, waiter: Waiter, cred: &Arc<Cred>) {
-        let step = Step::SyncRanks { left: self.sessions.len() };
+        let step = Step::SyncRanks { left: self.ranks.sessions.len() };
         let id = self.new_task(Task { waiter, cred: Arc::clone(cred), ino: Ino(0), exclusive: false, step });
         self.ask_all_to_sync(id, cred);
     }
 
     /// Each rank makes durable what it has. How many were asked.
     fn ask_all_to_sync(&mut self, id: u64, cred: &Arc<Cred>) -> usize {
-        let ranks: Vec<_> = self.sessions.keys().copied().collect();
+        let ranks: Vec<_> = self.ranks.sessions.keys().copied().collect();
         for rank in &ranks {
             self.request_at(*rank, Cred::clone(cred), Op::Sync, Then::Task(id), 0);
         }
@@ -366,7 +366,7 @@ impl Client {
                 *left = left.saturating_sub(1);
                 if *left == 0 {
                     // What was written through handles that are closed by now is the server's to make durable.
-                    *closed = self.unsynced.closed;
+                    *closed = self.files.unsynced.closed;
                     *left = self.ask_all_to_sync(id, &cred);
                 }
                 None
@@ -377,8 +377,8 @@ impl Client {
                 None
             }
             Event::Reply(Ok(answer)) => {
-                self.unsynced.settled = self.unsynced.settled.max(*closed);
-                Some(self.unsynced.tell(*losses).map_or(Ok(Done::plain(answer)), |error| Err(error.into())))
+                self.files.unsynced.settled = self.files.unsynced.settled.max(*closed);
+                Some(self.files.unsynced.tell(*losses).map_or(Ok(Done::plain(answer)), |error| Err(error.into())))
             }
             _ => None,
         }

@@ -96,7 +96,7 @@ impl Client {
             file.waiting.push_back(id);
             self.start_waiting(ino);
         } else {
-            self.events.push_back((id, Event::Start));
+            self.calls.events.push_back((id, Event::Start));
         }
         id
     }
@@ -104,7 +104,7 @@ impl Client {
     /// Starts a task.
     pub(crate) fn spawn(&mut self, waiter: Waiter, cred: &Arc<Cred>, ino: Ino, step: Step) -> u64 {
         let id = self.new_task(Task { waiter, cred: Arc::clone(cred), ino, exclusive: false, step });
-        self.events.push_back((id, Event::Start));
+        self.calls.events.push_back((id, Event::Start));
         id
     }
 
@@ -118,13 +118,13 @@ impl Client {
         }
         if let Some(id) = file.waiting.pop_front() {
             file.exclusive = Some(id);
-            self.events.push_back((id, Event::Start));
+            self.calls.events.push_back((id, Event::Start));
         }
     }
 
     /// Gives an event to a task.
     pub(crate) fn advance(&mut self, id: u64, event: Event) {
-        let Some(mut task) = self.tasks.remove(&id) else { return };
+        let Some(mut task) = self.calls.tasks.remove(&id) else { return };
         let result = match &mut task.step {
             Step::Open(_) => self.step_open(id, &mut task, event),
             Step::Read(_) => self.step_read(id, &mut task, event),
@@ -145,7 +145,7 @@ impl Client {
         };
         match result {
             None => {
-                self.tasks.insert(id, task);
+                self.calls.tasks.insert(id, task);
             }
             Some(result) => self.finish(id, &task, result),
         }

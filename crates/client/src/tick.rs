@@ -12,7 +12,7 @@ const DOUBT_MIN_MS: u64 = 500;
 
 impl Client {
     pub(crate) fn on_tick(&mut self) {
-        let ranks: Vec<_> = self.sessions.keys().copied().collect();
+        let ranks: Vec<_> = self.ranks.sessions.keys().copied().collect();
         for rank in &ranks {
             self.keep_alive(*rank);
         }
@@ -36,7 +36,7 @@ impl Client {
 
     /// Asks for a sign of life in time, and relies on nothing that a rank lent which may have ended the session.
     pub(crate) fn keep_alive(&mut self, rank: Rank) {
-        let now = self.now.ms;
+        let now = self.core.now.ms;
         let Some(session) = self.session(rank) else { return };
         let unproven = now.saturating_sub(session.proven);
         if session.link == Link::Up {
@@ -58,17 +58,17 @@ impl Client {
         let Some(session) = self.session(rank) else { return };
         let since = session.down_since.map(|since| session.silent_since.unwrap_or(since).min(since));
         let down = since.map_or(0, |since| now.saturating_sub(since));
-        if down >= self.config.give_up_ms && !session.gave_up {
+        if down >= self.core.config.give_up_ms && !session.gave_up {
             self.give_up_rank(rank);
         }
     }
 
     /// Asks a rank that is waited for whether it lives, and leaves one that does not say so.
     fn ask_life(&mut self, rank: Rank) {
-        let now = self.now.ms;
+        let now = self.core.now.ms;
         // It takes up to one and a half times as long: calls that are to fail earlier must not wait for that.
-        let doubt = self.config.doubt_ms.min((self.config.give_up_ms / 2).max(DOUBT_MIN_MS));
-        let Some(session) = self.sessions.get_mut(&rank).filter(|_| doubt > 0) else { return };
+        let doubt = self.core.config.doubt_ms.min((self.core.config.give_up_ms / 2).max(DOUBT_MIN_MS));
+        let Some(session) = self.ranks.sessions.get_mut(&rank).filter(|_| doubt > 0) else { return };
         let quiet = now.saturating_sub(session.heard);
         let waits = !session.pending.is_empty() || !session.data.is_empty();
         session.waits_since = waits.then(|| session.waits_since.unwrap_or(now));
@@ -98,7 +98,7 @@ impl Client {
 
     /// True if a rank may have ended a session, not having heard of this client; a little before it may think so.
     pub(crate) fn may_have_ended(&self, session: &Session) -> bool {
-        let unproven = self.now.ms.saturating_sub(session.proven);
+        let unproven = self.core.now.ms.saturating_sub(session.proven);
         self.lives(session).is_some_and(|lives| unproven > lives * 3 / 4)
     }
 
@@ -106,39 +106,39 @@ impl Client {
     /// session that this client has not seen: it lives as long there as elsewhere. `None`: nothing can be held there.
     fn lives(&self, session: &Session) -> Option<u64> {
         let of = |session: &Session| session.id.map(|_| session.session_ms);
-        of(session).or_else(|| self.sessions.values().filter_map(of).min())
+        of(session).or_else(|| self.ranks.sessions.values().filter_map(of).min())
     }
 
     /// Stops: no new calls, everything back to the server.
     pub(crate) fn stop(&mut self) {
-        if self.stopping {
+        if self.core.stopping {
             return;
         }
-        self.stopping = true;
-        for ino in self.dirty.clone() {
+        self.core.stopping = true;
+        for ino in self.files.dirty.clone() {
             self.start_run(ino);
         }
         self.own_stop();
     }
 
     pub(crate) fn check_stopped(&mut self) {
-        if self.stopped {
+        if self.core.stopped {
             return;
         }
-        let hopeless = |session: &Session| self.refused || session.is_hopeless();
+        let hopeless = |session: &Session| self.ranks.refused || session.is_hopeless();
         // Without a session there is nothing to give back and nobody to give it to.
         let waits = |ino| {
             let session = self.files.map.get(ino).and_then(|file| self.session(file.rank));
             session.is_none_or(|session| !hopeless(session))
         };
         // A farewell lets others write at once.
-        if self.dirty.iter().any(waits) || self.direct.is_writing() {
+        if self.files.dirty.iter().any(waits) || self.direct.is_writing() {
             return;
         }
-        if self.own_is_stopping() && !self.sessions.values().all(hopeless) {
+        if self.own_is_stopping() && !self.ranks.sessions.values().all(hopeless) {
             return;
         }
-        for session in self.sessions.values() {
+        for session in self.ranks.sessions.values() {
             if session.link == Link::Up {
                 // Waits for locks may never end; everything else is answered soon.
                 let waits = |op: &Op| matches!(op, Op::SetLock { wait: true, .. });
@@ -149,13 +149,13 @@ impl Client {
                 return;
             }
         }
-        for rank in self.sessions.keys().copied().collect::<Vec<_>>() {
+        for rank in self.ranks.sessions.keys().copied().collect::<Vec<_>>() {
             if self.is_up(rank) {
                 self.send(rank, ToServer::Goodbye { gone: true });
             }
         }
-        self.stopped = true;
+        self.core.stopped = true;
         self.give_up_calls();
-        self.out.push_back(Output::Stopped);
+        self.core.out.push_back(Output::Stopped);
     }
 }

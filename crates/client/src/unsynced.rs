@@ -76,16 +76,17 @@ impl Client {
     pub(crate) fn keep_unstable(&mut self, ino: Ino, written: Extents) {
         let Some(file) = self.files.map.get_mut(&ino) else { return };
         file.unstable.absorb(written);
-        if !file.may_buffer() || file.unstable.bytes() > self.config.write_buffer_file {
+        if !file.may_buffer() || file.unstable.bytes() > self.core.config.write_buffer_file {
             return file.risk();
         }
-        self.unstable.insert(ino);
+        self.files.unstable.insert(ino);
         // Files without any are taken out only here, so this is looked at rarely.
-        if self.unstable.len() > 1 {
+        if self.files.unstable.len() > 1 {
             let files = &self.files.map;
-            self.unstable.retain(|ino| files.get(ino).is_some_and(|file| !file.unstable.is_empty()));
-            let total: u64 = self.unstable.iter().filter_map(|ino| files.get(ino)).map(|f| f.unstable.bytes()).sum();
-            if total > self.config.write_buffer_total
+            self.files.unstable.retain(|ino| files.get(ino).is_some_and(|file| !file.unstable.is_empty()));
+            let total: u64 =
+                self.files.unstable.iter().filter_map(|ino| files.get(ino)).map(|f| f.unstable.bytes()).sum();
+            if total > self.core.config.write_buffer_total
                 && let Some(file) = self.files.map.get_mut(&ino)
             {
                 file.risk();
@@ -96,12 +97,12 @@ impl Client {
     /// A rank restarted: what its disk did not have is to be written again, or is lost. Also of files that are only believed to
     /// have moved away: they may be there still. What really moves is durable before.
     pub(crate) fn rewrite_unstable(&mut self, rank: Rank) {
-        self.unsynced.lose();
+        self.files.unsynced.lose();
         let guessed = self.files.guessed.iter().filter(|(_, from)| *from == rank);
         let guessed = guessed.filter_map(|(number, _)| self.files.handles.get(number)).map(|handle| handle.ino);
         let inos: BTreeSet<Ino> = self.files_at(rank).into_iter().chain(guessed).chain(self.own_files()).collect();
         for ino in inos.iter().copied() {
-            let now = self.now.ms;
+            let now = self.core.now.ms;
             let Some(file) = self.files.map.get_mut(&ino) else { continue };
             file.restart_run();
             file.clean_to = file.clean_to.min(file.attr.size);
@@ -121,11 +122,11 @@ impl Client {
                 // again, which is older still: a cut must come after it.
                 file.written += 1;
                 file.wait_for_all();
-                self.dirty.insert(ino);
+                self.files.dirty.insert(ino);
             }
             if std::mem::take(&mut file.at_risk) {
                 file.fail(FsError::Io);
-                self.unsynced.fail(FsError::Io);
+                self.files.unsynced.fail(FsError::Io);
                 self.change_blocks(ino, |file| file.blocks.clear());
                 if self.is_cached_above(ino) {
                     self.invalidate(Invalidation::Data(ino), false);
@@ -133,6 +134,6 @@ impl Client {
             }
         }
         let files = &self.files.map;
-        self.unstable.retain(|ino| files.contains_key(ino) && !inos.contains(ino));
+        self.files.unstable.retain(|ino| files.contains_key(ino) && !inos.contains(ino));
     }
 }

@@ -104,7 +104,7 @@ impl Client {
         result: &FsResult<Answer>,
         volatile: Option<Volatile>,
     ) {
-        let Some(session) = self.sessions.get_mut(&rank) else { return };
+        let Some(session) = self.ranks.sessions.get_mut(&rank) else { return };
         let ahead = &mut session.ahead;
         if volatile.is_none() && ahead.is_idle() {
             return;
@@ -152,7 +152,7 @@ impl Client {
             let ahead = &session.ahead;
             (rank == Some(*of) && ahead.relaxed || ahead.by_ino.contains_key(&ino)).then_some(*of)
         };
-        let ranks: Vec<Rank> = self.sessions.iter().filter_map(waits).collect();
+        let ranks: Vec<Rank> = self.ranks.sessions.iter().filter_map(waits).collect();
         for rank in &ranks {
             self.request_at(*rank, Cred::clone(cred), Op::Persist, Then::Task(task), 0);
         }
@@ -163,7 +163,7 @@ impl Client {
     /// not consume news that are told only once.
     pub(crate) fn is_waited_for(&self, waiter: Waiter) -> bool {
         match waiter {
-            Waiter::Call(id) => self.calls.contains(&id),
+            Waiter::Call(id) => self.calls.waiting.contains(&id),
             _ => true,
         }
     }
@@ -200,13 +200,13 @@ impl Client {
 
     /// True if a crash rolled back something of an inode; reported once.
     pub(crate) fn take_lost(&mut self, ino: Ino) -> bool {
-        self.sessions.values_mut().any(|session| session.ahead.lost.remove(&ino))
+        self.ranks.sessions.values_mut().any(|session| session.ahead.lost.remove(&ino))
     }
 
     /// A rank says hello. `epochs`: of its data, before and now; each start that may have lost something counts one. If they are the same, nothing is
     /// lost, and what is ahead of its journal still is.
     pub(crate) fn lose_volatile(&mut self, rank: Rank, recovered: Lsn, epochs: (u64, u64)) {
-        let Some(session) = self.sessions.get_mut(&rank).filter(|_| epochs.0 != epochs.1 || epochs.1 == 0) else {
+        let Some(session) = self.ranks.sessions.get_mut(&rank).filter(|_| epochs.0 != epochs.1 || epochs.1 == 0) else {
             return;
         };
         // A crash, and no other one before it since: this says where the journal ended.
@@ -214,7 +214,7 @@ impl Client {
         let lost = session.ahead.lose(is_next.then_some(recovered));
         // A sync that waited over the crash fails: changes of others to the same file may be lost.
         let waiting = session.pending.values().filter_map(|pending| match (&pending.request.op, &pending.then) {
-            (Op::Persist, Then::Task(id)) => self.tasks.get(id).map(|task| task.ino),
+            (Op::Persist, Then::Task(id)) => self.calls.tasks.get(id).map(|task| task.ino),
             _ => None,
         });
         let waiting: Vec<Ino> = waiting.filter(|ino| session.ahead.seen.contains(ino) && !lost.contains(ino)).collect();
@@ -231,7 +231,7 @@ impl Client {
         while session.ahead.lost.len() > LOST_MAX {
             session.ahead.lost.pop_first();
         }
-        self.unsynced.fail(FsError::Io);
+        self.files.unsynced.fail(FsError::Io);
         // What was seen and lost may be cached anywhere.
         self.give_up_leases(rank);
         let mut ends = false;

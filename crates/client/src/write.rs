@@ -84,7 +84,7 @@ impl Client {
             return self.answer(waiter, Answer::Offset(0));
         }
         let len = write.data.len() as u64;
-        let full = self.now.ms < self.full_until;
+        let full = self.core.now.ms < self.files.full_until;
         let Some(file) = self.files.map.get(&ino) else { return self.fail(waiter, FsError::Stale) };
         let free = file.exclusive.is_none() && file.waiting.is_empty() && !file.is_gated();
         let kills = write.kill_priv && file.attr.mode & 0o6000 != 0;
@@ -131,7 +131,7 @@ impl Client {
 
     /// Puts a write into the buffer.
     fn buffer(&mut self, ino: Ino, write: &Write) -> FsResult<()> {
-        let now = self.now;
+        let now = self.core.now;
         let Some(file) = self.files.map.get_mut(&ino) else { return Err(FsError::Stale) };
         let offset = if write.append { file.size } else { write.offset };
         let end = offset + write.data.len() as u64;
@@ -146,45 +146,45 @@ impl Client {
         file.mtime = Some(now.wall);
         file.kill_priv |= write.kill_priv;
         file.written += 1;
-        self.dirty.insert(ino);
+        self.files.dirty.insert(ino);
         Ok(())
     }
 
     /// Answers a buffered write, at once if there is room.
     fn accept(&mut self, waiter: Waiter, ino: Ino, len: u64) {
         let Some(file) = self.files.map.get(&ino) else { return };
-        let (held, behind) = (file.held_back(), file.dirty.bytes() >= self.config.write_behind);
+        let (held, behind) = (file.held_back(), file.dirty.bytes() >= self.core.config.write_behind);
         let total = self.held_back();
         if behind {
             self.kick(ino);
         }
-        if held <= self.config.write_buffer_file && total <= self.config.write_buffer_total {
+        if held <= self.core.config.write_buffer_file && total <= self.core.config.write_buffer_total {
             return self.answer(waiter, Answer::Offset(len));
         }
-        self.blocked.push_back((waiter, len));
+        self.files.blocked.push_back((waiter, len));
         self.relieve();
     }
 
     /// Bytes of all files that wait to be written.
     pub(crate) fn held_back(&self) -> u64 {
-        self.dirty.iter().filter_map(|ino| self.files.map.get(ino)).map(|file| file.held_back()).sum()
+        self.files.dirty.iter().filter_map(|ino| self.files.map.get(ino)).map(|file| file.held_back()).sum()
     }
 
     /// Answers writes that waited for room, as far as there is some; else makes some.
     pub(crate) fn relieve(&mut self) {
-        if self.blocked.is_empty() {
+        if self.files.blocked.is_empty() {
             return;
         }
-        let largest = self.dirty.iter().filter_map(|ino| self.files.map.get(ino)).map(|f| f.held_back()).max();
-        let room =
-            self.held_back() <= self.config.write_buffer_total && largest.unwrap_or(0) <= self.config.write_buffer_file;
+        let largest = self.files.dirty.iter().filter_map(|ino| self.files.map.get(ino)).map(|f| f.held_back()).max();
+        let room = self.held_back() <= self.core.config.write_buffer_total
+            && largest.unwrap_or(0) <= self.core.config.write_buffer_file;
         if room {
-            for (waiter, len) in std::mem::take(&mut self.blocked) {
+            for (waiter, len) in std::mem::take(&mut self.files.blocked) {
                 self.answer(waiter, Answer::Offset(len));
             }
             return;
         }
-        for ino in self.dirty.clone() {
+        for ino in self.files.dirty.clone() {
             self.start_run(ino);
         }
     }
@@ -205,7 +205,7 @@ impl Client {
     /// True if a task appends into room that it was given, and has not told of it: its data belongs nowhere else.
     pub(crate) fn rests_on_room(&self, then: &DataThen) -> bool {
         let DataThen::Task(task) = then else { return false };
-        let step = self.tasks.get(task).map(|task| &task.step);
+        let step = self.calls.tasks.get(task).map(|task| &task.step);
         matches!(step, Some(Step::Write(writing)) if writing.asked == Asked::Data && writing.placed && !writing.told)
     }
 
@@ -219,7 +219,7 @@ impl Client {
             .map(|(id, _)| *id)
             .collect();
         for id in lost {
-            if let Some(pending) = self.sessions.get_mut(&rank).and_then(|session| session.data.remove(&id)) {
+            if let Some(pending) = self.ranks.sessions.get_mut(&rank).and_then(|session| session.data.remove(&id)) {
                 self.data_replied(id, pending.then, Err(DataError::Stale));
             }
         }
@@ -263,7 +263,7 @@ impl Client {
         let Some(file) = self.files.map.get(&ino) else { return Some(Err(FsError::Stale.into())) };
         if file.may_buffer() {
             let kills = writing.write.kill_priv && file.attr.mode & 0o6000 != 0;
-            let through = self.now.ms < self.full_until || kills;
+            let through = self.core.now.ms < self.files.full_until || kills;
             if let Err(error) = self.buffer(ino, &writing.write) {
                 return Some(Err(error.into()));
             }
@@ -272,7 +272,7 @@ impl Client {
                 file.kill_cred = Some(Arc::clone(cred));
             }
             if !through {
-                let behind = self.files.map.get(&ino).is_some_and(|f| f.dirty.bytes() >= self.config.write_behind);
+                let behind = self.files.map.get(&ino).is_some_and(|f| f.dirty.bytes() >= self.core.config.write_behind);
                 if behind {
                     self.kick(ino);
                 }

@@ -240,13 +240,13 @@ impl Client {
         let Some(mut owned) = self.own.trees.remove(&root) else { return };
         let told = std::mem::take(&mut owned.told);
         let (record, epoch) = (Box::new(owned.machine.record().clone()), owned.machine.record().epoch);
-        if self.config.keeps && Goal::of(&owned.policy).durable && owned.machine.outstanding().changes > 0 {
-            let (fs, groups) = (self.fs_id.unwrap_or_default(), owned.machine.groups());
-            self.out.push_back(Output::Keep { token: NOBODY, fs, record, groups });
+        if self.core.config.keeps && Goal::of(&owned.policy).durable && owned.machine.outstanding().changes > 0 {
+            let (fs, groups) = (self.ranks.fs_id.unwrap_or_default(), owned.machine.groups());
+            self.core.out.push_back(Output::Keep { token: NOBODY, fs, record, groups });
         }
-        self.out.push_back(Output::KeptLost { epoch });
+        self.core.out.push_back(Output::KeptLost { epoch });
         // One that waits before it tries something again would not be told by anybody else.
-        owned.task.into_iter().for_each(|id| self.events.push_back((id, Event::Start)));
+        owned.task.into_iter().for_each(|id| self.calls.events.push_back((id, Event::Start)));
         let of_it = |job: &mut Job| matches!(job.op, Op::SetLock { ino, .. } if owned.machine.knows(ino));
         for job in self.own.locks.extract_if(.., of_it).collect::<Vec<_>>() {
             self.own.answer(job.op, job.then, Err(FsError::Stale));

@@ -173,7 +173,7 @@ impl Client {
             // Operations go to the rank one by one: there is nothing to decouple.
             return Err(FsError::NotSupported);
         }
-        if Goal::of(&policy).local() && !self.config.keeps {
+        if Goal::of(&policy).local() && !self.core.config.keeps {
             return Err(FsError::NotSupported);
         }
         if self.own.root_of(root).is_some() {
@@ -181,8 +181,9 @@ impl Client {
         }
         self.own.begun += 1;
         // Nobody else must be able to guess it.
-        let mixed = (self.config.client ^ self.own.begun).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let owner = (mixed ^ (mixed >> 29) ^ self.now.wall.0.cast_unsigned()).wrapping_mul(0xbf58_476d_1ce4_e5b9) | 1;
+        let mixed = (self.core.config.client ^ self.own.begun).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let owner =
+            (mixed ^ (mixed >> 29) ^ self.core.now.wall.0.cast_unsigned()).wrapping_mul(0xbf58_476d_1ce4_e5b9) | 1;
         let interfere = match policy.interfere() {
             loligo_subtree_policy::Interfere::Block => Interfere::Block,
             loligo_subtree_policy::Interfere::Read => Interfere::Read,
@@ -214,10 +215,10 @@ impl Client {
             Ok(given) => given,
             Err(error) => return self.own.commands.done(command, Err(error)),
         };
-        let hash_key = self.router.hash_key.unwrap_or_default();
+        let hash_key = self.ranks.router.hash_key.unwrap_or_default();
         let settings = loligo_subtree::Settings { hash_key, inline_max, split };
         let machine = Subtree::new(settings, record, *inode).with_objects();
-        let owned = Owned::new(machine, policy, cred, self.now.ms);
+        let owned = Owned::new(machine, policy, cred, self.core.now.ms);
         let is_shared = owned.is_shared();
         self.own.trees.insert(root, Owned { gated: is_shared, ..owned });
         self.own.commands.taken.retain(|taken| *taken != root);
@@ -257,7 +258,7 @@ impl Client {
 
     fn own_describe(&self, owned: &Owned, text: &mut String) {
         let (record, out) = (owned.machine.record(), owned.machine.outstanding());
-        let age_ms = out.since.map_or(0, |since| (self.now.wall.0 - since.0).max(0) / 1_000_000);
+        let age_ms = out.since.map_or(0, |since| (self.core.now.wall.0 - since.0).max(0) / 1_000_000);
         let goal = Goal::of(&owned.policy);
         let facts: [(&str, u64); 11] = [
             ("root", record.dir.0),
@@ -294,7 +295,7 @@ impl Client {
     }
 
     fn own_progress(&self, root: Ino, command: u64) -> (u64, u64) {
-        let task = self.own.trees.get(&root).and_then(|owned| self.tasks.get(&owned.task?));
+        let task = self.own.trees.get(&root).and_then(|owned| self.calls.tasks.get(&owned.task?));
         match task.map(|task| &task.step) {
             Some(Step::Own(own)) if own.command == Some(command) => (own.merged, own.total),
             _ => (0, 0),

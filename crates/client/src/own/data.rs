@@ -181,8 +181,8 @@ impl Client {
             self.own.drops.insert(token, (drops.len(), reply));
         }
         for Drop { ino, from, object_size } in drops {
-            self.next_data += 1;
-            let id = self.next_data;
+            self.core.next_data += 1;
+            let id = self.core.next_data;
             if let Some(file) = self.files.map.get_mut(&ino) {
                 file.pieces = id;
             }

@@ -286,7 +286,7 @@ impl Client {
         if self.is_single() {
             return self.only();
         }
-        self.router.target(crate::route::Subject::Inode(root), self.home)
+        self.ranks.router.target(crate::route::Subject::Inode(root), self.ranks.home)
     }
 
     /// Largest file that is held in an inode there, bytes.

@@ -110,7 +110,7 @@ impl Client {
             if own.goal.durable { self.sync_then(*ino, id) } else { self.flush_then(*ino, id) }
         }
         if dirty.is_empty() {
-            own.again_ms = Some(self.now.ms + PAUSE_MS);
+            own.again_ms = Some(self.core.now.ms + PAUSE_MS);
         }
         None
     }
@@ -128,16 +128,16 @@ impl Client {
         let exclusive = self.files.map.iter().any(|(ino, file)| file.exclusive.is_some() && is_of_it(*ino));
         let changes = |pending: &PendingData| pending.request.op.is_change() && is_of_it(pending.request.ino);
         let waits = self.own.trees.get(&root).is_some_and(|owned| owned.data.iter().any(|(_, one)| changes(one)));
-        exclusive || waits || self.sessions.values().any(|session| session.data.values().any(changes))
+        exclusive || waits || self.ranks.sessions.values().any(|session| session.data.values().any(changes))
     }
 
     /// A change has ended: one that cuts off what is merged may have waited for it.
     pub(crate) fn own_change_ended(&mut self) {
         for id in self.own.trees.values().filter(|owned| owned.freezing).filter_map(|owned| owned.task) {
-            if let Some(Task { step: Step::Own(own), .. }) = self.tasks.get_mut(&id)
+            if let Some(Task { step: Step::Own(own), .. }) = self.calls.tasks.get_mut(&id)
                 && own.again_ms.take().is_some()
             {
-                self.events.push_back((id, Event::Start));
+                self.calls.events.push_back((id, Event::Start));
             }
         }
     }

@@ -26,14 +26,14 @@ impl Client {
                 // It was decoupled when it was routed.
                 None => {
                     let rank = self.route(op);
-                    self.request_at(if rank == OWN { self.home } else { rank }, job.cred, job.op, job.then, 0);
+                    self.request_at(if rank == OWN { self.ranks.home } else { rank }, job.cred, job.op, job.then, 0);
                 }
             },
         }
     }
 
     pub(super) fn own_run(&mut self, root: Ino, job: Job) {
-        let now = self.now.wall;
+        let now = self.core.now.wall;
         let Some(owned) = self.own.trees.get_mut(&root) else { return };
         if owned.ending || owned.gated {
             return owned.waiting.push(job);

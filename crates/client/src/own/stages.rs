@@ -88,12 +88,12 @@ impl Client {
     /// A stage has failed: it is told once, until it succeeds or fails in another way. It is begun again with the next completion.
     fn own_stage_failed(&mut self, own: &mut OwnTask, mechanism: Mechanism, error: FsError) {
         own.failed.get_or_insert((mechanism, error));
-        let now = self.now.ms;
+        let now = self.core.now.ms;
         let Some(owned) = self.own.trees.get_mut(&own.root) else { return };
         // The next one by itself when the interval has gone by again.
         owned.synced_ms = now;
         if owned.failed.replace((mechanism, error)) != Some((mechanism, error)) {
-            self.out.push_back(Output::StageFailed { dir: own.root, stage: mechanism.name(), error });
+            self.core.out.push_back(Output::StageFailed { dir: own.root, stage: mechanism.name(), error });
         }
     }
 
@@ -182,14 +182,14 @@ impl Client {
         }
         owned.persisting = owned.machine.outstanding().changes;
         let (record, groups) = (Box::new(owned.machine.record().clone()), owned.machine.groups());
-        let fs = self.fs_id.unwrap_or_default();
-        self.out.push_back(Output::Keep { token: id, fs, record, groups });
+        let fs = self.ranks.fs_id.unwrap_or_default();
+        self.core.out.push_back(Output::Keep { token: id, fs, record, groups });
         None
     }
 
     /// The driver has put the journal on the disk, or cannot.
     pub(crate) fn own_keep_done(&mut self, token: u64, result: FsResult<Box<str>>) {
-        self.events.push_back((token, Event::Kept(result)));
+        self.calls.events.push_back((token, Event::Kept(result)));
     }
 
     fn own_file_kept(&mut self, own: &OwnTask, result: FsResult<Box<str>>) -> FsResult<()> {

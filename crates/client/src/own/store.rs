@@ -84,7 +84,7 @@ impl Client {
     }
 
     fn own_store_anew(&mut self, id: u64, own: &mut OwnTask) -> Option<FsResult<()>> {
-        let fs = self.fs_id.unwrap_or_default();
+        let fs = self.ranks.fs_id.unwrap_or_default();
         let Some(owned) = self.own.trees.get_mut(&own.root) else { return Some(Err(FsError::Stale)) };
         let changes = owned.machine.outstanding().changes;
         if changes == 0 {
@@ -145,10 +145,10 @@ impl Client {
     }
 
     fn own_store_say(&mut self, id: u64, ino: Ino, op: DataOp) {
-        self.next_data += 1;
-        let request = DataRequest { id: self.next_data, ino, object_size: Layout::default().object_size, op };
+        self.core.next_data += 1;
+        let request = DataRequest { id: self.core.next_data, ino, object_size: Layout::default().object_size, op };
         let then = DataThen::OwnTask(id);
-        self.own_data(self.next_data, PendingData { request, then, again: false, hops: 0 });
+        self.own_data(self.core.next_data, PendingData { request, then, again: false, hops: 0 });
     }
 
     pub(super) fn own_store_data(

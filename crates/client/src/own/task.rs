@@ -198,7 +198,7 @@ impl Client {
     pub(crate) fn own_change_policy(&mut self, waiter: Waiter, root: Ino, policy: SubtreePolicy, op: Op) {
         let Some(owned) = self.own.trees.get(&root) else { return self.fail(waiter, FsError::Stale) };
         let (old, new) = (Goal::of(&owned.policy), Goal::of(&policy));
-        if new.local() && !self.config.keeps {
+        if new.local() && !self.core.config.keeps {
             return self.fail(waiter, FsError::NotSupported);
         }
         let end = !policy.pipeline().has_client_journal();
@@ -217,7 +217,7 @@ impl Client {
         if let Some(owned) = self.own.trees.get_mut(&root) {
             owned.task = Some(id);
         }
-        self.events.push_back((id, Event::Start));
+        self.calls.events.push_back((id, Event::Start));
     }
 
     /// Ends a task with its result; the next one begins.
@@ -229,7 +229,7 @@ impl Client {
         }
         if let Some(owned) = self.own.trees.get_mut(&own.root) {
             owned.task = None;
-            owned.given_up |= self.stopping && result.is_err();
+            owned.given_up |= self.core.stopping && result.is_err();
             if let Some(next) = owned.queue.pop_front() {
                 self.own_start(own.root, next);
             }
@@ -247,7 +247,7 @@ impl Client {
         let ended = match (own.stage, event) {
             (Stage::Flush, Event::Start) => {
                 own.left = if own.goal.flush { 1 + self.own_flush(id, own) } else { 1 };
-                self.events.push_back((id, Event::Flushed));
+                self.calls.events.push_back((id, Event::Flushed));
                 None
             }
             (Stage::Flush, Event::Flushed) => {
@@ -265,7 +265,7 @@ impl Client {
             (Stage::Close, Event::Start) => {
                 // With a close something may have been written.
                 own.stage = Stage::Flush;
-                self.events.push_back((id, Event::Start));
+                self.calls.events.push_back((id, Event::Start));
                 None
             }
             (Stage::Drop, Event::Start) => {
@@ -398,7 +398,7 @@ impl Client {
             FsError::WouldBlock if own.tries < TRIES => self.own_parts(id, own, cred),
             FsError::NoSpace if own.tries < TRIES => {
                 own.merging = Merging::Parts;
-                own.again_ms = Some(self.now.ms + (FULL_PAUSE_MS << (own.tries - 1)));
+                own.again_ms = Some(self.core.now.ms + (FULL_PAUSE_MS << (own.tries - 1)));
                 None
             }
             FsError::Perm if !own.looked_through && self.own_how(own.root, cred).1 => {
@@ -487,7 +487,7 @@ impl Client {
             (owned.persisted.min(outstanding), owned.stored_changes.min(outstanding));
         owned.stored.iter_mut().for_each(|(_, form)| form.one_is_merged());
         let (epoch, all) = (owned.machine.record().epoch, owned.machine.outstanding().changes == 0);
-        self.out.push_back(Output::KeptMerged { epoch, all });
+        self.core.out.push_back(Output::KeptMerged { epoch, all });
         self.own_parts(id, own, cred)
     }
 
@@ -502,7 +502,7 @@ impl Client {
             return if own.goal.stages.applies() && own.tries < TRIES {
                 own.tries += 1;
                 own.stage = Stage::Flush;
-                self.events.push_back((id, Event::Start));
+                self.calls.events.push_back((id, Event::Start));
                 None
             } else {
                 Some(Err(FsError::NotEmpty))
@@ -514,7 +514,7 @@ impl Client {
     /// Seals the outstanding changes into the groups of a merge.
     pub(super) fn own_seal(&mut self, own: &mut OwnTask) -> FsResult<()> {
         let owned = self.own.trees.get_mut(&own.root).ok_or(FsError::Stale)?;
-        owned.synced_ms = self.now.ms;
+        owned.synced_ms = self.core.now.ms;
         own.groups = owned.machine.sealed().into();
         own.total = own.groups.iter().map(|group| group.bytes).sum();
         Ok(())
@@ -538,8 +538,8 @@ impl Client {
     fn own_drop_caches(&mut self, id: u64, own: &mut OwnTask, cred: &Arc<Cred>) -> Option<FsResult<()>> {
         let Some(owned) = self.own.trees.get(&own.root) else { return Some(Err(FsError::Stale)) };
         let handles: Vec<u64> = owned.handles.keys().copied().collect();
-        if !self.stopping && self.own_is_in_use(own.root) {
-            let now = self.now.ms;
+        if !self.core.stopping && self.own_is_in_use(own.root) {
+            let now = self.core.now.ms;
             if now >= *own.closing_ms.get_or_insert(now) + CLOSE_MS {
                 return Some(Err(FsError::Busy));
             }
@@ -550,7 +550,7 @@ impl Client {
         if !own.goal.abandon && handles.iter().any(|handle| self.is_needed(*handle)) {
             // Written and closed since all was flushed: it is not in the journal yet.
             own.stage = Stage::Flush;
-            self.events.push_back((id, Event::Start));
+            self.calls.events.push_back((id, Event::Start));
             return None;
         }
         handles.into_iter().for_each(|handle| self.close(handle));
@@ -582,7 +582,7 @@ impl Client {
         for (ino, bits) in cached {
             self.own.cached.remove(&ino);
             if bits.has(Lease::NAMES) {
-                self.names_lost.add(ino);
+                self.core.names_lost.add(ino);
                 tokens.push(self.invalidate(Invalidation::Names(ino), wait));
             }
             if bits.has(Lease::ATTR) {
@@ -595,7 +595,7 @@ impl Client {
     /// Caches above have dropped something; whether that was said of such a subtree.
     pub(crate) fn own_invalidated(&mut self, token: Token) -> bool {
         let task = self.own.tokens.remove(&token);
-        task.map(|id| self.events.push_back((id, Event::Dropped))).is_some()
+        task.map(|id| self.calls.events.push_back((id, Event::Dropped))).is_some()
     }
 
     fn own_say_end(&mut self, id: u64, own: &mut OwnTask, cred: &Arc<Cred>) {
@@ -603,7 +603,7 @@ impl Client {
         if self.own.trees.get(&own.root).is_some_and(waits) {
             // Objects of files without a name are to be dropped, for which the rank is being asked. After the end it would not be.
             own.stage = Stage::Drop;
-            own.again_ms = Some(self.now.ms + QUIET_PAUSE_MS);
+            own.again_ms = Some(self.core.now.ms + QUIET_PAUSE_MS);
             return;
         }
         own.stage = Stage::End;
@@ -619,7 +619,7 @@ impl Client {
             Ok(_) | Err(FsError::Stale) => {
                 let Some(owned) = self.own.trees.remove(&root) else { return Ok(()) };
                 // Of what is on the disk nothing is needed: it is merged, or was given up.
-                self.out.push_back(Output::KeptMerged { epoch: owned.machine.record().epoch, all: true });
+                self.core.out.push_back(Output::KeptMerged { epoch: owned.machine.record().epoch, all: true });
                 for job in owned.waiting {
                     self.request(&Arc::new(job.cred), job.op, job.then);
                 }
@@ -650,12 +650,12 @@ impl Client {
 
     /// Sends again what was refused for want of room, and sends on what is outstanding, where that is due.
     pub(crate) fn own_tick(&mut self) {
-        let now = self.now.ms;
+        let now = self.core.now.ms;
         for id in self.own.trees.values().filter_map(|owned| owned.task) {
-            if let Some(Task { step: Step::Own(own), .. }) = self.tasks.get_mut(&id)
+            if let Some(Task { step: Step::Own(own), .. }) = self.calls.tasks.get_mut(&id)
                 && own.again_ms.take_if(|again| *again <= now).is_some()
             {
-                self.events.push_back((id, Event::Start));
+                self.calls.events.push_back((id, Event::Start));
             }
         }
         let due = |owned: &Owned| {

@@ -1,0 +1,37 @@
+//! What every part of the machine needs: the configuration, the moment, and what is to be done outside. Not here: anything that
+//! is known of ranks, files or calls.
+
+use std::collections::VecDeque;
+
+use crate::leases::NamesLost;
+use crate::{Config, Now, Output};
+
+/// The configuration, the moment, and the effects.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub config: Config,
+    pub now: Now,
+    pub out: VecDeque<Output>,
+    /// Losses of directories' names.
+    pub names_lost: NamesLost,
+    pub next_token: u64,
+    /// Number of the last data request.
+    pub next_data: u64,
+    pub stopping: bool,
+    pub stopped: bool,
+}
+
+impl Core {
+    pub(crate) fn new(config: Config) -> Core {
+        Core {
+            config,
+            now: Now::default(),
+            out: VecDeque::new(),
+            names_lost: NamesLost::default(),
+            next_token: 1,
+            next_data: 0,
+            stopping: false,
+            stopped: false,
+        }
+    }
+}
