@@ -1,4 +1,4 @@
-//! What every part of the machine needs: the configuration, the moment, and what is to be done outside. Not here: anything that
+//! Configuration, moment and effects: the state that every part of the machine needs. Not here: anything that
 //! is known of ranks, files or calls.
 
 use std::collections::VecDeque;

@@ -21,8 +21,11 @@ use std::sync::Arc;
 use loligo_types::{Answer, Cred, DataAnswer, DataError, DataOp, FsResult, Ino, Op, Rank};
 
 use crate::Output;
+use crate::core::Core;
+use crate::file::Files;
 use crate::io::DirectError;
 use crate::machine::Client;
+use crate::ranks::Ranks;
 use crate::session::{DataThen, Link, PendingData, Session, Then};
 
 /// The connection to the store, and what is under way over it.
@@ -95,13 +98,42 @@ impl Direct {
     }
 }
 
-impl Client {
+impl Direct {
     /// There is a (new) connection to the store, or none.
-    pub(crate) fn direct_changed(&mut self, address: Option<Arc<[u8]>>) {
-        self.direct.life += u64::from(address.is_some());
-        self.direct.address = address;
+    pub(crate) fn changed(&mut self, address: Option<Arc<[u8]>>) {
+        self.life += u64::from(address.is_some());
+        self.address = address;
     }
 
+    /// Does a data operation in the store.
+    pub(crate) fn request(&mut self, core: &mut Core, files: &mut Files, id: u64, pending: PendingData) {
+        let file = files.map.get(&pending.request.ino);
+        let pieces = file.map_or(0, |file| file.pieces ^ u64::from(file.attr.cuts) << 40);
+        core.out.push_back(Output::Direct { request: pending.request.clone(), pieces });
+        self.data.insert(id, pending);
+    }
+
+    /// Tasks of data operations that are done in the store.
+    pub(crate) fn tasks(&self) -> impl Iterator<Item = (Ino, u64)> + '_ {
+        self.data.values().filter_map(|pending| match pending.then {
+            DataThen::Task(task) | DataThen::Read { task, .. } => Some((pending.request.ino, task)),
+            DataThen::Flush(_) | DataThen::Block { .. } | DataThen::Own(_) | DataThen::OwnTask(_) => None,
+        })
+    }
+}
+
+impl Ranks {
+    /// A rank has put the address down, or will not.
+    pub(crate) fn address_told(&mut self, rank: Rank, life: u64, result: &FsResult<Answer>) {
+        let Some(session) = self.sessions.get_mut(&rank) else { return };
+        // Where clients cannot, or this one may not, it is not asked again.
+        if result.is_ok() {
+            session.direct.known = session.direct.known.max(life);
+        }
+    }
+}
+
+impl Client {
     /// True if a data operation bypasses the rank. If the rank does not know the connection yet, it is told.
     pub(crate) fn goes_direct(&mut self, ino: Ino, op: &DataOp) -> bool {
         let life = self.direct.life;
@@ -115,7 +147,7 @@ impl Client {
             DataOp::Punch { .. } | DataOp::Discard { .. } | DataOp::Seek { .. } => false,
         };
         let (rank, doubted, first) = (file.rank, file.doubted, file.handles.first().copied());
-        let Some(session) = self.session(rank).filter(|_| may && !doubted) else { return false };
+        let Some(session) = self.ranks.session(rank).filter(|_| may && !doubted) else { return false };
         let changes = |pending: &PendingData| pending.request.ino == ino && pending.request.op.is_change();
         if session.link != Link::Up || session.data_held.is_some() || session.suspended {
             return false;
@@ -141,23 +173,6 @@ impl Client {
             session.direct.asked = life;
         }
         self.request_at(rank, cred, Op::DataAddress { address }, Then::Address(life), 0);
-    }
-
-    /// A rank has put the address down, or will not.
-    pub(crate) fn address_told(&mut self, rank: Rank, life: u64, result: &FsResult<Answer>) {
-        let Some(session) = self.ranks.sessions.get_mut(&rank) else { return };
-        // Where clients cannot, or this one may not, it is not asked again.
-        if result.is_ok() {
-            session.direct.known = session.direct.known.max(life);
-        }
-    }
-
-    /// Does a data operation in the store.
-    pub(crate) fn direct_request(&mut self, id: u64, pending: PendingData) {
-        let file = self.files.map.get(&pending.request.ino);
-        let pieces = file.map_or(0, |file| file.pieces ^ u64::from(file.attr.cuts) << 40);
-        self.core.out.push_back(Output::Direct { request: pending.request.clone(), pieces });
-        self.direct.data.insert(id, pending);
     }
 
     /// It was done, or not.
@@ -197,13 +212,5 @@ impl Client {
     /// A session has begun, or is another one: its rank does not know of the connection to the store.
     pub(crate) fn forget_told(session: &mut Session) {
         session.direct = Told::default();
-    }
-
-    /// Tasks of data operations that are done in the store.
-    pub(crate) fn direct_tasks(&self) -> impl Iterator<Item = (Ino, u64)> + '_ {
-        self.direct.data.values().filter_map(|pending| match pending.then {
-            DataThen::Task(task) | DataThen::Read { task, .. } => Some((pending.request.ino, task)),
-            DataThen::Flush(_) | DataThen::Block { .. } | DataThen::Own(_) | DataThen::OwnTask(_) => None,
-        })
     }
 }

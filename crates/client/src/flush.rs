@@ -13,10 +13,14 @@ use loligo_types::{
 };
 
 use crate::Invalidation;
+use crate::calls::Calls;
+use crate::core::Core;
 use crate::extents::Extents;
 use crate::file::File;
+use crate::file::Files;
 use crate::machine::Client;
 use crate::own::OWN;
+use crate::ranks::Ranks;
 use crate::session::{DataThen, Then};
 use crate::task::{Event, data_error};
 
@@ -116,6 +120,118 @@ impl File {
     }
 }
 
+impl Files {
+    /// True if the file's buffered writes must wait until its create is durable.
+    pub(crate) fn waits_for_birth(&self, ranks: &Ranks, ino: Ino) -> bool {
+        let Some(file) = self.map.get(&ino) else { return false };
+        if file.rank == OWN || !ranks.is_unborn(file.rank, ino) {
+            return false;
+        }
+        match &file.run {
+            Some(run) => run.stage == Stage::Persist && !run.lost,
+            None => {
+                let inline_max = ranks.session(file.rank).map_or(0, |session| session.inline_max);
+                !file.dirty.is_empty() && (!file.attr.inline || file.dirty.end() > inline_max)
+            }
+        }
+    }
+
+    /// True if no buffered write of the file was sent since its flush count was `flushed`.
+    pub(crate) fn is_unwritten_since(&self, ino: Ino, flushed: u64) -> bool {
+        self.map.get(&ino).is_some_and(|file| {
+            let waits = file.run.as_ref().is_none_or(|run| run.stage == Stage::Persist && !run.lost);
+            waits && file.flushed == flushed
+        })
+    }
+
+    /// A descriptor of a file is closed. Whether that need not wait until what is held back is written: if it is lost, then together with the rank,
+    /// of whose journal it waits for a sync; and close is no sync.
+    pub(crate) fn may_close_ahead(&self, core: &Core, ranks: &Ranks, ino: Ino) -> bool {
+        let is_quiet = |file: &File| file.recalls.is_empty() && file.waiting.is_empty() && !file.doubted;
+        core.config.lives_with_rank
+            && !core.stopping
+            && core.now.ms >= self.full_until
+            && self.map.get(&ino).is_some_and(is_quiet)
+            && self.waits_for_birth(ranks, ino)
+    }
+
+    /// The time of the last change was set while the file waits for its birth: what is written later does not change it.
+    pub(crate) fn keep_mtime(&mut self, ino: Ino, mtime: Time) {
+        let Some(file) = self.map.get_mut(&ino) else { return };
+        let run = file.run.as_mut().map(|run| &mut run.mtime);
+        for held in [Some(&mut file.mtime), Some(&mut file.flying_mtime), run].into_iter().flatten() {
+            *held = held.map(|_| mtime);
+        }
+    }
+
+    /// It has said so of another one, where the file was; where it is it is asked first.
+    pub(crate) fn is_doubted(&self, ino: Ino) -> bool {
+        self.map.get(&ino).is_some_and(|file| file.doubted && !file.flying.is_empty())
+    }
+
+    /// The rank does not know the handle of a run: it may have lost that in a restart. Whether there is another one that
+    /// may write, so that nothing is lost with the first.
+    pub(crate) fn takes_other_handle(&mut self, ino: Ino) -> bool {
+        let Some(file) = self.map.get_mut(&ino) else { return false };
+        let Some(run) = file.run.as_mut() else { return false };
+        // Several may have been lost: each is tried once.
+        run.refused.push(run.handle);
+        let writers = file.handles.iter().filter(|number| !run.refused.contains(number));
+        let found = writers.filter_map(|number| Some((*number, self.handles.get(number)?)));
+        let Some((number, other)) = found.into_iter().find(|(_, other)| other.flags.write) else { return false };
+        (run.handle, run.cred) = (number, Arc::clone(&other.cred));
+        true
+    }
+
+    /// Blocks and reads that may hold what was there before.
+    pub(crate) fn overtaken(&mut self, calls: &mut Calls, ino: Ino, flying: &Extents, known: bool) {
+        for (offset, data) in flying.iter() {
+            let end = offset + data.len() as u64;
+            calls.redo_reads(self, ino, offset, end);
+            self.change_blocks(ino, |file| {
+                if known {
+                    file.blocks.patch(offset, data);
+                } else {
+                    file.blocks.drop_range(offset, end);
+                }
+            });
+        }
+    }
+
+    pub(crate) fn wake_flushed(&mut self, calls: &mut Calls, ino: Ino, covers: u64, synced: bool) {
+        let Some(file) = self.map.get_mut(&ino) else { return };
+        let unsynced = file.unsynced && !file.attr.inline;
+        for waiter in std::mem::take(&mut file.flush_waiters) {
+            if waiter.target <= covers && (!waiter.sync || synced && !waiter.late || !unsynced) {
+                calls.events.push_back((waiter.task, Event::Flushed));
+            } else {
+                file.flush_waiters.push(FlushWaiter { late: false, ..waiter });
+            }
+        }
+    }
+
+    /// A write error of a file that was not reported through this handle yet.
+    pub(crate) fn take_error(&mut self, fh: crate::Fh) -> Option<FsError> {
+        let opened = self.opened.get_mut(&fh)?;
+        let file: &File = self.map.get(&opened.ino)?;
+        if opened.errors_seen == file.errors {
+            return None;
+        }
+        opened.errors_seen = file.errors;
+        file.error
+    }
+}
+
+impl Ranks {
+    /// True if this client sent an open with truncation of the file that is not answered yet.
+    pub(crate) fn may_be_cut(&self, ino: Ino) -> bool {
+        self.unanswered().any(|pending| match &pending.request.op {
+            Op::Open { ino: of, flags, .. } => flags.truncate && *of == ino,
+            _ => false,
+        })
+    }
+}
+
 impl Client {
     /// Tells the task when everything written before is at the server, or lost.
     pub(crate) fn flush_then(&mut self, ino: Ino, task: u64) {
@@ -134,49 +250,6 @@ impl Client {
         let late = file.run.as_ref().is_some_and(|run| matches!(run.stage, Stage::Sync | Stage::Tell));
         file.flush_waiters.push(FlushWaiter { target: file.written, sync, late, task });
         self.kick(ino);
-    }
-
-    /// True if the file's buffered writes must wait until its create is durable.
-    pub(crate) fn waits_for_birth(&self, ino: Ino) -> bool {
-        let Some(file) = self.files.map.get(&ino) else { return false };
-        if file.rank == OWN || !self.is_unborn(file.rank, ino) {
-            return false;
-        }
-        match &file.run {
-            Some(run) => run.stage == Stage::Persist && !run.lost,
-            None => {
-                let inline_max = self.session(file.rank).map_or(0, |session| session.inline_max);
-                !file.dirty.is_empty() && (!file.attr.inline || file.dirty.end() > inline_max)
-            }
-        }
-    }
-
-    /// True if no buffered write of the file was sent since its flush count was `flushed`.
-    pub(crate) fn is_unwritten_since(&self, ino: Ino, flushed: u64) -> bool {
-        self.files.map.get(&ino).is_some_and(|file| {
-            let waits = file.run.as_ref().is_none_or(|run| run.stage == Stage::Persist && !run.lost);
-            waits && file.flushed == flushed
-        })
-    }
-
-    /// A descriptor of a file is closed. Whether that need not wait until what is held back is written: if it is lost, then together with the rank,
-    /// of whose journal it waits for a sync; and close is no sync.
-    pub(crate) fn may_close_ahead(&self, ino: Ino) -> bool {
-        let is_quiet = |file: &File| file.recalls.is_empty() && file.waiting.is_empty() && !file.doubted;
-        self.core.config.lives_with_rank
-            && !self.core.stopping
-            && self.core.now.ms >= self.files.full_until
-            && self.files.map.get(&ino).is_some_and(is_quiet)
-            && self.waits_for_birth(ino)
-    }
-
-    /// The time of the last change was set while the file waits for its birth: what is written later does not change it.
-    pub(crate) fn keep_mtime(&mut self, ino: Ino, mtime: Time) {
-        let Some(file) = self.files.map.get_mut(&ino) else { return };
-        let run = file.run.as_mut().map(|run| &mut run.mtime);
-        for held in [Some(&mut file.mtime), Some(&mut file.flying_mtime), run].into_iter().flatten() {
-            *held = held.map(|_| mtime);
-        }
     }
 
     /// Begins a run if there is a reason and none is under way.
@@ -248,15 +321,18 @@ impl Client {
         let rank =
             self.files.map.get(&ino).map_or_else(|| self.ranks.router.some_rank(self.ranks.home), |file| file.rank);
         let is_own = rank == OWN;
-        let inline_max =
-            if is_own { self.own_inline_max(ino) } else { self.session(rank).map_or(0, |session| session.inline_max) };
+        let inline_max = if is_own {
+            self.own.inline_max(ino)
+        } else {
+            self.ranks.session(rank).map_or(0, |session| session.inline_max)
+        };
         let reader = self.files.map.get(&ino).and_then(|file| {
             // Of what is decoupled for this client it may read whatever it has open.
             self.files.reader(file).or_else(|| file.handles.first().copied().filter(|_| is_own))
         });
         let based = self.files.map.get(&ino).is_some_and(|file| file.attr.inline && file.base.is_some());
-        let cut = based && self.may_be_cut(ino);
-        let unborn = !is_own && self.is_unborn(rank, ino);
+        let cut = based && self.ranks.may_be_cut(ino);
+        let unborn = !is_own && self.ranks.is_unborn(rank, ino);
         let Some(file) = self.files.map.get_mut(&ino) else { return };
         let Some(run) = &mut file.run else { return };
         run.spill = false;
@@ -315,14 +391,6 @@ impl Client {
         self.pump(ino);
     }
 
-    /// True if this client sent an open with truncation of the file that is not answered yet.
-    fn may_be_cut(&self, ino: Ino) -> bool {
-        self.unanswered().any(|pending| match &pending.request.op {
-            Op::Open { ino: of, flags, .. } => flags.truncate && *of == ino,
-            _ => false,
-        })
-    }
-
     fn flush_op(&mut self, ino: Ino, op: DataOp) {
         if let Some(run) = self.files.map.get_mut(&ino).and_then(|file| file.run.as_mut()) {
             run.in_flight += 1;
@@ -346,7 +414,7 @@ impl Client {
         if verifies == Some(Stage::Verify) {
             return self.verified(ino, result);
         }
-        if result == Err(FsError::BadHandle) && (self.is_doubted(ino) || self.takes_other_handle(ino)) {
+        if result == Err(FsError::BadHandle) && (self.files.is_doubted(ino) || self.files.takes_other_handle(ino)) {
             return self.plan(ino);
         }
         let Some(file) = self.files.map.get_mut(&ino) else { return };
@@ -403,25 +471,6 @@ impl Client {
                 self.end_run(ino, Some(error));
             }
         }
-    }
-
-    /// It has said so of another one, where the file was; where it is it is asked first.
-    fn is_doubted(&self, ino: Ino) -> bool {
-        self.files.map.get(&ino).is_some_and(|file| file.doubted && !file.flying.is_empty())
-    }
-
-    /// The rank does not know the handle of a run: it may have lost that in a restart. Whether there is another one that
-    /// may write, so that nothing is lost with the first.
-    fn takes_other_handle(&mut self, ino: Ino) -> bool {
-        let Some(file) = self.files.map.get_mut(&ino) else { return false };
-        let Some(run) = file.run.as_mut() else { return false };
-        // Several may have been lost: each is tried once.
-        run.refused.push(run.handle);
-        let writers = file.handles.iter().filter(|number| !run.refused.contains(number));
-        let found = writers.filter_map(|number| Some((*number, self.files.handles.get(number)?)));
-        let Some((number, other)) = found.into_iter().find(|(_, other)| other.flags.write) else { return false };
-        (run.handle, run.cred) = (number, Arc::clone(&other.cred));
-        true
     }
 
     /// A data request of a run was answered.
@@ -552,15 +601,15 @@ impl Client {
         if error == Some(FsError::NoSpace) {
             self.files.full_until = self.core.now.ms + FULL_MS;
         }
-        if error.is_some() && self.is_cached_above(ino) {
+        if error.is_some() && self.files.is_cached_above(ino) {
             // They show what was lost.
-            self.invalidate(Invalidation::Data(ino), false);
+            self.core.invalidate(Invalidation::Data(ino), false);
         }
-        self.overtaken(ino, &flying, error.is_none());
+        self.files.overtaken(&mut self.calls, ino, &flying, error.is_none());
         if error.is_none() && !run.synced && !inline && !flying.is_empty() {
-            self.keep_unstable(ino, flying);
+            self.files.keep_unstable(&self.core, ino, flying);
         }
-        self.wake_flushed(ino, run.covers, run.sync);
+        self.files.wake_flushed(&mut self.calls, ino, run.covers, run.sync);
         self.step_recalls(ino);
         self.relieve();
         self.kick(ino);
@@ -582,33 +631,6 @@ impl Client {
         self.start_run(ino);
     }
 
-    /// Blocks and reads that may hold what was there before.
-    fn overtaken(&mut self, ino: Ino, flying: &Extents, known: bool) {
-        for (offset, data) in flying.iter() {
-            let end = offset + data.len() as u64;
-            self.redo_reads(ino, offset, end);
-            self.change_blocks(ino, |file| {
-                if known {
-                    file.blocks.patch(offset, data);
-                } else {
-                    file.blocks.drop_range(offset, end);
-                }
-            });
-        }
-    }
-
-    fn wake_flushed(&mut self, ino: Ino, covers: u64, synced: bool) {
-        let Some(file) = self.files.map.get_mut(&ino) else { return };
-        let unsynced = file.unsynced && !file.attr.inline;
-        for waiter in std::mem::take(&mut file.flush_waiters) {
-            if waiter.target <= covers && (!waiter.sync || synced && !waiter.late || !unsynced) {
-                self.calls.events.push_back((waiter.task, Event::Flushed));
-            } else {
-                file.flush_waiters.push(FlushWaiter { late: false, ..waiter });
-            }
-        }
-    }
-
     /// Begins runs of files whose data has waited long enough.
     pub(crate) fn flush_old(&mut self) {
         let before = self.core.now.ms.saturating_sub(self.core.config.write_delay_ms);
@@ -617,17 +639,6 @@ impl Client {
                 self.start_run(ino);
             }
         }
-    }
-
-    /// A write error of a file that was not reported through this handle yet.
-    pub(crate) fn take_error(&mut self, fh: crate::Fh) -> Option<FsError> {
-        let opened = self.files.opened.get_mut(&fh)?;
-        let file: &File = self.files.map.get(&opened.ino)?;
-        if opened.errors_seen == file.errors {
-            return None;
-        }
-        opened.errors_seen = file.errors;
-        file.error
     }
 }
 

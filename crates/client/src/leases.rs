@@ -6,8 +6,12 @@ use std::hash::{BuildHasherDefault, Hasher};
 use loligo_types::msg::ToServer;
 use loligo_types::{Ino, Lease, Rank};
 
+use crate::core::Core;
+use crate::file::Files;
 use crate::machine::Client;
 use crate::own::OWN;
+use crate::own::Own;
+use crate::ranks::Ranks;
 use crate::session::HeldNames;
 
 /// Multiplies and folds: the same in every run, and good enough for inode numbers.
@@ -177,15 +181,48 @@ impl Leases {
     }
 }
 
-impl Client {
+impl Ranks {
     /// True if a lease covers the attributes of an inode.
-    pub(crate) fn has_attr(&self, ino: Ino) -> bool {
-        if self.own.is_any() && self.own.may_cache(ino, Lease::ATTR) {
+    pub(crate) fn has_attr(&self, own: &Own, ino: Ino) -> bool {
+        if own.is_any() && own.may_cache(ino, Lease::ATTR) {
             return true;
         }
-        self.ranks.sessions.values().any(|session| session.leases.has_attr(ino))
+        self.sessions.values().any(|session| session.leases.has_attr(ino))
     }
 
+    pub(crate) fn remember(&mut self, ino: Ino) {
+        self.sessions.values_mut().for_each(|session| _ = session.leases.forgotten.remove(&ino));
+    }
+
+    /// Gives back the leases of forgotten inodes.
+    pub(crate) fn release_forgotten(&mut self, core: &mut Core, files: &Files, rank: Rank) {
+        if !self.is_up(rank) {
+            return;
+        }
+        let Some(session) = self.sessions.get_mut(&rank) else { return };
+        let next_seq = session.next_seq;
+        let mut released = Vec::new();
+        for ino in std::mem::take(&mut session.leases.forgotten) {
+            // An open file's attributes are in use here, whatever the kernel keeps.
+            if files.map.contains_key(&ino) {
+                continue;
+            }
+            let bits = session.leases.take(ino, Lease::ATTR | Lease::NAMES);
+            if bits.has(Lease::NAMES) {
+                core.names_lost.add(ino);
+            }
+            if !bits.is_none() {
+                session.leases.void_below.insert(ino, next_seq);
+                released.push((ino, bits));
+            }
+        }
+        for batch in released.chunks(core.config.some(RELEASE_MAX)) {
+            self.send(core, rank, ToServer::Release(batch.to_vec()));
+        }
+    }
+}
+
+impl Client {
     /// An answer is dealt with from now on.
     pub(crate) fn take_up(&mut self, rank: Rank, seq: u64, granted: &[(Ino, Lease)]) {
         (self.at_hand.rank, self.at_hand.seq) = (Some(rank), seq);
@@ -207,11 +244,11 @@ impl Client {
             let wanted = self.core.config.cache && (self.core.config.cache_names || !bits.has(Lease::NAMES));
             return wanted && self.own.may_cache(ino, bits);
         }
-        if self.is_unsettled(ino, bits) {
+        if self.calls.is_unsettled(&self.ranks, ino, bits) {
             return false;
         }
         let at_hand = &self.at_hand;
-        let session = at_hand.rank.and_then(|rank| self.session(rank));
+        let session = at_hand.rank.and_then(|rank| self.ranks.session(rank));
         session.is_some_and(|session| {
             session.leases.held.get(&ino).is_some_and(|held| held.bits.has(bits) && held.is_before(at_hand.seq))
                 || session.leases.of(ino).has(bits)
@@ -222,7 +259,7 @@ impl Client {
 
     /// True if attributes that are given out now may be cached; then they are not forgotten any more.
     pub(crate) fn use_attr(&mut self, ino: Ino) -> bool {
-        self.remember(ino);
+        self.ranks.remember(ino);
         self.noted(ino, Lease::ATTR)
     }
 
@@ -235,20 +272,16 @@ impl Client {
         counts
     }
 
-    fn remember(&mut self, ino: Ino) {
-        self.ranks.sessions.values_mut().for_each(|session| _ = session.leases.forgotten.remove(&ino));
-    }
-
     /// The same for an entry of a listing, which brought the lease.
     pub(crate) fn use_entry(&mut self, ino: Ino) -> bool {
-        self.remember(ino);
+        self.ranks.remember(ino);
         if self.at_hand.rank == Some(OWN) {
             return self.noted(ino, Lease::ATTR);
         }
-        if self.is_unsettled(ino, Lease::ATTR) {
+        if self.calls.is_unsettled(&self.ranks, ino, Lease::ATTR) {
             return false;
         }
-        let session = self.at_hand.rank.and_then(|rank| self.session(rank));
+        let session = self.at_hand.rank.and_then(|rank| self.ranks.session(rank));
         session.is_some_and(|session| session.leases.has_attr(ino) && !session.leases.is_void(ino, self.at_hand.seq))
     }
 
@@ -260,10 +293,10 @@ impl Client {
             return self.at_hand.rank == Some(OWN) && self.noted(dir, Lease::NAMES);
         }
         // At all ranks: the lease may move to one that has lent other names of the directory, which caches above forgot before.
-        self.remember(dir);
-        let Some(session) = self.session(rank) else { return false };
+        self.ranks.remember(dir);
+        let Some(session) = self.ranks.session(rank) else { return false };
         if self.at_hand.rank != Some(rank) {
-            return session.leases.has_names(dir) && !self.is_unsettled(dir, Lease::NAMES);
+            return session.leases.has_names(dir) && !self.calls.is_unsettled(&self.ranks, dir, Lease::NAMES);
         }
         self.counts(dir, Lease::NAMES)
     }
@@ -285,7 +318,7 @@ impl Client {
 
     /// Caches above hold nothing of these inodes any more.
     pub(crate) fn forget(&mut self, inos: Vec<Ino>) {
-        let single = self.is_single();
+        let single = self.ranks.is_single();
         for ino in inos {
             self.close_unused(ino);
             self.own.cached.remove(&ino);
@@ -299,36 +332,9 @@ impl Client {
             }
         }
         let most = self.core.config.some(RELEASE_MAX);
-        let many = |rank: &Rank| self.session(*rank).is_some_and(|s| s.leases.forgotten.len() >= most);
+        let many = |rank: &Rank| self.ranks.session(*rank).is_some_and(|s| s.leases.forgotten.len() >= most);
         for rank in self.ranks.sessions.keys().copied().filter(many).collect::<Vec<_>>() {
-            self.release_forgotten(rank);
-        }
-    }
-
-    /// Gives back the leases of forgotten inodes.
-    pub(crate) fn release_forgotten(&mut self, rank: Rank) {
-        if !self.is_up(rank) {
-            return;
-        }
-        let Some(session) = self.ranks.sessions.get_mut(&rank) else { return };
-        let next_seq = session.next_seq;
-        let mut released = Vec::new();
-        for ino in std::mem::take(&mut session.leases.forgotten) {
-            // An open file's attributes are in use here, whatever the kernel keeps.
-            if self.files.map.contains_key(&ino) {
-                continue;
-            }
-            let bits = session.leases.take(ino, Lease::ATTR | Lease::NAMES);
-            if bits.has(Lease::NAMES) {
-                self.core.names_lost.add(ino);
-            }
-            if !bits.is_none() {
-                session.leases.void_below.insert(ino, next_seq);
-                released.push((ino, bits));
-            }
-        }
-        for batch in released.chunks(self.core.config.some(RELEASE_MAX)) {
-            self.send(rank, ToServer::Release(batch.to_vec()));
+            self.ranks.release_forgotten(&mut self.core, &self.files, rank);
         }
     }
 }

@@ -12,8 +12,11 @@ use loligo_types::{Cred, FileLock, FsError, Ino, LockKind, LockOwner, Op, Rank};
 
 use crate::Fh;
 use crate::dispatch::Pass;
+use crate::file::Files;
 use crate::file::Opened;
 use crate::machine::{Client, Waiter};
+use crate::own::Own;
+use crate::ranks::Ranks;
 use crate::recover::waiter_of;
 use crate::session::{Pending, Then};
 
@@ -35,24 +38,101 @@ pub(crate) struct Behind {
     hops: u32,
 }
 
+impl Ranks {
+    /// Requests that were sent, or are to be sent on.
+    pub(crate) fn unanswered(&self) -> impl Iterator<Item = &Pending> {
+        let paused = self.paused.iter().map(|paused| &paused.pending);
+        self.sessions.values().flat_map(|session| session.pending.values()).chain(paused)
+    }
+
+    /// The locks that a request asks for and must wait for, because others of that owner are being given back: done first, it would get
+    /// locks that are then given back with them.
+    pub(crate) fn given_back_first(&self, op: &Op) -> Option<Key> {
+        let key = taken(op)?;
+        self.unanswered().any(|pending| given_back(&pending.request.op) == Some(key)).then_some(key)
+    }
+
+    /// It waits for that.
+    pub(crate) fn wait_behind(&mut self, key: Key, rank: Rank, cred: Cred, op: Op, then: Then, hops: u32) {
+        self.behind.push(Behind { key, rank, cred, op, then, hops });
+    }
+
+    /// Waiters for locks that this rank is to give, or before that to take back.
+    pub(crate) fn waiters_behind(&self, rank: Rank) -> impl Iterator<Item = Waiter> {
+        let gives = move |key: Key| {
+            let session = self.session(rank);
+            session.is_some_and(|session| session.pending.values().any(|p| given_back(&p.request.op) == Some(key)))
+        };
+        let at = self.behind.iter().filter(move |behind| behind.rank == rank || gives(behind.key));
+        at.filter_map(|behind| waiter_of(&behind.then))
+    }
+
+    /// Drops the requests for these locks; true if there were any.
+    pub(crate) fn end_taking(&mut self, own: &mut Own, key: Key) -> bool {
+        let sent = self.sessions.values_mut().flat_map(|session| session.pending.values_mut());
+        let all = sent.chain(self.paused.iter_mut().map(|paused| &mut paused.pending));
+        let all = all.map(|pending| (&pending.request.op, &mut pending.then));
+        let all = all.chain(self.behind.iter_mut().map(|behind| (&behind.op, &mut behind.then)));
+        let mut any = false;
+        for (op, then) in all.chain(own.asked_mut()) {
+            if taken(op) == Some(key)
+                && let Then::Pass(pass) = then
+            {
+                (pass.over, any) = (true, true);
+            }
+        }
+        any
+    }
+}
+
+impl Files {
+    /// True if a request gives back locks of a handle that was not lost.
+    pub(crate) fn gives_back(&self, op: &Op) -> bool {
+        matches!(op, Op::Unlock { handle, .. } if self.at.contains_key(handle))
+    }
+
+    /// Notes that a lock was taken, or given back.
+    pub(crate) fn lock_changed(&mut self, handle: u64, lock: &FileLock, take: bool) {
+        let Some(ino) = self.handles.get(&handle).map(|handle| handle.ino) else { return };
+        let key = (ino, lock.kind, lock.owner);
+        let held = self.locks.entry(key).or_default();
+        let mut left = Vec::new();
+        for (through, old) in held.drain(..) {
+            subtract(&old, lock, |part| left.push((through, part)));
+        }
+        if take {
+            left.push((handle, *lock));
+        }
+        if left.is_empty() {
+            self.locks.remove(&key);
+        } else {
+            self.locks.insert(key, left);
+        }
+    }
+
+    pub(crate) fn holds_locks(&self, ino: Ino, kind: LockKind, owner: LockOwner) -> bool {
+        self.locks.contains_key(&(ino, kind, owner))
+    }
+}
+
 impl Client {
     pub(crate) fn set_lock(&mut self, waiter: Waiter, cred: &Arc<Cred>, fh: Fh, lock: FileLock, wait: bool) {
-        match self.fh_handle(fh) {
+        match self.files.fh_handle(fh) {
             Ok((ino, handle)) => {
                 let op = Op::SetLock { ino, handle, lock, wait };
                 self.lock_request(waiter, cred, op, (handle, lock, true));
             }
-            Err(error) => self.fail(waiter, error),
+            Err(error) => self.calls.fail(&mut self.core, waiter, error),
         }
     }
 
     pub(crate) fn unlock(&mut self, waiter: Waiter, cred: &Arc<Cred>, fh: Fh, lock: FileLock) {
-        match self.fh_handle(fh) {
+        match self.files.fh_handle(fh) {
             Ok((ino, handle)) => {
                 let op = Op::Unlock { ino, handle, lock };
                 self.lock_request(waiter, cred, op, (handle, lock, false));
             }
-            Err(error) => self.fail(waiter, error),
+            Err(error) => self.calls.fail(&mut self.core, waiter, error),
         }
     }
 
@@ -65,30 +145,12 @@ impl Client {
     pub(crate) fn give_lock_back(&mut self, cred: &Arc<Cred>, handle: u64, lock: FileLock) -> bool {
         let Some(ino) = self.files.handles.get(&handle).map(|handle| handle.ino) else { return false };
         let key = (ino, lock.kind, lock.owner);
-        let asks = self.unanswered().any(|pending| taken(&pending.request.op) == Some(key));
-        if asks || self.holds_locks(ino, lock.kind, lock.owner) {
+        let asks = self.ranks.unanswered().any(|pending| taken(&pending.request.op) == Some(key));
+        if asks || self.files.holds_locks(ino, lock.kind, lock.owner) {
             return false;
         }
         self.lock_request(Waiter::Nobody, cred, Op::Unlock { ino, handle, lock }, (handle, lock, false));
         true
-    }
-
-    /// Requests that were sent, or are to be sent on.
-    pub(crate) fn unanswered(&self) -> impl Iterator<Item = &Pending> {
-        let paused = self.ranks.paused.iter().map(|paused| &paused.pending);
-        self.ranks.sessions.values().flat_map(|session| session.pending.values()).chain(paused)
-    }
-
-    /// The locks that a request asks for and must wait for, because others of that owner are being given back: done first, it would get
-    /// locks that are then given back with them.
-    pub(crate) fn given_back_first(&self, op: &Op) -> Option<Key> {
-        let key = taken(op)?;
-        self.unanswered().any(|pending| given_back(&pending.request.op) == Some(key)).then_some(key)
-    }
-
-    /// It waits for that.
-    pub(crate) fn wait_behind(&mut self, key: Key, rank: Rank, cred: Cred, op: Op, then: Then, hops: u32) {
-        self.ranks.behind.push(Behind { key, rank, cred, op, then, hops });
     }
 
     /// Asks for locks that waited until others were given back, or were lost with a session.
@@ -96,31 +158,17 @@ impl Client {
         if self.ranks.behind.is_empty() {
             return;
         }
-        let busy: BTreeSet<Key> = self.unanswered().filter_map(|pending| given_back(&pending.request.op)).collect();
+        let busy: BTreeSet<Key> =
+            self.ranks.unanswered().filter_map(|pending| given_back(&pending.request.op)).collect();
         let (wait, ready) =
             std::mem::take(&mut self.ranks.behind).into_iter().partition(|behind| busy.contains(&behind.key));
         self.ranks.behind = wait;
         for Behind { cred, op, then, hops, .. } in ready {
             // The file may have moved meanwhile. What nobody waits for any more is not asked for at all.
-            if waiter_of(&then).is_some_and(|waiter| self.is_awaited(waiter)) {
-                self.request_at(self.route(&op), cred, op, then, hops);
+            if waiter_of(&then).is_some_and(|waiter| self.calls.is_awaited(waiter)) {
+                self.request_at(self.ranks.route(&self.files, &self.own, &op), cred, op, then, hops);
             }
         }
-    }
-
-    /// True if a request gives back locks of a handle that was not lost.
-    pub(crate) fn gives_back(&self, op: &Op) -> bool {
-        matches!(op, Op::Unlock { handle, .. } if self.files.at.contains_key(handle))
-    }
-
-    /// Waiters for locks that this rank is to give, or before that to take back.
-    pub(crate) fn waiters_behind(&self, rank: Rank) -> impl Iterator<Item = Waiter> {
-        let gives = move |key: Key| {
-            let session = self.session(rank);
-            session.is_some_and(|session| session.pending.values().any(|p| given_back(&p.request.op) == Some(key)))
-        };
-        let at = self.ranks.behind.iter().filter(move |behind| behind.rank == rank || gives(behind.key));
-        at.filter_map(|behind| waiter_of(&behind.then))
     }
 
     /// An owner waits no longer for locks that no server has been asked for yet, or only one that sent the request on. Of
@@ -138,57 +186,17 @@ impl Client {
         }
     }
 
-    /// Drops the requests for these locks; true if there were any.
-    fn end_taking(&mut self, key: Key) -> bool {
-        let sent = self.ranks.sessions.values_mut().flat_map(|session| session.pending.values_mut());
-        let all = sent.chain(self.ranks.paused.iter_mut().map(|paused| &mut paused.pending));
-        let all = all.map(|pending| (&pending.request.op, &mut pending.then));
-        let all = all.chain(self.ranks.behind.iter_mut().map(|behind| (&behind.op, &mut behind.then)));
-        let mut any = false;
-        for (op, then) in all.chain(self.own.asked_mut()) {
-            if taken(op) == Some(key)
-                && let Then::Pass(pass) = then
-            {
-                (pass.over, any) = (true, true);
-            }
-        }
-        any
-    }
-
-    /// Notes that a lock was taken, or given back.
-    pub(crate) fn lock_changed(&mut self, handle: u64, lock: &FileLock, take: bool) {
-        let Some(ino) = self.files.handles.get(&handle).map(|handle| handle.ino) else { return };
-        let key = (ino, lock.kind, lock.owner);
-        let held = self.files.locks.entry(key).or_default();
-        let mut left = Vec::new();
-        for (through, old) in held.drain(..) {
-            subtract(&old, lock, |part| left.push((through, part)));
-        }
-        if take {
-            left.push((handle, *lock));
-        }
-        if left.is_empty() {
-            self.files.locks.remove(&key);
-        } else {
-            self.files.locks.insert(key, left);
-        }
-    }
-
-    pub(crate) fn holds_locks(&self, ino: Ino, kind: LockKind, owner: LockOwner) -> bool {
-        self.files.locks.contains_key(&(ino, kind, owner))
-    }
-
     /// The open file that a flock belongs to is gone, and so is what was asked for and is not answered yet: a kernel lets nobody close what
     /// a lock is being taken through, but a program that uses the library may.
     pub(crate) fn drop_flock(&mut self, cred: &Arc<Cred>, opened: &Opened, owner: LockOwner) {
         let kind = LockKind::Flock;
-        let asked = self.end_taking((opened.ino, kind, owner));
+        let asked = self.ranks.end_taking(&mut self.own, (opened.ino, kind, owner));
         if asked {
             // It may wait at the server. If it has it, it is given back below: what is asked of a rank is done in order.
             self.cancel_behind(opened.ino, owner);
             self.request(cred, Op::CancelLock { ino: opened.ino, owner }, Then::Nothing);
         }
-        if !asked && !self.holds_locks(opened.ino, kind, owner) {
+        if !asked && !self.files.holds_locks(opened.ino, kind, owner) {
             return;
         }
         self.files.locks.remove(&(opened.ino, kind, owner));

@@ -33,12 +33,76 @@ pub struct Client {
     pub(crate) at_hand: AtHand,
     /// Open files and their handles.
     pub(crate) files: Files,
-    /// What ranks want back.
+    /// Leases and rights that ranks want back.
     pub(crate) recalls: Recalls,
     /// The connection to the store.
     pub(crate) direct: Direct,
     /// Subtrees that are decoupled for this client.
     pub(crate) own: Own,
+}
+
+impl Calls {
+    /// Answers.
+    pub(crate) fn complete(&mut self, core: &mut Core, waiter: Waiter, result: CallResult) {
+        match waiter {
+            Waiter::Call(id) => {
+                if self.waiting.remove(&id) {
+                    core.out.push_back(Output::Complete { id, result });
+                }
+            }
+            Waiter::Task(id) => self.events.push_back((id, Event::Done(result))),
+            Waiter::Nobody => {}
+        }
+    }
+
+    /// True if somebody still waits: a call may have been given up.
+    pub(crate) fn is_awaited(&self, waiter: Waiter) -> bool {
+        match waiter {
+            Waiter::Call(id) => self.waiting.contains(&id),
+            Waiter::Task(id) => self.tasks.contains_key(&id),
+            Waiter::Nobody => false,
+        }
+    }
+
+    /// Answers with an error.
+    pub(crate) fn fail(&mut self, core: &mut Core, waiter: Waiter, error: FsError) {
+        self.complete(core, waiter, Err(error.into()));
+    }
+
+    /// Answers with nothing but an answer.
+    pub(crate) fn answer(&mut self, core: &mut Core, waiter: Waiter, answer: Answer) {
+        self.complete(core, waiter, Ok(Done::plain(answer)));
+    }
+
+    pub(crate) fn new_task(&mut self, task: Task) -> u64 {
+        let id = self.next_task;
+        self.next_task += 1;
+        self.tasks.insert(id, task);
+        id
+    }
+}
+
+impl Files {
+    /// Changes attributes into what they will be when everything held back is written.
+    pub(crate) fn overlay(&self, attr: &mut Attr) {
+        if let Some(file) = self.map.get(&attr.ino) {
+            file.overlay(attr);
+        }
+    }
+}
+
+impl Core {
+    /// Says what must be dropped above; with a token if somebody waits for it.
+    pub(crate) fn invalidate(&mut self, what: Invalidation, wait: bool) -> Token {
+        let token = if wait {
+            self.next_token += 1;
+            Token(self.next_token - 1)
+        } else {
+            Token::NONE
+        };
+        self.out.push_back(Output::Invalidate { token, what });
+        token
+    }
 }
 
 impl Client {
@@ -64,11 +128,11 @@ impl Client {
         match input {
             Input::Call { id, cred, call } => self.begin(id, cred, call),
             Input::Interrupt { id, unserved } => self.interrupt(id, unserved),
-            Input::Connected { rank } => self.connected(self.swapped(rank)),
-            Input::Message { rank, message } => self.message(self.swapped(rank), message),
-            Input::Disconnected { rank } => self.disconnected(self.swapped(rank)),
+            Input::Connected { rank } => self.ranks.connected(&mut self.core, self.ranks.swapped(rank)),
+            Input::Message { rank, message } => self.message(self.ranks.swapped(rank), message),
+            Input::Disconnected { rank } => self.disconnected(self.ranks.swapped(rank)),
             Input::Invalidated { token } => self.invalidated(token),
-            Input::Direct { address } => self.direct_changed(address),
+            Input::Direct { address } => self.direct.changed(address),
             Input::DirectDone { id, result } => self.direct_done(id, result),
             Input::KeepDone { token, result } => self.own_keep_done(token, result),
             Input::Tick => self.on_tick(),
@@ -123,58 +187,21 @@ impl Client {
         let waiter = Waiter::Call(id);
         // What is open here is closed whoever is there: its caller does not come again.
         let closes = matches!(call, Call::Release { .. });
-        let nobody = self.is_single() && self.session(self.only()).is_some_and(|session| session.gave_up) && !closes;
+        let nobody = self.ranks.is_single()
+            && self.ranks.session(self.ranks.only()).is_some_and(|session| session.gave_up)
+            && !closes;
         if self.core.stopping || self.ranks.refused || nobody {
-            self.fail(waiter, FsError::Unavailable);
+            self.calls.fail(&mut self.core, waiter, FsError::Unavailable);
         } else {
             self.dispatch(waiter, &cred, call);
         }
     }
 
-    /// Answers.
-    pub(crate) fn complete(&mut self, waiter: Waiter, result: CallResult) {
-        match waiter {
-            Waiter::Call(id) => {
-                if self.calls.waiting.remove(&id) {
-                    self.core.out.push_back(Output::Complete { id, result });
-                }
-            }
-            Waiter::Task(id) => self.calls.events.push_back((id, Event::Done(result))),
-            Waiter::Nobody => {}
-        }
-    }
-
-    /// True if somebody still waits: a call may have been given up.
-    pub(crate) fn is_awaited(&self, waiter: Waiter) -> bool {
-        match waiter {
-            Waiter::Call(id) => self.calls.waiting.contains(&id),
-            Waiter::Task(id) => self.calls.tasks.contains_key(&id),
-            Waiter::Nobody => false,
-        }
-    }
-
-    /// Answers with an error.
-    pub(crate) fn fail(&mut self, waiter: Waiter, error: FsError) {
-        self.complete(waiter, Err(error.into()));
-    }
-
-    /// Answers with nothing but an answer.
-    pub(crate) fn answer(&mut self, waiter: Waiter, answer: Answer) {
-        self.complete(waiter, Ok(Done::plain(answer)));
-    }
-
     /// Attributes as they are with what is held back, and whether they may be cached.
     pub(crate) fn done_attr(&mut self, mut attr: Attr) -> Done {
-        self.overlay(&mut attr);
-        self.own_overlay(&mut attr);
+        self.files.overlay(&mut attr);
+        self.own.overlay(&mut attr);
         Done { attr_cached: self.use_attr(attr.ino), ..Done::plain(Answer::Entry(attr)) }
-    }
-
-    /// Changes attributes into what they will be when everything held back is written.
-    pub(crate) fn overlay(&self, attr: &mut Attr) {
-        if let Some(file) = self.files.map.get(&attr.ino) {
-            file.overlay(attr);
-        }
     }
 
     /// Takes attributes that the server sent. They are current if the ATTR lease is held with them.
@@ -185,25 +212,6 @@ impl Client {
         {
             file.current = current;
         }
-    }
-
-    pub(crate) fn new_task(&mut self, task: Task) -> u64 {
-        let id = self.calls.next_task;
-        self.calls.next_task += 1;
-        self.calls.tasks.insert(id, task);
-        id
-    }
-
-    /// Says what must be dropped above; with a token if somebody waits for it.
-    pub(crate) fn invalidate(&mut self, what: Invalidation, wait: bool) -> Token {
-        let token = if wait {
-            self.core.next_token += 1;
-            Token(self.core.next_token - 1)
-        } else {
-            Token::NONE
-        };
-        self.core.out.push_back(Output::Invalidate { token, what });
-        token
     }
 
     /// The attributes of a plain answer.

@@ -7,8 +7,44 @@ use loligo_types::msg::ToServer;
 use loligo_types::{ClusterMap, Cred, Ino, Op, Rank};
 
 use crate::Output;
+use crate::core::Core;
+use crate::file::Files;
 use crate::machine::Client;
+use crate::ranks::Ranks;
 use crate::session::{Link, Then};
+
+impl Files {
+    /// Inodes that are open at a rank, each with somebody who opened it.
+    pub(crate) fn held_at(&self, rank: Rank) -> Vec<(Ino, Cred)> {
+        let mut seen = BTreeSet::new();
+        let here = self.handles.iter().filter(|(number, _)| self.at.get(number) == Some(&rank));
+        let first = here.filter(|(_, handle)| seen.insert(handle.ino));
+        first.map(|(_, handle)| (handle.ino, Cred::clone(&handle.cred))).collect()
+    }
+}
+
+impl Ranks {
+    pub(crate) fn leave(&mut self, core: &mut Core, rank: Rank) {
+        self.send(core, rank, ToServer::Goodbye { gone: false });
+        let now = core.now.ms;
+        if let Some(session) = self.sessions.get_mut(&rank) {
+            (session.link, session.left) = (Link::Down, true);
+            session.down_since.get_or_insert(now);
+        }
+    }
+
+    /// Keeps a session with some rank: without any, a client hears nothing of ranks that come and go.
+    pub(crate) fn stay_somewhere(&mut self, core: &mut Core) {
+        let stays = |(rank, session): (&Rank, &crate::session::Session)| !session.left && self.router.has_rank(*rank);
+        if core.stopping || self.sessions.iter().any(stays) {
+            return;
+        }
+        let rank = self.router.some_rank(self.home);
+        if self.router.has_rank(rank) {
+            self.open_session(core, rank);
+        }
+    }
+}
 
 impl Client {
     /// Takes a new cluster map. `welcoming`: the rank that sends it as it welcomes this client, and which therefore is at the address that
@@ -23,7 +59,7 @@ impl Client {
             let now = self.ranks.router.address(rank);
             // What it was reached at before is another life of it, or nobody; and who is greeted in its stead while it was nowhere
             // may never answer.
-            let greets = self.session(rank).is_some_and(|session| session.link == Link::Greeting);
+            let greets = self.ranks.session(rank).is_some_and(|session| session.link == Link::Greeting);
             let has_gone = now.is_some() && now != before && (before.is_some() || greets);
             if has_gone && welcoming != Some(rank) && (rank != self.ranks.home || self.ranks.home_moved) {
                 self.disconnected(rank);
@@ -32,9 +68,9 @@ impl Client {
         // If it comes back it listens elsewhere.
         self.ranks.home_moved |= !self.ranks.router.may_be(self.ranks.home);
         for rank in self.ranks.sessions.keys().copied().collect::<Vec<_>>() {
-            let Some(session) = self.session(rank) else { continue };
+            let Some(session) = self.ranks.session(rank) else { continue };
             if session.nowhere {
-                self.want_connection(rank);
+                self.ranks.want_connection(&mut self.core, rank);
             } else if session.link == Link::Down && !self.ranks.router.may_be(rank) {
                 // It is not sought any more.
                 self.disconnected(rank);
@@ -53,34 +89,17 @@ impl Client {
             let idle = |session: &crate::session::Session| {
                 session.link == Link::Up && session.pending.is_empty() && session.data.is_empty()
             };
-            if !self.session(rank).is_some_and(idle) {
+            if !self.ranks.session(rank).is_some_and(idle) {
                 continue;
             }
-            let held = self.held_at(rank);
+            let held = self.files.held_at(rank);
             if held.is_empty() && !self.files.at.values().any(|at| *at == rank) {
-                self.leave(rank);
-                self.stay_somewhere();
+                self.ranks.leave(&mut self.core, rank);
+                self.ranks.stay_somewhere(&mut self.core);
             }
             for (ino, cred) in held {
                 self.request_at(rank, cred, Op::GetAttr { ino }, Then::Nothing, 0);
             }
-        }
-    }
-
-    /// Inodes that are open at a rank, each with somebody who opened it.
-    fn held_at(&self, rank: Rank) -> Vec<(Ino, Cred)> {
-        let mut seen = BTreeSet::new();
-        let here = self.files.handles.iter().filter(|(number, _)| self.files.at.get(number) == Some(&rank));
-        let first = here.filter(|(_, handle)| seen.insert(handle.ino));
-        first.map(|(_, handle)| (handle.ino, Cred::clone(&handle.cred))).collect()
-    }
-
-    fn leave(&mut self, rank: Rank) {
-        self.send(rank, ToServer::Goodbye { gone: false });
-        let now = self.core.now.ms;
-        if let Some(session) = self.ranks.sessions.get_mut(&rank) {
-            (session.link, session.left) = (Link::Down, true);
-            session.down_since.get_or_insert(now);
         }
     }
 
@@ -90,25 +109,12 @@ impl Client {
         let Some(session) = self.ranks.sessions.get_mut(&rank) else { return };
         (session.left, session.id) = (false, None);
         if !session.pending.is_empty() || !session.data.is_empty() {
-            return self.want_connection(rank);
+            return self.ranks.want_connection(&mut self.core, rank);
         }
-        self.core.out.push_back(Output::Disconnect { rank: self.swapped(rank) });
+        self.core.out.push_back(Output::Disconnect { rank: self.ranks.swapped(rank) });
         self.session_lost(rank);
         self.ranks.sessions.remove(&rank);
         self.ranks.home_moved |= rank == self.ranks.home;
-        self.stay_somewhere();
-    }
-
-    /// Keeps a session with some rank: without any, a client hears nothing of ranks that come and go.
-    pub(crate) fn stay_somewhere(&mut self) {
-        let stays =
-            |(rank, session): (&Rank, &crate::session::Session)| !session.left && self.ranks.router.has_rank(*rank);
-        if self.core.stopping || self.ranks.sessions.iter().any(stays) {
-            return;
-        }
-        let rank = self.ranks.router.some_rank(self.ranks.home);
-        if self.ranks.router.has_rank(rank) {
-            self.open_session(rank);
-        }
+        self.ranks.stay_somewhere(&mut self.core);
     }
 }

@@ -6,8 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use loligo_types::msg::Request;
 use loligo_types::{Answer, Cred, DataError, FsError, FsResult, Ino, Kind, Lease, Op, OpenFlags, Rank, Route, Seq};
 
+use crate::core::Core;
+use crate::file::Files;
 use crate::machine::Client;
 use crate::own::OWN;
+use crate::own::Own;
+use crate::ranks::Ranks;
+use crate::recall::Recalls;
 use crate::route::{Found, Subject};
 use crate::session::{DataThen, Link, Pending, PendingData, Second, Then};
 
@@ -33,22 +38,22 @@ pub(crate) struct Paused {
     pub pending: Pending,
 }
 
-impl Client {
+impl Ranks {
     /// True if there is only one rank, and no session with another one.
     pub(crate) fn is_single(&self) -> bool {
-        self.ranks.router.is_single()
-            && self.ranks.sessions.len() <= 1
-            && self.ranks.sessions.keys().next().is_none_or(|rank| self.ranks.router.may_be(*rank))
+        self.router.is_single()
+            && self.sessions.len() <= 1
+            && self.sessions.keys().next().is_none_or(|rank| self.router.may_be(*rank))
     }
 
     /// The rank that is asked everything, if there is only one.
     pub(crate) fn only(&self) -> Rank {
-        self.ranks.sessions.keys().next().copied().unwrap_or_else(|| self.ranks.router.some_rank(self.ranks.home))
+        self.sessions.keys().next().copied().unwrap_or_else(|| self.router.some_rank(self.home))
     }
 
     /// The rank to ask.
-    pub(crate) fn route(&self, op: &Op) -> Rank {
-        if self.own_root(op).is_some() {
+    pub(crate) fn route(&self, files: &Files, own: &Own, op: &Op) -> Rank {
+        if own.root_for(op).is_some() {
             return OWN;
         }
         if self.is_single() {
@@ -57,19 +62,177 @@ impl Client {
         if let Op::Close { handles, .. } = op {
             return handles
                 .first()
-                .and_then(|handle| self.files.at.get(handle))
+                .and_then(|handle| files.at.get(handle))
                 .copied()
-                .unwrap_or(self.ranks.router.some_rank(self.ranks.home));
+                .unwrap_or(self.router.some_rank(self.home));
         }
-        let subject = self.ranks.router.subject(op);
+        let subject = self.router.subject(op);
         if let Subject::Inode(ino) = subject
-            && let Some(file) = self.files.map.get(&ino)
+            && let Some(file) = files.map.get(&ino)
         {
             return file.rank;
         }
-        self.ranks.router.target(subject, self.ranks.home)
+        self.router.target(subject, self.home)
     }
 
+    /// The rank, or who is asked instead if it is no more: it may have been removed during a pause.
+    pub(crate) fn instead_of(&self, files: &Files, own: &Own, rank: Rank, op: &Op) -> Rank {
+        if self.router.may_be(rank) {
+            return rank;
+        }
+        let other = self.route(files, own, op);
+        if self.router.may_be(other) { other } else { self.router.some_rank(self.home) }
+    }
+
+    /// Remembers who answered for what.
+    pub(crate) fn notice(&mut self, files: &mut Files, rank: Rank, op: &Op, answer: &Answer) {
+        match (op, answer) {
+            (_, Answer::Remote { .. }) => {}
+            // Of what is at the end, not of where the way begins.
+            (Op::Via { .. }, Answer::Entry(attr)) => self.see(files, attr.ino, rank),
+            (Op::Via { .. }, answer) if !matches!(answer, Answer::Opened { .. } | Answer::Walked { .. }) => {}
+            (_, Answer::Walked { dir, last, .. }) => {
+                // Of the names the first was asked for, and no other is known by its hash.
+                if let Answer::Entry(attr) = &**last {
+                    self.router.see_child(attr.ino, *dir, None, rank);
+                }
+            }
+            (
+                Op::Lookup { dir, .. } | Op::Mknod { dir, .. } | Op::Mkdir { dir, .. } | Op::Symlink { dir, .. },
+                Answer::Entry(attr),
+            )
+            | (Op::Create { dir, .. }, Answer::Opened { attr, .. }) => {
+                if !self.router.is_parted(*dir) {
+                    self.router.see(*dir, rank);
+                }
+                let hash = self.router.subject(op).hash();
+                self.router.see_child(attr.ino, *dir, hash, rank);
+            }
+            (Op::LookupParent { dir }, Answer::Entry(attr)) => {
+                self.router.see(attr.ino, rank);
+                self.router.see_child(*dir, attr.ino, None, rank);
+            }
+            (Op::Readdir { dir, .. }, Answer::Entries { entries, .. }) => {
+                for entry in entries.iter().filter(|entry| entry.attr.is_some()) {
+                    self.router.see_child(entry.ino, *dir, Some(entry.cookie), rank);
+                }
+            }
+            (_, Answer::Opened { attr, .. }) => self.see(files, attr.ino, rank),
+            _ => match self.router.subject(op) {
+                Subject::Names(dir, _) if self.router.is_parted(dir) => {}
+                Subject::Names(ino, _) | Subject::Inode(ino) => self.see(files, ino, rank),
+                Subject::Root | Subject::Handles => {}
+            },
+        }
+    }
+
+    /// A rank answered for an inode: it has that, with what is open of it.
+    pub(crate) fn see(&mut self, files: &mut Files, ino: Ino, rank: Rank) {
+        self.router.see(ino, rank);
+        if files.map.get(&ino).is_some_and(|file| file.rank == rank) {
+            files.is_known(ino);
+        }
+    }
+
+    /// True if a rank may have restarted since an inode moved to it, of which this client hears only now: the rank was told of the state
+    /// here without leases, and does not know of them.
+    pub(crate) fn may_have_forgotten(&self, core: &Core, rank: Rank, frozen_ms: u32) -> bool {
+        let Some(session) = self.session(rank) else { return false };
+        // What is heard was said in a time in which the session lives.
+        let since = core.now.ms.saturating_sub(u64::from(frozen_ms) + session.session_ms);
+        session.reclaimed_ms.is_some_and(|at| at >= since)
+    }
+
+    /// True if a migration from a rank may have been missed.
+    pub(crate) fn may_have_missed(&self, rank: Rank) -> bool {
+        self.session(rank).is_none_or(|session| session.link != Link::Up || session.missed)
+    }
+
+    /// Leases of which it may have been missed that they moved are believed to be where the subtree map says. Names are given up: they may
+    /// have been those of a fragment, which its rank has asked back before that moved, and the rank that has it now lends none.
+    pub(crate) fn follow_leases(&mut self, core: &mut Core, files: &mut Files, recalls: &mut Recalls) {
+        let mut moved = Vec::new();
+        for (from, session) in self.sessions.iter().filter(|(rank, _)| self.may_have_missed(**rank)) {
+            for (ino, bits) in session.leases.all() {
+                match self.router.find(ino, None) {
+                    Found::Known(to) if to != *from => moved.push((*from, to, ino, bits)),
+                    _ => {}
+                }
+            }
+        }
+        for (from, to, ino, bits) in moved {
+            let follows = if self.router.may_be(to) { Lease::ATTR } else { Lease::NONE };
+            let lent = self.sessions.get_mut(&from).map(|session| session.leases.take(ino, bits.without(follows)));
+            recalls.give_up_lease(core, files, from, ino, lent.unwrap_or_default());
+            if !follows.is_none() {
+                // Also if nothing of it is held here any more, which that rank does not know.
+                self.open_session(core, to);
+            }
+            self.move_lease(core, files, recalls, (from, to), ino, bits & follows);
+        }
+    }
+
+    pub(crate) fn move_lease(
+        &mut self,
+        core: &mut Core,
+        files: &mut Files,
+        recalls: &mut Recalls,
+        (from, to): (Rank, Rank),
+        ino: Ino,
+        bits: Lease,
+    ) {
+        let Some(session) = self.sessions.get_mut(&from) else { return };
+        let taken = session.leases.take(ino, bits);
+        if taken.is_none() {
+            return;
+        }
+        let session = self.open_session(core, to);
+        if session.suspended {
+            return recalls.give_up_lease(core, files, to, ino, taken);
+        }
+        session.leases.adopt(ino, taken, session.next_seq);
+    }
+}
+
+impl Files {
+    /// True if a request writes or locks through a handle that was lost since it was sent. Its caller was told of the loss and does not
+    /// expect a write any more, which would overwrite later writes of others. A lock granted after that would never be released.
+    pub(crate) fn rests_on_what_was_lost(&self, op: &Op) -> bool {
+        match op {
+            Op::WriteInline { handle, .. }
+            | Op::SetData { handle, .. }
+            | Op::Extend { handle, .. }
+            | Op::SetLock { handle, .. } => !self.at.contains_key(handle),
+            _ => false,
+        }
+    }
+
+    /// Notes that an inode which may have been at a rank has moved on.
+    pub(crate) fn moved_guess(&mut self, from: Rank, ino: Ino, to: Rank) {
+        for (number, _) in self.handles.iter().filter(|(_, handle)| handle.ino == ino) {
+            if self.guessed.remove(&(*number, from)) && self.at.get(number) != Some(&to) {
+                self.guessed.insert((*number, to));
+            }
+        }
+    }
+
+    /// The same for an open directory. If its fragments are at several ranks, it stays where it was opened, unless just that rank says that
+    /// it has gone from there.
+    pub(crate) fn move_dir(&mut self, core: &mut Core, ranks: &mut Ranks, ino: Ino, from: Option<Rank>, to: Rank) {
+        let parted = ranks.router.is_parted(ino);
+        let at = |number: &u64| from.is_some() && self.at.get(number).copied() == from;
+        let handles = self.handles.iter().filter(|(_, handle)| handle.dir && handle.ino == ino);
+        let numbers: Vec<u64> = handles.map(|(number, _)| *number).filter(|number| !parted || at(number)).collect();
+        for number in &numbers {
+            self.at.insert(*number, to);
+        }
+        if !numbers.is_empty() {
+            ranks.open_session(core, to);
+        }
+    }
+}
+
+impl Client {
     /// Another rank is to be asked.
     pub(crate) fn redirected(&mut self, rank: Rank, seq: Seq, to: Rank, routes: &[Route], done: Option<(Ino, u64)>) {
         let Some(session) = self.ranks.sessions.get_mut(&rank) else { return };
@@ -109,13 +272,13 @@ impl Client {
             Some((ino, value)) => self.make_answer(to, pending, ino, value),
             None => self.send_on(to, pending),
         }
-        self.send_requests(rank);
+        self.ranks.send_requests(&mut self.core, rank);
     }
 
     /// Asks another rank the same.
     fn send_on(&mut self, to: Rank, pending: Pending) {
         let hops = pending.hops;
-        if self.rests_on_what_was_lost(&pending.request.op) {
+        if self.files.rests_on_what_was_lost(&pending.request.op) {
             return self.drop_lost(to, pending);
         }
         if hops > HOPS_MAX {
@@ -132,7 +295,7 @@ impl Client {
     /// answer that says what has changed is under way: after some times there is a pause.
     pub(crate) fn refresh(&mut self, cred: &Cred, ino: Ino, then: Then, times: u32) {
         let op = Op::GetAttr { ino };
-        let rank = self.route(&op);
+        let rank = self.ranks.route(&self.files, &self.own, &op);
         if times <= HOPS_AT_ONCE {
             return self.request_at(rank, cred.clone(), op, then, 0);
         }
@@ -140,18 +303,6 @@ impl Client {
             Request { seq: Seq(0), answered: Seq(0), want: Lease::ATTR, cred: cred.clone(), op, ino: None, ways: None };
         let pending = Pending { request, then, hops: 0 };
         self.ranks.paused.push(Paused { due: self.core.now.ms + pause_ms(times), rank, pending });
-    }
-
-    /// True if a request writes or locks through a handle that was lost since it was sent. Its caller was told of the loss and does not
-    /// expect a write any more, which would overwrite later writes of others. A lock granted after that would never be released.
-    fn rests_on_what_was_lost(&self, op: &Op) -> bool {
-        match op {
-            Op::WriteInline { handle, .. }
-            | Op::SetData { handle, .. }
-            | Op::Extend { handle, .. }
-            | Op::SetLock { handle, .. } => !self.files.at.contains_key(handle),
-            _ => false,
-        }
     }
 
     /// It is not sent on.
@@ -169,23 +320,14 @@ impl Client {
             std::mem::take(&mut self.ranks.paused).into_iter().partition(|paused: &Paused| paused.due <= now);
         self.ranks.paused = later;
         for Paused { rank, pending, .. } in due {
-            if self.rests_on_what_was_lost(&pending.request.op) {
+            if self.files.rests_on_what_was_lost(&pending.request.op) {
                 self.drop_lost(rank, pending);
                 continue;
             }
             let Request { cred, op, .. } = pending.request;
-            let rank = self.instead_of(rank, &op);
+            let rank = self.ranks.instead_of(&self.files, &self.own, rank, &op);
             self.request_at(rank, cred, op, pending.then, pending.hops);
         }
-    }
-
-    /// The rank, or who is asked instead if it is no more: it may have been removed during a pause.
-    fn instead_of(&self, rank: Rank, op: &Op) -> Rank {
-        if self.ranks.router.may_be(rank) {
-            return rank;
-        }
-        let other = self.route(op);
-        if self.ranks.router.may_be(other) { other } else { self.ranks.router.some_rank(self.ranks.home) }
     }
 
     /// The operation was executed before what it is about moved: only its answer is made.
@@ -262,56 +404,6 @@ impl Client {
         self.replied(rank, second.then, result);
     }
 
-    /// Remembers who answered for what.
-    pub(crate) fn notice(&mut self, rank: Rank, op: &Op, answer: &Answer) {
-        match (op, answer) {
-            (_, Answer::Remote { .. }) => {}
-            // Of what is at the end, not of where the way begins.
-            (Op::Via { .. }, Answer::Entry(attr)) => self.see(attr.ino, rank),
-            (Op::Via { .. }, answer) if !matches!(answer, Answer::Opened { .. } | Answer::Walked { .. }) => {}
-            (_, Answer::Walked { dir, last, .. }) => {
-                // Of the names the first was asked for, and no other is known by its hash.
-                if let Answer::Entry(attr) = &**last {
-                    self.ranks.router.see_child(attr.ino, *dir, None, rank);
-                }
-            }
-            (
-                Op::Lookup { dir, .. } | Op::Mknod { dir, .. } | Op::Mkdir { dir, .. } | Op::Symlink { dir, .. },
-                Answer::Entry(attr),
-            )
-            | (Op::Create { dir, .. }, Answer::Opened { attr, .. }) => {
-                if !self.ranks.router.is_parted(*dir) {
-                    self.ranks.router.see(*dir, rank);
-                }
-                let hash = self.ranks.router.subject(op).hash();
-                self.ranks.router.see_child(attr.ino, *dir, hash, rank);
-            }
-            (Op::LookupParent { dir }, Answer::Entry(attr)) => {
-                self.ranks.router.see(attr.ino, rank);
-                self.ranks.router.see_child(*dir, attr.ino, None, rank);
-            }
-            (Op::Readdir { dir, .. }, Answer::Entries { entries, .. }) => {
-                for entry in entries.iter().filter(|entry| entry.attr.is_some()) {
-                    self.ranks.router.see_child(entry.ino, *dir, Some(entry.cookie), rank);
-                }
-            }
-            (_, Answer::Opened { attr, .. }) => self.see(attr.ino, rank),
-            _ => match self.ranks.router.subject(op) {
-                Subject::Names(dir, _) if self.ranks.router.is_parted(dir) => {}
-                Subject::Names(ino, _) | Subject::Inode(ino) => self.see(ino, rank),
-                Subject::Root | Subject::Handles => {}
-            },
-        }
-    }
-
-    /// A rank answered for an inode: it has that, with what is open of it.
-    fn see(&mut self, ino: Ino, rank: Rank) {
-        self.ranks.router.see(ino, rank);
-        if self.files.map.get(&ino).is_some_and(|file| file.rank == rank) {
-            self.files.is_known(ino);
-        }
-    }
-
     /// Takes changes of the subtree map. A rank from which something moves lists the part of it that is held here ([`Client::moved`]); if
     /// that message may have been lost, the place is guessed, and asked for.
     pub(crate) fn learn_routes(&mut self, routes: &[Route]) {
@@ -319,7 +411,7 @@ impl Client {
             return;
         }
         self.follow_files();
-        self.follow_leases();
+        self.ranks.follow_leases(&mut self.core, &mut self.files, &mut self.recalls);
     }
 
     /// The map has changed, and these are not the rank's any more that says so. Nothing else of it has moved: a file that
@@ -331,50 +423,43 @@ impl Client {
             // Also if nothing of it is held here any more, which the other rank does not know: who changes it there would wait
             // for this client to give it back.
             let known = self.ranks.sessions.contains_key(&to);
-            let session = self.open_session(to);
+            let session = self.ranks.open_session(&mut self.core, to);
             if !known {
                 // The speaker may have answered since that rank began to wait for this client.
                 session.proven = session.proven.saturating_sub(u64::from(frozen_ms));
             }
         }
-        let forgotten = self.may_have_forgotten(to, frozen_ms);
+        let forgotten = self.ranks.may_have_forgotten(&self.core, to, frozen_ms);
         for ino in moved {
             if self.files.map.get(ino).is_some_and(|file| file.rank == from) {
                 self.move_file(*ino, to);
                 self.files.is_known(*ino);
             }
-            self.move_dir(*ino, Some(from), to);
-            self.moved_guess(from, *ino, to);
-            self.move_lease(from, to, *ino, Lease::ATTR | Lease::NAMES);
+            self.files.move_dir(&mut self.core, &mut self.ranks, *ino, Some(from), to);
+            self.files.moved_guess(from, *ino, to);
+            self.ranks.move_lease(
+                &mut self.core,
+                &mut self.files,
+                &mut self.recalls,
+                (from, to),
+                *ino,
+                Lease::ATTR | Lease::NAMES,
+            );
             if forgotten {
                 let lent = self
                     .ranks
                     .sessions
                     .get_mut(&to)
                     .map(|session| session.leases.take(*ino, Lease::ATTR | Lease::NAMES));
-                self.give_up_lease(to, *ino, lent.unwrap_or_default());
+                self.recalls.give_up_lease(&mut self.core, &mut self.files, to, *ino, lent.unwrap_or_default());
             }
         }
-    }
-
-    /// True if a rank may have restarted since an inode moved to it, of which this client hears only now: the rank was told of the state
-    /// here without leases, and does not know of them.
-    fn may_have_forgotten(&self, rank: Rank, frozen_ms: u32) -> bool {
-        let Some(session) = self.session(rank) else { return false };
-        // What is heard was said in a time in which the session lives.
-        let since = self.core.now.ms.saturating_sub(u64::from(frozen_ms) + session.session_ms);
-        session.reclaimed_ms.is_some_and(|at| at >= since)
-    }
-
-    /// True if a migration from a rank may have been missed.
-    fn may_have_missed(&self, rank: Rank) -> bool {
-        self.session(rank).is_none_or(|session| session.link != Link::Up || session.missed)
     }
 
     /// Files, and below leases, of which it may have been missed that they moved are believed to be where the subtree map says.
     fn follow_files(&mut self) {
         let moved = |ino: &Ino, from: Rank| match self.ranks.router.find(*ino, None) {
-            Found::Known(to) if to != from && self.may_have_missed(from) => Some((*ino, to)),
+            Found::Known(to) if to != from && self.ranks.may_have_missed(from) => Some((*ino, to)),
             _ => None,
         };
         let files: Vec<_> = self.files.map.iter().filter_map(|(ino, file)| moved(ino, file.rank)).collect();
@@ -390,7 +475,7 @@ impl Client {
             }
             // A rank that is no more, told by one that has missed who has it since, or one of which it is not heard yet: nobody
             // could be asked there. Nothing lent is relied on, and who had it says where it is.
-            self.suspend_file(ino);
+            self.files.suspend_file(&mut self.core, ino);
             if let Some(from) =
                 self.files.map.get(&ino).map(|file| file.rank).filter(|from| self.ranks.router.may_be(*from))
             {
@@ -404,7 +489,7 @@ impl Client {
 
     /// Asks a rank for inodes that are open there, as is believed: if that is not so, the answer says where they are.
     pub(crate) fn ask_where(&mut self, rank: Rank, inos: &BTreeSet<Ino>) {
-        if self.is_single() {
+        if self.ranks.is_single() {
             return;
         }
         let mut asks: BTreeMap<Ino, Cred> = BTreeMap::new();
@@ -414,44 +499,6 @@ impl Client {
         for (ino, cred) in asks {
             self.request_at(rank, cred, Op::GetAttr { ino }, Then::Nothing, 0);
         }
-    }
-
-    /// Leases of which it may have been missed that they moved are believed to be where the subtree map says. Names are given up: they may
-    /// have been those of a fragment, which its rank has asked back before that moved, and the rank that has it now lends none.
-    fn follow_leases(&mut self) {
-        let mut moved = Vec::new();
-        for (from, session) in self.ranks.sessions.iter().filter(|(rank, _)| self.may_have_missed(**rank)) {
-            for (ino, bits) in session.leases.all() {
-                match self.ranks.router.find(ino, None) {
-                    Found::Known(to) if to != *from => moved.push((*from, to, ino, bits)),
-                    _ => {}
-                }
-            }
-        }
-        for (from, to, ino, bits) in moved {
-            let follows = if self.ranks.router.may_be(to) { Lease::ATTR } else { Lease::NONE };
-            let lent =
-                self.ranks.sessions.get_mut(&from).map(|session| session.leases.take(ino, bits.without(follows)));
-            self.give_up_lease(from, ino, lent.unwrap_or_default());
-            if !follows.is_none() {
-                // Also if nothing of it is held here any more, which that rank does not know.
-                self.open_session(to);
-            }
-            self.move_lease(from, to, ino, bits & follows);
-        }
-    }
-
-    fn move_lease(&mut self, from: Rank, to: Rank, ino: Ino, bits: Lease) {
-        let Some(session) = self.ranks.sessions.get_mut(&from) else { return };
-        let taken = session.leases.take(ino, bits);
-        if taken.is_none() {
-            return;
-        }
-        let session = self.open_session(to);
-        if session.suspended {
-            return self.give_up_lease(to, ino, taken);
-        }
-        session.leases.adopt(ino, taken, session.next_seq);
     }
 
     /// Notes the believed rank of an open inode. It may still be where it was believed to be before, unless just that rank says that it is
@@ -466,17 +513,7 @@ impl Client {
             }
         }
         self.follow_file(ino, to);
-        self.move_dir(ino, None, to);
-    }
-
-    /// Notes that an inode which may have been at a rank has moved on.
-    fn moved_guess(&mut self, from: Rank, ino: Ino, to: Rank) {
-        let files = &mut self.files;
-        for (number, _) in files.handles.iter().filter(|(_, handle)| handle.ino == ino) {
-            if files.guessed.remove(&(*number, from)) && files.at.get(number) != Some(&to) {
-                files.guessed.insert((*number, to));
-            }
-        }
+        self.files.move_dir(&mut self.core, &mut self.ranks, ino, None, to);
     }
 
     /// As [`Client::move_file`], but what was held of it may have been lost on the way: its rank did not say that it moved, or
@@ -494,7 +531,7 @@ impl Client {
 
     /// Notes that the rank may have lost the state of an open file.
     pub(crate) fn doubt(&mut self, ino: Ino) {
-        self.forbid_reuse(ino);
+        self.files.forbid_reuse(ino);
         self.doubt_rights(ino);
     }
 
@@ -507,36 +544,21 @@ impl Client {
             for handle in &file.handles {
                 self.files.at.insert(*handle, to);
             }
-            self.open_session(to);
-            self.move_lease(from, to, ino, Lease::ATTR);
-            if self.is_suspended(ino) {
-                self.suspend_file(ino);
+            self.ranks.open_session(&mut self.core, to);
+            self.ranks.move_lease(&mut self.core, &mut self.files, &mut self.recalls, (from, to), ino, Lease::ATTR);
+            if self.files.is_suspended(&self.ranks, &self.own, ino) {
+                self.files.suspend_file(&mut self.core, ino);
             }
-            self.start_waiting(ino);
+            self.files.start_waiting(&mut self.calls, &self.ranks, &self.own, ino);
         }
         self.unpark(ino, to);
-    }
-
-    /// The same for an open directory. If its fragments are at several ranks, it stays where it was opened, unless just that rank says that
-    /// it has gone from there.
-    fn move_dir(&mut self, ino: Ino, from: Option<Rank>, to: Rank) {
-        let parted = self.ranks.router.is_parted(ino);
-        let at = |number: &u64| from.is_some() && self.files.at.get(number).copied() == from;
-        let handles = self.files.handles.iter().filter(|(_, handle)| handle.dir && handle.ino == ino);
-        let numbers: Vec<u64> = handles.map(|(number, _)| *number).filter(|number| !parted || at(number)).collect();
-        for number in &numbers {
-            self.files.at.insert(*number, to);
-        }
-        if !numbers.is_empty() {
-            self.open_session(to);
-        }
     }
 
     /// A file is not where its data was asked for.
     pub(crate) fn data_moved(&mut self, rank: Rank, id: u64, mut pending: PendingData) {
         pending.hops += 1;
         let ino = pending.request.ino;
-        if self.rests_on_room(&pending.then) {
+        if self.calls.rests_on_room(&pending.then) {
             return self.data_replied(id, pending.then, Err(DataError::Stale));
         }
         let Some(file) = self.files.map.get(&ino) else {
@@ -566,7 +588,7 @@ impl Client {
             DataThen::Flush(ino) if self.files.map.get(&ino).is_some_and(|file| file.doubted) => {
                 self.flush_elsewhere(ino)
             }
-            then if self.rests_on_room(&then) => self.data_replied(id, then, Err(DataError::Stale)),
+            then if self.calls.rests_on_room(&then) => self.data_replied(id, then, Err(DataError::Stale)),
             _ => self.data_request_at(to, id, pending),
         }
     }

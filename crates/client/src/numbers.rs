@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use loligo_types::{Answer, Cred, FsError, FsResult, Ino, Op, Rank, limits};
 
 use crate::machine::Client;
+use crate::ranks::Ranks;
 use crate::session::Then;
 
 /// Those of the session with one rank.
@@ -53,26 +54,10 @@ impl Numbers {
     }
 }
 
-impl Client {
-    /// Asks for more numbers if something is to be made, and less than half of them are left.
-    pub(crate) fn refill_numbers(&mut self, rank: Rank, cred: &Cred, op: &Op) {
-        // Those of requests under way count as given, too.
-        let wanted = u64::from(self.core.config.ino_grant.min(limits::INO_GRANT_MAX / 2));
-        if wanted == 0 || !op.makes_inode() {
-            return;
-        }
-        let numbers = &mut self.open_session(rank).numbers;
-        if numbers.asked || numbers.refused || numbers.left > wanted / 2 {
-            return;
-        }
-        let Ok(count) = u32::try_from(wanted - numbers.left) else { return };
-        numbers.asked = true;
-        self.request_at(rank, cred.clone(), Op::GrantInos { count }, Then::Numbers, 0);
-    }
-
+impl Ranks {
     /// They came, or not.
     pub(crate) fn numbers_came(&mut self, rank: Rank, result: &FsResult<Answer>) {
-        let Some(session) = self.ranks.sessions.get_mut(&rank) else { return };
+        let Some(session) = self.sessions.get_mut(&rank) else { return };
         session.numbers.asked = false;
         match result {
             Ok(Answer::Inos { first, count }) => {
@@ -81,5 +66,23 @@ impl Client {
             }
             _ => session.numbers.refused = true,
         }
+    }
+}
+
+impl Client {
+    /// Asks for more numbers if something is to be made, and less than half of them are left.
+    pub(crate) fn refill_numbers(&mut self, rank: Rank, cred: &Cred, op: &Op) {
+        // Those of requests under way count as given, too.
+        let wanted = u64::from(self.core.config.ino_grant.min(limits::INO_GRANT_MAX / 2));
+        if wanted == 0 || !op.makes_inode() {
+            return;
+        }
+        let numbers = &mut self.ranks.open_session(&mut self.core, rank).numbers;
+        if numbers.asked || numbers.refused || numbers.left > wanted / 2 {
+            return;
+        }
+        let Ok(count) = u32::try_from(wanted - numbers.left) else { return };
+        numbers.asked = true;
+        self.request_at(rank, cred.clone(), Op::GrantInos { count }, Then::Numbers, 0);
     }
 }

@@ -6,9 +6,13 @@ use std::sync::Arc;
 
 use loligo_types::{Answer, Attr, Cred, FsError, FsResult, Ino, Lease, LockOwner, Op, OpenFlags, Rank, SetAttr};
 
+use crate::calls::Calls;
 use crate::dispatch::Pass;
+use crate::file::Files;
 use crate::file::{File, Handle, Opened};
 use crate::machine::{Client, Waiter};
+use crate::own::Own;
+use crate::ranks::Ranks;
 use crate::session::Then;
 use crate::task::{Event, Step, Task};
 use crate::{CallResult, Done, Fh};
@@ -34,17 +38,124 @@ pub(crate) struct Opening {
     pub(crate) leased: Vec<(Ino, u16)>,
 }
 
-impl Client {
+impl Files {
     pub(crate) fn new_handle(&mut self) -> u64 {
-        self.files.next_handle += 1;
-        self.files.next_handle
+        self.next_handle += 1;
+        self.next_handle
     }
 
-    pub(crate) fn open(&mut self, waiter: Waiter, cred: &Arc<Cred>, ino: Ino, flags: OpenFlags) {
-        if let Some(done) = self.reopen(cred, ino, flags) {
-            return self.complete(waiter, Ok(done));
+    pub(crate) fn new_fh(&mut self, ino: Ino, handle: u64, flags: OpenFlags) -> Fh {
+        self.next_fh += 1;
+        let fh = Fh(self.next_fh);
+        let opened = Opened {
+            ino,
+            handle,
+            flags,
+            errors_seen: 0,
+            cached: false,
+            next_read: 0,
+            window: 0,
+            dead: false,
+            lost: false,
+        };
+        self.opened.insert(fh, opened);
+        fh
+    }
+
+    /// Opens without asking: a handle that the same user opened in the same way before, and nothing that the server
+    /// would look at can have changed since.
+    pub(crate) fn reopen(
+        &mut self,
+        calls: &Calls,
+        ranks: &Ranks,
+        own: &Own,
+        cred: &Arc<Cred>,
+        ino: Ino,
+        flags: OpenFlags,
+    ) -> Option<Done> {
+        if flags.truncate
+            || !ranks.has_attr(own, ino)
+            || calls.is_unsettled(ranks, ino, Lease::ATTR)
+            || self.is_suspended(ranks, own, ino)
+        {
+            return None;
         }
-        let handle = self.new_handle();
+        let file = self.map.get(&ino)?;
+        if !file.recalls.is_empty() {
+            return None;
+        }
+        let handle = file.spare.iter().copied().find(|handle| {
+            self.handles.get(handle).is_some_and(|h| {
+                h.fh.is_none() && h.reusable && h.flags == flags && (Arc::ptr_eq(&h.cred, cred) || h.cred == *cred)
+            })
+        })?;
+        let file = self.map.get_mut(&ino)?;
+        file.spare.retain(|spare| *spare != handle);
+        let (rights, mut attr, errors) = (file.rights, file.attr, file.errors);
+        file.overlay(&mut attr);
+        let fh = self.new_fh(ino, handle, flags);
+        self.handles.get_mut(&handle)?.fh = Some(fh);
+        let opened = self.opened.get_mut(&fh)?;
+        opened.cached = rights.any(Lease::CACHE | Lease::BUFFER);
+        opened.errors_seen = errors;
+        let keep_data = opened.cached;
+        let answer = Answer::Opened { attr, created: false, rights, data: None };
+        // Times and links may be newer at the server, by operations of this session that did not tell: not for caches.
+        Some(Done { fh: Some(fh), keep_data, ..Done::plain(answer) })
+    }
+
+    /// Permissions change, or the handles may be lost: those not in use serve nobody any more.
+    pub(crate) fn forbid_reuse(&mut self, ino: Ino) {
+        let Some(file) = self.map.get(&ino) else { return };
+        for handle in &file.handles {
+            if let Some(handle) = self.handles.get_mut(handle) {
+                handle.reusable = false;
+            }
+        }
+    }
+
+    /// True if another unused handle serves every open that this one would serve.
+    pub(crate) fn has_like(&self, number: u64) -> bool {
+        let Some(handle) = self.handles.get(&number) else { return false };
+        let Some(file) = self.map.get(&handle.ino) else { return false };
+        let is_like = |other: &Handle| {
+            other.fh.is_none() && other.reusable && other.flags == handle.flags && other.cred == handle.cred
+        };
+        handle.reusable && file.spare.iter().any(|of| *of != number && self.handles.get(of).is_some_and(is_like))
+    }
+
+    /// True if data that waits to be written, or a task, may need the handle.
+    pub(crate) fn is_needed(&self, number: u64) -> bool {
+        let Some(handle) = self.handles.get(&number) else { return false };
+        let Some(file) = self.map.get(&handle.ino) else { return false };
+        !file.is_clean()
+            || file.run.is_some()
+            || !file.flush_waiters.is_empty()
+            || file.exclusive.is_some()
+            || !file.waiting.is_empty()
+            || !file.reads.is_empty()
+    }
+
+    /// The file of an open handle, for reading or writing data.
+    pub(crate) fn file_of(&self, fh: Fh, write: bool) -> FsResult<(Ino, u64)> {
+        let opened = self.opened.get(&fh).ok_or(FsError::BadHandle)?;
+        if opened.dead {
+            return Err(FsError::Stale);
+        }
+        let allowed = if write { opened.flags.write } else { opened.flags.read || opened.flags.exec };
+        if !self.map.contains_key(&opened.ino) {
+            return Err(FsError::IsDir);
+        }
+        if allowed { Ok((opened.ino, opened.handle)) } else { Err(FsError::BadHandle) }
+    }
+}
+
+impl Client {
+    pub(crate) fn open(&mut self, waiter: Waiter, cred: &Arc<Cred>, ino: Ino, flags: OpenFlags) {
+        if let Some(done) = self.files.reopen(&self.calls, &self.ranks, &self.own, cred, ino, flags) {
+            return self.calls.complete(&mut self.core, waiter, Ok(done));
+        }
+        let handle = self.files.new_handle();
         let op = Op::Open { ino, flags, handle };
         if flags.truncate && self.files.map.contains_key(&ino) {
             // Ordered with what is held back of it.
@@ -59,7 +170,7 @@ impl Client {
                 leased: Vec::new(),
             };
             let task = Task { waiter, cred: Arc::clone(cred), ino, exclusive: true, step: Step::Open(opening) };
-            self.spawn_exclusive(task);
+            self.files.spawn_exclusive(&mut self.calls, &self.ranks, &self.own, task);
         } else {
             self.open_with(Pass::new(waiter, cred), op, false, None);
         }
@@ -68,11 +179,13 @@ impl Client {
     /// Opens with a request, of this rank if it says one; `truncate`: then cuts what is not new.
     pub(crate) fn open_with(&mut self, pass: Pass, op: Op, truncate: bool, rank: Option<Rank>) {
         let Pass { waiter, cred, ways, .. } = pass;
-        let Some((handle, flags)) = op.opens() else { return self.fail(waiter, FsError::Invalid) };
+        let Some((handle, flags)) = op.opens() else {
+            return self.calls.fail(&mut self.core, waiter, FsError::Invalid);
+        };
         let dir = if let Op::Create { dir, .. } = &op { *dir } else { Ino(0) };
         let opening = Opening { dir, flags, handle, op: None, truncate, opened: None, ways, leased: Vec::new() };
         let task = Task { waiter, cred: Arc::clone(&cred), ino: Ino(0), exclusive: false, step: Step::Open(opening) };
-        let id = self.new_task(task);
+        let id = self.calls.new_task(task);
         match rank {
             Some(rank) => self.request_at(rank, Cred::clone(&cred), op, Then::Task(id), 0),
             None => self.request(&cred, op, Then::Task(id)),
@@ -107,7 +220,7 @@ impl Client {
                     walked @ Answer::Walked { .. } => return Some(Ok(Done { ways, ..self.done_walked(walked) })),
                     _ => return Some(Err(FsError::Io.into())),
                 };
-                if !self.is_awaited(task.waiter) {
+                if !self.calls.is_awaited(task.waiter) {
                     // Given up meanwhile: nobody will close it.
                     self.close_later(handle, &cred);
                     return Some(Err(FsError::Interrupted.into()));
@@ -165,7 +278,7 @@ impl Client {
         data: Option<Arc<[u8]>>,
     ) -> (Fh, Attr, Lease, bool) {
         let is_file = Self::is_file(attr);
-        let fh = self.new_fh(attr.ino, handle, flags);
+        let fh = self.files.new_fh(attr.ino, handle, flags);
         let handle_state = Handle {
             ino: attr.ino,
             flags: OpenFlags { truncate: false, ..flags },
@@ -225,68 +338,10 @@ impl Client {
         (fh, attr, rights, keep && !unfounded)
     }
 
-    fn new_fh(&mut self, ino: Ino, handle: u64, flags: OpenFlags) -> Fh {
-        self.files.next_fh += 1;
-        let fh = Fh(self.files.next_fh);
-        let opened = Opened {
-            ino,
-            handle,
-            flags,
-            errors_seen: 0,
-            cached: false,
-            next_read: 0,
-            window: 0,
-            dead: false,
-            lost: false,
-        };
-        self.files.opened.insert(fh, opened);
-        fh
-    }
-
-    /// Opens without asking: a handle that the same user opened in the same way before, and nothing that the server
-    /// would look at can have changed since.
-    fn reopen(&mut self, cred: &Arc<Cred>, ino: Ino, flags: OpenFlags) -> Option<Done> {
-        if flags.truncate || !self.has_attr(ino) || self.is_unsettled(ino, Lease::ATTR) || self.is_suspended(ino) {
-            return None;
-        }
-        let file = self.files.map.get(&ino)?;
-        if !file.recalls.is_empty() {
-            return None;
-        }
-        let handle = file.spare.iter().copied().find(|handle| {
-            self.files.handles.get(handle).is_some_and(|h| {
-                h.fh.is_none() && h.reusable && h.flags == flags && (Arc::ptr_eq(&h.cred, cred) || h.cred == *cred)
-            })
-        })?;
-        let file = self.files.map.get_mut(&ino)?;
-        file.spare.retain(|spare| *spare != handle);
-        let (rights, mut attr, errors) = (file.rights, file.attr, file.errors);
-        file.overlay(&mut attr);
-        let fh = self.new_fh(ino, handle, flags);
-        self.files.handles.get_mut(&handle)?.fh = Some(fh);
-        let opened = self.files.opened.get_mut(&fh)?;
-        opened.cached = rights.any(Lease::CACHE | Lease::BUFFER);
-        opened.errors_seen = errors;
-        let keep_data = opened.cached;
-        let answer = Answer::Opened { attr, created: false, rights, data: None };
-        // Times and links may be newer at the server, by operations of this session that did not tell: not for caches.
-        Some(Done { fh: Some(fh), keep_data, ..Done::plain(answer) })
-    }
-
-    /// Permissions change, or the handles may be lost: those not in use serve nobody any more.
-    pub(crate) fn forbid_reuse(&mut self, ino: Ino) {
-        let Some(file) = self.files.map.get(&ino) else { return };
-        for handle in &file.handles {
-            if let Some(handle) = self.files.handles.get_mut(handle) {
-                handle.reusable = false;
-            }
-        }
-    }
-
     /// The last descriptor was closed. Answered at once; the rest goes on behind.
     pub(crate) fn release(&mut self, waiter: Waiter, cred: &Arc<Cred>, fh: Fh, flock_owner: Option<LockOwner>) {
         let Some(opened) = self.files.opened.remove(&fh) else {
-            return self.fail(waiter, FsError::BadHandle);
+            return self.calls.fail(&mut self.core, waiter, FsError::BadHandle);
         };
         if !opened.dead {
             if let Some(owner) = flock_owner {
@@ -296,7 +351,7 @@ impl Client {
             self.retire(opened.handle);
             self.kick(opened.ino);
         }
-        self.answer(waiter, Answer::Done);
+        self.calls.answer(&mut self.core, waiter, Answer::Done);
     }
 
     /// A handle is not in use any more.
@@ -311,7 +366,7 @@ impl Client {
         }
         if is_dir || !self.core.config.cache || delay == 0 {
             handle.reusable = false;
-        } else if self.has_like(number) && !self.is_needed(number) {
+        } else if self.files.has_like(number) && !self.files.is_needed(number) {
             // Who opens by path gets a new one each time.
             return self.close(number);
         }
@@ -319,16 +374,6 @@ impl Client {
         if is_dir || !self.core.config.cache || self.files.idle.len() > self.core.config.idle_handles {
             self.close_idle();
         }
-    }
-
-    /// True if another unused handle serves every open that this one would serve.
-    fn has_like(&self, number: u64) -> bool {
-        let Some(handle) = self.files.handles.get(&number) else { return false };
-        let Some(file) = self.files.map.get(&handle.ino) else { return false };
-        let is_like = |other: &Handle| {
-            other.fh.is_none() && other.reusable && other.flags == handle.flags && other.cred == handle.cred
-        };
-        handle.reusable && file.spare.iter().any(|of| *of != number && self.files.handles.get(of).is_some_and(is_like))
     }
 
     /// Closes handles that were idle for long enough, or are too many.
@@ -347,7 +392,7 @@ impl Client {
                 self.files.idle.push_front(number);
                 return;
             }
-            if self.is_needed(number) {
+            if self.files.is_needed(number) {
                 self.files.idle.push_back(number);
                 continue;
             }
@@ -362,23 +407,11 @@ impl Client {
             .handles
             .iter()
             .copied()
-            .filter(|h| self.files.handles.get(h).is_some_and(|h| h.fh.is_none()) && !self.is_needed(*h))
+            .filter(|h| self.files.handles.get(h).is_some_and(|h| h.fh.is_none()) && !self.files.is_needed(*h))
             .collect();
         for handle in idle {
             self.close(handle);
         }
-    }
-
-    /// True if data that waits to be written, or a task, may need the handle.
-    pub(crate) fn is_needed(&self, number: u64) -> bool {
-        let Some(handle) = self.files.handles.get(&number) else { return false };
-        let Some(file) = self.files.map.get(&handle.ino) else { return false };
-        !file.is_clean()
-            || file.run.is_some()
-            || !file.flush_waiters.is_empty()
-            || file.exclusive.is_some()
-            || !file.waiting.is_empty()
-            || !file.reads.is_empty()
     }
 
     /// Ends a handle. Nothing of its file may need it.
@@ -444,18 +477,5 @@ impl Client {
         for (rank, handles) in ranks {
             self.request_at(rank, Cred::clone(&cred), Op::Close { handles, lost: false }, Then::Nothing, 0);
         }
-    }
-
-    /// The file of an open handle, for reading or writing data.
-    pub(crate) fn file_of(&self, fh: Fh, write: bool) -> FsResult<(Ino, u64)> {
-        let opened = self.files.opened.get(&fh).ok_or(FsError::BadHandle)?;
-        if opened.dead {
-            return Err(FsError::Stale);
-        }
-        let allowed = if write { opened.flags.write } else { opened.flags.read || opened.flags.exec };
-        if !self.files.map.contains_key(&opened.ino) {
-            return Err(FsError::IsDir);
-        }
-        if allowed { Ok((opened.ino, opened.handle)) } else { Err(FsError::BadHandle) }
     }
 }

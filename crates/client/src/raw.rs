@@ -11,9 +11,26 @@ use loligo_types::{Answer, Cred, DataAnswer, DataOp, Ino};
 
 use crate::CallResult;
 use crate::call::Done;
+use crate::calls::Calls;
 use crate::machine::{Client, Waiter};
+use crate::ranks::Ranks;
 use crate::session::DataThen;
 use crate::task::{Event, Step, Task, data_error};
+
+impl Calls {
+    /// Calls have failed because the rank is not there: of these nothing shall be done when it is back, beside what is asked then.
+    pub(crate) fn forget_raw(&mut self, ranks: &mut Ranks) {
+        let tasks: BTreeSet<u64> =
+            self.tasks.iter().filter(|(_, task)| matches!(task.step, Step::Raw)).map(|(id, _)| *id).collect();
+        if tasks.is_empty() {
+            return;
+        }
+        self.tasks.retain(|id, _| !tasks.contains(id));
+        for session in ranks.sessions.values_mut() {
+            session.data.retain(|_, asked| !matches!(asked.then, DataThen::Task(task) if tasks.contains(&task)));
+        }
+    }
+}
 
 impl Client {
     /// Asks for it. Objects have the default size: there is no layout that says otherwise. Nor is there a name by which they could be found: a
@@ -21,22 +38,9 @@ impl Client {
     pub(crate) fn data_raw(&mut self, waiter: Waiter, cred: &Arc<Cred>, ino: Ino, op: DataOp) {
         // It is no open file's, and waits for none.
         let task = Task { waiter, cred: Arc::clone(cred), ino: Ino(0), exclusive: false, step: Step::Raw };
-        let id = self.new_task(task);
-        let at = (!self.is_single()).then(|| self.ranks.router.some_rank(ino.birth_rank()));
+        let id = self.calls.new_task(task);
+        let at = (!self.ranks.is_single()).then(|| self.ranks.router.some_rank(ino.birth_rank()));
         self.data_request_of(ino, op, DataThen::Task(id), at);
-    }
-
-    /// Calls have failed because the rank is not there: of these nothing shall be done when it is back, beside what is asked then.
-    pub(crate) fn forget_raw(&mut self) {
-        let tasks: BTreeSet<u64> =
-            self.calls.tasks.iter().filter(|(_, task)| matches!(task.step, Step::Raw)).map(|(id, _)| *id).collect();
-        if tasks.is_empty() {
-            return;
-        }
-        self.calls.tasks.retain(|id, _| !tasks.contains(id));
-        for session in self.ranks.sessions.values_mut() {
-            session.data.retain(|_, asked| !matches!(asked.then, DataThen::Task(task) if tasks.contains(&task)));
-        }
     }
 }
 

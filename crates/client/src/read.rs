@@ -9,8 +9,13 @@ use loligo_types::limits::DATA_OP_MAX;
 use loligo_types::{Answer, Cred, DataError, DataOp, FsError, Ino, Op};
 
 use crate::blocks::{BLOCK, Fetch};
+use crate::calls::Calls;
+use crate::core::Core;
 use crate::file::File;
+use crate::file::Files;
 use crate::machine::{Client, Waiter};
+use crate::own::Own;
+use crate::ranks::Ranks;
 use crate::request::bytes_at;
 use crate::session::{DataThen, Then};
 use crate::task::{Event, Step, Task, data_error};
@@ -62,50 +67,15 @@ impl Read {
     }
 }
 
-impl Client {
-    pub(crate) fn read(&mut self, waiter: Waiter, cred: &Arc<Cred>, fh: Fh, offset: u64, len: u32) {
-        let ino = match self.file_of(fh, false) {
-            Ok((ino, _)) => ino,
-            Err(error) => {
-                let error = if error == FsError::Stale { self.dead_error(fh) } else { error };
-                return self.fail(waiter, error);
-            }
-        };
-        let len = u64::from(len).min(DATA_OP_MAX as u64);
-        let Some(end) = offset.checked_add(len) else { return self.fail(waiter, FsError::Invalid) };
-        if let Some(bytes) = self.read_now(ino, offset, end) {
-            self.after_read(ino, fh);
-            self.read_ahead(ino, fh, offset, offset + bytes.len() as u64);
-            return self.answer(waiter, Answer::Bytes(bytes));
-        }
-        let read = Read {
-            fh,
-            offset,
-            len,
-            end,
-            parts: Vec::new(),
-            missing: 0,
-            redo: false,
-            tries: 0,
-            is_stale: false,
-            stale: 0,
-            asked: Asked::Bytes,
-            change: 0,
-        };
-        let id = self.spawn(waiter, cred, ino, Step::Read(read));
-        if let Some(file) = self.files.map.get_mut(&ino) {
-            file.reads.push(id);
-        }
-    }
-
+impl Files {
     /// Returns bytes that can be read from the cache without the server; `None` otherwise.
-    fn read_now(&mut self, ino: Ino, offset: u64, end: u64) -> Option<Arc<[u8]>> {
-        if self.is_suspended(ino) {
+    pub(crate) fn read_now(&mut self, ranks: &Ranks, own: &Own, ino: Ino, offset: u64, end: u64) -> Option<Arc<[u8]>> {
+        if self.is_suspended(ranks, own, ino) {
             return None;
         }
-        self.files.tick += 1;
-        let tick = self.files.tick;
-        let file = self.files.map.get_mut(&ino)?;
+        self.tick += 1;
+        let tick = self.tick;
+        let file = self.map.get_mut(&ino)?;
         if !file.may_cache() {
             return None;
         }
@@ -127,6 +97,143 @@ impl Client {
             }
         }
         Some(compose(file, offset, end, &parts))
+    }
+
+    pub(crate) fn is_sequential(&self, fh: Fh, offset: u64) -> bool {
+        self.opened.get(&fh).is_some_and(|opened| opened.next_read.abs_diff(offset) <= NEAR)
+    }
+
+    /// A block came.
+    pub(crate) fn fetched(
+        &mut self,
+        core: &Core,
+        calls: &mut Calls,
+        request: u64,
+        ino: Ino,
+        start: u64,
+        result: Result<loligo_types::DataAnswer, DataError>,
+    ) {
+        self.tick += 1;
+        let tick = self.tick;
+        let Some(file) = self.map.get_mut(&ino) else { return };
+        if file.blocks.fetches.get(&start).is_none_or(|fetch| fetch.request != request) {
+            return;
+        }
+        let Some(fetch) = file.blocks.fetches.remove(&start) else { return };
+        let result = bytes_at(start, result);
+        if let Ok((_, bytes)) = &result
+            && !fetch.tainted
+            && file.may_cache()
+            && !file.is_gated()
+        {
+            let before = file.blocks.bytes();
+            file.blocks.insert(start, Arc::clone(bytes), tick);
+            self.block_bytes = self.block_bytes + file.blocks.bytes() - before;
+            self.blocks_of.insert(ino);
+        }
+        for reader in fetch.readers {
+            calls.events.push_back((reader, Event::Block(result.clone())));
+        }
+        self.evict_blocks(core);
+    }
+
+    /// Keeps the read cache within its limit.
+    pub(crate) fn evict_blocks(&mut self, core: &Core) {
+        while self.block_bytes > core.config.read_cache {
+            let oldest = self.blocks_of.iter().filter_map(|ino| {
+                let (used, start) = self.map.get(ino)?.blocks.oldest()?;
+                Some((used, *ino, start))
+            });
+            let Some((_, ino, start)) = oldest.min() else {
+                self.block_bytes = 0;
+                return;
+            };
+            self.change_blocks(ino, |file| file.blocks.remove(start));
+        }
+    }
+
+    /// Changes the blocks of a file, and counts.
+    pub(crate) fn change_blocks(&mut self, ino: Ino, change: impl FnOnce(&mut File)) {
+        let Some(file) = self.map.get_mut(&ino) else { return };
+        let before = file.blocks.bytes();
+        change(file);
+        let after = file.blocks.bytes();
+        self.block_bytes = (self.block_bytes + after).saturating_sub(before);
+        if after == 0 {
+            self.blocks_of.remove(&ino);
+        }
+    }
+
+    pub(crate) fn finish_read(&mut self, core: &mut Core, ino: Ino, read: &mut Read) -> Option<CallResult> {
+        let Some(file) = self.map.get(&ino) else { return Some(Err(FsError::Stale.into())) };
+        let bytes = if read.offset >= read.end {
+            Arc::from(&[][..])
+        } else {
+            let parts = std::mem::take(&mut read.parts);
+            compose(file, read.offset, read.end, &parts)
+        };
+        self.after_read(core, ino, read.fh);
+        Some(Ok(Done::plain(Answer::Bytes(bytes))))
+    }
+
+    /// A cache above that fills itself with what was read has no right to keep it: tells it so.
+    pub(crate) fn after_read(&mut self, core: &mut Core, ino: Ino, fh: Fh) {
+        let cached = self.opened.get(&fh).is_some_and(|opened| opened.cached);
+        let Some(file) = self.map.get(&ino) else { return };
+        if cached && (!file.may_cache() || file.recalls.iter().any(|recall| recall.has_invalidated())) {
+            core.invalidate(Invalidation::Data(ino), false);
+        }
+    }
+}
+
+impl Calls {
+    /// Reads under way that touch a range must look again.
+    pub(crate) fn redo_reads(&mut self, files: &mut Files, ino: Ino, start: u64, end: u64) {
+        let Some(file) = files.map.get(&ino) else { return };
+        for id in &file.reads {
+            if let Some(Task { step: Step::Read(read), .. }) = self.tasks.get_mut(id) {
+                read.redo |= read.overlaps(start, end);
+            }
+        }
+    }
+}
+
+impl Client {
+    pub(crate) fn read(&mut self, waiter: Waiter, cred: &Arc<Cred>, fh: Fh, offset: u64, len: u32) {
+        let ino = match self.files.file_of(fh, false) {
+            Ok((ino, _)) => ino,
+            Err(error) => {
+                let error = if error == FsError::Stale { self.files.dead_error(fh) } else { error };
+                return self.calls.fail(&mut self.core, waiter, error);
+            }
+        };
+        let len = u64::from(len).min(DATA_OP_MAX as u64);
+        let Some(end) = offset.checked_add(len) else {
+            return self.calls.fail(&mut self.core, waiter, FsError::Invalid);
+        };
+        if let Some(bytes) = self.files.read_now(&self.ranks, &self.own, ino, offset, end) {
+            self.files.after_read(&mut self.core, ino, fh);
+            self.read_ahead(ino, fh, offset, offset + bytes.len() as u64);
+            return self.calls.answer(&mut self.core, waiter, Answer::Bytes(bytes));
+        }
+        let read = Read {
+            fh,
+            offset,
+            len,
+            end,
+            parts: Vec::new(),
+            missing: 0,
+            redo: false,
+            tries: 0,
+            is_stale: false,
+            stale: 0,
+            asked: Asked::Bytes,
+            change: 0,
+        };
+        let id = self.calls.spawn(waiter, cred, ino, Step::Read(read));
+        if let Some(file) = self.files.map.get_mut(&ino) {
+            file.reads.push(id);
+        }
     }
 
     pub(crate) fn step_read(&mut self, id: u64, task: &mut Task, event: Event) -> Option<CallResult> {
@@ -156,7 +263,7 @@ impl Client {
                 let short = (len < read.end || cut) && !file.may_cache();
                 read.parts = vec![(0, bytes)];
                 if !short {
-                    return self.finish_read(ino, read);
+                    return self.files.finish_read(&mut self.core, ino, read);
                 }
                 // Zeros may follow it, or it may have been cut after the size was seen.
                 read.asked = Asked::Verify;
@@ -165,7 +272,7 @@ impl Client {
             Event::Reply(Ok(Answer::Entry(attr)))
                 if read.asked == Asked::Verify && (attr.change == read.change || read.tries >= TRIES_MAX) =>
             {
-                return self.finish_read(ino, read);
+                return self.files.finish_read(&mut self.core, ino, read);
             }
             Event::Reply(Ok(Answer::Entry(attr))) if matches!(read.asked, Asked::Size | Asked::Verify) => {
                 read.tries += 1;
@@ -173,7 +280,7 @@ impl Client {
                 read.parts.clear();
                 // What waits to be written may reach further than what the server has.
                 let mut known = attr;
-                self.overlay(&mut known);
+                self.files.overlay(&mut known);
                 read.end = (read.offset + read.len).min(known.size);
                 return self.fetch(id, ino, &cred, read, attr.inline, attr.size);
             }
@@ -197,7 +304,7 @@ impl Client {
                     if read.redo && read.tries < TRIES_MAX {
                         return self.restart(id, ino, &cred, read);
                     }
-                    return self.finish_read(ino, read);
+                    return self.files.finish_read(&mut self.core, ino, read);
                 }
             }
             _ => {}
@@ -224,12 +331,12 @@ impl Client {
     }
 
     fn begin_read(&mut self, id: u64, ino: Ino, cred: &Arc<Cred>, read: &mut Read) -> Option<CallResult> {
-        if let Some(bytes) = self.read_now(ino, read.offset, read.offset + read.len) {
-            self.after_read(ino, read.fh);
+        if let Some(bytes) = self.files.read_now(&self.ranks, &self.own, ino, read.offset, read.offset + read.len) {
+            self.files.after_read(&mut self.core, ino, read.fh);
             return Some(Ok(Done::plain(Answer::Bytes(bytes))));
         }
-        let suspended = self.is_suspended(ino);
-        let current = self.has_attr(ino) && !suspended;
+        let suspended = self.files.is_suspended(&self.ranks, &self.own, ino);
+        let current = self.ranks.has_attr(&self.own, ino) && !suspended;
         let Some(file) = self.files.map.get(&ino) else { return Some(Err(FsError::Stale.into())) };
         if file.may_cache() && !suspended || current && file.current && file.is_clean() {
             read.end = (read.offset + read.len).min(file.size);
@@ -253,7 +360,7 @@ impl Client {
         size: u64,
     ) -> Option<CallResult> {
         if read.offset >= read.end {
-            return self.finish_read(ino, read);
+            return self.files.finish_read(&mut self.core, ino, read);
         }
         if inline {
             let Some(handle) = self.files.opened.get(&read.fh).map(|opened| opened.handle) else {
@@ -271,7 +378,7 @@ impl Client {
             .filter(|(start, stop)| start < stop)
             .collect();
         let cache = file.may_cache() && !file.is_gated();
-        let sequential = self.is_sequential(read.fh, read.offset);
+        let sequential = self.files.is_sequential(read.fh, read.offset);
         for (start, stop) in wanted {
             if cache && sequential {
                 self.fetch_blocks(id, ino, read, start, stop);
@@ -280,16 +387,12 @@ impl Client {
             }
         }
         if read.missing == 0 {
-            return self.finish_read(ino, read);
+            return self.files.finish_read(&mut self.core, ino, read);
         }
         if cache {
             self.read_ahead(ino, read.fh, read.offset, read.end);
         }
         None
-    }
-
-    fn is_sequential(&self, fh: Fh, offset: u64) -> bool {
-        self.files.opened.get(&fh).is_some_and(|opened| opened.next_read.abs_diff(offset) <= NEAR)
     }
 
     fn fetch_exactly(&mut self, id: u64, ino: Ino, read: &mut Read, start: u64, stop: u64) {
@@ -334,68 +437,9 @@ impl Client {
         }
     }
 
-    /// A block came.
-    pub(crate) fn fetched(
-        &mut self,
-        request: u64,
-        ino: Ino,
-        start: u64,
-        result: Result<loligo_types::DataAnswer, DataError>,
-    ) {
-        self.files.tick += 1;
-        let tick = self.files.tick;
-        let Some(file) = self.files.map.get_mut(&ino) else { return };
-        if file.blocks.fetches.get(&start).is_none_or(|fetch| fetch.request != request) {
-            return;
-        }
-        let Some(fetch) = file.blocks.fetches.remove(&start) else { return };
-        let result = bytes_at(start, result);
-        if let Ok((_, bytes)) = &result
-            && !fetch.tainted
-            && file.may_cache()
-            && !file.is_gated()
-        {
-            let before = file.blocks.bytes();
-            file.blocks.insert(start, Arc::clone(bytes), tick);
-            self.files.block_bytes = self.files.block_bytes + file.blocks.bytes() - before;
-            self.files.blocks_of.insert(ino);
-        }
-        for reader in fetch.readers {
-            self.calls.events.push_back((reader, Event::Block(result.clone())));
-        }
-        self.evict_blocks();
-    }
-
-    /// Keeps the read cache within its limit.
-    fn evict_blocks(&mut self) {
-        while self.files.block_bytes > self.core.config.read_cache {
-            let oldest = self.files.blocks_of.iter().filter_map(|ino| {
-                let (used, start) = self.files.map.get(ino)?.blocks.oldest()?;
-                Some((used, *ino, start))
-            });
-            let Some((_, ino, start)) = oldest.min() else {
-                self.files.block_bytes = 0;
-                return;
-            };
-            self.change_blocks(ino, |file| file.blocks.remove(start));
-        }
-    }
-
-    /// Changes the blocks of a file, and counts.
-    pub(crate) fn change_blocks(&mut self, ino: Ino, change: impl FnOnce(&mut File)) {
-        let Some(file) = self.files.map.get_mut(&ino) else { return };
-        let before = file.blocks.bytes();
-        change(file);
-        let after = file.blocks.bytes();
-        self.files.block_bytes = (self.files.block_bytes + after).saturating_sub(before);
-        if after == 0 {
-            self.files.blocks_of.remove(&ino);
-        }
-    }
-
     /// Fetches what a sequential reader will want next.
     fn read_ahead(&mut self, ino: Ino, fh: Fh, offset: u64, end: u64) {
-        let sequential = self.is_sequential(fh, offset);
+        let sequential = self.files.is_sequential(fh, offset);
         let Some(opened) = self.files.opened.get_mut(&fh) else { return };
         if !sequential {
             (opened.next_read, opened.window) = (end, 0);
@@ -425,37 +469,6 @@ impl Client {
             .collect();
         for block in wanted {
             self.start_fetch(ino, block, Vec::new());
-        }
-    }
-
-    fn finish_read(&mut self, ino: Ino, read: &mut Read) -> Option<CallResult> {
-        let Some(file) = self.files.map.get(&ino) else { return Some(Err(FsError::Stale.into())) };
-        let bytes = if read.offset >= read.end {
-            Arc::from(&[][..])
-        } else {
-            let parts = std::mem::take(&mut read.parts);
-            compose(file, read.offset, read.end, &parts)
-        };
-        self.after_read(ino, read.fh);
-        Some(Ok(Done::plain(Answer::Bytes(bytes))))
-    }
-
-    /// A cache above that fills itself with what was read has no right to keep it: tells it so.
-    pub(crate) fn after_read(&mut self, ino: Ino, fh: Fh) {
-        let cached = self.files.opened.get(&fh).is_some_and(|opened| opened.cached);
-        let Some(file) = self.files.map.get(&ino) else { return };
-        if cached && (!file.may_cache() || file.recalls.iter().any(|recall| recall.has_invalidated())) {
-            self.invalidate(Invalidation::Data(ino), false);
-        }
-    }
-
-    /// Reads under way that touch a range must look again.
-    pub(crate) fn redo_reads(&mut self, ino: Ino, start: u64, end: u64) {
-        let Some(file) = self.files.map.get(&ino) else { return };
-        for id in &file.reads {
-            if let Some(Task { step: Step::Read(read), .. }) = self.calls.tasks.get_mut(id) {
-                read.redo |= read.overlaps(start, end);
-            }
         }
     }
 }

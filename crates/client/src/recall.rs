@@ -10,7 +10,10 @@ use std::collections::BTreeMap;
 use loligo_types::msg::ToServer;
 use loligo_types::{Ino, Lease, Op, Rank};
 
+use crate::core::Core;
+use crate::file::Files;
 use crate::machine::Client;
+use crate::ranks::Ranks;
 use crate::{Invalidation, Output, Token};
 
 /// Recalls that were answered lately and may have to be answered again.
@@ -123,6 +126,100 @@ impl Recalls {
     }
 }
 
+impl Ranks {
+    /// A rank has refused what does not fit into an inode: it leaves it to who has the right to hold back what is written to move
+    /// the file to objects. This client may have given that right up without a word, when it was in doubt. Says so now; not if
+    /// an open is under way, whose answer may bring the right.
+    pub(crate) fn say_given_up(&mut self, core: &mut Core, files: &mut Files, ino: Ino) {
+        // What one at the end of a way opens shows with its answer.
+        let opens = |op: &Op| match op {
+            Op::Open { ino: of, .. } => *of == ino,
+            op => op.opens().is_some(),
+        };
+        let Some(file) = files.map.get(&ino) else { return };
+        let (rank, bits) = (file.rank, (Lease::CACHE | Lease::BUFFER).without(file.rights));
+        let waits = !file.recalls.is_empty() || self.unanswered().any(|pending| opens(&pending.request.op));
+        if file.attr.inline && bits.has(Lease::BUFFER) && !waits && self.is_up(rank) {
+            self.send(core, rank, ToServer::Release(vec![(ino, bits)]));
+        }
+    }
+
+    /// Gives up what a rank lent, and what others lent of the same: it has moved since, which may not have been heard yet, and
+    /// would be taken for lent by the new rank when it is. Of a directory in fragments of several ranks each lends the names that it has:
+    /// caches above cannot tell them apart, and drop all, so none is held any more.
+    pub(crate) fn take_lent(&mut self, rank: Rank, ino: Ino, bits: Lease) -> Lease {
+        let mut held = Lease::NONE;
+        for (of, session) in &mut self.sessions {
+            held = held | session.leases.take(ino, bits);
+            if *of != rank && !session.pending.is_empty() {
+                session.leases.void(ino, session.next_seq);
+            }
+        }
+        held
+    }
+
+    /// Answers again what may have been lost with a connection.
+    pub(crate) fn repeat_recalls_done(&mut self, core: &mut Core, rank: Rank) {
+        let Some(session) = self.session(rank) else { return };
+        for (ino, id) in session.recalls_done.clone() {
+            self.send(core, rank, ToServer::RecallDone { ino, id });
+        }
+    }
+}
+
+impl Recalls {
+    /// A rank is there again, and has said who has what; it may have been missed what had moved from it. It is not known that
+    /// it still lends what the map does not say to be its own: whoever has that now may lose it, or end a session of which
+    /// nothing is known here, and nobody would say so. So it is given up, and if somebody wants it back nevertheless he is
+    /// answered when caches above have dropped it.
+    pub(crate) fn give_up_unplaced(&mut self, core: &mut Core, ranks: &mut Ranks, files: &mut Files, rank: Rank) {
+        if ranks.is_single() {
+            return;
+        }
+        let Some(session) = ranks.session(rank) else { return };
+        let mut unplaced = session.leases.all();
+        unplaced.retain(|(ino, _)| !ranks.router.says(rank, *ino));
+        for (ino, bits) in unplaced {
+            _ = ranks.sessions.get_mut(&rank).map(|session| session.leases.take(ino, bits));
+            self.give_up_lease(core, files, rank, ino, bits);
+        }
+    }
+
+    /// Gives up a lease by itself. The rank does not know it: its recall is answered when caches above have dropped the inode.
+    pub(crate) fn give_up_lease(&mut self, core: &mut Core, files: &mut Files, rank: Rank, ino: Ino, bits: Lease) {
+        if bits.has(Lease::NAMES) {
+            core.names_lost.add(ino);
+            let token = core.invalidate(Invalidation::Names(ino), true);
+            self.begin(token, rank, ino, OWN, Lease::NAMES);
+        }
+        if bits.has(Lease::ATTR) {
+            let token = core.invalidate(Invalidation::Attr(ino), true);
+            self.begin(token, rank, ino, OWN, Lease::ATTR);
+            if let Some(file) = files.map.get_mut(&ino) {
+                file.current = false;
+            }
+        }
+    }
+
+    /// The same of all that it has lent.
+    pub(crate) fn give_up_leases(&mut self, core: &mut Core, ranks: &mut Ranks, files: &mut Files, rank: Rank) {
+        let lent = ranks.sessions.get_mut(&rank).map(|session| session.leases.take_all());
+        lent.into_iter().flatten().for_each(|(ino, bits)| self.give_up_lease(core, files, rank, ino, bits));
+    }
+}
+
+impl Files {
+    /// True if caches above may hold data of the file.
+    pub(crate) fn is_cached_above(&self, ino: Ino) -> bool {
+        self.map.get(&ino).is_some_and(|file| {
+            file.handles.iter().any(|handle| {
+                let fh = self.handles.get(handle).and_then(|handle| handle.fh);
+                fh.and_then(|fh| self.opened.get(&fh)).is_some_and(|opened| opened.cached)
+            })
+        })
+    }
+}
+
 impl Client {
     /// A rank wants something back.
     pub(crate) fn recalled(&mut self, rank: Rank, ino: Ino, id: u64, bits: Lease) {
@@ -131,7 +228,7 @@ impl Client {
             return;
         }
         let wanted = bits & (Lease::ATTR | Lease::NAMES);
-        let mut held = self.take_lent(rank, ino, wanted);
+        let mut held = self.ranks.take_lent(rank, ino, wanted);
         if held != wanted && self.recalls.drops(ino) {
             // Given up already, but caches above may have it yet.
             held = wanted;
@@ -139,12 +236,12 @@ impl Client {
         let mut parts = 0;
         if held.has(Lease::NAMES) {
             self.core.names_lost.add(ino);
-            let token = self.invalidate(Invalidation::Names(ino), true);
+            let token = self.core.invalidate(Invalidation::Names(ino), true);
             self.recalls.begin(token, rank, ino, id, Lease::NAMES);
             parts += 1;
         }
         if held.has(Lease::ATTR) {
-            let token = self.invalidate(Invalidation::Attr(ino), true);
+            let token = self.core.invalidate(Invalidation::Attr(ino), true);
             self.recalls.begin(token, rank, ino, id, Lease::ATTR);
             parts += 1;
         }
@@ -176,7 +273,7 @@ impl Client {
     /// is read here any more from now on, and no write begins until what was held back is at the server, which is first
     /// asked whether it knows the handle.
     pub(crate) fn doubt_rights(&mut self, ino: Ino) {
-        let cached = self.is_cached_above(ino);
+        let cached = self.files.is_cached_above(ino);
         let Some(file) = self.files.map.get_mut(&ino) else { return };
         if !file.may_cache() {
             return file.end_doubt();
@@ -185,88 +282,18 @@ impl Client {
         file.doubted = true;
         file.recalls.push(DataRecall { rank, id: OWN, bits, phase: Phase::Gate(file.written) });
         (file.base, file.current) = (None, false);
-        self.change_blocks(ino, |file| file.blocks.clear());
+        self.files.change_blocks(ino, |file| file.blocks.clear());
         if cached {
-            self.invalidate(Invalidation::Data(ino), false);
+            self.core.invalidate(Invalidation::Data(ino), false);
         }
         self.recalls.open.insert((rank, ino, OWN), 1);
         self.kick(ino);
         self.step_recalls(ino);
     }
 
-    /// A rank has refused what does not fit into an inode: it leaves it to who has the right to hold back what is written to move
-    /// the file to objects. This client may have given that right up without a word, when it was in doubt. Says so now; not if
-    /// an open is under way, whose answer may bring the right.
-    pub(crate) fn say_given_up(&mut self, ino: Ino) {
-        // What one at the end of a way opens shows with its answer.
-        let opens = |op: &Op| match op {
-            Op::Open { ino: of, .. } => *of == ino,
-            op => op.opens().is_some(),
-        };
-        let Some(file) = self.files.map.get(&ino) else { return };
-        let (rank, bits) = (file.rank, (Lease::CACHE | Lease::BUFFER).without(file.rights));
-        let waits = !file.recalls.is_empty() || self.unanswered().any(|pending| opens(&pending.request.op));
-        if file.attr.inline && bits.has(Lease::BUFFER) && !waits && self.is_up(rank) {
-            self.send(rank, ToServer::Release(vec![(ino, bits)]));
-        }
-    }
-
-    /// A rank is there again, and has said who has what; it may have been missed what had moved from it. It is not known that
-    /// it still lends what the map does not say to be its own: whoever has that now may lose it, or end a session of which
-    /// nothing is known here, and nobody would say so. So it is given up, and if somebody wants it back nevertheless he is
-    /// answered when caches above have dropped it.
-    pub(crate) fn give_up_unplaced(&mut self, rank: Rank) {
-        if self.is_single() {
-            return;
-        }
-        let Some(session) = self.session(rank) else { return };
-        let mut unplaced = session.leases.all();
-        unplaced.retain(|(ino, _)| !self.ranks.router.says(rank, *ino));
-        for (ino, bits) in unplaced {
-            _ = self.ranks.sessions.get_mut(&rank).map(|session| session.leases.take(ino, bits));
-            self.give_up_lease(rank, ino, bits);
-        }
-    }
-
-    /// Gives up a lease by itself. The rank does not know it: its recall is answered when caches above have dropped the inode.
-    pub(crate) fn give_up_lease(&mut self, rank: Rank, ino: Ino, bits: Lease) {
-        if bits.has(Lease::NAMES) {
-            self.core.names_lost.add(ino);
-            let token = self.invalidate(Invalidation::Names(ino), true);
-            self.recalls.begin(token, rank, ino, OWN, Lease::NAMES);
-        }
-        if bits.has(Lease::ATTR) {
-            let token = self.invalidate(Invalidation::Attr(ino), true);
-            self.recalls.begin(token, rank, ino, OWN, Lease::ATTR);
-            if let Some(file) = self.files.map.get_mut(&ino) {
-                file.current = false;
-            }
-        }
-    }
-
-    /// The same of all that it has lent.
-    pub(crate) fn give_up_leases(&mut self, rank: Rank) {
-        let lent = self.ranks.sessions.get_mut(&rank).map(|session| session.leases.take_all());
-        lent.into_iter().flatten().for_each(|(ino, bits)| self.give_up_lease(rank, ino, bits));
-    }
-
-    /// Gives up what a rank lent, and what others lent of the same: it has moved since, which may not have been heard yet, and
-    /// would be taken for lent by the new rank when it is. Of a directory in fragments of several ranks each lends the names that it has:
-    /// caches above cannot tell them apart, and drop all, so none is held any more.
-    fn take_lent(&mut self, rank: Rank, ino: Ino, bits: Lease) -> Lease {
-        let mut held = Lease::NONE;
-        for (of, session) in &mut self.ranks.sessions {
-            held = held | session.leases.take(ino, bits);
-            if *of != rank && !session.pending.is_empty() {
-                session.leases.void(ino, session.next_seq);
-            }
-        }
-        held
-    }
-
     /// Caches above have dropped something.
     pub(crate) fn invalidated(&mut self, token: Token) {
-        if self.own_invalidated(token) {
+        if self.own.invalidated(&mut self.calls, token) {
             return;
         }
         let Some((rank, ino, id, bits)) = self.recalls.end(token) else { return };
@@ -311,22 +338,14 @@ impl Client {
             if id == OWN {
                 continue;
             }
-            if self.is_up(rank) {
-                self.send(rank, ToServer::RecallDone { ino, id });
+            if self.ranks.is_up(rank) {
+                self.ranks.send(&mut self.core, rank, ToServer::RecallDone { ino, id });
             }
             let Some(session) = self.ranks.sessions.get_mut(&rank) else { continue };
             session.recalls_done.push_back((ino, id));
             if session.recalls_done.len() > DONE_MAX {
                 session.recalls_done.pop_front();
             }
-        }
-    }
-
-    /// Answers again what may have been lost with a connection.
-    pub(crate) fn repeat_recalls_done(&mut self, rank: Rank) {
-        let Some(session) = self.session(rank) else { return };
-        for (ino, id) in session.recalls_done.clone() {
-            self.send(rank, ToServer::RecallDone { ino, id });
         }
     }
 
@@ -344,7 +363,7 @@ impl Client {
     }
 
     fn step_recall(&mut self, ino: Ino, at: usize, recall: DataRecall) -> bool {
-        let cached = self.is_cached_above(ino);
+        let cached = self.files.is_cached_above(ino);
         let Some(file) = self.files.map.get_mut(&ino) else { return false };
         let flushed = |target: u64| file.flushed >= target || file.is_clean();
         match recall.phase {
@@ -354,7 +373,7 @@ impl Client {
                     return true;
                 }
                 let phase = if recall.bits.has(Lease::CACHE) && cached {
-                    let token = self.invalidate(Invalidation::Data(ino), true);
+                    let token = self.core.invalidate(Invalidation::Data(ino), true);
                     self.recalls.tokens.insert(token, (recall.rank, ino, recall.id, Lease::CACHE));
                     Phase::Invalidate(token)
                 } else {
@@ -391,20 +410,10 @@ impl Client {
         }
         if !file.may_cache() {
             file.base = None;
-            self.change_blocks(ino, |file| file.blocks.clear());
+            self.files.change_blocks(ino, |file| file.blocks.clear());
         }
         // Somebody else opens the file: handles that nobody uses here would only hold them up.
         self.close_unused(ino);
-        self.start_waiting(ino);
-    }
-
-    /// True if caches above may hold data of the file.
-    pub(crate) fn is_cached_above(&self, ino: Ino) -> bool {
-        self.files.map.get(&ino).is_some_and(|file| {
-            file.handles.iter().any(|handle| {
-                let fh = self.files.handles.get(handle).and_then(|handle| handle.fh);
-                fh.and_then(|fh| self.files.opened.get(&fh)).is_some_and(|opened| opened.cached)
-            })
-        })
+        self.files.start_waiting(&mut self.calls, &self.ranks, &self.own, ino);
     }
 }

@@ -10,10 +10,15 @@ use std::sync::Arc;
 use loligo_types::msg::{Reclaim, Refusal, ToServer};
 use loligo_types::{Answer, Cred, FsError, FsResult, Ino, Lease, Op, Rank, Route};
 
+use crate::calls::Calls;
+use crate::core::Core;
 use crate::file::File;
+use crate::file::Files;
 use crate::flush::ANY_LOCK;
 use crate::machine::{Client, Waiter};
 use crate::numbers::Numbers;
+use crate::ranks::Ranks;
+use crate::recall::Recalls;
 use crate::session::{DataThen, Link, Pending, Then};
 use crate::task::{Event, Step};
 use crate::{CallId, Fh, Invalidation, Output};
@@ -25,11 +30,110 @@ pub(crate) const NOWHERE: Rank = Rank(u16::MAX);
 /// Handles of lost sessions that are remembered: the newest.
 const LOST_MAX: usize = 65_536;
 
-impl Client {
+impl Ranks {
     pub(crate) fn is_up(&self, rank: Rank) -> bool {
         self.session(rank).is_some_and(|session| session.link == Link::Up)
     }
 
+    /// Nobody waits any more for what was asked for files that are lost: their runs and tasks have gone with them, and those of the
+    /// same file, if it is opened again, are others, which must not take the answers for theirs.
+    pub(crate) fn forget_asked(&mut self, lost: &BTreeSet<Ino>) {
+        let is_of_it =
+            |pending: &Pending| matches!(pending.then, Then::Flush(ino) | Then::Located(ino) if lost.contains(&ino));
+        for session in self.sessions.values_mut() {
+            session.data.retain(|_, pending| !lost.contains(&pending.request.ino));
+            let asked = session.pending.values_mut().filter(|pending| is_of_it(pending));
+            asked.for_each(|pending| pending.then = Then::Nothing);
+        }
+        self.paused.retain(|paused| !is_of_it(&paused.pending));
+        self.parked.retain(|ino, _| !lost.contains(ino));
+    }
+
+    /// So long without a connection to a rank: calls that it is to answer fail, whatever becomes of their requests.
+    pub(crate) fn give_up_rank(&mut self, core: &mut Core, calls: &mut Calls, files: &mut Files, rank: Rank) {
+        if let Some(session) = self.sessions.get_mut(&rank) {
+            session.gave_up = true;
+        }
+        if self.refused || self.is_single() {
+            return calls.give_up_calls(core, self, files);
+        }
+        for id in self.calls_at(calls, files, rank) {
+            if calls.waiting.remove(&id) {
+                core.out.push_back(Output::Complete { id, result: Err(FsError::Unavailable.into()) });
+            }
+        }
+        calls.begin_unsettled(core, self, files);
+    }
+
+    /// Calls that cannot end without a rank.
+    pub(crate) fn calls_at(&self, calls: &Calls, files: &Files, rank: Rank) -> BTreeSet<CallId> {
+        let mut waiters: Vec<Waiter> = files.blocked.iter().map(|(waiter, _)| *waiter).collect();
+        if let Some(session) = self.session(rank) {
+            waiters.extend(session.pending.values().filter_map(|pending| waiter_of(&pending.then)));
+            waiters.extend(session.data.values().filter_map(|pending| match pending.then {
+                DataThen::Task(task) | DataThen::Read { task, .. } => Some(Waiter::Task(task)),
+                DataThen::Flush(_) | DataThen::Block { .. } | DataThen::Own(_) | DataThen::OwnTask(_) => None,
+            }));
+        }
+        waiters.extend(self.waiters_behind(rank));
+        let at = |ino: &Ino| files.map.get(ino).is_some_and(|file| file.rank == rank);
+        let tasks = calls.tasks.iter().filter(|(_, task)| at(&task.ino) || matches!(task.step, Step::SyncAll { .. }));
+        waiters.extend(tasks.map(|(id, _)| Waiter::Task(*id)));
+        waiters.into_iter().filter_map(|waiter| calls.call_of(waiter)).collect()
+    }
+
+    /// A rank may have given to others what this client holds: nothing of it is served from here until it is back.
+    pub(crate) fn suspend(&mut self, core: &mut Core, files: &mut Files, recalls: &mut Recalls, rank: Rank) {
+        if let Some(session) = self.sessions.get_mut(&rank) {
+            session.suspended = true;
+        }
+        recalls.give_up_leases(core, self, files, rank);
+        for ino in files.files_at(rank) {
+            files.suspend_file(core, ino);
+        }
+    }
+}
+
+impl Files {
+    /// Errors of a handle of a lost session: first that data was lost, if it was, then that it is stale.
+    pub(crate) fn dead_error(&mut self, fh: Fh) -> FsError {
+        let lost = self.opened.get_mut(&fh).is_some_and(|opened| std::mem::take(&mut opened.lost));
+        if lost { FsError::Io } else { FsError::Stale }
+    }
+
+    /// The same for one file of such a rank.
+    pub(crate) fn suspend_file(&mut self, core: &mut Core, ino: Ino) {
+        if self.map.get(&ino).is_some_and(|file| file.may_cache()) {
+            core.invalidate(Invalidation::Data(ino), false);
+        }
+        if let Some(file) = self.map.get_mut(&ino) {
+            file.current = false;
+        }
+    }
+}
+
+impl Calls {
+    /// All calls fail.
+    pub(crate) fn give_up_calls(&mut self, core: &mut Core, ranks: &mut Ranks, files: &mut Files) {
+        self.forget_raw(ranks);
+        for id in std::mem::take(&mut self.waiting) {
+            core.out.push_back(Output::Complete { id, result: Err(FsError::Unavailable.into()) });
+        }
+        self.begin_unsettled(core, ranks, files);
+    }
+
+    pub(crate) fn call_of(&self, mut waiter: Waiter) -> Option<CallId> {
+        loop {
+            match waiter {
+                Waiter::Call(id) => return Some(id),
+                Waiter::Task(id) => waiter = self.tasks.get(&id)?.waiter,
+                Waiter::Nobody => return None,
+            }
+        }
+    }
+}
+
+impl Client {
     /// A connection is gone.
     pub(crate) fn disconnected(&mut self, rank: Rank) {
         let now = self.core.now.ms;
@@ -40,17 +144,17 @@ impl Client {
         if self.ranks.refused || self.core.stopped {
             return;
         }
-        if self.session(rank).is_some_and(|session| session.left) {
+        if self.ranks.session(rank).is_some_and(|session| session.left) {
             return self.left(rank);
         }
         if self.ranks.router.may_be(rank) {
-            return self.want_connection(rank);
+            return self.ranks.want_connection(&mut self.core, rank);
         }
         // The rank is no more, and what it had is another's.
-        self.core.out.push_back(Output::Disconnect { rank: self.swapped(rank) });
+        self.core.out.push_back(Output::Disconnect { rank: self.ranks.swapped(rank) });
         self.session_lost(rank);
         self.ranks.sessions.remove(&rank);
-        self.stay_somewhere();
+        self.ranks.stay_somewhere(&mut self.core);
     }
 
     pub(crate) fn refused(&mut self, rank: Rank, why: Refusal, text: String) {
@@ -64,7 +168,7 @@ impl Client {
         }
         self.ranks.refused = true;
         self.core.out.push_back(Output::Refused { why, text });
-        self.give_up_rank(rank);
+        self.ranks.give_up_rank(&mut self.core, &mut self.calls, &mut self.files, rank);
     }
 
     /// A rank has ended the session.
@@ -100,11 +204,11 @@ impl Client {
             DataThen::Flush(_) | DataThen::Block { .. } | DataThen::Own(_) | DataThen::OwnTask(_) => None,
         }));
         let at = |ino: &Ino| self.files.map.get(ino).is_none_or(|file| file.rank == rank);
-        lost.extend(self.direct_tasks().filter(|(ino, _)| at(ino)).map(|(_, task)| task));
+        lost.extend(self.direct.tasks().filter(|(ino, _)| at(ino)).map(|(_, task)| task));
         self.lose_held(rank, lost, single);
         if self.own.is_any() {
             // Whether its server was restarted is not known.
-            self.rewrite_unstable(rank);
+            self.files.rewrite_unstable(&mut self.core, rank);
         }
         let alone = self.ranks.router.is_single();
         // What it was to close may have moved, as well as what is lost now; so may what it has opened without a word of that.
@@ -131,8 +235,8 @@ impl Client {
     /// session that had ended before it was met; or it comes just now, or is elsewhere. So nothing lent is relied on, and the
     /// rank is asked for each handle.
     pub(crate) fn begun_without(&mut self, rank: Rank) {
-        self.give_up_leases(rank);
-        for ino in self.files_at(rank) {
+        self.recalls.give_up_leases(&mut self.core, &mut self.ranks, &mut self.files, rank);
+        for ino in self.files.files_at(rank) {
             if let Some(file) = self.files.map.get_mut(&ino) {
                 file.doubted = true;
             }
@@ -163,7 +267,7 @@ impl Client {
 
     /// Gives up everything that a rank had lent, and the tasks that need it. `all`: every one.
     pub(crate) fn lose_held(&mut self, rank: Rank, mut lost: BTreeSet<u64>, all: bool) {
-        self.drop_leases(rank);
+        self.ranks.drop_leases(&mut self.core, rank);
         self.recalls.clear(rank);
         let (orphans, waiting) = self.lose_files(rank);
         if all {
@@ -174,7 +278,7 @@ impl Client {
         let tasks: Vec<_> = lost.into_iter().filter_map(|id| Some((id, self.calls.tasks.remove(&id)?))).collect();
         for (id, task) in tasks {
             if all {
-                self.fail(task.waiter, FsError::Stale);
+                self.calls.fail(&mut self.core, task.waiter, FsError::Stale);
             } else {
                 self.finish(id, &task, Err(FsError::Stale.into()));
             }
@@ -183,7 +287,7 @@ impl Client {
         self.calls.events.extend(waiting.into_iter().map(|task| (task, Event::Flushed)));
         if all {
             for (waiter, _) in std::mem::take(&mut self.files.blocked) {
-                self.fail(waiter, FsError::Stale);
+                self.calls.fail(&mut self.core, waiter, FsError::Stale);
             }
         }
         // Those that go on have lost only what was wanted back.
@@ -191,7 +295,7 @@ impl Client {
             if let Some(file) = self.files.map.get_mut(&ino) {
                 file.void_recalls(rank);
             }
-            self.start_waiting(ino);
+            self.files.start_waiting(&mut self.calls, &self.ranks, &self.own, ino);
         }
         self.relieve();
         self.finish_recalls();
@@ -201,7 +305,7 @@ impl Client {
         let op = pending.request.op;
         match pending.then {
             // Also of a file that moved meanwhile: to give back once more what was given back does no harm, and nobody else would.
-            Then::Pass(pass) if is_repeatable(&op) || self.gives_back(&op) => {
+            Then::Pass(pass) if is_repeatable(&op) || self.files.gives_back(&op) => {
                 let cred = pass.cred.clone();
                 self.request(&cred, op, Then::Pass(pass));
             }
@@ -213,7 +317,7 @@ impl Client {
                 self.request(&Arc::new(pending.request.cred), op, Then::Flush(ino));
             }
             // Whether it was done is not known.
-            Then::Pass(pass) => self.fail(pass.waiter, FsError::Io),
+            Then::Pass(pass) => self.calls.fail(&mut self.core, pass.waiter, FsError::Io),
             Then::Located(ino) => self.located(ino, self.ranks.home, &Err(FsError::Stale)),
             // What is decoupled for this client stays so for longer than a session.
             Then::Own { root, ask } => self.own_asked(root, ask, Err(FsError::Stale)),
@@ -260,7 +364,7 @@ impl Client {
             // Also of ranks from which it had moved: one that is never answered would end its session.
             self.recalls.file_gone(*ino, &file.recalls);
             if file.may_cache() {
-                self.invalidate(Invalidation::Data(*ino), false);
+                self.core.invalidate(Invalidation::Data(*ino), false);
             }
             self.files.dirty.remove(ino);
             self.files.blocks_of.remove(ino);
@@ -271,22 +375,8 @@ impl Client {
             self.close_elsewhere(rank, &cred, &gone);
         }
         let lost = files.into_keys().collect();
-        self.forget_asked(&lost);
+        self.ranks.forget_asked(&lost);
         (lost, waiting)
-    }
-
-    /// Nobody waits any more for what was asked for files that are lost: their runs and tasks have gone with them, and those of the
-    /// same file, if it is opened again, are others, which must not take the answers for theirs.
-    fn forget_asked(&mut self, lost: &BTreeSet<Ino>) {
-        let is_of_it =
-            |pending: &Pending| matches!(pending.then, Then::Flush(ino) | Then::Located(ino) if lost.contains(&ino));
-        for session in self.ranks.sessions.values_mut() {
-            session.data.retain(|_, pending| !lost.contains(&pending.request.ino));
-            let asked = session.pending.values_mut().filter(|pending| is_of_it(pending));
-            asked.for_each(|pending| pending.then = Then::Nothing);
-        }
-        self.ranks.paused.retain(|paused| !is_of_it(&paused.pending));
-        self.ranks.parked.retain(|ino, _| !lost.contains(ino));
     }
 
     /// Closes handles of a lost session at all other ranks: what they open may have moved there, with locks, before this
@@ -324,12 +414,6 @@ impl Client {
         }
     }
 
-    /// Errors of a handle of a lost session: first that data was lost, if it was, then that it is stale.
-    pub(crate) fn dead_error(&mut self, fh: Fh) -> FsError {
-        let lost = self.files.opened.get_mut(&fh).is_some_and(|opened| std::mem::take(&mut opened.lost));
-        if lost { FsError::Io } else { FsError::Stale }
-    }
-
     /// A rank restarted: tells it what is held. `lost`: it may have forgotten data that was not synced. `routes`: who has
     /// what, as it says.
     pub(crate) fn reclaim(&mut self, rank: Rank, routes: &[Route], lost: bool) {
@@ -344,7 +428,7 @@ impl Client {
         if lost {
             // Before the routes are learned: what they say to have moved away may have stayed, and what is kept of it is dropped
             // with the rights to it, unless it waits to be written.
-            self.rewrite_unstable(rank);
+            self.files.rewrite_unstable(&mut self.core, rank);
         }
         let Some(session) = self.ranks.sessions.get(&rank) else { return };
         let mut claim = Reclaim { leases: session.leases.all(), ..Reclaim::default() };
@@ -388,12 +472,12 @@ impl Client {
             let held = locks.iter().filter(|(handle, _)| may_be(handle, *ino));
             claim.locks.extend(held.map(|(handle, lock)| (*ino, *handle, *lock)));
         }
-        self.send(rank, ToServer::Reclaim(claim));
-        self.doubt_answers(rank);
+        self.ranks.send(&mut self.core, rank, ToServer::Reclaim(claim));
+        self.ranks.doubt_answers(rank);
         self.close_what_may_have_moved(rank);
         self.ask_where(rank, &opened);
         for ino in self.files.map.keys().copied().collect::<Vec<_>>() {
-            self.start_waiting(ino);
+            self.files.start_waiting(&mut self.calls, &self.ranks, &self.own, ino);
         }
     }
 
@@ -424,80 +508,6 @@ impl Client {
             if !handles.is_empty() {
                 self.close_elsewhere(rank, &cred, &handles);
             }
-        }
-    }
-
-    /// So long without a connection to a rank: calls that it is to answer fail, whatever becomes of their requests.
-    pub(crate) fn give_up_rank(&mut self, rank: Rank) {
-        if let Some(session) = self.ranks.sessions.get_mut(&rank) {
-            session.gave_up = true;
-        }
-        if self.ranks.refused || self.is_single() {
-            return self.give_up_calls();
-        }
-        for id in self.calls_at(rank) {
-            if self.calls.waiting.remove(&id) {
-                self.core.out.push_back(Output::Complete { id, result: Err(FsError::Unavailable.into()) });
-            }
-        }
-        self.begin_unsettled();
-    }
-
-    /// All calls fail.
-    pub(crate) fn give_up_calls(&mut self) {
-        self.forget_raw();
-        for id in std::mem::take(&mut self.calls.waiting) {
-            self.core.out.push_back(Output::Complete { id, result: Err(FsError::Unavailable.into()) });
-        }
-        self.begin_unsettled();
-    }
-
-    /// Calls that cannot end without a rank.
-    pub(crate) fn calls_at(&self, rank: Rank) -> BTreeSet<CallId> {
-        let mut waiters: Vec<Waiter> = self.files.blocked.iter().map(|(waiter, _)| *waiter).collect();
-        if let Some(session) = self.session(rank) {
-            waiters.extend(session.pending.values().filter_map(|pending| waiter_of(&pending.then)));
-            waiters.extend(session.data.values().filter_map(|pending| match pending.then {
-                DataThen::Task(task) | DataThen::Read { task, .. } => Some(Waiter::Task(task)),
-                DataThen::Flush(_) | DataThen::Block { .. } | DataThen::Own(_) | DataThen::OwnTask(_) => None,
-            }));
-        }
-        waiters.extend(self.waiters_behind(rank));
-        let at = |ino: &Ino| self.files.map.get(ino).is_some_and(|file| file.rank == rank);
-        let tasks =
-            self.calls.tasks.iter().filter(|(_, task)| at(&task.ino) || matches!(task.step, Step::SyncAll { .. }));
-        waiters.extend(tasks.map(|(id, _)| Waiter::Task(*id)));
-        waiters.into_iter().filter_map(|waiter| self.call_of(waiter)).collect()
-    }
-
-    pub(crate) fn call_of(&self, mut waiter: Waiter) -> Option<CallId> {
-        loop {
-            match waiter {
-                Waiter::Call(id) => return Some(id),
-                Waiter::Task(id) => waiter = self.calls.tasks.get(&id)?.waiter,
-                Waiter::Nobody => return None,
-            }
-        }
-    }
-
-    /// A rank may have given to others what this client holds: nothing of it is served from here until it is back.
-    pub(crate) fn suspend(&mut self, rank: Rank) {
-        if let Some(session) = self.ranks.sessions.get_mut(&rank) {
-            session.suspended = true;
-        }
-        self.give_up_leases(rank);
-        for ino in self.files_at(rank) {
-            self.suspend_file(ino);
-        }
-    }
-
-    /// The same for one file of such a rank.
-    pub(crate) fn suspend_file(&mut self, ino: Ino) {
-        if self.files.map.get(&ino).is_some_and(|file| file.may_cache()) {
-            self.invalidate(Invalidation::Data(ino), false);
-        }
-        if let Some(file) = self.files.map.get_mut(&ino) {
-            file.current = false;
         }
     }
 }

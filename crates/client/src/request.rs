@@ -10,9 +10,14 @@ use loligo_types::{
 };
 
 use crate::Invalidation;
+use crate::calls::Calls;
+use crate::core::Core;
 use crate::file::File;
+use crate::file::Files;
+use crate::leases::AtHand;
 use crate::machine::{Client, Waiter};
 use crate::own::{Job, OWN};
+use crate::ranks::Ranks;
 use crate::recover::task_of;
 use crate::session::{DataThen, Link, Pending, PendingData, Then};
 use crate::task::{Event, Step, Task};
@@ -22,20 +27,20 @@ const WINDOW: usize = 100_000;
 /// So often the clock of a rank is asked for that gives lookup leases, milliseconds.
 const COMPARE_MS: u64 = 1000;
 
-impl Client {
+impl Ranks {
     /// Sends what is unanswered, in order.
-    pub(crate) fn resend(&mut self, rank: Rank) {
-        let Some(session) = self.ranks.sessions.get_mut(&rank) else { return };
+    pub(crate) fn resend(&mut self, core: &mut Core, rank: Rank) {
+        let Some(session) = self.sessions.get_mut(&rank) else { return };
         session.in_flight = 0;
         session.unsent = 0;
         session.late_below = 0;
-        self.send_data(rank);
-        self.send_requests(rank);
+        self.send_data(core, rank);
+        self.send_requests(core, rank);
     }
 
     /// Sends all data requests that are unanswered, unless they must wait.
-    pub(crate) fn send_data(&mut self, rank: Rank) {
-        let Some(session) = self.ranks.sessions.get_mut(&rank) else { return };
+    pub(crate) fn send_data(&mut self, core: &mut Core, rank: Rank) {
+        let Some(session) = self.sessions.get_mut(&rank) else { return };
         if session.data_held.is_some() {
             return;
         }
@@ -45,19 +50,19 @@ impl Client {
             data.push(pending.request.clone());
         }
         for request in data {
-            self.send(rank, ToServer::Data(request));
+            self.send(core, rank, ToServer::Data(request));
         }
     }
 
     /// Holds data requests back until a request was answered that the server does only when it knows what is open.
-    pub(crate) fn hold_data(&mut self, rank: Rank) {
+    pub(crate) fn hold_data(&mut self, files: &Files, rank: Rank) {
         // Also if only files of others were claimed: one of them may be said to have moved there before it is known there.
-        let (files, single) = (&self.files, self.is_single());
+        let (files, single) = (files, self.is_single());
         let mut claimed = files.handles.iter().filter(|(number, handle)| {
             files.at.get(number) == Some(&rank) || !single && files.map.contains_key(&handle.ino)
         });
         let Some(cred) = claimed.next().map(|(_, handle)| Cred::clone(&handle.cred)) else { return };
-        let Some(session) = self.ranks.sessions.get_mut(&rank) else { return };
+        let Some(session) = self.sessions.get_mut(&rank) else { return };
         let seq = session.next_seq.max(1);
         session.next_seq = seq + 1;
         session.data_held = Some(seq);
@@ -67,9 +72,9 @@ impl Client {
     }
 
     /// Sends requests as far as the server takes them.
-    pub(crate) fn send_requests(&mut self, rank: Rank) {
-        let window = self.core.config.some(WINDOW) as u64;
-        while let Some(session) = self.ranks.sessions.get_mut(&rank) {
+    pub(crate) fn send_requests(&mut self, core: &mut Core, rank: Rank) {
+        let window = core.config.some(WINDOW) as u64;
+        while let Some(session) = self.sessions.get_mut(&rank) {
             if session.link != Link::Up || session.in_flight >= IN_FLIGHT_MAX {
                 return;
             }
@@ -83,26 +88,91 @@ impl Client {
             session.unsent = seq + 1;
             session.never_sent = session.never_sent.max(seq + 1);
             session.in_flight += 1;
-            self.send(rank, ToServer::Request(request));
+            self.send(core, rank, ToServer::Request(request));
         }
     }
 
-    /// Asks the rank that is likely to know.
-    pub(crate) fn request(&mut self, cred: &Arc<Cred>, op: Op, then: Then) {
-        if self.own.is_any()
-            && let Some(error) = self.own_crosses(&op)
-        {
-            return self.own.answer(op, then, Err(error));
+    /// They came.
+    pub(crate) fn lookup_leases_came(
+        &mut self,
+        core: &mut Core,
+        calls: &mut Calls,
+        at_hand: &mut AtHand,
+        rank: Rank,
+        then: &Then,
+        mut ways: Vec<(Ino, u16)>,
+    ) {
+        if !ways.is_empty() {
+            let now = core.now.ms;
+            let Some(session) = self.sessions.get(&rank) else { return };
+            if !session.pace.trusts(now) {
+                ways.clear();
+            }
+            if now.saturating_sub(session.asked_life) >= COMPARE_MS {
+                // They are worth something only if the clocks run alike.
+                self.send(core, rank, ToServer::Ping);
+            }
         }
-        let rank = self.route(&op);
-        self.request_at(rank, Cred::clone(cred), op, then, 0);
+        match then {
+            Then::Task(id) if !ways.is_empty() => {
+                if let Some(Task { step: Step::Open(opening), .. }) = calls.tasks.get_mut(id) {
+                    opening.leased = ways;
+                }
+            }
+            _ => at_hand.ways = ways,
+        }
     }
 
+    /// True if a restarted rank has been asked whether it has the file of a data request and has not answered yet. It may have given the
+    /// file away without this client hearing of it, and refuse the request because of that. Asked once per data request.
+    pub(crate) fn is_sought(&self, rank: Rank, data: &PendingData) -> bool {
+        let asks = |pending: &Pending| match &pending.request.op {
+            Op::GetAttr { ino } => *ino == data.request.ino,
+            Op::GetLock { ino, .. } => *ino == data.request.ino && matches!(pending.then, Then::Verified(_)),
+            _ => false,
+        };
+        let session = self.session(rank).filter(|_| data.hops == 0 && !self.is_single());
+        session.is_some_and(|session| session.pending.values().any(asks))
+    }
+
+    /// Sends data requests again that the server was too busy for. In order, and all: later ones of the same file may
+    /// rest on earlier ones.
+    pub(crate) fn repeat_busy(&mut self, core: &mut Core, rank: Rank) {
+        let Some(session) = self.sessions.get_mut(&rank) else { return };
+        if session.link != Link::Up || session.data_held.is_some() {
+            return;
+        }
+        let mut requests = Vec::new();
+        for pending in session.data.values_mut().filter(|pending| pending.again) {
+            pending.again = false;
+            requests.push(pending.request.clone());
+        }
+        for request in requests {
+            self.send(core, rank, ToServer::Data(request));
+        }
+    }
+
+    /// Drops everything that was lent, above and here, without waiting: it may be somebody else's by now.
+    pub(crate) fn drop_leases(&mut self, core: &mut Core, rank: Rank) {
+        let Some(session) = self.sessions.get_mut(&rank) else { return };
+        for (ino, bits) in session.leases.take_all() {
+            if bits.has(Lease::NAMES) {
+                core.names_lost.add(ino);
+                core.invalidate(Invalidation::Names(ino), false);
+            }
+            if bits.has(Lease::ATTR) {
+                core.invalidate(Invalidation::Attr(ino), false);
+            }
+        }
+    }
+}
+
+impl Calls {
     /// Depth below the root at which a walk begins, if lookup leases are welcome with its answer.
-    fn ways_of(&self, then: &Then) -> Option<u16> {
+    pub(crate) fn ways_of(&self, then: &Then) -> Option<u16> {
         match then {
             Then::Pass(pass) => pass.ways,
-            Then::Task(id) => self.calls.tasks.get(id).and_then(|task| match &task.step {
+            Then::Task(id) => self.tasks.get(id).and_then(|task| match &task.step {
                 Step::Open(opening) => opening.ways,
                 _ => None,
             }),
@@ -110,68 +180,15 @@ impl Client {
         }
     }
 
-    /// They came.
-    fn lookup_leases_came(&mut self, rank: Rank, then: &Then, mut ways: Vec<(Ino, u16)>) {
-        if !ways.is_empty() {
-            let now = self.core.now.ms;
-            let Some(session) = self.ranks.sessions.get(&rank) else { return };
-            if !session.pace.trusts(now) {
-                ways.clear();
-            }
-            if now.saturating_sub(session.asked_life) >= COMPARE_MS {
-                // They are worth something only if the clocks run alike.
-                self.send(rank, ToServer::Ping);
-            }
-        }
-        match then {
-            Then::Task(id) if !ways.is_empty() => {
-                if let Some(Task { step: Step::Open(opening), .. }) = self.calls.tasks.get_mut(id) {
-                    opening.leased = ways;
-                }
-            }
-            _ => self.at_hand.ways = ways,
-        }
-    }
-
-    /// Asks a rank something.
-    pub(crate) fn request_at(&mut self, rank: Rank, cred: Cred, op: Op, then: Then, hops: u32) {
-        if rank == OWN {
-            return self.own_request(cred, op, then);
-        }
-        let want = self.want(&op);
-        let single = self.is_single();
-        let session = self.open_session(rank);
-        if session.gave_up && !single && self.deny(&then) {
-            return;
-        }
-        if is_over(&then) {
-            return self.replied(rank, then, Err(FsError::Interrupted));
-        }
-        if let Some(key) = self.given_back_first(&op) {
-            return self.wait_behind(key, rank, cred, op, then, hops);
-        }
-        self.refill_numbers(rank, &cred, &op);
-        let ways = self.ways_of(&then);
-        let session = self.open_session(rank);
-        session.next_seq = session.next_seq.max(1);
-        let seq = session.next_seq;
-        session.next_seq += 1;
-        session.ahead.ask(seq, &op);
-        let ino = if op.makes_inode() { session.numbers.take() } else { None };
-        let request = Request { seq: Seq(seq), answered: Seq(seq), want, cred, op, ino, ways };
-        session.pending.insert(seq, Pending { request, then, hops });
-        self.send_requests(rank);
-    }
-
     /// Says that a rank is not there, instead of asking it. Not of what must be asked sooner or later.
-    fn deny(&mut self, then: &Then) -> bool {
+    pub(crate) fn deny(&mut self, core: &mut Core, then: &Then) -> bool {
         match then {
             // A lock that is given back behind everybody's back.
             Then::Pass(pass) if pass.waiter == Waiter::Nobody => return false,
-            Then::Pass(pass) => self.fail(pass.waiter, FsError::Unavailable),
-            Then::Task(id) => self.calls.events.push_back((*id, Event::Reply(Err(FsError::Unavailable)))),
-            Then::Second(second) => return self.deny(&second.then),
-            Then::OwnTask(id) => self.calls.events.push_back((*id, Event::Reply(Err(FsError::Unavailable)))),
+            Then::Pass(pass) => self.fail(core, pass.waiter, FsError::Unavailable),
+            Then::Task(id) => self.events.push_back((*id, Event::Reply(Err(FsError::Unavailable)))),
+            Then::Second(second) => return self.deny(core, &second.then),
+            Then::OwnTask(id) => self.events.push_back((*id, Event::Reply(Err(FsError::Unavailable)))),
             Then::Nothing
             | Then::Own { .. }
             | Then::Flush(_)
@@ -185,6 +202,50 @@ impl Client {
         }
         true
     }
+}
+
+impl Client {
+    /// Asks the rank that is likely to know.
+    pub(crate) fn request(&mut self, cred: &Arc<Cred>, op: Op, then: Then) {
+        if self.own.is_any()
+            && let Some(error) = self.own.crosses(&op)
+        {
+            return self.own.answer(op, then, Err(error));
+        }
+        let rank = self.ranks.route(&self.files, &self.own, &op);
+        self.request_at(rank, Cred::clone(cred), op, then, 0);
+    }
+
+    /// Asks a rank something.
+    pub(crate) fn request_at(&mut self, rank: Rank, cred: Cred, op: Op, then: Then, hops: u32) {
+        if rank == OWN {
+            return self.own_request(cred, op, then);
+        }
+        let want = self.want(&op);
+        let single = self.ranks.is_single();
+        let session = self.ranks.open_session(&mut self.core, rank);
+        if session.gave_up && !single && self.calls.deny(&mut self.core, &then) {
+            return;
+        }
+        if is_over(&then) {
+            return self.replied(rank, then, Err(FsError::Interrupted));
+        }
+        if let Some(key) = self.ranks.given_back_first(&op) {
+            return self.ranks.wait_behind(key, rank, cred, op, then, hops);
+        }
+        self.refill_numbers(rank, &cred, &op);
+        let ways = self.calls.ways_of(&then);
+        let session = self.ranks.open_session(&mut self.core, rank);
+        session.next_seq = session.next_seq.max(1);
+        let seq = session.next_seq;
+        session.next_seq += 1;
+        session.ahead.ask(seq, &op);
+        let ino = if op.makes_inode() { session.numbers.take() } else { None };
+        let request = Request { seq: Seq(seq), answered: Seq(seq), want, cred, op, ino, ways };
+        session.pending.insert(seq, Pending { request, then, hops });
+        self.ranks.send_requests(&mut self.core, rank);
+    }
+
     /// Leases that are of use with an operation.
     fn want(&self, op: &Op) -> Lease {
         if !self.core.config.cache {
@@ -241,7 +302,7 @@ impl Client {
         if result == Err(FsError::Busy) && self.own.is_any() && may_claim(&pending) {
             let Request { cred, op, .. } = pending.request;
             self.own_claim(Box::new(Job { cred, op, then: pending.then }), Vec::new());
-            return self.send_requests(rank);
+            return self.ranks.send_requests(&mut self.core, rank);
         }
         let answered = session.first_unanswered();
         let late = seq.0 < session.late_below;
@@ -249,7 +310,7 @@ impl Client {
         if late {
             match self.ask_once_more(pending, &mut result) {
                 Some(back) => pending = back,
-                None => return self.send_requests(rank),
+                None => return self.ranks.send_requests(&mut self.core, rank),
             }
         }
         let Some(session) = self.ranks.sessions.get_mut(&rank) else { return };
@@ -260,7 +321,7 @@ impl Client {
         }
         session.leases.grant(seq.0, session.next_seq, granted, answered);
         self.take_up(rank, seq.0, granted);
-        self.lookup_leases_came(rank, &pending.then, ways);
+        self.ranks.lookup_leases_came(&mut self.core, &mut self.calls, &mut self.at_hand, rank, &pending.then, ways);
         if let Ok(answer) = &result {
             self.learn_answer(rank, seq, &pending.request.op, answer);
             self.close_unwanted(&pending, answer);
@@ -270,7 +331,7 @@ impl Client {
             Ok(Answer::Entries { entries, next, end: false }) => self.list_on(rank, pending, entries, next),
             result => self.replied(rank, pending.then, result),
         }
-        self.send_requests(rank);
+        self.ranks.send_requests(&mut self.core, rank);
     }
 
     /// Closes a handle whose open was given up meanwhile, with the loss of a rank: nobody else would.
@@ -301,8 +362,8 @@ impl Client {
     pub(crate) fn replied(&mut self, rank: Rank, then: Then, result: FsResult<Answer>) {
         match then {
             Then::Nothing => {}
-            Then::Numbers => self.numbers_came(rank, &result),
-            Then::Address(life) => self.address_told(rank, life, &result),
+            Then::Numbers => self.ranks.numbers_came(rank, &result),
+            Then::Address(life) => self.ranks.address_told(rank, life, &result),
             Then::Pass(pass) => self.passed(pass, result),
             Then::Task(id) => self.calls.events.push_back((id, Event::Reply(result))),
             Then::Flush(ino) => self.flush_reply(ino, result),
@@ -313,7 +374,7 @@ impl Client {
             Then::Reclaimed(seq) => {
                 let session = self.ranks.sessions.get_mut(&rank);
                 if session.is_some_and(|session| session.data_held.take_if(|held| *held == seq).is_some()) {
-                    self.send_data(rank);
+                    self.ranks.send_data(&mut self.core, rank);
                 }
             }
             Then::Located(ino) => self.located(ino, rank, &result),
@@ -339,7 +400,7 @@ impl Client {
             _ => {}
         }
         if !self.ranks.router.is_single() {
-            self.notice(rank, op, answer);
+            self.ranks.notice(&mut self.files, rank, op, answer);
         }
     }
 
@@ -364,7 +425,7 @@ impl Client {
         if rank == OWN {
             self.own_data(id, pending);
         } else if direct {
-            self.direct_request(id, pending);
+            self.direct.request(&mut self.core, &mut self.files, id, pending);
         } else {
             self.data_request_at(rank, id, pending);
         }
@@ -375,12 +436,12 @@ impl Client {
         if rank == OWN {
             return self.own_data(id, pending);
         }
-        let session = self.open_session(rank);
+        let session = self.ranks.open_session(&mut self.core, rank);
         if session.link == Link::Up && session.data_held.is_none() {
             let request = pending.request.clone();
-            self.send(rank, ToServer::Data(request));
+            self.ranks.send(&mut self.core, rank, ToServer::Data(request));
         }
-        self.open_session(rank).data.insert(id, pending);
+        self.ranks.open_session(&mut self.core, rank).data.insert(id, pending);
     }
 
     pub(crate) fn data_reply(&mut self, rank: Rank, id: u64, result: Result<DataAnswer, DataError>) {
@@ -406,7 +467,7 @@ impl Client {
         let is_elsewhere = match result {
             Err(DataError::Moved) => true,
             Err(DataError::Stale) => {
-                file.is_some_and(|file| asks(file) && follows(file)) || self.is_sought(rank, &pending)
+                file.is_some_and(|file| asks(file) && follows(file)) || self.ranks.is_sought(rank, &pending)
             }
             _ => false,
         };
@@ -415,21 +476,9 @@ impl Client {
         }
         if result == Err(DataError::Stale) {
             // Its rank does not know the handles. Those that open it from now on shall not suffer from that.
-            self.forbid_reuse(pending.request.ino);
+            self.files.forbid_reuse(pending.request.ino);
         }
         self.data_replied(id, pending.then, result);
-    }
-
-    /// True if a restarted rank has been asked whether it has the file of a data request and has not answered yet. It may have given the
-    /// file away without this client hearing of it, and refuse the request because of that. Asked once per data request.
-    fn is_sought(&self, rank: Rank, data: &PendingData) -> bool {
-        let asks = |pending: &Pending| match &pending.request.op {
-            Op::GetAttr { ino } => *ino == data.request.ino,
-            Op::GetLock { ino, .. } => *ino == data.request.ino && matches!(pending.then, Then::Verified(_)),
-            _ => false,
-        };
-        let session = self.session(rank).filter(|_| data.hops == 0 && !self.is_single());
-        session.is_some_and(|session| session.pending.values().any(asks))
     }
 
     /// Gives an answer to who asked.
@@ -438,40 +487,9 @@ impl Client {
             DataThen::Task(task) => self.calls.events.push_back((task, Event::Data(result))),
             DataThen::Read { task, at } => self.calls.events.push_back((task, Event::Block(bytes_at(at, result)))),
             DataThen::Flush(ino) => self.flush_data(ino, result),
-            DataThen::Own(token) => self.own_dropped(token, result),
+            DataThen::Own(token) => self.own.dropped(&mut self.calls, token, result),
             DataThen::OwnTask(task) => self.calls.events.push_back((task, Event::Data(result))),
-            DataThen::Block { ino, start } => self.fetched(id, ino, start, result),
-        }
-    }
-
-    /// Sends data requests again that the server was too busy for. In order, and all: later ones of the same file may
-    /// rest on earlier ones.
-    pub(crate) fn repeat_busy(&mut self, rank: Rank) {
-        let Some(session) = self.ranks.sessions.get_mut(&rank) else { return };
-        if session.link != Link::Up || session.data_held.is_some() {
-            return;
-        }
-        let mut requests = Vec::new();
-        for pending in session.data.values_mut().filter(|pending| pending.again) {
-            pending.again = false;
-            requests.push(pending.request.clone());
-        }
-        for request in requests {
-            self.send(rank, ToServer::Data(request));
-        }
-    }
-
-    /// Drops everything that was lent, above and here, without waiting: it may be somebody else's by now.
-    pub(crate) fn drop_leases(&mut self, rank: Rank) {
-        let Some(session) = self.ranks.sessions.get_mut(&rank) else { return };
-        for (ino, bits) in session.leases.take_all() {
-            if bits.has(Lease::NAMES) {
-                self.core.names_lost.add(ino);
-                self.invalidate(Invalidation::Names(ino), false);
-            }
-            if bits.has(Lease::ATTR) {
-                self.invalidate(Invalidation::Attr(ino), false);
-            }
+            DataThen::Block { ino, start } => self.files.fetched(&self.core, &mut self.calls, id, ino, start, result),
         }
     }
 }

@@ -7,13 +7,17 @@ use loligo_types::msg::{DataRequest, Hello, PROTOCOL_VERSION, Request, ToClient,
 use loligo_types::{ClusterMap, Ino, Rank, SessionId};
 
 use crate::Output;
+use crate::core::Core;
 use crate::direct::Told;
 use crate::dispatch::Pass;
+use crate::file::Files;
 use crate::leases::Leases;
 use crate::machine::Client;
 use crate::numbers::Numbers;
 use crate::own::Ask;
+use crate::own::Own;
 use crate::pace::Pace;
+use crate::ranks::Ranks;
 use crate::volatile::Ahead;
 
 /// A rank that cannot be connected to for so long may be gone, milliseconds.
@@ -209,56 +213,56 @@ impl Session {
     }
 }
 
-impl Client {
+impl Ranks {
     /// The session with a rank, for reading.
     pub(crate) fn session(&self, rank: Rank) -> Option<&Session> {
-        self.ranks.sessions.get(&rank)
+        self.sessions.get(&rank)
     }
 
     /// The session with a rank; asks for a connection if there was none.
-    pub(crate) fn open_session(&mut self, rank: Rank) -> &mut Session {
-        if !self.ranks.sessions.contains_key(&rank) {
+    pub(crate) fn open_session(&mut self, core: &mut Core, rank: Rank) -> &mut Session {
+        if !self.sessions.contains_key(&rank) {
             // What moves there unseen is held by the rank that speaks until after its last sign of life.
-            let proven = self.session(self.ranks.speaker).map_or(self.core.now.ms, |speaker| speaker.proven);
-            let (down_since, next_seq) = (Some(self.core.now.ms), self.ranks.first_seq);
+            let proven = self.session(self.speaker).map_or(core.now.ms, |speaker| speaker.proven);
+            let (down_since, next_seq) = (Some(core.now.ms), self.first_seq);
             let session = Session { down_since, proven, next_seq, ..Session::default() };
-            self.ranks.sessions.insert(rank, session);
-            self.want_connection(rank);
+            self.sessions.insert(rank, session);
+            self.want_connection(core, rank);
         }
-        self.ranks.sessions.entry(rank).or_default()
+        self.sessions.entry(rank).or_default()
     }
 
     /// A rank that was nowhere is sought once more where somebody may know of it: whoever would tell this client may be gone, too.
-    pub(crate) fn seek_again(&mut self, rank: Rank) {
+    pub(crate) fn seek_again(&mut self, core: &mut Core, rank: Rank) {
         // One that was never met would begin a session there.
         let seeks = |session: &Session| session.nowhere && !session.left && session.id.is_some();
-        if self.ranks.home_moved && self.session(rank).is_some_and(seeks) {
-            self.want_connection(rank);
+        if self.home_moved && self.session(rank).is_some_and(seeks) {
+            self.want_connection(core, rank);
         }
     }
 
     /// Asks for a connection, now or when it is known where to.
-    pub(crate) fn want_connection(&mut self, rank: Rank) {
-        let first = self.is_at_first(rank);
-        let address = if first { None } else { self.ranks.router.address(rank) };
+    pub(crate) fn want_connection(&mut self, core: &mut Core, rank: Rank) {
+        let first = self.is_at_first(core, rank);
+        let address = if first { None } else { self.router.address(rank) };
         let nowhere = !first && address.is_none();
-        if let Some(session) = self.ranks.sessions.get_mut(&rank) {
+        if let Some(session) = self.sessions.get_mut(&rank) {
             session.nowhere = nowhere;
         }
         if !nowhere {
-            self.core.out.push_back(Output::Connect { rank: self.swapped(rank), address });
+            core.out.push_back(Output::Connect { rank: self.swapped(rank), address });
         }
     }
 
     /// True if a rank is to be sought at the address of the first connection. A server there knows the current ranks, even if this client
     /// has missed that all ranks it knows have gone. So other ranks than the first are sought there, too, now and then, if they cannot be
     /// found and nothing else comes from there.
-    fn is_at_first(&mut self, rank: Rank) -> bool {
-        if !self.ranks.home_moved {
-            return rank == self.ranks.home;
+    pub(crate) fn is_at_first(&mut self, core: &Core, rank: Rank) -> bool {
+        if !self.home_moved {
+            return rank == self.home;
         }
-        let now = self.core.now.ms;
-        let Some(session) = self.ranks.sessions.get_mut(&rank) else { return false };
+        let now = core.now.ms;
+        let Some(session) = self.sessions.get_mut(&rank) else { return false };
         // Whoever takes connections and says nothing may have lost the rank to another server.
         if session.mute == 0 && session.down_since.is_none_or(|since| now < since + LOST_MS) {
             return false;
@@ -270,27 +274,27 @@ impl Client {
     /// From the number by which the driver knows a connection to the rank, and back. The driver's first connection was
     /// made before it was known which rank is there: if it is another one than was thought, the two change names.
     pub(crate) fn swapped(&self, rank: Rank) -> Rank {
-        if rank == self.ranks.home {
-            self.core.config.rank
-        } else if rank == self.core.config.rank {
-            self.ranks.home
+        if rank == self.home {
+            self.named
+        } else if rank == self.named {
+            self.home
         } else {
             rank
         }
     }
 
-    pub(crate) fn send(&mut self, rank: Rank, message: ToServer) {
-        if let (ToServer::Hello(_) | ToServer::Ping, Some(session)) = (&message, self.ranks.sessions.get_mut(&rank)) {
-            session.asked_life = self.core.now.ms;
-            session.unanswered.push_back(self.core.now.ms);
+    pub(crate) fn send(&mut self, core: &mut Core, rank: Rank, message: ToServer) {
+        if let (ToServer::Hello(_) | ToServer::Ping, Some(session)) = (&message, self.sessions.get_mut(&rank)) {
+            session.asked_life = core.now.ms;
+            session.unanswered.push_back(core.now.ms);
         }
-        self.core.out.push_back(Output::Send { rank: self.swapped(rank), message });
+        core.out.push_back(Output::Send { rank: self.swapped(rank), message });
     }
 
     /// A connection was made: greets.
-    pub(crate) fn connected(&mut self, rank: Rank) {
-        let late = self.session(rank).is_some_and(|session| self.may_have_ended(session));
-        let Some(session) = self.ranks.sessions.get_mut(&rank) else { return };
+    pub(crate) fn connected(&mut self, core: &mut Core, rank: Rank) {
+        let late = self.session(rank).is_some_and(|session| self.may_have_ended(core, session));
+        let Some(session) = self.sessions.get_mut(&rank) else { return };
         session.link = Link::Greeting;
         session.unanswered.clear();
         // Who answers may be another process with another clock.
@@ -299,13 +303,52 @@ impl Client {
         let hello = Hello {
             versions: (PROTOCOL_VERSION, PROTOCOL_VERSION),
             resume: session.id,
-            name: self.core.config.name.clone(),
-            client: self.core.config.client,
-            fs_id: self.ranks.fs_id,
+            name: core.config.name.clone(),
+            client: core.config.client,
+            fs_id: self.fs_id,
         };
-        self.send(rank, ToServer::Hello(hello));
+        self.send(core, rank, ToServer::Hello(hello));
     }
 
+    /// Which rank is where the driver's first connection goes. Whether it is the one that it ought to be.
+    pub(crate) fn find_home(&mut self, rank: Rank, speaks: Rank) -> Option<Rank> {
+        if rank == speaks {
+            self.home_known |= rank == self.home;
+            return Some(rank);
+        }
+        if rank != self.home || self.home_known {
+            return None;
+        }
+        if self.sessions.contains_key(&speaks) {
+            return None;
+        }
+        let session = self.sessions.remove(&rank)?;
+        self.sessions.insert(speaks, session);
+        (self.home, self.home_known, self.speaker) = (speaks, true, speaks);
+        Some(speaks)
+    }
+}
+
+impl Files {
+    /// The open files that a rank has.
+    pub(crate) fn files_at(&self, rank: Rank) -> Vec<Ino> {
+        self.map.iter().filter(|(_, file)| file.rank == rank).map(|(ino, _)| *ino).collect()
+    }
+
+    /// True if the leases that a rank granted for an open file cannot be relied on.
+    pub(crate) fn is_suspended(&self, ranks: &Ranks, own: &Own, ino: Ino) -> bool {
+        let session = self.map.get(&ino).and_then(|file| ranks.session(file.rank));
+        session.is_some_and(|session| session.suspended) || own.is_any() && own.is_freezing(ino)
+    }
+
+    /// Number of restarts with possible data loss of the rank that has an open file.
+    pub(crate) fn restarts(&self, ranks: &Ranks, ino: Ino) -> u64 {
+        let session = self.map.get(&ino).and_then(|file| ranks.session(file.rank));
+        session.map_or(0, |session| session.restarts)
+    }
+}
+
+impl Client {
     pub(crate) fn message(&mut self, rank: Rank, message: ToClient) {
         let now = self.core.now.ms;
         let Some(session) = self.ranks.sessions.get_mut(&rank) else { return };
@@ -324,7 +367,7 @@ impl Client {
             (Link::Greeting, ToClient::Welcome(welcome)) => self.welcomed(rank, welcome),
             (Link::Greeting, ToClient::Refused { why, text }) => self.refused(rank, why, text),
             (Link::Up, ToClient::Reply { seq, result, granted, ways, volatile }) => {
-                self.note_volatile(rank, seq, &result, volatile);
+                self.ranks.note_volatile(rank, seq, &result, volatile);
                 self.reply(rank, seq, result, &granted, ways);
             }
             (Link::Up, ToClient::Redirect { seq, rank: to, routes, done }) => {
@@ -343,42 +386,24 @@ impl Client {
         }
     }
 
-    /// Which rank is where the driver's first connection goes. Whether it is the one that it ought to be.
-    fn find_home(&mut self, rank: Rank, speaks: Rank) -> Option<Rank> {
-        if rank == speaks {
-            self.ranks.home_known |= rank == self.ranks.home;
-            return Some(rank);
-        }
-        if rank != self.ranks.home || self.ranks.home_known {
-            return None;
-        }
-        if self.ranks.sessions.contains_key(&speaks) {
-            return None;
-        }
-        let session = self.ranks.sessions.remove(&rank)?;
-        self.ranks.sessions.insert(speaks, session);
-        (self.ranks.home, self.ranks.home_known, self.ranks.speaker) = (speaks, true, speaks);
-        Some(speaks)
-    }
-
     /// Where a rank was sought there is another one, which tells who is there.
     fn found_another(&mut self, rank: Rank, map: &ClusterMap) {
         self.ranks.home_moved |= rank == self.ranks.home;
         self.learn_map(map, None);
         // If it is elsewhere by now it is sought there already.
-        if self.session(rank).is_some_and(|session| session.link == Link::Greeting) {
+        if self.ranks.session(rank).is_some_and(|session| session.link == Link::Greeting) {
             self.disconnected(rank);
         }
     }
 
     fn welcomed(&mut self, rank: Rank, welcome: Welcome) {
-        let Some(rank) = self.find_home(rank, welcome.rank) else {
+        let Some(rank) = self.ranks.find_home(rank, welcome.rank) else {
             // Somebody else has the address by now, and tells who is there. What was begun there is not needed, and nobody is to wait
             // for it. But a server that was started again may have found the client's own, which it is about to ask for.
             let own = self.ranks.sessions.get(&welcome.rank).map(|own| own.id);
             let is_own = own.is_some_and(|id| id.is_none_or(|(id, _)| id == welcome.session));
             if !is_own {
-                self.send(rank, ToServer::Goodbye { gone: false });
+                self.ranks.send(&mut self.core, rank, ToServer::Goodbye { gone: false });
             }
             return self.found_another(rank, &welcome.map);
         };
@@ -402,7 +427,7 @@ impl Client {
         let suspended = std::mem::take(&mut session.suspended);
         self.ranks.fs_id = Some(welcome.fs_id);
         self.ranks.router.hash_key = Some(welcome.hash_key);
-        self.core.out.push_back(Output::Ready { rank: self.swapped(rank), welcome: welcome.clone() });
+        self.core.out.push_back(Output::Ready { rank: self.ranks.swapped(rank), welcome: welcome.clone() });
         // Before anything is given up or claimed: what is not here any more may be at a rank that was not known.
         self.learn_map(&welcome.map, Some(rank));
         self.lose_volatile(rank, welcome.recovered, (before, welcome.data_epoch));
@@ -413,17 +438,17 @@ impl Client {
             }
         } else if !replaced && welcome.resumed && !welcome.kept {
             self.reclaim(rank, &welcome.routes, lost);
-            self.hold_data(rank);
+            self.ranks.hold_data(&self.files, rank);
         } else if !had && !welcome.kept {
             self.begun_without(rank);
         } else if !had {
             self.close_lost_there(rank);
         } else if welcome.resumed {
-            self.repeat_recalls_done(rank);
+            self.ranks.repeat_recalls_done(&mut self.core, rank);
         }
         if suspended {
-            for ino in self.files_at(rank) {
-                self.start_waiting(ino);
+            for ino in self.files.files_at(rank) {
+                self.files.start_waiting(&mut self.calls, &self.ranks, &self.own, ino);
             }
         }
         if let Some(session) = self.ranks.sessions.get_mut(&rank) {
@@ -432,28 +457,11 @@ impl Client {
         if had && !(welcome.resumed && welcome.kept) {
             self.own_doubt_all(rank);
         }
-        self.resend(rank);
+        self.ranks.resend(&mut self.core, rank);
         self.leave_ranks();
         self.learn_routes(&welcome.routes);
-        self.give_up_unplaced(rank);
+        self.recalls.give_up_unplaced(&mut self.core, &mut self.ranks, &mut self.files, rank);
         // It may have been on its way for long.
         self.keep_alive(rank);
-    }
-
-    /// The open files that a rank has.
-    pub(crate) fn files_at(&self, rank: Rank) -> Vec<Ino> {
-        self.files.map.iter().filter(|(_, file)| file.rank == rank).map(|(ino, _)| *ino).collect()
-    }
-
-    /// True if the leases that a rank granted for an open file cannot be relied on.
-    pub(crate) fn is_suspended(&self, ino: Ino) -> bool {
-        let session = self.files.map.get(&ino).and_then(|file| self.session(file.rank));
-        session.is_some_and(|session| session.suspended) || self.own.is_any() && self.own.is_freezing(ino)
-    }
-
-    /// Number of restarts with possible data loss of the rank that has an open file.
-    pub(crate) fn restarts(&self, ino: Ino) -> u64 {
-        let session = self.files.map.get(&ino).and_then(|file| self.session(file.rank));
-        session.map_or(0, |session| session.restarts)
     }
 }

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use loligo_types::limits::FILE_SIZE_MAX;
-use loligo_types::{Answer, Cred, DataAnswer, DataError, DataOp, FsError, Ino, Op, SetTime};
+use loligo_types::{Answer, Cred, DataAnswer, DataError, DataOp, FsError, FsResult, Ino, Op, SetTime};
 
+use crate::file::Files;
 use crate::machine::{Client, Waiter};
 use crate::read::STALE_MAX;
 use crate::session::{DataThen, Then};
@@ -71,36 +72,46 @@ pub(crate) struct Copy {
     kill_priv: bool,
 }
 
-impl Copy {
-    pub(crate) fn new((from, from_offset): (Fh, u64), (to, to_offset): (Fh, u64), len: u64, kill_priv: bool) -> Copy {
-        Copy { from, from_offset, to, to_offset, left: len, copied: 0, kill_priv }
-    }
-}
-
-impl Client {
-    pub(crate) fn fallocate(
-        &mut self,
-        waiter: Waiter,
-        cred: &Arc<Cred>,
+impl Falloc {
+    /// The file that it is about, and how it begins.
+    pub(crate) fn new(
+        files: &Files,
         fh: Fh,
         (how, kill_priv): (Fallocate, bool),
         offset: u64,
         len: u64,
-    ) {
-        let ino = match self.file_of(fh, true) {
-            Ok((ino, _)) => ino,
-            Err(error) => return self.fail(waiter, error),
-        };
+    ) -> FsResult<(Ino, Falloc)> {
+        let (ino, _) = files.file_of(fh, true)?;
         let end = match offset.checked_add(len) {
-            _ if len == 0 => return self.fail(waiter, FsError::Invalid),
+            _ if len == 0 => return Err(FsError::Invalid),
             Some(end) if end <= FILE_SIZE_MAX => end,
-            _ => return self.fail(waiter, FsError::FileTooBig),
+            _ => return Err(FsError::FileTooBig),
         };
-        let falloc = Falloc { fh, how, offset, end, kill_priv, asked: Asked::Flush, told: false, tries: 0 };
-        // An inline range is zeroed by writes, which have the file to themselves one by one; so this has it not.
-        self.spawn(waiter, cred, ino, Step::Fallocate(falloc));
+        Ok((ino, Falloc { fh, how, offset, end, kill_priv, asked: Asked::Flush, told: false, tries: 0 }))
+    }
+}
+
+impl Copy {
+    pub(crate) fn new((from, from_offset): (Fh, u64), (to, to_offset): (Fh, u64), len: u64, kill_priv: bool) -> Copy {
+        Copy { from, from_offset, to, to_offset, left: len, copied: 0, kill_priv }
     }
 
+    /// The file that is written, if it can be done.
+    pub(crate) fn target(&self, files: &Files) -> FsResult<Ino> {
+        let (from, to) = (files.file_of(self.from, false), files.file_of(self.to, true));
+        let ((from, _), (to, _)) = (from?, to?);
+        let far = |offset: u64| offset.checked_add(self.left).filter(|end| *end <= FILE_SIZE_MAX);
+        let (Some(from_end), Some(to_end)) = (far(self.from_offset), far(self.to_offset)) else {
+            return Err(FsError::FileTooBig);
+        };
+        if from == to && self.from_offset < to_end && self.to_offset < from_end {
+            return Err(FsError::Invalid);
+        }
+        Ok(to)
+    }
+}
+
+impl Client {
     pub(crate) fn step_fallocate(&mut self, id: u64, task: &mut Task, event: Event) -> Option<CallResult> {
         let (ino, cred) = (task.ino, Arc::clone(&task.cred));
         let Step::Fallocate(falloc) = &mut task.step else { return None };
@@ -125,9 +136,9 @@ impl Client {
             (Event::Reply(Ok(answer)), Asked::Size) => {
                 let Answer::Entry(attr) = answer else { return Some(Err(FsError::Io.into())) };
                 let mut attr = attr;
-                self.overlay(&mut attr);
+                self.files.overlay(&mut attr);
                 if falloc.tries > 0 {
-                    self.say_given_up(ino);
+                    self.ranks.say_given_up(&mut self.core, &mut self.files, ino);
                 }
                 let stop = falloc.end.min(attr.size);
                 if matches!(falloc.how, Fallocate::Allocate { .. }) || falloc.offset >= stop {
@@ -153,8 +164,8 @@ impl Client {
             }
             (Event::Data(Ok(_)), Asked::Punch) => {
                 let (start, end) = (falloc.offset, falloc.end);
-                self.redo_reads(ino, start, end);
-                self.change_blocks(ino, |file| file.blocks.drop_range(start, end));
+                self.calls.redo_reads(&mut self.files, ino, start, end);
+                self.files.change_blocks(ino, |file| file.blocks.drop_range(start, end));
                 let Some(handle) = self.files.opened.get(&falloc.fh).map(|opened| opened.handle) else {
                     return Some(Err(FsError::Interrupted.into()));
                 };
@@ -245,7 +256,7 @@ impl Client {
                     Ok(attr) => attr,
                     Err(error) => return Some(Err(error.into())),
                 };
-                self.overlay(&mut attr);
+                self.files.overlay(&mut attr);
                 if seek.offset >= attr.size {
                     return Some(Err(FsError::NoSuchOffset.into()));
                 }
@@ -267,22 +278,6 @@ impl Client {
             _ => {}
         }
         None
-    }
-
-    pub(crate) fn copy(&mut self, waiter: Waiter, cred: &Arc<Cred>, copy: Copy) {
-        let (from, to) = (self.file_of(copy.from, false), self.file_of(copy.to, true));
-        let (from, to) = match (from, to) {
-            (Ok((from, _)), Ok((to, _))) => (from, to),
-            (Err(error), _) | (_, Err(error)) => return self.fail(waiter, error),
-        };
-        let far = |offset: u64| offset.checked_add(copy.left).filter(|end| *end <= FILE_SIZE_MAX);
-        let (Some(from_end), Some(to_end)) = (far(copy.from_offset), far(copy.to_offset)) else {
-            return self.fail(waiter, FsError::FileTooBig);
-        };
-        if from == to && copy.from_offset < to_end && copy.to_offset < from_end {
-            return self.fail(waiter, FsError::Invalid);
-        }
-        self.spawn(waiter, cred, to, Step::Copy(copy));
     }
 
     pub(crate) fn step_copy(&mut self, id: u64, task: &mut Task, event: Event) -> Option<CallResult> {
@@ -322,7 +317,7 @@ impl Client {
     pub(crate) fn sync_all(&mut self, waiter: Waiter, cred: &Arc<Cred>) {
         let step = Step::SyncAll { left: 0, closed: 0, losses: self.files.unsynced.losses() };
         let task = Task { waiter, cred: Arc::clone(cred), ino: Ino(0), exclusive: false, step };
-        let id = self.new_task(task);
+        let id = self.calls.new_task(task);
         let inos: Vec<Ino> = self
             .files
             .map
@@ -342,7 +337,7 @@ impl Client {
     /// Everything of which a rank has told this client is durable when it is answered, files that are open here apart.
     pub(crate) fn sync_ranks(&mut self, waiter: Waiter, cred: &Arc<Cred>) {
         let step = Step::SyncRanks { left: self.ranks.sessions.len() };
-        let id = self.new_task(Task { waiter, cred: Arc::clone(cred), ino: Ino(0), exclusive: false, step });
+        let id = self.calls.new_task(Task { waiter, cred: Arc::clone(cred), ino: Ino(0), exclusive: false, step });
         self.ask_all_to_sync(id, cred);
     }
 
@@ -356,7 +351,7 @@ impl Client {
     }
 
     pub(crate) fn step_sync_all(&mut self, id: u64, task: &mut Task, event: Event) -> Option<CallResult> {
-        if !self.is_waited_for(task.waiter) {
+        if !self.calls.is_waited_for(task.waiter) {
             return Some(Err(FsError::Unavailable.into()));
         }
         let cred = Arc::clone(&task.cred);

@@ -11,23 +11,25 @@ use std::sync::Arc;
 use loligo_types::{Answer, FsResult, Lease, Op, OpenFlags, Rank};
 
 use crate::machine::Client;
+use crate::ranks::Ranks;
 use crate::recover::waiter_of;
 use crate::session::{Link, Pending, Second, Then};
 
-impl Client {
+impl Ranks {
     /// A rank is told what is held: the answers that are under way from others do not count in it.
     pub(crate) fn doubt_answers(&mut self, told: Rank) {
-        let others =
-            self.ranks.sessions.iter_mut().filter(|(rank, session)| **rank != told && session.link == Link::Up);
+        let others = self.sessions.iter_mut().filter(|(rank, session)| **rank != told && session.link == Link::Up);
         others.for_each(|(_, session)| session.late_below = session.unsent);
     }
+}
 
+impl Client {
     /// Such an answer came: asks again, or gives back what it is for, if the answer (without what it lends) is as good as any.
     pub(crate) fn ask_once_more(&mut self, pending: Pending, result: &mut FsResult<Answer>) -> Option<Pending> {
         let Ok(answer) = result else { return Some(pending) };
         lends_nothing(answer);
         let gives_back = matches!(pending.request.op, Op::Unlock { .. });
-        if !gives_back && waiter_of(&pending.then).is_none_or(|waiter| !self.is_awaited(waiter)) {
+        if !gives_back && waiter_of(&pending.then).is_none_or(|waiter| !self.calls.is_awaited(waiter)) {
             // Nobody waits for it: what it has got is given back.
             return Some(pending);
         }

@@ -4,7 +4,11 @@ use std::sync::Arc;
 
 use loligo_types::{Answer, Cred, DataAnswer, DataError, FsError, FsResult, Ino, LockOwner, Op, SetAttr};
 
+use crate::calls::Calls;
+use crate::file::Files;
 use crate::machine::{Client, Waiter};
+use crate::own::Own;
+use crate::ranks::Ranks;
 use crate::raw::step_raw;
 use crate::space::step_sync_ranks;
 use crate::{CallResult, Fh};
@@ -87,41 +91,45 @@ pub(crate) struct Task {
     pub step: Step,
 }
 
-impl Client {
+impl Files {
     /// Starts a task that has its file to itself: at once, or when those before it are done.
-    pub(crate) fn spawn_exclusive(&mut self, task: Task) -> u64 {
+    pub(crate) fn spawn_exclusive(&mut self, calls: &mut Calls, ranks: &Ranks, own: &Own, task: Task) -> u64 {
         let ino = task.ino;
-        let id = self.new_task(Task { exclusive: true, ..task });
-        if let Some(file) = self.files.map.get_mut(&ino) {
+        let id = calls.new_task(Task { exclusive: true, ..task });
+        if let Some(file) = self.map.get_mut(&ino) {
             file.waiting.push_back(id);
-            self.start_waiting(ino);
+            self.start_waiting(calls, ranks, own, ino);
         } else {
-            self.calls.events.push_back((id, Event::Start));
+            calls.events.push_back((id, Event::Start));
         }
         id
     }
 
-    /// Starts a task.
-    pub(crate) fn spawn(&mut self, waiter: Waiter, cred: &Arc<Cred>, ino: Ino, step: Step) -> u64 {
-        let id = self.new_task(Task { waiter, cred: Arc::clone(cred), ino, exclusive: false, step });
-        self.calls.events.push_back((id, Event::Start));
-        id
-    }
-
     /// Gives a file to the next that waits for it.
-    pub(crate) fn start_waiting(&mut self, ino: Ino) {
-        let suspended = self.is_suspended(ino);
-        let Some(file) = self.files.map.get_mut(&ino) else { return };
+    pub(crate) fn start_waiting(&mut self, calls: &mut Calls, ranks: &Ranks, own: &Own, ino: Ino) {
+        let suspended = self.is_suspended(ranks, own, ino);
+        let Some(file) = self.map.get_mut(&ino) else { return };
         // What is held back is this client's to write again only once the server has taken it back.
         if file.exclusive.is_some() || file.is_gated() || suspended {
             return;
         }
         if let Some(id) = file.waiting.pop_front() {
             file.exclusive = Some(id);
-            self.calls.events.push_back((id, Event::Start));
+            calls.events.push_back((id, Event::Start));
         }
     }
+}
 
+impl Calls {
+    /// Starts a task.
+    pub(crate) fn spawn(&mut self, waiter: Waiter, cred: &Arc<Cred>, ino: Ino, step: Step) -> u64 {
+        let id = self.new_task(Task { waiter, cred: Arc::clone(cred), ino, exclusive: false, step });
+        self.events.push_back((id, Event::Start));
+        id
+    }
+}
+
+impl Client {
     /// Gives an event to a task.
     pub(crate) fn advance(&mut self, id: u64, event: Event) {
         let Some(mut task) = self.calls.tasks.remove(&id) else { return };
@@ -159,12 +167,12 @@ impl Client {
                 file.exclusive = None;
             }
         }
-        self.complete(task.waiter, result);
+        self.calls.complete(&mut self.core, task.waiter, result);
         if task.exclusive {
-            self.start_waiting(task.ino);
+            self.files.start_waiting(&mut self.calls, &self.ranks, &self.own, task.ino);
             self.step_recalls(task.ino);
             if self.own.is_any() {
-                self.own_change_ended();
+                self.own.change_ended(&mut self.calls);
             }
         }
     }

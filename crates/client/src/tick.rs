@@ -4,11 +4,28 @@ use loligo_types::msg::ToServer;
 use loligo_types::{Op, Rank};
 
 use crate::Output;
+use crate::core::Core;
 use crate::machine::Client;
+use crate::ranks::Ranks;
 use crate::session::{Link, Session};
 
 /// A rank that is waited for is not doubted earlier than after this, milliseconds, however soon calls are given up.
 const DOUBT_MIN_MS: u64 = 500;
+
+impl Ranks {
+    /// True if a rank may have ended a session, not having heard of this client; a little before it may think so.
+    pub(crate) fn may_have_ended(&self, core: &Core, session: &Session) -> bool {
+        let unproven = core.now.ms.saturating_sub(session.proven);
+        self.lives(session).is_some_and(|lives| unproven > lives * 3 / 4)
+    }
+
+    /// The time a session lives without a message, milliseconds. Files that moved to a rank that was not reached yet are held in a
+    /// session that this client has not seen: it lives as long there as elsewhere. `None`: nothing can be held there.
+    pub(crate) fn lives(&self, session: &Session) -> Option<u64> {
+        let of = |session: &Session| session.id.map(|_| session.session_ms);
+        of(session).or_else(|| self.sessions.values().filter_map(of).min())
+    }
+}
 
 impl Client {
     pub(crate) fn on_tick(&mut self) {
@@ -17,27 +34,27 @@ impl Client {
             self.keep_alive(*rank);
         }
         self.end_pauses();
-        self.end_unsettled();
+        self.calls.end_unsettled(&self.ranks);
         self.leave_ranks();
-        if !ranks.iter().any(|rank| self.is_up(*rank)) {
+        if !ranks.iter().any(|rank| self.ranks.is_up(*rank)) {
             return;
         }
         self.close_idle();
         self.send_closes();
         for rank in &ranks {
-            self.release_forgotten(*rank);
+            self.ranks.release_forgotten(&mut self.core, &self.files, *rank);
         }
         self.flush_old();
-        self.own_tick();
+        self.own.tick(&mut self.core, &mut self.calls);
         for rank in ranks {
-            self.repeat_busy(rank);
+            self.ranks.repeat_busy(&mut self.core, rank);
         }
     }
 
     /// Asks for a sign of life in time, and relies on nothing that a rank lent which may have ended the session.
     pub(crate) fn keep_alive(&mut self, rank: Rank) {
         let now = self.core.now.ms;
-        let Some(session) = self.session(rank) else { return };
+        let Some(session) = self.ranks.session(rank) else { return };
         let unproven = now.saturating_sub(session.proven);
         if session.link == Link::Up {
             if unproven > session.session_ms * 3 / 4 {
@@ -46,20 +63,20 @@ impl Client {
             } else if unproven >= session.session_ms / 3
                 && now.saturating_sub(session.asked_life) >= session.session_ms / 12
             {
-                self.send(rank, ToServer::Ping);
+                self.ranks.send(&mut self.core, rank, ToServer::Ping);
             }
         }
         self.ask_life(rank);
-        self.seek_again(rank);
-        let Some(session) = self.session(rank) else { return };
-        if !session.suspended && self.may_have_ended(session) {
-            self.suspend(rank);
+        self.ranks.seek_again(&mut self.core, rank);
+        let Some(session) = self.ranks.session(rank) else { return };
+        if !session.suspended && self.ranks.may_have_ended(&self.core, session) {
+            self.ranks.suspend(&mut self.core, &mut self.files, &mut self.recalls, rank);
         }
-        let Some(session) = self.session(rank) else { return };
+        let Some(session) = self.ranks.session(rank) else { return };
         let since = session.down_since.map(|since| session.silent_since.unwrap_or(since).min(since));
         let down = since.map_or(0, |since| now.saturating_sub(since));
         if down >= self.core.config.give_up_ms && !session.gave_up {
-            self.give_up_rank(rank);
+            self.ranks.give_up_rank(&mut self.core, &mut self.calls, &mut self.files, rank);
         }
     }
 
@@ -84,7 +101,7 @@ impl Client {
                     session.silent_since.get_or_insert(since);
                     self.disconnected(rank);
                 } else if quiet >= doubt / 2 && now.saturating_sub(session.asked_life) >= doubt / 2 {
-                    self.send(rank, ToServer::Ping);
+                    self.ranks.send(&mut self.core, rank, ToServer::Ping);
                 }
             }
             // One that has just started may have much to do before it welcomes anybody: it is given more time every other time.
@@ -96,19 +113,6 @@ impl Client {
         }
     }
 
-    /// True if a rank may have ended a session, not having heard of this client; a little before it may think so.
-    pub(crate) fn may_have_ended(&self, session: &Session) -> bool {
-        let unproven = self.core.now.ms.saturating_sub(session.proven);
-        self.lives(session).is_some_and(|lives| unproven > lives * 3 / 4)
-    }
-
-    /// The time a session lives without a message, milliseconds. Files that moved to a rank that was not reached yet are held in a
-    /// session that this client has not seen: it lives as long there as elsewhere. `None`: nothing can be held there.
-    fn lives(&self, session: &Session) -> Option<u64> {
-        let of = |session: &Session| session.id.map(|_| session.session_ms);
-        of(session).or_else(|| self.ranks.sessions.values().filter_map(of).min())
-    }
-
     /// Stops: no new calls, everything back to the server.
     pub(crate) fn stop(&mut self) {
         if self.core.stopping {
@@ -118,7 +122,7 @@ impl Client {
         for ino in self.files.dirty.clone() {
             self.start_run(ino);
         }
-        self.own_stop();
+        self.own.stop(&mut self.core, &mut self.calls);
     }
 
     pub(crate) fn check_stopped(&mut self) {
@@ -128,14 +132,14 @@ impl Client {
         let hopeless = |session: &Session| self.ranks.refused || session.is_hopeless();
         // Without a session there is nothing to give back and nobody to give it to.
         let waits = |ino| {
-            let session = self.files.map.get(ino).and_then(|file| self.session(file.rank));
+            let session = self.files.map.get(ino).and_then(|file| self.ranks.session(file.rank));
             session.is_none_or(|session| !hopeless(session))
         };
         // A farewell lets others write at once.
         if self.files.dirty.iter().any(waits) || self.direct.is_writing() {
             return;
         }
-        if self.own_is_stopping() && !self.ranks.sessions.values().all(hopeless) {
+        if self.own.is_stopping() && !self.ranks.sessions.values().all(hopeless) {
             return;
         }
         for session in self.ranks.sessions.values() {
@@ -150,12 +154,12 @@ impl Client {
             }
         }
         for rank in self.ranks.sessions.keys().copied().collect::<Vec<_>>() {
-            if self.is_up(rank) {
-                self.send(rank, ToServer::Goodbye { gone: true });
+            if self.ranks.is_up(rank) {
+                self.ranks.send(&mut self.core, rank, ToServer::Goodbye { gone: true });
             }
         }
         self.core.stopped = true;
-        self.give_up_calls();
+        self.calls.give_up_calls(&mut self.core, &mut self.ranks, &mut self.files);
         self.core.out.push_back(Output::Stopped);
     }
 }

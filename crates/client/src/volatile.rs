@@ -11,7 +11,9 @@ use std::sync::Arc;
 use loligo_types::msg::Volatile;
 use loligo_types::{About, Answer, Cred, FsError, FsResult, Ino, Kind, Lsn, Op, Rank, Seq};
 
+use crate::calls::Calls;
 use crate::machine::{Client, Waiter};
+use crate::ranks::Ranks;
 use crate::recover::NOWHERE;
 use crate::session::{Session, Then};
 use crate::task::{Event, Step, Task};
@@ -95,7 +97,7 @@ impl Ahead {
     }
 }
 
-impl Client {
+impl Ranks {
     /// An answer came.
     pub(crate) fn note_volatile(
         &mut self,
@@ -104,7 +106,7 @@ impl Client {
         result: &FsResult<Answer>,
         volatile: Option<Volatile>,
     ) {
-        let Some(session) = self.ranks.sessions.get_mut(&rank) else { return };
+        let Some(session) = self.sessions.get_mut(&rank) else { return };
         let ahead = &mut session.ahead;
         if volatile.is_none() && ahead.is_idle() {
             return;
@@ -143,6 +145,29 @@ impl Client {
         }
     }
 
+    /// True if a file's create is not durable yet: its objects must not be written before.
+    pub(crate) fn is_unborn(&self, rank: Rank, ino: Ino) -> bool {
+        self.session(rank).is_some_and(|session| session.ahead.made.contains(&ino))
+    }
+
+    /// True if a crash rolled back something of an inode; reported once.
+    pub(crate) fn take_lost(&mut self, ino: Ino) -> bool {
+        self.sessions.values_mut().any(|session| session.ahead.lost.remove(&ino))
+    }
+}
+
+impl Calls {
+    /// True if somebody still waits for the result of a task. A call that was given up or interrupted is answered, but goes on: it must
+    /// not consume news that are told only once.
+    pub(crate) fn is_waited_for(&self, waiter: Waiter) -> bool {
+        match waiter {
+            Waiter::Call(id) => self.waiting.contains(&id),
+            _ => true,
+        }
+    }
+}
+
+impl Client {
     /// Asks the rank that has a file or directory for the answer that comes when all is durable that it has answered; and each rank that has told something of
     /// it which was not durable: if it crashed before the directory moved, this client may not have heard of that. How many are asked; 0: all is
     /// durable, because there is nothing that is relaxed, as far as was seen.
@@ -159,28 +184,19 @@ impl Client {
         ranks.len()
     }
 
-    /// True if somebody still waits for the result of a task. A call that was given up or interrupted is answered, but goes on: it must
-    /// not consume news that are told only once.
-    pub(crate) fn is_waited_for(&self, waiter: Waiter) -> bool {
-        match waiter {
-            Waiter::Call(id) => self.calls.waiting.contains(&id),
-            _ => true,
-        }
-    }
-
     /// Names in a directory are to be durable. Those that were answered are, but for answers that came early.
     pub(crate) fn step_fsync_dir(&mut self, id: u64, task: &mut Task, event: Event) -> Option<CallResult> {
         let dir = task.ino;
-        if !self.is_waited_for(task.waiter) {
+        if !self.calls.is_waited_for(task.waiter) {
             return Some(Err(FsError::Unavailable.into()));
         }
         let Step::FsyncDir { left } = &mut task.step else { return None };
-        if self.take_lost(dir) {
+        if self.ranks.take_lost(dir) {
             return Some(Err(FsError::Io.into()));
         }
         match event {
             Event::Start => {
-                let rank = self.route(&Op::GetAttr { ino: dir });
+                let rank = self.ranks.route(&self.files, &self.own, &Op::GetAttr { ino: dir });
                 *left = self.persist_then(Some(rank), dir, &task.cred, id);
                 (*left == 0).then(|| Ok(Done::plain(Answer::Done)))
             }
@@ -191,16 +207,6 @@ impl Client {
             Event::Reply(result) => Some(result.map(Done::plain).map_err(Into::into)),
             _ => None,
         }
-    }
-
-    /// True if a file's create is not durable yet: its objects must not be written before.
-    pub(crate) fn is_unborn(&self, rank: Rank, ino: Ino) -> bool {
-        self.session(rank).is_some_and(|session| session.ahead.made.contains(&ino))
-    }
-
-    /// True if a crash rolled back something of an inode; reported once.
-    pub(crate) fn take_lost(&mut self, ino: Ino) -> bool {
-        self.ranks.sessions.values_mut().any(|session| session.ahead.lost.remove(&ino))
     }
 
     /// A rank says hello. `epochs`: of its data, before and now; each start that may have lost something counts one. If they are the same, nothing is
@@ -233,7 +239,7 @@ impl Client {
         }
         self.files.unsynced.fail(FsError::Io);
         // What was seen and lost may be cached anywhere.
-        self.give_up_leases(rank);
+        self.recalls.give_up_leases(&mut self.core, &mut self.ranks, &mut self.files, rank);
         let mut ends = false;
         let of_it: Vec<u64> = self
             .files

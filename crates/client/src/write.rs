@@ -10,7 +10,10 @@ use std::sync::Arc;
 use loligo_types::limits::FILE_SIZE_MAX;
 use loligo_types::{Answer, Cred, DataError, DataOp, FsError, FsResult, Ino, Op, Rank, SetTime};
 
+use crate::calls::Calls;
+use crate::core::Core;
 use crate::extents::split;
+use crate::file::Files;
 use crate::machine::{Client, Waiter};
 use crate::session::{DataThen, Then};
 use crate::task::{Event, Step, Task, data_error};
@@ -74,23 +77,96 @@ enum Asked {
     Flush,
 }
 
-impl Client {
-    pub(crate) fn write(&mut self, waiter: Waiter, cred: &Arc<Cred>, write: Write) {
-        let (ino, handle) = match self.check_write(&write) {
-            Ok(found) => found,
-            Err(error) => return self.fail(waiter, error),
+impl Files {
+    pub(crate) fn check_write(&mut self, write: &Write) -> FsResult<(Ino, u64)> {
+        let found = match self.file_of(write.fh, true) {
+            Err(FsError::Stale) => return Err(self.dead_error(write.fh)),
+            other => other?,
         };
         if write.data.is_empty() {
-            return self.answer(waiter, Answer::Offset(0));
+            return Ok(found);
+        }
+        match write.offset.checked_add(write.data.len() as u64) {
+            Some(end) if end <= FILE_SIZE_MAX => Ok(found),
+            _ => Err(FsError::FileTooBig),
+        }
+    }
+
+    /// Puts a write into the buffer.
+    pub(crate) fn buffer(&mut self, core: &Core, ino: Ino, write: &Write) -> FsResult<()> {
+        let now = core.now;
+        let Some(file) = self.map.get_mut(&ino) else { return Err(FsError::Stale) };
+        let offset = if write.append { file.size } else { write.offset };
+        let end = offset + write.data.len() as u64;
+        if end > FILE_SIZE_MAX {
+            return Err(FsError::FileTooBig);
+        }
+        if file.dirty.is_empty() {
+            file.dirty_since = now.ms;
+        }
+        file.dirty.insert(offset, &write.data);
+        file.size = file.size.max(end);
+        file.mtime = Some(now.wall);
+        file.kill_priv |= write.kill_priv;
+        file.written += 1;
+        self.dirty.insert(ino);
+        Ok(())
+    }
+
+    /// Bytes of all files that wait to be written.
+    pub(crate) fn held_back(&self) -> u64 {
+        self.dirty.iter().filter_map(|ino| self.map.get(ino)).map(|file| file.held_back()).sum()
+    }
+
+    /// The buffer was written at once: the error of the run that had this write is this write's. The handle is not told of
+    /// it again, unless more is lost than this write: who hears that it failed does not know of what was written before.
+    pub(crate) fn written_through(&mut self, ino: Ino, writing: &Writing) -> CallResult {
+        let number = writing.number;
+        if let Some(file) = self.map.get(&ino)
+            && let (first, last) = file.failed
+            && let (Some(error), true) = (file.error, (first..=last).contains(&number))
+        {
+            let (errors, alone) = (file.errors, first == last);
+            if let Some(opened) = self.opened.get_mut(&writing.write.fh)
+                && alone
+                && opened.errors_seen + 1 == errors
+            {
+                opened.errors_seen = errors;
+            }
+            return Err(error.into());
+        }
+        Ok(Done::plain(Answer::Offset(writing.write.data.len() as u64)))
+    }
+}
+
+impl Calls {
+    /// True if a task appends into room that it was given, and has not told of it: its data belongs nowhere else.
+    pub(crate) fn rests_on_room(&self, then: &DataThen) -> bool {
+        let DataThen::Task(task) = then else { return false };
+        let step = self.tasks.get(task).map(|task| &task.step);
+        matches!(step, Some(Step::Write(writing)) if writing.asked == Asked::Data && writing.placed && !writing.told)
+    }
+}
+
+impl Client {
+    pub(crate) fn write(&mut self, waiter: Waiter, cred: &Arc<Cred>, write: Write) {
+        let (ino, handle) = match self.files.check_write(&write) {
+            Ok(found) => found,
+            Err(error) => return self.calls.fail(&mut self.core, waiter, error),
+        };
+        if write.data.is_empty() {
+            return self.calls.answer(&mut self.core, waiter, Answer::Offset(0));
         }
         let len = write.data.len() as u64;
         let full = self.core.now.ms < self.files.full_until;
-        let Some(file) = self.files.map.get(&ino) else { return self.fail(waiter, FsError::Stale) };
+        let Some(file) = self.files.map.get(&ino) else {
+            return self.calls.fail(&mut self.core, waiter, FsError::Stale);
+        };
         let free = file.exclusive.is_none() && file.waiting.is_empty() && !file.is_gated();
         let kills = write.kill_priv && file.attr.mode & 0o6000 != 0;
-        if free && file.may_buffer() && !full && !kills && !self.is_suspended(ino) {
-            if let Err(error) = self.buffer(ino, &write) {
-                return self.fail(waiter, error);
+        if free && file.may_buffer() && !full && !kills && !self.files.is_suspended(&self.ranks, &self.own, ino) {
+            if let Err(error) = self.files.buffer(&self.core, ino, &write) {
+                return self.calls.fail(&mut self.core, waiter, error);
             }
             return self.accept(waiter, ino, len);
         }
@@ -112,62 +188,27 @@ impl Client {
             number: 0,
         };
         let step = Step::Write(writing);
-        self.spawn_exclusive(Task { waiter, cred: Arc::clone(cred), ino, exclusive: true, step });
-    }
-
-    fn check_write(&mut self, write: &Write) -> FsResult<(Ino, u64)> {
-        let found = match self.file_of(write.fh, true) {
-            Err(FsError::Stale) => return Err(self.dead_error(write.fh)),
-            other => other?,
-        };
-        if write.data.is_empty() {
-            return Ok(found);
-        }
-        match write.offset.checked_add(write.data.len() as u64) {
-            Some(end) if end <= FILE_SIZE_MAX => Ok(found),
-            _ => Err(FsError::FileTooBig),
-        }
-    }
-
-    /// Puts a write into the buffer.
-    fn buffer(&mut self, ino: Ino, write: &Write) -> FsResult<()> {
-        let now = self.core.now;
-        let Some(file) = self.files.map.get_mut(&ino) else { return Err(FsError::Stale) };
-        let offset = if write.append { file.size } else { write.offset };
-        let end = offset + write.data.len() as u64;
-        if end > FILE_SIZE_MAX {
-            return Err(FsError::FileTooBig);
-        }
-        if file.dirty.is_empty() {
-            file.dirty_since = now.ms;
-        }
-        file.dirty.insert(offset, &write.data);
-        file.size = file.size.max(end);
-        file.mtime = Some(now.wall);
-        file.kill_priv |= write.kill_priv;
-        file.written += 1;
-        self.files.dirty.insert(ino);
-        Ok(())
+        self.files.spawn_exclusive(
+            &mut self.calls,
+            &self.ranks,
+            &self.own,
+            Task { waiter, cred: Arc::clone(cred), ino, exclusive: true, step },
+        );
     }
 
     /// Answers a buffered write, at once if there is room.
     fn accept(&mut self, waiter: Waiter, ino: Ino, len: u64) {
         let Some(file) = self.files.map.get(&ino) else { return };
         let (held, behind) = (file.held_back(), file.dirty.bytes() >= self.core.config.write_behind);
-        let total = self.held_back();
+        let total = self.files.held_back();
         if behind {
             self.kick(ino);
         }
         if held <= self.core.config.write_buffer_file && total <= self.core.config.write_buffer_total {
-            return self.answer(waiter, Answer::Offset(len));
+            return self.calls.answer(&mut self.core, waiter, Answer::Offset(len));
         }
         self.files.blocked.push_back((waiter, len));
         self.relieve();
-    }
-
-    /// Bytes of all files that wait to be written.
-    pub(crate) fn held_back(&self) -> u64 {
-        self.files.dirty.iter().filter_map(|ino| self.files.map.get(ino)).map(|file| file.held_back()).sum()
     }
 
     /// Answers writes that waited for room, as far as there is some; else makes some.
@@ -176,11 +217,11 @@ impl Client {
             return;
         }
         let largest = self.files.dirty.iter().filter_map(|ino| self.files.map.get(ino)).map(|f| f.held_back()).max();
-        let room = self.held_back() <= self.core.config.write_buffer_total
+        let room = self.files.held_back() <= self.core.config.write_buffer_total
             && largest.unwrap_or(0) <= self.core.config.write_buffer_file;
         if room {
             for (waiter, len) in std::mem::take(&mut self.files.blocked) {
-                self.answer(waiter, Answer::Offset(len));
+                self.calls.answer(&mut self.core, waiter, Answer::Offset(len));
             }
             return;
         }
@@ -202,20 +243,13 @@ impl Client {
         result
     }
 
-    /// True if a task appends into room that it was given, and has not told of it: its data belongs nowhere else.
-    pub(crate) fn rests_on_room(&self, then: &DataThen) -> bool {
-        let DataThen::Task(task) = then else { return false };
-        let step = self.calls.tasks.get(task).map(|task| &task.step);
-        matches!(step, Some(Step::Write(writing)) if writing.asked == Asked::Data && writing.placed && !writing.told)
-    }
-
     /// A rank restarted: it knows nothing of the room that it had given.
     pub(crate) fn lose_rooms(&mut self, rank: Rank) {
-        let data = self.session(rank).map(|session| &session.data);
+        let data = self.ranks.session(rank).map(|session| &session.data);
         let lost: Vec<u64> = data
             .into_iter()
             .flatten()
-            .filter(|(_, pending)| self.rests_on_room(&pending.then))
+            .filter(|(_, pending)| self.calls.rests_on_room(&pending.then))
             .map(|(id, _)| *id)
             .collect();
         for id in lost {
@@ -231,7 +265,7 @@ impl Client {
         match event {
             Event::Start => self.begin_write(id, ino, &cred, writing),
             Event::Flushed if writing.asked == Asked::Nothing => self.write_through(id, ino, &cred, writing),
-            Event::Flushed => Some(self.written_through(ino, writing)),
+            Event::Flushed => Some(self.files.written_through(ino, writing)),
             Event::Data(result) if writing.asked == Asked::Discard => {
                 if let Some(file) = self.files.map.get_mut(&ino) {
                     file.discarding = false;
@@ -264,7 +298,7 @@ impl Client {
         if file.may_buffer() {
             let kills = writing.write.kill_priv && file.attr.mode & 0o6000 != 0;
             let through = self.core.now.ms < self.files.full_until || kills;
-            if let Err(error) = self.buffer(ino, &writing.write) {
+            if let Err(error) = self.files.buffer(&self.core, ino, &writing.write) {
                 return Some(Err(error.into()));
             }
             if let (true, Some(file)) = (kills, self.files.map.get_mut(&ino)) {
@@ -289,26 +323,6 @@ impl Client {
             return None;
         }
         self.write_through(id, ino, cred, writing)
-    }
-
-    /// The buffer was written at once: the error of the run that had this write is this write's. The handle is not told of
-    /// it again, unless more is lost than this write: who hears that it failed does not know of what was written before.
-    fn written_through(&mut self, ino: Ino, writing: &Writing) -> CallResult {
-        let number = writing.number;
-        if let Some(file) = self.files.map.get(&ino)
-            && let (first, last) = file.failed
-            && let (Some(error), true) = (file.error, (first..=last).contains(&number))
-        {
-            let (errors, alone) = (file.errors, first == last);
-            if let Some(opened) = self.files.opened.get_mut(&writing.write.fh)
-                && alone
-                && opened.errors_seen + 1 == errors
-            {
-                opened.errors_seen = errors;
-            }
-            return Err(error.into());
-        }
-        Ok(Done::plain(Answer::Offset(writing.write.data.len() as u64)))
     }
 
     /// Writes to the server, which others write to as well.
@@ -346,7 +360,7 @@ impl Client {
             let end = writing.at + write.data.len() as u64;
             writing.behind = (end > file.attr.size).then(|| writing.at.max(file.attr.size));
             writing.leaves |= writing.behind.is_some();
-            (writing.cuts, writing.restarts) = (file.attr.cuts, self.restarts(ino));
+            (writing.cuts, writing.restarts) = (file.attr.cuts, self.files.restarts(&self.ranks, ino));
             let mut pieces = Vec::new();
             split(writing.at, &write.data, &mut pieces);
             writing.queue = pieces.into();
@@ -414,7 +428,9 @@ impl Client {
         result: FsResult<Answer>,
     ) -> Option<CallResult> {
         match (writing.asked, result) {
-            (Asked::Tell, Ok(_)) if writing.restarts != self.restarts(ino) && writing.tries < TRIES_MAX => {
+            (Asked::Tell, Ok(_))
+                if writing.restarts != self.files.restarts(&self.ranks, ino) && writing.tries < TRIES_MAX =>
+            {
                 writing.tries += 1;
                 writing.told = true;
                 self.write_through(id, ino, cred, writing)
@@ -432,9 +448,9 @@ impl Client {
                     }
                     _ => (writing.at, writing.at + writing.write.data.len() as u64),
                 };
-                self.redo_reads(ino, start, end);
-                self.change_blocks(ino, |file| file.blocks.drop_range(start, end));
-                self.after_read(ino, writing.write.fh);
+                self.calls.redo_reads(&mut self.files, ino, start, end);
+                self.files.change_blocks(ino, |file| file.blocks.drop_range(start, end));
+                self.files.after_read(&mut self.core, ino, writing.write.fh);
                 Some(Ok(Done::plain(Answer::Offset(writing.write.data.len() as u64))))
             }
             // Cut, or moved to or from objects since its attributes were seen: looks, and writes again.
@@ -448,7 +464,7 @@ impl Client {
             (Asked::Refresh, Ok(_)) => {
                 // The right to hold back may have come meanwhile, with another open: then the server leaves it to this client to
                 // move the file to objects. It does so, too, if this client has given the right up without a word.
-                self.say_given_up(ino);
+                self.ranks.say_given_up(&mut self.core, &mut self.files, ino);
                 writing.asked = Asked::Nothing;
                 self.begin_write(id, ino, cred, writing)
             }

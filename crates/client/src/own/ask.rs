@@ -13,6 +13,7 @@ use super::task::Goal;
 use super::{Job, OWN};
 use crate::Output;
 use crate::machine::Client;
+use crate::own::Own;
 use crate::recover::NOWHERE;
 use crate::session::Then;
 use crate::task::Event;
@@ -44,6 +45,13 @@ pub(crate) enum Ask {
     Claim(Box<Job>, Vec<Ino>),
 }
 
+impl Own {
+    /// The rank may know another session of this client, or none: says whose the subtree is.
+    pub(super) fn resume_op(&self, root: Ino) -> Option<SubtreeOp> {
+        Some(SubtreeOp::resume(self.trees.get(&root)?.machine.record()))
+    }
+}
+
 impl Client {
     /// Asks for what something waits for.
     pub(super) fn own_ask(&mut self, root: Ino) {
@@ -53,7 +61,7 @@ impl Client {
         }
         if std::mem::take(&mut owned.doubted) {
             owned.asked = true;
-            if let Some(what) = self.own_resume_op(root) {
+            if let Some(what) = self.own.resume_op(root) {
                 self.own_say(root, what, Ask::Resume);
             }
             return;
@@ -111,7 +119,8 @@ impl Client {
 
     /// A rank has begun another life, or has another session of this client: what is decoupled for it there may have been taken from it.
     pub(crate) fn own_doubt_all(&mut self, rank: Rank) {
-        let roots: Vec<Ino> = self.own.trees.keys().copied().filter(|root| self.own_rank(*root) == rank).collect();
+        let roots: Vec<Ino> =
+            self.own.trees.keys().copied().filter(|root| self.ranks.own_rank(*root) == rank).collect();
         for root in roots {
             _ = self.own.trees.get_mut(&root).map(|owned| owned.doubted = true);
             self.own_ask(root);
@@ -122,12 +131,7 @@ impl Client {
         let Some(owned) = self.own.trees.get(&root) else { return };
         let cred = Cred::clone(&owned.cred);
         let op = Op::Subtree { dir: root, what: Box::new(what) };
-        self.request_at(self.own_rank(root), cred, op, Then::Own { root, ask }, 0);
-    }
-
-    /// The rank may know another session of this client, or none: says whose the subtree is.
-    pub(super) fn own_resume_op(&self, root: Ino) -> Option<SubtreeOp> {
-        Some(SubtreeOp::resume(self.own.trees.get(&root)?.machine.record()))
+        self.request_at(self.ranks.own_rank(root), cred, op, Then::Own { root, ask }, 0);
     }
 
     /// The rank has answered.
@@ -149,7 +153,7 @@ impl Client {
         match (ask, result) {
             (Ask::Records, Ok(Answer::Subtree(answer))) => {
                 if let SubtreeAnswer::Records(items) = *answer {
-                    self.own_learn(root, items);
+                    self.own.learn(&mut self.core, &mut self.files, root, items);
                 }
                 self.own_retry(root);
                 self.own_start_unforked(root);
@@ -191,7 +195,7 @@ impl Client {
             }
             // Of this session the rank knows nothing.
             (ask, Err(FsError::Stale)) if !matches!(ask, Ask::Resume) => {
-                if let Some(what) = self.own_resume_op(root) {
+                if let Some(what) = self.own.resume_op(root) {
                     if let Some(owned) = self.own.trees.get_mut(&root) {
                         owned.asked = true;
                     }
@@ -204,19 +208,21 @@ impl Client {
             (Ask::Rights(inos) | Ask::Overwrite(inos) | Ask::Fork(inos, _), Err(_)) if inos.len() > 1 => {
                 owned.one_by_one = true;
             }
-            (Ask::Fork(inos, _), Err(error)) => self.own_fail_unforked(root, &inos, error),
+            (Ask::Fork(inos, _), Err(error)) => {
+                self.own.fail_unforked(&mut self.core, &mut self.calls, root, &inos, error)
+            }
             (Ask::Rights(inos) | Ask::Overwrite(inos), Err(error)) => self.own_fail_data(root, &inos, error),
             (Ask::Resume, Err(error)) => {
-                self.own_fail_waiting(root, error);
-                self.own_fail_unforked(root, &[], error);
+                self.own.fail_waiting(root, error);
+                self.own.fail_unforked(&mut self.core, &mut self.calls, root, &[], error);
                 self.own_fail_data(root, &[], error);
             }
             (_, Err(error)) => {
                 owned.numbers = false;
-                self.own_fail_waiting(root, error);
-                self.own_fail_unforked(root, &[], error);
+                self.own.fail_waiting(root, error);
+                self.own.fail_unforked(&mut self.core, &mut self.calls, root, &[], error);
             }
-            (_, Ok(_)) => self.own_fail_waiting(root, FsError::Io),
+            (_, Ok(_)) => self.own.fail_waiting(root, FsError::Io),
         }
         self.own_ask(root);
     }
@@ -232,11 +238,11 @@ impl Client {
         // Requests that wait fail.
         _ = self.own.trees.get_mut(&root).map(|owned| owned.gated = false);
         self.own_unseal(root);
-        self.own_fail_waiting(root, FsError::Stale);
-        self.own_fail_unforked(root, &[], FsError::Stale);
+        self.own.fail_waiting(root, FsError::Stale);
+        self.own.fail_unforked(&mut self.core, &mut self.calls, root, &[], FsError::Stale);
         self.own_fail_data(root, &[], FsError::Stale);
         self.own.commands.lost(root);
-        self.own_drop_cached(root, false);
+        self.own.drop_cached(&mut self.core, root, false);
         let Some(mut owned) = self.own.trees.remove(&root) else { return };
         let told = std::mem::take(&mut owned.told);
         let (record, epoch) = (Box::new(owned.machine.record().clone()), owned.machine.record().epoch);
@@ -253,7 +259,7 @@ impl Client {
         }
         // A task under way finds that it is gone.
         for task in owned.queue {
-            self.fail(task.waiter, FsError::Stale);
+            self.calls.fail(&mut self.core, task.waiter, FsError::Stale);
         }
         if self.own.is_any() {
             // Others are there: only what was open in this one.
@@ -289,7 +295,7 @@ impl Client {
             && let SubtreeAnswer::Records(items) = *answer
             && self.own.trees.contains_key(&root)
         {
-            self.own_learn(root, items);
+            self.own.learn(&mut self.core, &mut self.files, root, items);
             return self.own_run(root, *job);
         }
         self.own_claim(job, tried);

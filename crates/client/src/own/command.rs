@@ -22,7 +22,10 @@ use loligo_types::{Answer, Cred, FsError, FsResult, Ino, Interfere, Op, RefusedB
 use super::rebase::Conflicts;
 use super::task::Goal;
 use super::{Ask, Owned};
+use crate::calls::Calls;
+use crate::core::Core;
 use crate::machine::{Client, Waiter};
+use crate::own::Own;
 use crate::session::Then;
 use crate::task::Step;
 
@@ -113,21 +116,99 @@ impl Commands {
     }
 }
 
+impl Own {
+    /// Returns the root and the new policy if a request changes the policy of a root that is decoupled for this client.
+    pub(crate) fn new_policy(&self, op: &Op) -> Option<(Ino, SubtreePolicy)> {
+        let Op::SetXattr { ino, name, value, .. } = op else { return None };
+        let is_policy = **name == *POLICY && self.trees.contains_key(ino);
+        // What makes no sense the rank refuses.
+        is_policy.then(|| SubtreePolicy::parse_bytes(value).ok()).flatten().map(|policy| (*ino, policy))
+    }
+
+    /// The value of the attribute; `None` if nothing is known.
+    pub(crate) fn status(&self, core: &Core, calls: &Calls, ino: Ino) -> Option<Vec<u8>> {
+        let root = self.root_of(ino).unwrap_or(ino);
+        let mut text = String::new();
+        if let Some(owned) = self.trees.get(&root) {
+            self.describe(core, owned, &mut text);
+        }
+        for (number, _) in self.commands.running.iter().filter(|(_, of)| **of == root) {
+            let (done, total) = calls.own_progress(self, root, *number);
+            // Writing to a string does not fail.
+            _ = writeln!(text, "command {number} running {done} {total}");
+        }
+        for Over { number, result, refused, stage, conflicts, .. } in
+            self.commands.done.iter().filter(|over| over.root == root)
+        {
+            _ = match (result, refused, stage) {
+                (Ok((records, bytes)), ..) => {
+                    conflicts.describe(*number, &mut text);
+                    writeln!(text, "command {number} done {records} {bytes} {}", conflicts.count)
+                }
+                (_, Some((by, dir)), _) => writeln!(text, "command {number} failed Refused {} {dir}", by.name()),
+                (Err(error), None, Some(stage)) => writeln!(text, "command {number} failed {error:?} at {stage}"),
+                (Err(error), None, None) => writeln!(text, "command {number} failed {error:?}"),
+            };
+        }
+        (!text.is_empty()).then(|| text.into_bytes())
+    }
+
+    pub(crate) fn describe(&self, core: &Core, owned: &Owned, text: &mut String) {
+        let (record, out) = (owned.machine.record(), owned.machine.outstanding());
+        let age_ms = out.since.map_or(0, |since| (core.now.wall.0 - since.0).max(0) / 1_000_000);
+        let goal = Goal::of(&owned.policy);
+        let facts: [(&str, u64); 11] = [
+            ("root", record.dir.0),
+            ("epoch", record.epoch),
+            ("merges", record.merges),
+            ("numbers_left", record.left()),
+            ("changes", out.changes),
+            ("events", out.events),
+            ("bytes", out.bytes),
+            ("age_ms", age_ms.cast_unsigned()),
+            ("persisted", if goal.local() { owned.persisted.min(out.changes) } else { 0 }),
+            ("stored", owned.stored_changes.min(out.changes)),
+            ("memory_bytes", owned.machine.memory_bytes() as u64),
+        ];
+        for (key, value) in facts {
+            _ = writeln!(text, "{key} {value}");
+        }
+        _ = writeln!(text, "pipeline {}", owned.policy.pipeline());
+        let others = match record.interfere {
+            Interfere::Block => "block",
+            Interfere::Read => "read",
+            Interfere::Allow => "allow",
+        };
+        _ = writeln!(text, "others {others}");
+        if let Some(file) = owned.kept.as_ref().filter(|_| owned.persisted > 0) {
+            _ = writeln!(text, "kept {file}");
+        }
+        if let Some((stage, error)) = owned.failed {
+            _ = writeln!(text, "failed_stage {stage} {error:?}");
+        }
+        if owned.ending {
+            text.push_str("ending 1\n");
+        }
+    }
+}
+
+impl Calls {
+    pub(crate) fn own_progress(&self, own: &Own, root: Ino, command: u64) -> (u64, u64) {
+        let task = own.trees.get(&root).and_then(|owned| self.tasks.get(&owned.task?));
+        match task.map(|task| &task.step) {
+            Some(Step::Own(own)) if own.command == Some(command) => (own.merged, own.total),
+            _ => (0, 0),
+        }
+    }
+}
+
 impl Client {
     /// The attribute is set.
     pub(crate) fn own_command(&mut self, waiter: Waiter, cred: &Arc<Cred>, root: Ino, value: &[u8]) {
         match self.own_begin_command(cred, root, value) {
-            Ok(()) => self.answer(waiter, Answer::Done),
-            Err(error) => self.fail(waiter, error),
+            Ok(()) => self.calls.answer(&mut self.core, waiter, Answer::Done),
+            Err(error) => self.calls.fail(&mut self.core, waiter, error),
         }
-    }
-
-    /// Returns the root and the new policy if a request changes the policy of a root that is decoupled for this client.
-    pub(crate) fn own_new_policy(&self, op: &Op) -> Option<(Ino, SubtreePolicy)> {
-        let Op::SetXattr { ino, name, value, .. } = op else { return None };
-        let is_policy = **name == *POLICY && self.own.trees.contains_key(ino);
-        // What makes no sense the rank refuses.
-        is_policy.then(|| SubtreePolicy::parse_bytes(value).ok()).flatten().map(|policy| (*ino, policy))
     }
 
     fn own_begin_command(&mut self, cred: &Arc<Cred>, root: Ino, value: &[u8]) -> FsResult<()> {
@@ -157,7 +238,7 @@ impl Client {
             _ => return Err(FsError::Invalid),
         };
         self.own.commands.begin(number, root);
-        self.own_complete(root, Waiter::Nobody, goal, Some(number));
+        self.own.complete(&mut self.core, &mut self.calls, root, Waiter::Nobody, goal, Some(number));
         Ok(())
     }
 
@@ -195,7 +276,7 @@ impl Client {
         self.own.commands.begin(command, root);
         let ask = Ask::Begin(Box::new(Begin { policy, cred: Arc::clone(cred), command }));
         let op = Op::Subtree { dir: root, what: Box::new(what) };
-        self.request_at(self.own_rank(root), Cred::clone(cred), op, Then::Own { root, ask }, 0);
+        self.request_at(self.ranks.own_rank(root), Cred::clone(cred), op, Then::Own { root, ask }, 0);
         Ok(())
     }
 
@@ -226,79 +307,5 @@ impl Client {
             return self.own_say_answers(root, Some(command));
         }
         self.own.commands.done(command, Ok((0, 0)));
-    }
-
-    /// The value of the attribute; `None` if nothing is known.
-    pub(crate) fn own_status(&self, ino: Ino) -> Option<Vec<u8>> {
-        let root = self.own.root_of(ino).unwrap_or(ino);
-        let mut text = String::new();
-        if let Some(owned) = self.own.trees.get(&root) {
-            self.own_describe(owned, &mut text);
-        }
-        for (number, _) in self.own.commands.running.iter().filter(|(_, of)| **of == root) {
-            let (done, total) = self.own_progress(root, *number);
-            // Writing to a string does not fail.
-            _ = writeln!(text, "command {number} running {done} {total}");
-        }
-        for Over { number, result, refused, stage, conflicts, .. } in
-            self.own.commands.done.iter().filter(|over| over.root == root)
-        {
-            _ = match (result, refused, stage) {
-                (Ok((records, bytes)), ..) => {
-                    conflicts.describe(*number, &mut text);
-                    writeln!(text, "command {number} done {records} {bytes} {}", conflicts.count)
-                }
-                (_, Some((by, dir)), _) => writeln!(text, "command {number} failed Refused {} {dir}", by.name()),
-                (Err(error), None, Some(stage)) => writeln!(text, "command {number} failed {error:?} at {stage}"),
-                (Err(error), None, None) => writeln!(text, "command {number} failed {error:?}"),
-            };
-        }
-        (!text.is_empty()).then(|| text.into_bytes())
-    }
-
-    fn own_describe(&self, owned: &Owned, text: &mut String) {
-        let (record, out) = (owned.machine.record(), owned.machine.outstanding());
-        let age_ms = out.since.map_or(0, |since| (self.core.now.wall.0 - since.0).max(0) / 1_000_000);
-        let goal = Goal::of(&owned.policy);
-        let facts: [(&str, u64); 11] = [
-            ("root", record.dir.0),
-            ("epoch", record.epoch),
-            ("merges", record.merges),
-            ("numbers_left", record.left()),
-            ("changes", out.changes),
-            ("events", out.events),
-            ("bytes", out.bytes),
-            ("age_ms", age_ms.cast_unsigned()),
-            ("persisted", if goal.local() { owned.persisted.min(out.changes) } else { 0 }),
-            ("stored", owned.stored_changes.min(out.changes)),
-            ("memory_bytes", owned.machine.memory_bytes() as u64),
-        ];
-        for (key, value) in facts {
-            _ = writeln!(text, "{key} {value}");
-        }
-        _ = writeln!(text, "pipeline {}", owned.policy.pipeline());
-        let others = match record.interfere {
-            Interfere::Block => "block",
-            Interfere::Read => "read",
-            Interfere::Allow => "allow",
-        };
-        _ = writeln!(text, "others {others}");
-        if let Some(file) = owned.kept.as_ref().filter(|_| owned.persisted > 0) {
-            _ = writeln!(text, "kept {file}");
-        }
-        if let Some((stage, error)) = owned.failed {
-            _ = writeln!(text, "failed_stage {stage} {error:?}");
-        }
-        if owned.ending {
-            text.push_str("ending 1\n");
-        }
-    }
-
-    fn own_progress(&self, root: Ino, command: u64) -> (u64, u64) {
-        let task = self.own.trees.get(&root).and_then(|owned| self.calls.tasks.get(&owned.task?));
-        match task.map(|task| &task.step) {
-            Some(Step::Own(own)) if own.command == Some(command) => (own.merged, own.total),
-            _ => (0, 0),
-        }
     }
 }

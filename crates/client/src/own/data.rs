@@ -8,7 +8,11 @@ use std::sync::Arc;
 use loligo_types::{Answer, Cred, DataAnswer, DataError, DataOp, FsError, Ino, Kind, Loaded, Need, SubtreeAnswer};
 
 use super::{OwnReply, Owned};
+use crate::calls::Calls;
+use crate::core::Core;
+use crate::file::Files;
 use crate::machine::{Client, Waiter};
+use crate::own::Own;
 use crate::session::{DataThen, PendingData};
 use crate::task::data_error;
 use crate::{Call, Fh, Invalidation};
@@ -16,39 +20,21 @@ use crate::{Call, Fh, Invalidation};
 /// A data request is sent again at most so often because the rank does not know this session's right to it.
 const AGAIN_MAX: u32 = 4;
 
-impl Client {
-    /// Sends a data request, when this session may do that.
-    pub(crate) fn own_data(&mut self, id: u64, pending: PendingData) {
-        let ino = pending.request.ino;
-        let Some(root) = self.own.root_of(ino) else {
-            return self.data_replied(id, pending.then, Err(DataError::Stale));
-        };
-        let Some(owned) = self.own.trees.get_mut(&root) else { return };
-        if owned.holds(&pending) {
-            return owned.held.push((id, pending));
-        }
-        if owned.may_send(&pending) {
-            let rank = self.own_rank(root);
-            return self.data_request_at(rank, id, pending);
-        }
-        owned.data.push((id, pending));
-        self.own_ask(root);
-    }
-
+impl Own {
     /// The root of a subtree in which others work, and the file of which the owner must have a version of its own before this call is decided: what is
     /// known here of the file is of when it was fetched. Data that are held in the inode are fetched, with the inode.
-    pub(crate) fn own_must_fork(&self, call: &Call) -> Option<(Ino, Ino)> {
-        if !self.own.trees.values().any(Owned::is_shared) {
+    pub(crate) fn must_fork(&self, files: &Files, call: &Call) -> Option<(Ino, Ino)> {
+        if !self.trees.values().any(Owned::is_shared) {
             return None;
         }
-        let of_handle = |fh: &Fh| self.files.opened.get(fh).map(|opened| opened.ino);
+        let of_handle = |fh: &Fh| files.opened.get(fh).map(|opened| opened.ino);
         let ino = match call {
             Call::SetAttr { ino, set, .. } if set.size.is_some() => Some(*ino),
             Call::Write { fh, .. } | Call::Fallocate { fh, .. } | Call::Copy { to: fh, .. } => of_handle(fh),
             _ => None,
         }?;
-        let root = self.own.root_of(ino)?;
-        let owned = self.own.trees.get(&root).filter(|owned| owned.is_shared())?;
+        let root = self.root_of(ino)?;
+        let owned = self.trees.get(&root).filter(|owned| owned.is_shared())?;
         if owned.is_cutting() {
             // The state on which a call would be decided now is over with the merge.
             return Some((root, ino));
@@ -62,15 +48,88 @@ impl Client {
     }
 
     /// Records have come.
-    pub(super) fn own_learn(&mut self, root: Ino, items: Vec<Loaded>) {
-        let Some(owned) = self.own.trees.get_mut(&root) else { return };
+    pub(super) fn learn(&mut self, core: &mut Core, files: &mut Files, root: Ino, items: Vec<Loaded>) {
+        let Some(owned) = self.trees.get_mut(&root) else { return };
         let changed = owned.machine.learn(items);
-        self.own_changed(root, &changed);
+        self.changed(core, files, root, &changed);
+    }
+
+    /// Files are not as caches here and above know them: others have changed them since.
+    pub(super) fn changed(&mut self, core: &mut Core, files: &mut Files, root: Ino, inos: &[Ino]) {
+        let Some(owned) = self.trees.get(&root) else { return };
+        let attrs: Vec<_> =
+            inos.iter().filter_map(|ino| owned.machine.inode(*ino)).map(loligo_types::Inode::attr).collect();
+        for attr in attrs {
+            files.own_becomes(core, &attr);
+            core.invalidate(Invalidation::Attr(attr.ino), false);
+        }
+    }
+
+    /// There is no version of these, or (none named) of any.
+    pub(super) fn fail_unforked(
+        &mut self,
+        core: &mut Core,
+        calls: &mut Calls,
+        root: Ino,
+        inos: &[Ino],
+        error: FsError,
+    ) {
+        let Some(owned) = self.trees.get_mut(&root) else { return };
+        let of_them = |(ino, ..): &mut (Ino, Waiter, Arc<Cred>, Call)| inos.is_empty() || inos.contains(ino);
+        let failed: Vec<_> = owned.unforked.extract_if(.., of_them).collect();
+        for (_, waiter, ..) in failed {
+            calls.fail(core, waiter, error);
+        }
+    }
+
+    /// Bytes are dropped, or cannot be.
+    pub(crate) fn dropped(&mut self, calls: &mut Calls, token: u64, result: Result<DataAnswer, DataError>) {
+        self.change_ended(calls);
+        let Some((left, reply)) = self.drops.get_mut(&token) else { return };
+        *left -= 1;
+        if let Err(error) = result {
+            reply.result = Err(data_error(error));
+        }
+        if *left == 0
+            && let Some((_, reply)) = self.drops.remove(&token)
+        {
+            self.replies.push_back(reply);
+        }
+    }
+}
+
+impl Files {
+    /// A rank that has such a subtree was restarted, or its session with this client is gone: what its disk may not have of files there
+    /// is written again. Which files.
+    pub(crate) fn own_files(&self) -> Vec<Ino> {
+        self.map.iter().filter(|(_, file)| file.rank == super::OWN).map(|(ino, _)| *ino).collect()
+    }
+}
+
+impl Client {
+    /// Sends a data request, when this session may do that.
+    pub(crate) fn own_data(&mut self, id: u64, pending: PendingData) {
+        let ino = pending.request.ino;
+        let Some(root) = self.own.root_of(ino) else {
+            return self.data_replied(id, pending.then, Err(DataError::Stale));
+        };
+        let Some(owned) = self.own.trees.get_mut(&root) else { return };
+        if owned.holds(&pending) {
+            return owned.held.push((id, pending));
+        }
+        if owned.may_send(&pending) {
+            let rank = self.ranks.own_rank(root);
+            return self.data_request_at(rank, id, pending);
+        }
+        owned.data.push((id, pending));
+        self.own_ask(root);
     }
 
     /// The call waits for it.
     pub(crate) fn own_fork_first(&mut self, (root, ino): (Ino, Ino), waiter: Waiter, cred: &Arc<Cred>, call: Call) {
-        let Some(owned) = self.own.trees.get_mut(&root) else { return self.fail(waiter, FsError::Stale) };
+        let Some(owned) = self.own.trees.get_mut(&root) else {
+            return self.calls.fail(&mut self.core, waiter, FsError::Stale);
+        };
         if owned.machine.lacks_data(ino) {
             owned.needs.push(Need::Inline(ino));
         }
@@ -89,9 +148,11 @@ impl Client {
     /// The owner has a version of each of these files from now on, which begins as it is in the answer.
     /// `rebased`: how often what is known here had been forgotten when it was asked for.
     pub(super) fn own_forked(&mut self, root: Ino, inos: Vec<Ino>, rebased: u64, answer: Answer) {
-        let Answer::Subtree(answer) = answer else { return self.own_fail_unforked(root, &inos, FsError::Io) };
+        let Answer::Subtree(answer) = answer else {
+            return self.own.fail_unforked(&mut self.core, &mut self.calls, root, &inos, FsError::Io);
+        };
         let SubtreeAnswer::Forked { record, files } = *answer else {
-            return self.own_fail_unforked(root, &inos, FsError::Io);
+            return self.own.fail_unforked(&mut self.core, &mut self.calls, root, &inos, FsError::Io);
         };
         let Some(owned) = self.own.trees.get_mut(&root) else { return };
         if owned.rebased != rebased {
@@ -110,30 +171,9 @@ impl Client {
         }
         owned.forked.extend(inos.iter().copied());
         let calls: Vec<_> = owned.unforked.extract_if(.., |(ino, ..)| inos.contains(ino)).collect();
-        self.own_changed(root, &changed);
+        self.own.changed(&mut self.core, &mut self.files, root, &changed);
         for (_, waiter, cred, call) in calls {
             self.dispatch(waiter, &cred, call);
-        }
-    }
-
-    /// Files are not as caches here and above know them: others have changed them since.
-    pub(super) fn own_changed(&mut self, root: Ino, inos: &[Ino]) {
-        let Some(owned) = self.own.trees.get(&root) else { return };
-        let attrs: Vec<_> =
-            inos.iter().filter_map(|ino| owned.machine.inode(*ino)).map(loligo_types::Inode::attr).collect();
-        for attr in attrs {
-            self.own_becomes(&attr);
-            self.invalidate(Invalidation::Attr(attr.ino), false);
-        }
-    }
-
-    /// There is no version of these, or (none named) of any.
-    pub(super) fn own_fail_unforked(&mut self, root: Ino, inos: &[Ino], error: FsError) {
-        let Some(owned) = self.own.trees.get_mut(&root) else { return };
-        let of_them = |(ino, ..): &mut (Ino, Waiter, Arc<Cred>, Call)| inos.is_empty() || inos.contains(ino);
-        let failed: Vec<_> = owned.unforked.extract_if(.., of_them).collect();
-        for (_, waiter, ..) in failed {
-            self.fail(waiter, error);
         }
     }
 
@@ -189,26 +229,5 @@ impl Client {
             let request = DataRequest { id, ino, object_size, op: DataOp::Discard { from } };
             self.own_data(id, PendingData { request, then: DataThen::Own(token), again: false, hops: 0 });
         }
-    }
-
-    /// Bytes are dropped, or cannot be.
-    pub(crate) fn own_dropped(&mut self, token: u64, result: Result<DataAnswer, DataError>) {
-        self.own_change_ended();
-        let Some((left, reply)) = self.own.drops.get_mut(&token) else { return };
-        *left -= 1;
-        if let Err(error) = result {
-            reply.result = Err(data_error(error));
-        }
-        if *left == 0
-            && let Some((_, reply)) = self.own.drops.remove(&token)
-        {
-            self.own.replies.push_back(reply);
-        }
-    }
-
-    /// A rank that has such a subtree was restarted, or its session with this client is gone: what its disk may not have of files there
-    /// is written again. Which files.
-    pub(crate) fn own_files(&self) -> Vec<Ino> {
-        self.files.map.iter().filter(|(_, file)| file.rank == super::OWN).map(|(ino, _)| *ino).collect()
     }
 }

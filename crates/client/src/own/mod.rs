@@ -32,7 +32,8 @@ use loligo_types::{About, Cred, FsError, FsResult, Ino, Lease, Op, Rank};
 
 use crate::Call;
 use crate::leases::InoHasher;
-use crate::machine::{Client, Waiter};
+use crate::machine::Waiter;
+use crate::ranks::Ranks;
 use crate::session::{PendingData, Then};
 use crate::task::Task;
 
@@ -244,13 +245,13 @@ impl Own {
     }
 }
 
-impl Client {
+impl Own {
     /// The root of the subtree in which an operation is to be carried out here.
-    pub(crate) fn own_root(&self, op: &Op) -> Option<Ino> {
-        if !self.own.is_any() {
+    pub(crate) fn root_for(&self, op: &Op) -> Option<Ino> {
+        if !self.is_any() {
             return None;
         }
-        let is_root = |ino: &Ino| self.own.trees.contains_key(ino);
+        let is_root = |ino: &Ino| self.trees.contains_key(ino);
         match op {
             // A root's place, and what policies say of it, is its parent's rank's.
             Op::LookupParent { dir } if is_root(dir) => None,
@@ -262,36 +263,38 @@ impl Client {
             Op::Subtree { .. } => None,
             Op::Close { handles, .. } => {
                 let first = handles.first()?;
-                self.own.trees.iter().find(|(_, owned)| owned.handles.contains_key(first)).map(|(root, _)| *root)
+                self.trees.iter().find(|(_, owned)| owned.handles.contains_key(first)).map(|(root, _)| *root)
             }
             op => match op.about() {
-                About::Names(ino) | About::Inode(ino) => self.own.root_of(ino),
+                About::Names(ino) | About::Inode(ino) => self.root_of(ino),
                 About::Nothing => None,
             },
         }
     }
 
     /// Returns an error if an operation involves an inode inside such a subtree and another outside.
-    pub(crate) fn own_crosses(&self, op: &Op) -> Option<FsError> {
+    pub(crate) fn crosses(&self, op: &Op) -> Option<FsError> {
         let (one, other) = match op {
             Op::Rename { dir, new_dir, .. } => (dir, new_dir),
             Op::Link { ino, dir, .. } => (ino, dir),
             _ => return None,
         };
-        (self.own.root_of(*one) != self.own.root_of(*other)).then_some(FsError::CrossDevice)
+        (self.root_of(*one) != self.root_of(*other)).then_some(FsError::CrossDevice)
     }
 
+    /// Largest file that is held in an inode there, bytes.
+    pub(crate) fn inline_max(&self, ino: Ino) -> u64 {
+        let root = self.root_of(ino).and_then(|root| self.trees.get(&root));
+        root.map_or(0, |owned| u64::from(owned.machine.settings().inline_max))
+    }
+}
+
+impl Ranks {
     /// The rank that a subtree was decoupled at.
     pub(crate) fn own_rank(&self, root: Ino) -> Rank {
         if self.is_single() {
             return self.only();
         }
-        self.ranks.router.target(crate::route::Subject::Inode(root), self.ranks.home)
-    }
-
-    /// Largest file that is held in an inode there, bytes.
-    pub(crate) fn own_inline_max(&self, ino: Ino) -> u64 {
-        let root = self.own.root_of(ino).and_then(|root| self.own.trees.get(&root));
-        root.map_or(0, |owned| u64::from(owned.machine.settings().inline_max))
+        self.router.target(crate::route::Subject::Inode(root), self.home)
     }
 }

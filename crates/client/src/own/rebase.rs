@@ -16,6 +16,8 @@ use super::OWN;
 use super::ask::Ask;
 use super::task::{Merging, OwnTask, TRIES};
 use crate::Invalidation;
+use crate::core::Core;
+use crate::file::Files;
 use crate::machine::Client;
 use crate::recover::NOWHERE;
 use crate::session::Then;
@@ -55,6 +57,26 @@ fn hex(name: &[u8]) -> String {
             _ = write!(text, "{byte:02x}");
             text
         }),
+    }
+}
+
+impl Files {
+    /// The attributes of an open file may be others by now, and then so are its bytes.
+    pub(super) fn own_becomes(&mut self, core: &mut Core, attr: &Attr) {
+        let ino = attr.ino;
+        let Some(file) = self.map.get_mut(&ino).filter(|file| file.rank == OWN) else { return };
+        // Others may write behind its end from now on, until this client asks for the right to change it.
+        file.clean_to = file.clean_to.min(file.attr.size);
+        if file.attr == *attr {
+            return;
+        }
+        file.attr = *attr;
+        file.base = None;
+        file.size = if file.is_clean() { attr.size } else { attr.size.max(file.dirty.end()).max(file.flying.end()) };
+        file.clean_to = attr.size;
+        file.know_empty();
+        self.change_blocks(ino, |file| file.blocks.clear());
+        core.invalidate(Invalidation::Data(ino), false);
     }
 }
 
@@ -120,7 +142,7 @@ impl Client {
 
     fn own_ask_rank(&mut self, id: u64, own: &OwnTask, cred: &Arc<Cred>, what: SubtreeOp) {
         let op = Op::Subtree { dir: own.root, what: Box::new(what) };
-        self.request_at(self.own_rank(own.root), Cred::clone(cred), op, Then::OwnTask(id), 0);
+        self.request_at(self.ranks.own_rank(own.root), Cred::clone(cred), op, Then::OwnTask(id), 0);
     }
 
     /// The rank knows it, or does not know this session for the owner's.
@@ -147,7 +169,7 @@ impl Client {
     /// All is merged: asks the rank for the root as it is now.
     pub(super) fn own_rebase(&mut self, id: u64, own: &mut OwnTask, cred: &Arc<Cred>) -> Option<FsResult<()>> {
         own.merging = Merging::Rebase;
-        let what = self.own_resume_op(own.root)?;
+        let what = self.own.resume_op(own.root)?;
         self.own_ask_rank(id, own, cred, what);
         None
     }
@@ -173,9 +195,9 @@ impl Client {
             return Some(Err(FsError::Busy));
         }
         // Programs that wait here may be waited for by the kernel when it drops something, so that is not waited for.
-        self.own_drop_cached(own.root, false);
+        self.own.drop_cached(&mut self.core, own.root, false);
         let idle: Vec<Ino> =
-            self.files_at(OWN).into_iter().filter(|ino| self.own.root_of(*ino) == Some(own.root)).collect();
+            self.files.files_at(OWN).into_iter().filter(|ino| self.own.root_of(*ino) == Some(own.root)).collect();
         idle.into_iter().for_each(|ino| self.close_unused(ino));
         self.send_closes();
         let Some(owned) = self.own.trees.get_mut(&own.root) else { return Some(Err(FsError::Stale)) };
@@ -232,7 +254,7 @@ impl Client {
         let mut gone = Vec::new();
         for (ino, attr) in open {
             match attr {
-                Some(attr) => self.own_becomes(&attr),
+                Some(attr) => self.files.own_becomes(&mut self.core, &attr),
                 None => gone.push(ino),
             }
         }
@@ -241,24 +263,6 @@ impl Client {
         }
         self.own_unseal(root);
         Ok(())
-    }
-
-    /// The attributes of an open file may be others by now, and then so are its bytes.
-    pub(super) fn own_becomes(&mut self, attr: &Attr) {
-        let ino = attr.ino;
-        let Some(file) = self.files.map.get_mut(&ino).filter(|file| file.rank == OWN) else { return };
-        // Others may write behind its end from now on, until this client asks for the right to change it.
-        file.clean_to = file.clean_to.min(file.attr.size);
-        if file.attr == *attr {
-            return;
-        }
-        file.attr = *attr;
-        file.base = None;
-        file.size = if file.is_clean() { attr.size } else { attr.size.max(file.dirty.end()).max(file.flying.end()) };
-        file.clean_to = attr.size;
-        file.know_empty();
-        self.change_blocks(ino, |file| file.blocks.clear());
-        self.invalidate(Invalidation::Data(ino), false);
     }
 
     /// Handles of files that are not there any more, and were not said to be open in time.

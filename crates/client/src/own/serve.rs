@@ -6,7 +6,30 @@ use loligo_types::{Answer, Attr, Cred, FsError, FsResult, Ino, Kind, Lease, Op};
 
 use super::{Job, OWN, OwnReply};
 use crate::machine::Client;
+use crate::own::Own;
 use crate::session::Then;
+
+impl Own {
+    /// Overlays a rank's attributes of the root of a decoupled subtree with those here.
+    pub(crate) fn overlay(&self, attr: &mut Attr) {
+        if let Some(root) = self.trees.get(&attr.ino).and_then(|owned| owned.machine.inode(attr.ino)) {
+            let here = root.attr();
+            (attr.size, attr.nlink) = (here.size, here.nlink);
+            (attr.mtime, attr.ctime) = (here.mtime.max(attr.mtime), here.ctime.max(attr.ctime));
+        }
+    }
+
+    /// Fails the requests that wait in a subtree.
+    pub(super) fn fail_waiting(&mut self, root: Ino, error: FsError) {
+        let waiting = self.trees.get_mut(&root).map(|owned| {
+            owned.needs.clear();
+            std::mem::take(&mut owned.waiting)
+        });
+        for job in waiting.unwrap_or_default() {
+            self.answer(job.op, job.then, Err(error));
+        }
+    }
+}
 
 impl Client {
     /// Something is asked that was to be asked of a rank, of what is decoupled here.
@@ -21,11 +44,11 @@ impl Client {
             Op::SetLock { .. } | Op::Unlock { .. } | Op::GetLock { .. } | Op::CancelLock { .. } => {
                 self.own.lock(&self.files.locks, job);
             }
-            op => match self.own_root(op) {
+            op => match self.own.root_for(op) {
                 Some(root) => self.own_run(root, job),
                 // It was decoupled when it was routed.
                 None => {
-                    let rank = self.route(op);
+                    let rank = self.ranks.route(&self.files, &self.own, op);
                     self.request_at(if rank == OWN { self.ranks.home } else { rank }, job.cred, job.op, job.then, 0);
                 }
             },
@@ -139,31 +162,11 @@ impl Client {
         }
     }
 
-    /// Overlays a rank's attributes of the root of a decoupled subtree with those here.
-    pub(crate) fn own_overlay(&self, attr: &mut Attr) {
-        if let Some(root) = self.own.trees.get(&attr.ino).and_then(|owned| owned.machine.inode(attr.ino)) {
-            let here = root.attr();
-            (attr.size, attr.nlink) = (here.size, here.nlink);
-            (attr.mtime, attr.ctime) = (here.mtime.max(attr.mtime), here.ctime.max(attr.ctime));
-        }
-    }
-
     /// Everything that waits in a subtree is tried again.
     pub(super) fn own_retry(&mut self, root: Ino) {
         let waiting = self.own.trees.get_mut(&root).map(|owned| std::mem::take(&mut owned.waiting));
         for job in waiting.unwrap_or_default() {
             self.own_run(root, job);
-        }
-    }
-
-    /// Fails the requests that wait in a subtree.
-    pub(super) fn own_fail_waiting(&mut self, root: Ino, error: FsError) {
-        let waiting = self.own.trees.get_mut(&root).map(|owned| {
-            owned.needs.clear();
-            std::mem::take(&mut owned.waiting)
-        });
-        for job in waiting.unwrap_or_default() {
-            self.own.answer(job.op, job.then, Err(error));
         }
     }
 }

@@ -11,9 +11,72 @@ use loligo_types::{Answer, Cred, FsError, FsResult, Op, SubtreeOp};
 
 use super::task::{Merging, OwnTask, Stage};
 use crate::Output;
+use crate::core::Core;
 use crate::machine::Client;
+use crate::own::Own;
+use crate::ranks::Ranks;
 use crate::session::Then;
 use crate::task::Event;
+
+impl Own {
+    /// Bytes could not be made durable: without them the first stage would keep nothing.
+    pub(super) fn not_synced(&mut self, core: &mut Core, own: &mut OwnTask, error: FsError) -> Option<FsResult<()>> {
+        if let Some(first) = own.goal.stages.mechanisms().first() {
+            self.stage_failed(core, own, *first, error);
+        }
+        Some(Err(error))
+    }
+
+    pub(crate) fn stage_ended(
+        &mut self,
+        core: &mut Core,
+        own: &mut OwnTask,
+        mechanism: Mechanism,
+        result: FsResult<()>,
+    ) {
+        own.run.ended(mechanism, result.is_ok());
+        match result {
+            Ok(()) => {
+                let owned = self.trees.get_mut(&own.root);
+                _ = owned.and_then(|owned| owned.failed.take_if(|(failed, _)| *failed == mechanism));
+            }
+            Err(error) => self.stage_failed(core, own, mechanism, error),
+        }
+    }
+
+    /// A stage has failed: it is told once, until it succeeds or fails in another way. It is begun again with the next completion.
+    pub(crate) fn stage_failed(&mut self, core: &mut Core, own: &mut OwnTask, mechanism: Mechanism, error: FsError) {
+        own.failed.get_or_insert((mechanism, error));
+        let now = core.now.ms;
+        let Some(owned) = self.trees.get_mut(&own.root) else { return };
+        // The next one by itself when the interval has gone by again.
+        owned.synced_ms = now;
+        if owned.failed.replace((mechanism, error)) != Some((mechanism, error)) {
+            core.out.push_back(Output::StageFailed { dir: own.root, stage: mechanism.name(), error });
+        }
+    }
+
+    /// Has the driver put what is outstanding on this machine's disk.
+    pub(crate) fn keep(&mut self, core: &mut Core, ranks: &Ranks, id: u64, own: &OwnTask) -> Option<FsResult<()>> {
+        let Some(owned) = self.trees.get_mut(&own.root) else { return Some(Err(FsError::Stale)) };
+        if owned.machine.outstanding().changes == 0 {
+            return Some(Ok(()));
+        }
+        owned.persisting = owned.machine.outstanding().changes;
+        let (record, groups) = (Box::new(owned.machine.record().clone()), owned.machine.groups());
+        let fs = ranks.fs_id.unwrap_or_default();
+        core.out.push_back(Output::Keep { token: id, fs, record, groups });
+        None
+    }
+
+    pub(crate) fn file_kept(&mut self, own: &OwnTask, result: FsResult<Box<str>>) -> FsResult<()> {
+        let file = result?;
+        if let Some(owned) = self.trees.get_mut(&own.root) {
+            (owned.persisted, owned.kept) = (owned.persisting, Some(file));
+        }
+        Ok(())
+    }
+}
 
 impl Client {
     /// Bytes are where the stages need them: the first stage begins.
@@ -22,14 +85,6 @@ impl Client {
         own.run = own.goal.stages.run();
         own.failed = None;
         self.own_run_on(id, own, cred)
-    }
-
-    /// Bytes could not be made durable: without them the first stage would keep nothing.
-    pub(super) fn own_not_synced(&mut self, own: &mut OwnTask, error: FsError) -> Option<FsResult<()>> {
-        if let Some(first) = own.goal.stages.mechanisms().first() {
-            self.own_stage_failed(own, *first, error);
-        }
-        Some(Err(error))
     }
 
     /// Begins what can begin. What the task came to, if nothing is under way any more.
@@ -41,7 +96,7 @@ impl Client {
             }
             for mechanism in begun {
                 if let Some(result) = self.own_begin_stage(id, own, cred, mechanism) {
-                    self.own_stage_ended(own, mechanism, result);
+                    self.own.stage_ended(&mut self.core, own, mechanism, result);
                 }
             }
         }
@@ -62,7 +117,7 @@ impl Client {
         mechanism: Mechanism,
     ) -> Option<FsResult<()>> {
         match mechanism {
-            Mechanism::LocalPersist => self.own_keep(id, own),
+            Mechanism::LocalPersist => self.own.keep(&mut self.core, &self.ranks, id, own),
             Mechanism::GlobalPersist => self.own_store(id, own),
             Mechanism::VolatileApply | Mechanism::NonvolatileApply => {
                 own.rounds = 0;
@@ -71,29 +126,6 @@ impl Client {
             }
             // They are done with each operation.
             Mechanism::Rpcs | Mechanism::AppendClientJournal | Mechanism::Stream => Some(Ok(())),
-        }
-    }
-
-    fn own_stage_ended(&mut self, own: &mut OwnTask, mechanism: Mechanism, result: FsResult<()>) {
-        own.run.ended(mechanism, result.is_ok());
-        match result {
-            Ok(()) => {
-                let owned = self.own.trees.get_mut(&own.root);
-                _ = owned.and_then(|owned| owned.failed.take_if(|(failed, _)| *failed == mechanism));
-            }
-            Err(error) => self.own_stage_failed(own, mechanism, error),
-        }
-    }
-
-    /// A stage has failed: it is told once, until it succeeds or fails in another way. It is begun again with the next completion.
-    fn own_stage_failed(&mut self, own: &mut OwnTask, mechanism: Mechanism, error: FsError) {
-        own.failed.get_or_insert((mechanism, error));
-        let now = self.core.now.ms;
-        let Some(owned) = self.own.trees.get_mut(&own.root) else { return };
-        // The next one by itself when the interval has gone by again.
-        owned.synced_ms = now;
-        if owned.failed.replace((mechanism, error)) != Some((mechanism, error)) {
-            self.core.out.push_back(Output::StageFailed { dir: own.root, stage: mechanism.name(), error });
         }
     }
 
@@ -106,7 +138,7 @@ impl Client {
         event: Event,
     ) -> Option<FsResult<()>> {
         let (mechanism, ended) = match event {
-            Event::Kept(result) => (Mechanism::LocalPersist, Some(self.own_file_kept(own, result))),
+            Event::Kept(result) => (Mechanism::LocalPersist, Some(self.own.file_kept(own, result))),
             Event::Data(result) => (Mechanism::GlobalPersist, self.own_store_data(id, own, cred, result)),
             Event::Reply(result) if own.store.as_ref().is_some_and(super::store::Store::registers) => {
                 (Mechanism::GlobalPersist, Some(self.own_store_kept(own, result)))
@@ -129,7 +161,7 @@ impl Client {
                 error => Some(error),
             };
         }
-        self.own_stage_ended(own, mechanism, result);
+        self.own.stage_ended(&mut self.core, own, mechanism, result);
         self.own_run_on(id, own, cred)
     }
 
@@ -168,23 +200,10 @@ impl Client {
 
     /// Cuts the journal where it is now, and sends the part before the cut to be merged.
     pub(super) fn own_cut(&mut self, id: u64, own: &mut OwnTask, cred: &Arc<Cred>) -> Option<FsResult<()>> {
-        if let Err(error) = self.own_seal(own) {
+        if let Err(error) = self.own.seal(&self.core, own) {
             return Some(Err(error));
         }
         self.own_parts(id, own, cred)
-    }
-
-    /// Has the driver put what is outstanding on this machine's disk.
-    fn own_keep(&mut self, id: u64, own: &OwnTask) -> Option<FsResult<()>> {
-        let Some(owned) = self.own.trees.get_mut(&own.root) else { return Some(Err(FsError::Stale)) };
-        if owned.machine.outstanding().changes == 0 {
-            return Some(Ok(()));
-        }
-        owned.persisting = owned.machine.outstanding().changes;
-        let (record, groups) = (Box::new(owned.machine.record().clone()), owned.machine.groups());
-        let fs = self.ranks.fs_id.unwrap_or_default();
-        self.core.out.push_back(Output::Keep { token: id, fs, record, groups });
-        None
     }
 
     /// The driver has put the journal on the disk, or cannot.
@@ -192,19 +211,11 @@ impl Client {
         self.calls.events.push_back((token, Event::Kept(result)));
     }
 
-    fn own_file_kept(&mut self, own: &OwnTask, result: FsResult<Box<str>>) -> FsResult<()> {
-        let file = result?;
-        if let Some(owned) = self.own.trees.get_mut(&own.root) {
-            (owned.persisted, owned.kept) = (owned.persisting, Some(file));
-        }
-        Ok(())
-    }
-
     /// Asks the rank whether the subtree is this client's still, if the rank can be reached: a sync to the local disk must not succeed after somebody
     /// else was told that it has the subtree. A store or a merge has asked already.
     fn own_check(&mut self, id: u64, own: &mut OwnTask, cred: &Arc<Cred>) -> Option<FsResult<()>> {
-        let rank = self.own_rank(own.root);
-        if !own.goal.local() || own.goal.end || !self.is_up(rank) {
+        let rank = self.ranks.own_rank(own.root);
+        if !own.goal.local() || own.goal.end || !self.ranks.is_up(rank) {
             return self.own_applied(id, own, cred);
         }
         let epoch = self.own.trees.get(&own.root)?.machine.record().epoch;

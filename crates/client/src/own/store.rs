@@ -191,7 +191,7 @@ impl Client {
                 let journal = StoredJournal { ino: store.ino, bytes: store.form.bytes() };
                 let epoch = self.own.trees.get(&own.root)?.machine.record().epoch;
                 let op = Op::Subtree { dir: own.root, what: Box::new(SubtreeOp::Keep { epoch, journal }) };
-                self.request_at(self.own_rank(own.root), Cred::clone(cred), op, Then::OwnTask(id), 0);
+                self.request_at(self.ranks.own_rank(own.root), Cred::clone(cred), op, Then::OwnTask(id), 0);
                 None
             }
             None => self.own_store_on(id, own),

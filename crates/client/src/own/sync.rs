@@ -6,7 +6,10 @@ use std::sync::Arc;
 use loligo_types::{Cred, FsError, Ino, Op};
 
 use super::task::Goal;
+use crate::calls::Calls;
+use crate::core::Core;
 use crate::machine::{Client, Waiter};
+use crate::own::Own;
 use crate::task::{Event, Step, Task};
 use crate::{Call, CallResult};
 
@@ -20,26 +23,35 @@ pub(crate) struct SyncFirst {
     failed: Option<FsError>,
 }
 
-impl Client {
-    fn own_to_persist(&self) -> Vec<(Ino, Goal)> {
-        let goals = self.own.trees.iter().map(|(root, owned)| (*root, Goal::of(&owned.policy).persist()));
+impl Own {
+    pub(crate) fn to_persist(&self) -> Vec<(Ino, Goal)> {
+        let goals = self.trees.iter().map(|(root, owned)| (*root, Goal::of(&owned.policy).persist()));
         goals.filter(|(_, goal)| goal.durable).collect()
     }
 
     /// True if some policy persists a journal somewhere besides the ranks.
-    pub(crate) fn own_persists(&self) -> bool {
-        self.own.is_any() && !self.own_to_persist().is_empty()
+    pub(crate) fn persists(&self) -> bool {
+        self.is_any() && !self.to_persist().is_empty()
     }
 
-    pub(crate) fn own_sync_first(&mut self, waiter: Waiter, cred: &Arc<Cred>, call: Call) {
-        let goals = self.own_to_persist();
+    pub(crate) fn sync_first(
+        &mut self,
+        core: &mut Core,
+        calls: &mut Calls,
+        waiter: Waiter,
+        cred: &Arc<Cred>,
+        call: Call,
+    ) {
+        let goals = self.to_persist();
         let step = Step::OwnSync(SyncFirst { left: goals.len(), then: Some(call), failed: None });
-        let id = self.new_task(Task { waiter, cred: Arc::clone(cred), ino: Ino(0), exclusive: false, step });
+        let id = calls.new_task(Task { waiter, cred: Arc::clone(cred), ino: Ino(0), exclusive: false, step });
         for (root, goal) in goals {
-            self.own_complete(root, Waiter::Task(id), goal, None);
+            self.complete(core, calls, root, Waiter::Task(id), goal, None);
         }
     }
+}
 
+impl Client {
     pub(crate) fn step_own_sync(&mut self, id: u64, task: &mut Task, event: Event) -> Option<CallResult> {
         let cred = Arc::clone(&task.cred);
         let Step::OwnSync(sync) = &mut task.step else { return None };
@@ -60,7 +72,7 @@ impl Client {
         let waiter = Waiter::Task(id);
         match sync.then.take()? {
             Call::SyncAll => self.sync_all(waiter, &cred),
-            _ if self.is_single() => self.pass(waiter, &cred, Op::Sync),
+            _ if self.ranks.is_single() => self.pass(waiter, &cred, Op::Sync),
             _ => self.sync_ranks(waiter, &cred),
         }
         None

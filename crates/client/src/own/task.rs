@@ -13,7 +13,11 @@ use super::ask::record_of;
 use super::rebase::Conflicts;
 use super::store::Store;
 use super::{OWN, Owned};
+use crate::calls::Calls;
+use crate::core::Core;
+use crate::file::Files;
 use crate::machine::{Client, Waiter};
+use crate::own::Own;
 use crate::session::Then;
 use crate::task::{Event, Step, Task};
 use crate::{CallResult, Done, Invalidation, Output, Token};
@@ -173,33 +177,49 @@ impl OwnTask {
     }
 }
 
-impl Client {
+impl Own {
     /// Completes, after whatever is under way there.
-    pub(crate) fn own_complete(&mut self, root: Ino, waiter: Waiter, goal: Goal, command: Option<u64>) {
-        self.own_enqueue(waiter, OwnTask::new(root, goal, command));
+    pub(crate) fn complete(
+        &mut self,
+        core: &mut Core,
+        calls: &mut Calls,
+        root: Ino,
+        waiter: Waiter,
+        goal: Goal,
+        command: Option<u64>,
+    ) {
+        self.enqueue(core, calls, waiter, OwnTask::new(root, goal, command));
     }
 
-    fn own_enqueue(&mut self, waiter: Waiter, own: OwnTask) {
+    pub(crate) fn enqueue(&mut self, core: &mut Core, calls: &mut Calls, waiter: Waiter, own: OwnTask) {
         let root = own.root;
-        let Some(owned) = self.own.trees.get_mut(&root) else {
-            return self.fail(waiter, FsError::Stale);
+        let Some(owned) = self.trees.get_mut(&root) else {
+            return calls.fail(core, waiter, FsError::Stale);
         };
         let step = Step::Own(Box::new(own));
         let task = Task { waiter, cred: Arc::clone(&owned.cred), ino: Ino(0), exclusive: false, step };
         if owned.task.is_some() {
             return owned.queue.push_back(task);
         }
-        self.own_start(root, task);
+        self.start(calls, root, task);
     }
 
     /// The policy of a decoupled root is changed while it is decoupled: what is outstanding is first brought to what the new one promises,
     /// then the rank is told, and from then on the new one counts (Cudele's future work, "dynamic change"). Until then the old
     /// one does, whoever dies.
-    pub(crate) fn own_change_policy(&mut self, waiter: Waiter, root: Ino, policy: SubtreePolicy, op: Op) {
-        let Some(owned) = self.own.trees.get(&root) else { return self.fail(waiter, FsError::Stale) };
+    pub(crate) fn change_policy(
+        &mut self,
+        core: &mut Core,
+        calls: &mut Calls,
+        waiter: Waiter,
+        root: Ino,
+        policy: SubtreePolicy,
+        op: Op,
+    ) {
+        let Some(owned) = self.trees.get(&root) else { return calls.fail(core, waiter, FsError::Stale) };
         let (old, new) = (Goal::of(&owned.policy), Goal::of(&policy));
-        if new.local() && !self.core.config.keeps {
-            return self.fail(waiter, FsError::NotSupported);
+        if new.local() && !core.config.keeps {
+            return calls.fail(core, waiter, FsError::NotSupported);
         }
         let end = !policy.pipeline().has_client_journal();
         let is_new = |mechanism: Mechanism| match mechanism.applies() {
@@ -209,17 +229,122 @@ impl Client {
         let goal = Goal { stages: new.stages.only(is_new), end, ..new };
         let goal = if end { goal.and_apply() } else { goal };
         let policy = Some(Box::new((policy, op)));
-        self.own_enqueue(waiter, OwnTask { policy, ..OwnTask::new(root, goal, None) });
+        self.enqueue(core, calls, waiter, OwnTask { policy, ..OwnTask::new(root, goal, None) });
     }
 
-    fn own_start(&mut self, root: Ino, task: Task) {
-        let id = self.new_task(task);
-        if let Some(owned) = self.own.trees.get_mut(&root) {
+    pub(crate) fn start(&mut self, calls: &mut Calls, root: Ino, task: Task) {
+        let id = calls.new_task(task);
+        if let Some(owned) = self.trees.get_mut(&root) {
             owned.task = Some(id);
         }
-        self.calls.events.push_back((id, Event::Start));
+        calls.events.push_back((id, Event::Start));
     }
 
+    /// True if bytes may have been written to objects of the subtree.
+    pub(crate) fn has_written(&self, root: Ino) -> bool {
+        let written = |owned: &Owned| !owned.rights.is_empty() || !owned.machine.record().objects.is_empty();
+        self.trees.get(&root).is_some_and(written)
+    }
+
+    /// The merge mode that the policy sets: where new inodes go first, and whether the merge is blind (the rank trusts the owner), which
+    /// only root may ask for.
+    pub(crate) fn how(&self, root: Ino, cred: &Cred) -> (MergeInto, bool) {
+        let policy = self.trees.get(&root).map(|owned| &owned.policy);
+        let has = |mechanism| policy.is_some_and(|policy| policy.pipeline().composition().has(mechanism));
+        let into = if has(Mechanism::NonvolatileApply) { MergeInto::Table } else { MergeInto::Memory };
+        let is_shared = self.trees.get(&root).is_some_and(Owned::is_shared);
+        (into, policy.is_some_and(SubtreePolicy::blind) && cred.is_root() && !is_shared)
+    }
+
+    /// Seals the outstanding changes into the groups of a merge.
+    pub(super) fn seal(&mut self, core: &Core, own: &mut OwnTask) -> FsResult<()> {
+        let owned = self.trees.get_mut(&own.root).ok_or(FsError::Stale)?;
+        owned.synced_ms = core.now.ms;
+        own.groups = owned.machine.sealed().into();
+        own.total = own.groups.iter().map(|group| group.bytes).sum();
+        Ok(())
+    }
+
+    /// True if programs have something open in it.
+    pub(crate) fn is_in_use(&self, files: &Files, root: Ino) -> bool {
+        let in_use = |handle: &u64| files.handles.get(handle).is_some_and(|handle| handle.fh.is_some());
+        self.trees.get(&root).is_some_and(|owned| owned.handles.keys().any(in_use))
+    }
+
+    /// Says what caches above must drop of a subtree. What will be told when it is done.
+    pub(super) fn drop_cached(&mut self, core: &mut Core, root: Ino, wait: bool) -> Vec<Token> {
+        let Some(owned) = self.trees.get(&root) else { return Vec::new() };
+        let cached = self.cached.iter().filter(|(ino, _)| owned.machine.knows(**ino));
+        let mut cached: Vec<(Ino, Lease)> = cached.map(|(ino, bits)| (*ino, *bits)).collect();
+        cached.sort_unstable();
+        let mut tokens = Vec::new();
+        for (ino, bits) in cached {
+            self.cached.remove(&ino);
+            if bits.has(Lease::NAMES) {
+                core.names_lost.add(ino);
+                tokens.push(core.invalidate(Invalidation::Names(ino), wait));
+            }
+            if bits.has(Lease::ATTR) {
+                tokens.push(core.invalidate(Invalidation::Attr(ino), wait));
+            }
+        }
+        tokens
+    }
+
+    /// Caches above have dropped something; whether that was said of such a subtree.
+    pub(crate) fn invalidated(&mut self, calls: &mut Calls, token: Token) -> bool {
+        let task = self.tokens.remove(&token);
+        task.map(|id| calls.events.push_back((id, Event::Dropped))).is_some()
+    }
+
+    /// Sends again what was refused for want of room, and sends on what is outstanding, where that is due.
+    pub(crate) fn tick(&mut self, core: &mut Core, calls: &mut Calls) {
+        let now = core.now.ms;
+        for id in self.trees.values().filter_map(|owned| owned.task) {
+            if let Some(Task { step: Step::Own(own), .. }) = calls.tasks.get_mut(&id)
+                && own.again_ms.take_if(|again| *again <= now).is_some()
+            {
+                calls.events.push_back((id, Event::Start));
+            }
+        }
+        let due = |owned: &Owned| {
+            let interval = owned.policy.sync_interval().map(loligo_subtree_policy::SyncInterval::millis);
+            let is_due = interval.is_some_and(|interval| now >= owned.synced_ms + interval);
+            // Without changes of its own, too, its owner learns what others did.
+            is_due && owned.task.is_none() && (owned.machine.outstanding().changes > 0 || owned.is_shared())
+        };
+        let roots: Vec<Ino> = self.trees.iter().filter(|(_, owned)| due(owned)).map(|(root, _)| *root).collect();
+        for root in roots {
+            let Some(owned) = self.trees.get(&root) else { continue };
+            let goal = Goal::of(&owned.policy).and_apply();
+            self.complete(core, calls, root, Waiter::Nobody, goal, None);
+        }
+    }
+
+    /// The client stops: what policies say is done, and what has nothing outstanding then is given back.
+    pub(crate) fn stop(&mut self, core: &mut Core, calls: &mut Calls) {
+        for root in self.trees.keys().copied().collect::<Vec<_>>() {
+            let Some(owned) = self.trees.get(&root) else { continue };
+            let goal = Goal { end: true, ..Goal::of(&owned.policy) };
+            self.complete(core, calls, root, Waiter::Nobody, goal, None);
+        }
+    }
+
+    /// True if a subtree is still to be completed before the client may stop.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.trees.values().any(|owned| !owned.given_up)
+    }
+
+    /// The root and goal of a file's fsync besides the file's own bytes; `None` if the policy promises nothing.
+    pub(crate) fn fsync(&self, ino: Ino) -> Option<(Ino, Goal)> {
+        let root = if self.is_any() { self.root_of(ino)? } else { return None };
+        let goal = Goal::of(&self.trees.get(&root)?.policy).persist();
+        // Other files' bytes are their own affair.
+        goal.durable.then_some((root, Goal { flush: false, durable: false, ..goal }))
+    }
+}
+
+impl Client {
     /// Ends a task with its result; the next one begins.
     fn own_finish(&mut self, own: &OwnTask, result: FsResult<()>) -> CallResult {
         self.own_unseal(own.root);
@@ -231,7 +356,7 @@ impl Client {
             owned.task = None;
             owned.given_up |= self.core.stopping && result.is_err();
             if let Some(next) = owned.queue.pop_front() {
-                self.own_start(own.root, next);
+                self.own.start(&mut self.calls, own.root, next);
             }
         }
         result.map(|()| Done::plain(Answer::Done)).map_err(Into::into)
@@ -256,10 +381,10 @@ impl Client {
             }
             (Stage::Sync, Event::Reply(result)) => match result {
                 Ok(_) => self.own_synced(id, own, &cred),
-                Err(error) => self.own_not_synced(own, error),
+                Err(error) => self.own.not_synced(&mut self.core, own, error),
             },
             (Stage::Stages | Stage::Check, event) => self.own_hear(id, own, &cred, event),
-            (Stage::Close, Event::Start) if own.goal.abandon || self.own_is_in_use(own.root) => {
+            (Stage::Close, Event::Start) if own.goal.abandon || self.own.is_in_use(&self.files, own.root) => {
                 self.own_drop_caches(id, own, &cred)
             }
             (Stage::Close, Event::Start) => {
@@ -292,7 +417,7 @@ impl Client {
         };
         if let (Some(Ok(())), Some(changed), false) = (&ended, &own.policy, own.stage == Stage::Policy) {
             own.stage = Stage::Policy;
-            self.request_at(self.own_rank(own.root), Cred::clone(&cred), changed.1.clone(), Then::OwnTask(id), 0);
+            self.request_at(self.ranks.own_rank(own.root), Cred::clone(&cred), changed.1.clone(), Then::OwnTask(id), 0);
             return None;
         }
         ended.map(|result| self.own_finish(own, result))
@@ -315,31 +440,25 @@ impl Client {
         if own.goal.abandon {
             return self.own_drop_caches(id, own, cred);
         }
-        let is_rank = !self.own_has_written(own.root);
+        let is_rank = !self.own.has_written(own.root);
         if !own.goal.durable || is_rank {
             return self.own_synced(id, own, cred);
         }
         // What was written through handles that are closed by now.
         own.stage = Stage::Sync;
-        self.request_at(self.own_rank(own.root), Cred::clone(cred), Op::Sync, Then::OwnTask(id), 0);
+        self.request_at(self.ranks.own_rank(own.root), Cred::clone(cred), Op::Sync, Then::OwnTask(id), 0);
         None
-    }
-
-    /// True if bytes may have been written to objects of the subtree.
-    fn own_has_written(&self, root: Ino) -> bool {
-        let written = |owned: &Owned| !owned.rights.is_empty() || !owned.machine.record().objects.is_empty();
-        self.own.trees.get(&root).is_some_and(written)
     }
 
     /// Sends the parts of the oldest group.
     pub(super) fn own_parts(&mut self, id: u64, own: &mut OwnTask, cred: &Arc<Cred>) -> Option<FsResult<()>> {
         own.merging = Merging::Parts;
-        let rank = self.own_rank(own.root);
+        let rank = self.ranks.own_rank(own.root);
         let Some(record) = self.own.trees.get(&own.root).map(|owned| owned.machine.record()) else {
             return Some(Err(FsError::Stale));
         };
         let (epoch, merge) = (record.epoch, record.merges + 1);
-        let (into, blind) = self.own_how(own.root, cred);
+        let (into, blind) = self.own.how(own.root, cred);
         let blind = blind && !own.looked_through;
         let Some(group) = own.groups.front() else {
             own.merging = Merging::Not;
@@ -374,16 +493,6 @@ impl Client {
         None
     }
 
-    /// The merge mode that the policy sets: where new inodes go first, and whether the merge is blind (the rank trusts the owner), which
-    /// only root may ask for.
-    fn own_how(&self, root: Ino, cred: &Cred) -> (MergeInto, bool) {
-        let policy = self.own.trees.get(&root).map(|owned| &owned.policy);
-        let has = |mechanism| policy.is_some_and(|policy| policy.pipeline().composition().has(mechanism));
-        let into = if has(Mechanism::NonvolatileApply) { MergeInto::Table } else { MergeInto::Memory };
-        let is_shared = self.own.trees.get(&root).is_some_and(Owned::is_shared);
-        (into, policy.is_some_and(SubtreePolicy::blind) && cred.is_root() && !is_shared)
-    }
-
     /// This life of the rank does not know what was sent, or not who this is, or it has no room: from the first part on.
     pub(super) fn own_parts_failed(
         &mut self,
@@ -401,15 +510,15 @@ impl Client {
                 own.again_ms = Some(self.core.now.ms + (FULL_PAUSE_MS << (own.tries - 1)));
                 None
             }
-            FsError::Perm if !own.looked_through && self.own_how(own.root, cred).1 => {
+            FsError::Perm if !own.looked_through && self.own.how(own.root, cred).1 => {
                 own.looked_through = true;
                 self.own_parts(id, own, cred)
             }
             FsError::Stale if own.tries < TRIES => {
                 own.merging = Merging::Resume;
-                if let Some(what) = self.own_resume_op(own.root) {
+                if let Some(what) = self.own.resume_op(own.root) {
                     let op = Op::Subtree { dir: own.root, what: Box::new(what) };
-                    self.request_at(self.own_rank(own.root), Cred::clone(cred), op, Then::OwnTask(id), 0);
+                    self.request_at(self.ranks.own_rank(own.root), Cred::clone(cred), op, Then::OwnTask(id), 0);
                 }
                 None
             }
@@ -511,15 +620,6 @@ impl Client {
         self.own_drop_caches(id, own, cred)
     }
 
-    /// Seals the outstanding changes into the groups of a merge.
-    pub(super) fn own_seal(&mut self, own: &mut OwnTask) -> FsResult<()> {
-        let owned = self.own.trees.get_mut(&own.root).ok_or(FsError::Stale)?;
-        owned.synced_ms = self.core.now.ms;
-        own.groups = owned.machine.sealed().into();
-        own.total = own.groups.iter().map(|group| group.bytes).sum();
-        Ok(())
-    }
-
     /// A part was answered.
     pub(super) fn own_part_answered(&mut self, own: &mut OwnTask, result: FsResult<Answer>) {
         own.left = own.left.saturating_sub(1);
@@ -528,17 +628,11 @@ impl Client {
         }
     }
 
-    /// True if programs have something open in it.
-    fn own_is_in_use(&self, root: Ino) -> bool {
-        let in_use = |handle: &u64| self.files.handles.get(handle).is_some_and(|handle| handle.fh.is_some());
-        self.own.trees.get(&root).is_some_and(|owned| owned.handles.keys().any(in_use))
-    }
-
     /// Nothing of it may be held above when it is others', too.
     fn own_drop_caches(&mut self, id: u64, own: &mut OwnTask, cred: &Arc<Cred>) -> Option<FsResult<()>> {
         let Some(owned) = self.own.trees.get(&own.root) else { return Some(Err(FsError::Stale)) };
         let handles: Vec<u64> = owned.handles.keys().copied().collect();
-        if !self.core.stopping && self.own_is_in_use(own.root) {
+        if !self.core.stopping && self.own.is_in_use(&self.files, own.root) {
             let now = self.core.now.ms;
             if now >= *own.closing_ms.get_or_insert(now) + CLOSE_MS {
                 return Some(Err(FsError::Busy));
@@ -547,7 +641,7 @@ impl Client {
             own.again_ms = Some(now + QUIET_PAUSE_MS);
             return None;
         }
-        if !own.goal.abandon && handles.iter().any(|handle| self.is_needed(*handle)) {
+        if !own.goal.abandon && handles.iter().any(|handle| self.files.is_needed(*handle)) {
             // Written and closed since all was flushed: it is not in the journal yet.
             own.stage = Stage::Flush;
             self.calls.events.push_back((id, Event::Start));
@@ -561,7 +655,7 @@ impl Client {
         }
         owned.ending = true;
         own.stage = Stage::Drop;
-        let tokens = self.own_drop_cached(own.root, true);
+        let tokens = self.own.drop_cached(&mut self.core, own.root, true);
         own.left = tokens.len();
         for token in tokens {
             self.own.tokens.insert(token, id);
@@ -570,32 +664,6 @@ impl Client {
             self.own_say_end(id, own, cred);
         }
         None
-    }
-
-    /// Says what caches above must drop of a subtree. What will be told when it is done.
-    pub(super) fn own_drop_cached(&mut self, root: Ino, wait: bool) -> Vec<Token> {
-        let Some(owned) = self.own.trees.get(&root) else { return Vec::new() };
-        let cached = self.own.cached.iter().filter(|(ino, _)| owned.machine.knows(**ino));
-        let mut cached: Vec<(Ino, Lease)> = cached.map(|(ino, bits)| (*ino, *bits)).collect();
-        cached.sort_unstable();
-        let mut tokens = Vec::new();
-        for (ino, bits) in cached {
-            self.own.cached.remove(&ino);
-            if bits.has(Lease::NAMES) {
-                self.core.names_lost.add(ino);
-                tokens.push(self.invalidate(Invalidation::Names(ino), wait));
-            }
-            if bits.has(Lease::ATTR) {
-                tokens.push(self.invalidate(Invalidation::Attr(ino), wait));
-            }
-        }
-        tokens
-    }
-
-    /// Caches above have dropped something; whether that was said of such a subtree.
-    pub(crate) fn own_invalidated(&mut self, token: Token) -> bool {
-        let task = self.own.tokens.remove(&token);
-        task.map(|id| self.calls.events.push_back((id, Event::Dropped))).is_some()
     }
 
     fn own_say_end(&mut self, id: u64, own: &mut OwnTask, cred: &Arc<Cred>) {
@@ -609,7 +677,7 @@ impl Client {
         own.stage = Stage::End;
         let Some(epoch) = self.own.trees.get(&own.root).map(|owned| owned.machine.record().epoch) else { return };
         let op = Op::Subtree { dir: own.root, what: Box::new(SubtreeOp::End { epoch }) };
-        self.request_at(self.own_rank(own.root), Cred::clone(cred), op, Then::OwnTask(id), 0);
+        self.request_at(self.ranks.own_rank(own.root), Cred::clone(cred), op, Then::OwnTask(id), 0);
     }
 
     /// It is a directory like others again, or is not this client's any more.
@@ -632,7 +700,7 @@ impl Client {
                     {
                         self.own.commands.done(command, Err(FsError::Stale));
                     }
-                    self.fail(task.waiter, FsError::Stale);
+                    self.calls.fail(&mut self.core, task.waiter, FsError::Stale);
                 }
                 let told = owned.told;
                 told.into_iter().for_each(|(rank, id)| self.part_done(rank, root, id));
@@ -646,51 +714,5 @@ impl Client {
                 Err(error)
             }
         }
-    }
-
-    /// Sends again what was refused for want of room, and sends on what is outstanding, where that is due.
-    pub(crate) fn own_tick(&mut self) {
-        let now = self.core.now.ms;
-        for id in self.own.trees.values().filter_map(|owned| owned.task) {
-            if let Some(Task { step: Step::Own(own), .. }) = self.calls.tasks.get_mut(&id)
-                && own.again_ms.take_if(|again| *again <= now).is_some()
-            {
-                self.calls.events.push_back((id, Event::Start));
-            }
-        }
-        let due = |owned: &Owned| {
-            let interval = owned.policy.sync_interval().map(loligo_subtree_policy::SyncInterval::millis);
-            let is_due = interval.is_some_and(|interval| now >= owned.synced_ms + interval);
-            // Without changes of its own, too, its owner learns what others did.
-            is_due && owned.task.is_none() && (owned.machine.outstanding().changes > 0 || owned.is_shared())
-        };
-        let roots: Vec<Ino> = self.own.trees.iter().filter(|(_, owned)| due(owned)).map(|(root, _)| *root).collect();
-        for root in roots {
-            let Some(owned) = self.own.trees.get(&root) else { continue };
-            let goal = Goal::of(&owned.policy).and_apply();
-            self.own_complete(root, Waiter::Nobody, goal, None);
-        }
-    }
-
-    /// The client stops: what policies say is done, and what has nothing outstanding then is given back.
-    pub(crate) fn own_stop(&mut self) {
-        for root in self.own.trees.keys().copied().collect::<Vec<_>>() {
-            let Some(owned) = self.own.trees.get(&root) else { continue };
-            let goal = Goal { end: true, ..Goal::of(&owned.policy) };
-            self.own_complete(root, Waiter::Nobody, goal, None);
-        }
-    }
-
-    /// True if a subtree is still to be completed before the client may stop.
-    pub(crate) fn own_is_stopping(&self) -> bool {
-        self.own.trees.values().any(|owned| !owned.given_up)
-    }
-
-    /// The root and goal of a file's fsync besides the file's own bytes; `None` if the policy promises nothing.
-    pub(crate) fn own_fsync(&self, ino: Ino) -> Option<(Ino, Goal)> {
-        let root = if self.own.is_any() { self.own.root_of(ino)? } else { return None };
-        let goal = Goal::of(&self.own.trees.get(&root)?.policy).persist();
-        // Other files' bytes are their own affair.
-        goal.durable.then_some((root, Goal { flush: false, durable: false, ..goal }))
     }
 }
