@@ -8,7 +8,7 @@ use crate::file::Files;
 use crate::machine::{Client, Waiter};
 use crate::ranks::Ranks;
 use crate::session::Then;
-use crate::task::{Event, Step, Task};
+use crate::task::{Event, Step, Task, expect_entry};
 use crate::{CallResult, Done, Fh};
 
 impl Files {
@@ -101,7 +101,10 @@ impl Client {
                 let (op, cred) = (op.clone(), Arc::clone(&task.cred));
                 self.request(&cred, op, Then::Task(id));
             }
-            Event::Reply(Ok(Answer::Entry(attr))) => return Some(Ok(self.done_attr(attr))),
+            Event::Reply(Ok(Answer::Entry(attr))) => {
+                let (mut lent, files) = self.lent_beside_files();
+                return Some(Ok(lent.done_attr(files, attr)));
+            }
             Event::Reply(result) => return Some(result.map(Done::plain).map_err(Into::into)),
             _ => {}
         }
@@ -132,7 +135,7 @@ impl Client {
                 self.request(&task.cred, op, Then::Task(id));
                 None
             }
-            Event::Reply(result) => match Self::expect_entry(result) {
+            Event::Reply(result) => match expect_entry(result) {
                 Ok(attr) => {
                     if let Some(flushed) = ahead.take()
                         && set.mtime.is_some()
@@ -151,7 +154,8 @@ impl Client {
                         }
                         self.files.change_blocks(ino, |file| file.cut(&attr));
                     }
-                    Some(Ok(self.done_attr(attr)))
+                    let (mut lent, files) = self.lent_beside_files();
+                    Some(Ok(lent.done_attr(files, attr)))
                 }
                 Err(error) => {
                     if let (Some(_), Some(file)) = (set.size, self.files.map.get_mut(&ino)) {

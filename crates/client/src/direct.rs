@@ -26,7 +26,7 @@ use crate::file::Files;
 use crate::io::DirectError;
 use crate::machine::Client;
 use crate::ranks::Ranks;
-use crate::session::{DataThen, Link, PendingData, Session, Then};
+use crate::session::{DataThen, Link, PendingData, Then};
 
 /// The connection to the store, and what is under way over it.
 #[derive(Debug, Default)]
@@ -207,10 +207,5 @@ impl Client {
         for rank in std::mem::take(&mut self.direct.closes_at) {
             self.close_lost_there(rank);
         }
-    }
-
-    /// A session has begun, or is another one: its rank does not know of the connection to the store.
-    pub(crate) fn forget_told(session: &mut Session) {
-        session.direct = Told::default();
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use loligo_types::limits::WALK_MAX;
-use loligo_types::{About, Answer, Attr, Cred, FsError, FsResult, Ino, Kind, Name, Op, Rank, RenameMode, Replicas};
+use loligo_types::{About, Answer, Cred, FsError, FsResult, Ino, Name, Op, Rank, RenameMode, Replicas};
 
 use crate::calls::Calls;
 use crate::core::Core;
@@ -325,7 +325,7 @@ impl Client {
     /// The answer of a call that is one request.
     pub(crate) fn passed(&mut self, pass: Pass, result: FsResult<Answer>) {
         // The first parts of a listing were said earlier.
-        let names_cached = pass.dir != Ino(0) && self.use_names(pass.dir) && pass.listed.is_empty();
+        let names_cached = pass.dir != Ino(0) && self.lent().use_names(pass.dir) && pass.listed.is_empty();
         let ways = if pass.ways.is_some() { std::mem::take(&mut self.at_hand.ways) } else { Vec::new() };
         if let (Some((handle, lock, take)), Ok(_), false) = (pass.lock, &result, pass.over) {
             if take && !self.calls.is_awaited(pass.waiter) && self.give_lock_back(&pass.cred, handle, lock) {
@@ -338,58 +338,29 @@ impl Client {
                 if pass.sets {
                     self.files.forbid_reuse(attr.ino);
                 }
-                Ok(Done { names_cached, ..self.done_attr(attr) })
+                let (mut lent, files) = self.lent_beside_files();
+                Ok(Done { names_cached, ..lent.done_attr(files, attr) })
             }
             Ok(Answer::Entries { mut entries, next, end }) => {
                 if !pass.listed.is_empty() {
                     entries.splice(0..0, pass.listed);
                 }
+                let (mut lent, files) = self.lent_beside_files();
                 for entry in &mut entries {
-                    self.overlay_entry(&mut entry.attr, &mut entry.lease);
+                    lent.overlay_entry(files, &mut entry.attr, &mut entry.lease);
                 }
                 Ok(Done { names_cached, ..Done::plain(Answer::Entries { entries, next, end }) })
             }
-            Ok(walked @ Answer::Walked { .. }) => Ok(self.done_walked(walked)),
+            Ok(walked @ Answer::Walked { .. }) => {
+                let (mut lent, files) = self.lent_beside_files();
+                Ok(lent.done_walked(files, walked))
+            }
             Ok(answer) => {
-                let names_cached = pass.renamed.is_some_and(|(dir, other)| self.use_renamed(dir, other));
+                let names_cached = pass.renamed.is_some_and(|(dir, other)| self.lent().use_renamed(dir, other));
                 Ok(Done { names_cached, ..Done::plain(answer) })
             }
             Err(error) => Err(Failed { error, names_cached: names_cached && error == FsError::NotFound }),
         };
         self.calls.complete(&mut self.core, pass.waiter, done.map(|done| Done { ways, ..done }));
-    }
-
-    /// The answer of a path walk, with attributes as they are with the writes that are held back.
-    pub(crate) fn done_walked(&mut self, mut walked: Answer) -> Done {
-        if let Answer::Walked { last, .. } = &mut walked {
-            match &mut **last {
-                Answer::Entry(attr) => {
-                    self.files.overlay(attr);
-                    self.own.overlay(attr);
-                }
-                Answer::Entries { entries, .. } => {
-                    for entry in entries {
-                        self.overlay_entry(&mut entry.attr, &mut entry.lease);
-                    }
-                }
-                _ => {}
-            }
-        }
-        Done::plain(walked)
-    }
-
-    /// Attributes in a listing: with what is held back, and only leases that count.
-    fn overlay_entry(&mut self, attr: &mut Option<Attr>, lease: &mut loligo_types::Lease) {
-        if let Some(attr) = attr {
-            self.files.overlay(attr);
-            if !lease.is_none() && !self.use_entry(attr.ino) {
-                *lease = loligo_types::Lease::NONE;
-            }
-        }
-    }
-
-    /// True if the attributes are those of a file whose data this machine handles.
-    pub(crate) fn is_file(attr: &Attr) -> bool {
-        attr.kind == Kind::File
     }
 }

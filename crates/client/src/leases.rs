@@ -9,10 +9,8 @@ use loligo_types::{Ino, Lease, Rank};
 use crate::core::Core;
 use crate::file::Files;
 use crate::machine::Client;
-use crate::own::OWN;
 use crate::own::Own;
 use crate::ranks::Ranks;
-use crate::session::HeldNames;
 
 /// Multiplies and folds: the same in every run, and good enough for inode numbers.
 #[derive(Default)]
@@ -56,20 +54,6 @@ impl Held {
     fn is_before(&self, seq: u64) -> bool {
         (seq as u32).wrapping_sub(self.since) < 1 << 31
     }
-}
-
-/// The answer that is being dealt with.
-#[derive(Debug, Default)]
-pub(crate) struct AtHand {
-    /// The rank that granted it; none: no rank did.
-    rank: Option<Rank>,
-    seq: u64,
-    /// Leases that came with it.
-    granted: Vec<(Ino, Lease)>,
-    /// The same, of lookup leases.
-    pub(crate) ways: Vec<(Ino, u16)>,
-    /// The rank that answered for the names in it.
-    pub(crate) names_from: Option<Rank>,
 }
 
 /// Leases of one rank.
@@ -168,6 +152,11 @@ impl Leases {
         self.held.entry(ino).or_default().add(bits, next_seq);
     }
 
+    /// True if a lease was held already when a request was sent.
+    pub(crate) fn was_held(&self, ino: Ino, bits: Lease, seq: u64) -> bool {
+        self.held.get(&ino).is_some_and(|held| held.bits.has(bits) && held.is_before(seq))
+    }
+
     /// The lease on an inode.
     pub(crate) fn of(&self, ino: Ino) -> Lease {
         self.held.get(&ino).map_or(Lease::NONE, |held| held.bits)
@@ -223,99 +212,6 @@ impl Ranks {
 }
 
 impl Client {
-    /// An answer is dealt with from now on.
-    pub(crate) fn take_up(&mut self, rank: Rank, seq: u64, granted: &[(Ino, Lease)]) {
-        (self.at_hand.rank, self.at_hand.seq) = (Some(rank), seq);
-        self.at_hand.granted.clear();
-        self.at_hand.ways.clear();
-        self.at_hand.granted.extend_from_slice(granted);
-        self.at_hand.names_from = Some(rank);
-    }
-
-    /// Ends the handling of a rank's answer.
-    pub(crate) fn put_down(&mut self) {
-        (self.at_hand.rank, self.at_hand.names_from) = (None, None);
-    }
-
-    /// True if a lease covers the answer at hand: the answer brought the lease, or the lease was already held when the request was sent.
-    /// An answer that was decided before the lease's and arrives after it may be older than the lease.
-    pub(crate) fn counts(&self, ino: Ino, bits: Lease) -> bool {
-        if self.at_hand.rank == Some(OWN) {
-            let wanted = self.core.config.cache && (self.core.config.cache_names || !bits.has(Lease::NAMES));
-            return wanted && self.own.may_cache(ino, bits);
-        }
-        if self.calls.is_unsettled(&self.ranks, ino, bits) {
-            return false;
-        }
-        let at_hand = &self.at_hand;
-        let session = at_hand.rank.and_then(|rank| self.ranks.session(rank));
-        session.is_some_and(|session| {
-            session.leases.held.get(&ino).is_some_and(|held| held.bits.has(bits) && held.is_before(at_hand.seq))
-                || session.leases.of(ino).has(bits)
-                    && !session.leases.is_void(ino, at_hand.seq)
-                    && at_hand.granted.iter().any(|(of, given)| *of == ino && given.has(bits))
-        })
-    }
-
-    /// True if attributes that are given out now may be cached; then they are not forgotten any more.
-    pub(crate) fn use_attr(&mut self, ino: Ino) -> bool {
-        self.ranks.remember(ino);
-        self.noted(ino, Lease::ATTR)
-    }
-
-    /// True if the lease counts; the answer is noted as cached then.
-    fn noted(&mut self, ino: Ino, bits: Lease) -> bool {
-        let counts = self.counts(ino, bits);
-        if counts && self.at_hand.rank == Some(OWN) {
-            self.own.note_cached(ino, bits);
-        }
-        counts
-    }
-
-    /// The same for an entry of a listing, which brought the lease.
-    pub(crate) fn use_entry(&mut self, ino: Ino) -> bool {
-        self.ranks.remember(ino);
-        if self.at_hand.rank == Some(OWN) {
-            return self.noted(ino, Lease::ATTR);
-        }
-        if self.calls.is_unsettled(&self.ranks, ino, Lease::ATTR) {
-            return false;
-        }
-        let session = self.at_hand.rank.and_then(|rank| self.ranks.session(rank));
-        session.is_some_and(|session| session.leases.has_attr(ino) && !session.leases.is_void(ino, self.at_hand.seq))
-    }
-
-    /// The same for names of a directory: those that came with the answer at hand, or with the one before of which it is
-    /// the second part.
-    pub(crate) fn use_names(&mut self, dir: Ino) -> bool {
-        let Some(rank) = self.at_hand.names_from else { return false };
-        if rank == OWN {
-            return self.at_hand.rank == Some(OWN) && self.noted(dir, Lease::NAMES);
-        }
-        // At all ranks: the lease may move to one that has lent other names of the directory, which caches above forgot before.
-        self.ranks.remember(dir);
-        let Some(session) = self.ranks.session(rank) else { return false };
-        if self.at_hand.rank != Some(rank) {
-            return session.leases.has_names(dir) && !self.calls.is_unsettled(&self.ranks, dir, Lease::NAMES);
-        }
-        self.counts(dir, Lease::NAMES)
-    }
-
-    /// The same for a name that something has got by a rename, and for the other one in `other` if two have changed places. Whoever
-    /// gave the answer lends names of the directory with it only if the new name is among those that it has: another one may have it.
-    pub(crate) fn use_renamed(&mut self, dir: Ino, other: Option<Ino>) -> bool {
-        let brought = |(of, bits): &(Ino, Lease)| *of == dir && bits.has(Lease::NAMES);
-        (self.at_hand.rank == Some(OWN) || self.at_hand.granted.iter().any(brought))
-            && self.use_names(dir)
-            && other.is_none_or(|other| self.use_names(other))
-    }
-
-    /// The lease on a directory's names by a rank, if the names in the answer at hand are covered by it.
-    pub(crate) fn held_names(&self, rank: Rank, dir: Ino) -> Option<HeldNames> {
-        let held = self.at_hand.rank == Some(rank) && self.counts(dir, Lease::NAMES);
-        held.then(|| HeldNames { dir, of: rank, lost: self.core.names_lost.count(dir) })
-    }
-
     /// Caches above hold nothing of these inodes any more.
     pub(crate) fn forget(&mut self, inos: Vec<Ino>) {
         let single = self.ranks.is_single();

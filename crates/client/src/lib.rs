@@ -23,6 +23,7 @@ mod flush;
 mod hints;
 mod indeterminate;
 mod leases;
+mod lent;
 mod locks;
 mod machine;
 mod members;

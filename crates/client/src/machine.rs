@@ -6,14 +6,14 @@
 
 use std::sync::Arc;
 
-use loligo_types::{Answer, Attr, Cred, FsError, FsResult, Lease};
+use loligo_types::{Answer, Attr, Cred, FsError};
 
 use crate::calls::Calls;
 pub(crate) use crate::calls::Waiter;
 use crate::core::Core;
 use crate::direct::Direct;
 use crate::file::Files;
-use crate::leases::AtHand;
+use crate::lent::AtHand;
 use crate::own::Own;
 use crate::ranks::Ranks;
 use crate::recall::Recalls;
@@ -194,32 +194,6 @@ impl Client {
             self.calls.fail(&mut self.core, waiter, FsError::Unavailable);
         } else {
             self.dispatch(waiter, &cred, call);
-        }
-    }
-
-    /// Attributes as they are with what is held back, and whether they may be cached.
-    pub(crate) fn done_attr(&mut self, mut attr: Attr) -> Done {
-        self.files.overlay(&mut attr);
-        self.own.overlay(&mut attr);
-        Done { attr_cached: self.use_attr(attr.ino), ..Done::plain(Answer::Entry(attr)) }
-    }
-
-    /// Takes attributes that the server sent. They are current if the ATTR lease is held with them.
-    pub(crate) fn learn(&mut self, attr: &Attr) {
-        let current = self.counts(attr.ino, Lease::ATTR);
-        if let Some(file) = self.files.map.get_mut(&attr.ino)
-            && file.learn(attr)
-        {
-            file.current = current;
-        }
-    }
-
-    /// The attributes of a plain answer.
-    pub(crate) fn expect_entry(result: FsResult<Answer>) -> FsResult<Attr> {
-        match result? {
-            Answer::Entry(attr) => Ok(attr),
-            // The server breaks the protocol; nothing it said can be used.
-            _ => Err(FsError::Io),
         }
     }
 }

@@ -244,7 +244,7 @@ impl Client {
         }
         self.learn_routes(routes);
         pending.hops += 1;
-        self.put_down();
+        self.at_hand.put_down();
         match self.ranks.router.subject(&pending.request.op) {
             // Said of what was made at the end of a way, not of where that begins.
             _ if done.is_some() && matches!(pending.request.op, Op::Via { .. }) => {}
@@ -374,7 +374,7 @@ impl Client {
             _ => there,
         };
         let names = match &op {
-            Op::Lookup { dir, .. } | Op::Create { dir, .. } => self.held_names(rank, *dir),
+            Op::Lookup { dir, .. } | Op::Create { dir, .. } => self.lent().held_names(rank, *dir),
             _ => None,
         };
         // At the end of a way a create may find the name.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use loligo_types::{Answer, Attr, Cred, FsError, FsResult, Ino, Lease, LockOwner, Op, OpenFlags, Rank, SetAttr};
+use loligo_types::{Answer, Attr, Cred, FsError, FsResult, Ino, Kind, Lease, LockOwner, Op, OpenFlags, Rank, SetAttr};
 
 use crate::calls::Calls;
 use crate::dispatch::Pass;
@@ -209,7 +209,8 @@ impl Client {
                 if let Some(file) = self.files.map.get_mut(&ino) {
                     file.at_risk = true;
                 }
-                let names_cached = opening.dir != Ino(0) && error == FsError::NotFound && self.use_names(opening.dir);
+                let names_cached =
+                    opening.dir != Ino(0) && error == FsError::NotFound && self.lent().use_names(opening.dir);
                 return Some(Err(crate::Failed { error, names_cached }));
             }
             Event::Reply(Ok(answer)) => {
@@ -217,7 +218,10 @@ impl Client {
                 let ways = std::mem::take(&mut opening.leased);
                 let (attr, created, rights, data) = match answer {
                     Answer::Opened { attr, created, rights, data } => (attr, created, rights, data),
-                    walked @ Answer::Walked { .. } => return Some(Ok(Done { ways, ..self.done_walked(walked) })),
+                    walked @ Answer::Walked { .. } => {
+                        let (mut lent, files) = self.lent_beside_files();
+                        return Some(Ok(Done { ways, ..lent.done_walked(files, walked) }));
+                    }
                     _ => return Some(Err(FsError::Io.into())),
                 };
                 if !self.calls.is_awaited(task.waiter) {
@@ -226,18 +230,18 @@ impl Client {
                     return Some(Err(FsError::Interrupted.into()));
                 }
                 let done = self.opened(&cred, handle, flags, &attr, rights, data);
-                let names_cached = dir != Ino(0) && self.use_names(dir);
+                let names_cached = dir != Ino(0) && self.lent().use_names(dir);
                 let answer = Answer::Opened { attr: done.1, created, rights: done.2, data: None };
                 let mut result = Done {
                     fh: Some(done.0),
                     keep_data: done.3,
-                    attr_cached: self.use_attr(attr.ino),
+                    attr_cached: self.lent().use_attr(attr.ino),
                     names_cached,
                     ways,
                     ..Done::plain(answer)
                 };
                 let Step::Open(opening) = &mut task.step else { return None };
-                if !opening.truncate || created || !Self::is_file(&attr) {
+                if !opening.truncate || created || attr.kind != Kind::File {
                     return Some(Ok(result));
                 }
                 result.keep_data = false;
@@ -277,7 +281,7 @@ impl Client {
         rights: Lease,
         data: Option<Arc<[u8]>>,
     ) -> (Fh, Attr, Lease, bool) {
-        let is_file = Self::is_file(attr);
+        let is_file = attr.kind == Kind::File;
         let fh = self.files.new_fh(attr.ino, handle, flags);
         let handle_state = Handle {
             ino: attr.ino,
@@ -291,11 +295,12 @@ impl Client {
         self.files.handles.insert(handle, handle_state);
         let rank = *self.files.at.entry(handle).or_insert(self.ranks.speaker);
         if !is_file {
-            self.learn(attr);
+            let (lent, files) = self.lent_beside_files();
+            lent.learn(files, attr);
             return (fh, *attr, Lease::NONE, false);
         }
         let known = self.files.map.contains_key(&attr.ino);
-        let current = self.counts(attr.ino, Lease::ATTR);
+        let current = self.lent().counts(attr.ino, Lease::ATTR);
         if known {
             // It may have moved since it was opened before.
             self.move_file(attr.ino, rank);

@@ -12,6 +12,7 @@ use loligo_types::{Answer, Cred, FsError, FsResult, Ino, Lease, Op, Rank, Route}
 
 use crate::calls::Calls;
 use crate::core::Core;
+use crate::direct::Told;
 use crate::file::File;
 use crate::file::Files;
 use crate::flush::ANY_LOCK;
@@ -188,7 +189,7 @@ impl Client {
         let Some(session) = self.ranks.sessions.get_mut(&rank) else { return };
         session.recalls_done.clear();
         session.numbers = Numbers::default();
-        Client::forget_told(session);
+        session.direct = Told::default();
         let (data, elsewhere) =
             std::mem::take(&mut session.data).into_iter().partition::<BTreeMap<_, _>, _>(|(_, pending)| {
                 self.files.map.get(&pending.request.ino).is_none_or(|file| file.rank == rank)

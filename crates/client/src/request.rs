@@ -14,7 +14,7 @@ use crate::calls::Calls;
 use crate::core::Core;
 use crate::file::File;
 use crate::file::Files;
-use crate::leases::AtHand;
+use crate::lent::AtHand;
 use crate::machine::{Client, Waiter};
 use crate::own::{Job, OWN};
 use crate::ranks::Ranks;
@@ -320,10 +320,11 @@ impl Client {
             *rights = Lease::NONE;
         }
         session.leases.grant(seq.0, session.next_seq, granted, answered);
-        self.take_up(rank, seq.0, granted);
+        self.at_hand.take_up(rank, seq.0, granted);
         self.ranks.lookup_leases_came(&mut self.core, &mut self.calls, &mut self.at_hand, rank, &pending.then, ways);
         if let Ok(answer) = &result {
-            self.learn_answer(rank, seq, &pending.request.op, answer);
+            let (mut lent, files) = self.lent_beside_files();
+            lent.learn_answer(files, rank, seq, &pending.request.op, answer);
             self.close_unwanted(&pending, answer);
         }
         match result {
@@ -380,27 +381,6 @@ impl Client {
             Then::Located(ino) => self.located(ino, rank, &result),
             Then::Verified(handle) => self.handle_verified(rank, handle, &result),
             Then::Second(second) => self.second(rank, *second, result),
-        }
-    }
-
-    fn learn_answer(&mut self, rank: Rank, seq: Seq, op: &Op, answer: &Answer) {
-        match answer {
-            Answer::Entry(attr) => self.learn(attr),
-            Answer::Opened { .. } => {
-                if let Some((handle, _)) = op.opens() {
-                    self.files.at.insert(handle, rank);
-                }
-            }
-            Answer::Entries { entries, .. } => {
-                let Some(session) = self.ranks.sessions.get_mut(&rank) else { return };
-                for entry in entries.iter().filter(|entry| !entry.lease.is_none()) {
-                    session.leases.grant(seq.0, session.next_seq, &[(entry.ino, entry.lease)], 0);
-                }
-            }
-            _ => {}
-        }
-        if !self.ranks.router.is_single() {
-            self.ranks.notice(&mut self.files, rank, op, answer);
         }
     }
 

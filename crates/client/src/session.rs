@@ -414,7 +414,7 @@ impl Client {
         let replaced = std::mem::take(&mut session.replaced);
         session.greeted = false;
         if !had || !welcome.resumed || welcome.direct.is_empty() {
-            Client::forget_told(session);
+            session.direct = Told::default();
         }
         let before = std::mem::replace(&mut session.data_epoch, welcome.data_epoch);
         // What was written before it moved there is durable.

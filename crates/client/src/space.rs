@@ -9,7 +9,7 @@ use crate::file::Files;
 use crate::machine::{Client, Waiter};
 use crate::read::STALE_MAX;
 use crate::session::{DataThen, Then};
-use crate::task::{Event, Step, Task, data_error};
+use crate::task::{Event, Step, Task, data_error, expect_entry};
 use crate::{CallResult, Done, Fallocate, Fh};
 
 /// A fallocate on shared data is begun again at most this often, because the file was cut under it.
@@ -252,7 +252,7 @@ impl Client {
             Event::Start => self.flush_then(ino, id),
             Event::Flushed => self.request(&cred, Op::GetAttr { ino }, Then::Task(id)),
             Event::Reply(result) => {
-                let mut attr = match Self::expect_entry(result) {
+                let mut attr = match expect_entry(result) {
                     Ok(attr) => attr,
                     Err(error) => return Some(Err(error.into())),
                 };

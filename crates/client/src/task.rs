@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use loligo_types::{Answer, Cred, DataAnswer, DataError, FsError, FsResult, Ino, LockOwner, Op, SetAttr};
+use loligo_types::{Answer, Attr, Cred, DataAnswer, DataError, FsError, FsResult, Ino, LockOwner, Op, SetAttr};
 
 use crate::calls::Calls;
 use crate::file::Files;
@@ -187,5 +187,14 @@ pub(crate) fn data_error(error: DataError) -> FsError {
         DataError::Moved | DataError::Stale => FsError::Stale,
         DataError::Busy => FsError::Busy,
         DataError::TooLarge => FsError::FileTooBig,
+    }
+}
+
+/// The attributes of a plain answer.
+pub(crate) fn expect_entry(result: FsResult<Answer>) -> FsResult<Attr> {
+    match result? {
+        Answer::Entry(attr) => Ok(attr),
+        // The server breaks the protocol; nothing it said can be used.
+        _ => Err(FsError::Io),
     }
 }

@@ -146,9 +146,12 @@ impl Client {
     /// An answer is given to who asked.
     pub(crate) fn own_replied(&mut self, reply: OwnReply) {
         let OwnReply { op, then, result } = reply;
-        self.take_up(OWN, 0, &[]);
+        self.at_hand.take_up(OWN, 0, &[]);
         match (&result, &op) {
-            (Ok(Answer::Entry(attr)), _) => self.learn(attr),
+            (Ok(Answer::Entry(attr)), _) => {
+                let (lent, files) = self.lent_beside_files();
+                lent.learn(files, attr);
+            }
             (Ok(Answer::Opened { .. }), Op::Open { handle, .. } | Op::Create { handle, .. }) => {
                 self.files.at.insert(*handle, OWN);
             }
@@ -156,7 +159,7 @@ impl Client {
         }
         let unlocks = matches!(op, Op::Unlock { .. } | Op::SetLock { .. });
         self.replied(OWN, then, result);
-        self.put_down();
+        self.at_hand.put_down();
         if unlocks && !self.own.locks.is_empty() {
             self.own.try_locks(&self.files.locks);
         }
