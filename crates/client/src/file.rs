@@ -10,8 +10,8 @@ use crate::Fh;
 use crate::blocks::Blocks;
 use crate::calls::Waiter;
 use crate::extents::Extents;
-use crate::flush::{FlushWaiter, Run};
 use crate::recall::DataRecall;
+use crate::run::{FlushWaiter, Run};
 use crate::unsynced::Unsynced;
 
 /// A handle at the server.

@@ -40,6 +40,7 @@ mod recall;
 mod recover;
 mod request;
 mod route;
+mod run;
 mod session;
 mod space;
 mod stale_replies;
