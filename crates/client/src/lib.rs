@@ -36,6 +36,7 @@ mod path_cache;
 mod ranks;
 mod raw;
 mod read;
+mod reading;
 mod recall;
 mod recover;
 mod request;

@@ -7,7 +7,7 @@ use loligo_types::{Answer, Cred, DataAnswer, DataError, DataOp, FsError, FsResul
 
 use crate::file::Files;
 use crate::machine::{Client, Waiter};
-use crate::read::STALE_MAX;
+use crate::reading::STALE_MAX;
 use crate::session::{DataThen, Then};
 use crate::task::{Event, Step, Task, data_error, expect_entry};
 use crate::{CallResult, Done, Fallocate, Fh};

@@ -38,7 +38,7 @@ pub(crate) enum Event {
 #[derive(Debug)]
 pub(crate) enum Step {
     Open(crate::open::Opening),
-    Read(crate::read::Read),
+    Read(crate::reading::Read),
     Write(crate::write::Writing),
     SetAttr {
         set: SetAttr,
