@@ -183,7 +183,7 @@ impl Client {
             }
             Call::Read { fh, offset, len } => self.read(waiter, cred, fh, offset, len),
             Call::Write { fh, offset, data, append, kill_priv } => {
-                self.write(waiter, cred, crate::write::Write { fh, offset, data, append, kill_priv });
+                self.write(waiter, cred, crate::writing::Write { fh, offset, data, append, kill_priv });
             }
             Call::Flush { fh, owner } => self.calls.spawn_fh(&mut self.core, &mut self.files, waiter, cred, fh, |_| {
                 Step::Flush { fh, owner, unlocking: false }

@@ -53,6 +53,7 @@ mod unmerged;
 mod unsynced;
 mod volatile;
 mod write;
+mod writing;
 
 pub use call::{Call, CallResult, Done, Failed, Fallocate, Fh, Invalidation, WalkAt};
 pub use hints::{Asked, Hints};

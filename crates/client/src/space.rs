@@ -204,7 +204,8 @@ impl Client {
         let len = (stop - at).min(CHUNK);
         falloc.asked = Asked::Zero(at + len);
         let data = Arc::from(vec![0; len as usize]);
-        let write = crate::write::Write { fh: falloc.fh, offset: at, data, append: false, kill_priv: falloc.kill_priv };
+        let write =
+            crate::writing::Write { fh: falloc.fh, offset: at, data, append: false, kill_priv: falloc.kill_priv };
         self.write(Waiter::Task(id), cred, write);
         None
     }
@@ -296,7 +297,7 @@ impl Client {
                     copy.left = data.len() as u64;
                 }
                 let (fh, offset) = (copy.to, copy.to_offset + copy.copied);
-                let write = crate::write::Write { fh, offset, data, append: false, kill_priv: copy.kill_priv };
+                let write = crate::writing::Write { fh, offset, data, append: false, kill_priv: copy.kill_priv };
                 self.write(Waiter::Task(id), &cred, write);
                 return None;
             }

@@ -39,7 +39,7 @@ pub(crate) enum Event {
 pub(crate) enum Step {
     Open(crate::open::Opening),
     Read(crate::reading::Read),
-    Write(crate::write::Writing),
+    Write(crate::writing::Writing),
     SetAttr {
         set: SetAttr,
         handle: Option<u64>,
