@@ -2,48 +2,14 @@
 
 use std::sync::Arc;
 
-use loligo_types::{Answer, Cred, FileLock, FsError, Ino, LockKind, Op, SetAttr};
+use loligo_types::{Answer, Cred, DataOp, FileLock, FsError, Ino, LockKind, Op, Rank, SetAttr, SetTime};
 
-use crate::file::Files;
-use crate::machine::{Client, Waiter};
-use crate::ranks::Ranks;
-use crate::session::Then;
-use crate::task::{Event, Step, Task, expect_entry};
-use crate::{CallResult, Done, Fh};
-
-impl Files {
-    /// Returns the number of flushed buffered writes of the file if its attributes may be set ahead of the waiting writes, which cannot
-    /// go before the create is durable. This holds if the order of the two affects neither the size nor setuid and setgid; the mtime is
-    /// kept ([`Files::keep_mtime`]). The caller compares the number later to see that no write went first.
-    pub(crate) fn ahead_of_writes(&self, ranks: &Ranks, ino: Ino, set: &SetAttr) -> Option<u64> {
-        let file = self.map.get(&ino)?;
-        let is_setid = |mode: u16| mode & 0o6000 != 0;
-        let stays = set.size.is_none() && !set.kill_priv && set.layout.is_none() && !set.mode.is_some_and(is_setid);
-        let may = stays && !is_setid(file.attr.mode) && !file.kill_priv && self.waits_for_birth(ranks, ino);
-        may.then_some(file.flushed)
-    }
-
-    /// The file of an operation on xattrs that must come behind what is held back of it: a write ends capabilities, but not those that are set
-    /// after it; and who looks after it finds none.
-    pub(crate) fn behind_writes(&self, op: &Op) -> Option<Ino> {
-        let (ino, looks) = match op {
-            Op::SetXattr { ino, .. } | Op::RemoveXattr { ino, .. } => (*ino, false),
-            Op::GetXattr { ino, .. } | Op::ListXattr { ino } => (*ino, true),
-            _ => return None,
-        };
-        let file = self.map.get(&ino)?;
-        let held = !file.is_clean() || file.run.is_some() || file.exclusive.is_some();
-        (held && (file.attr.has_xattrs || !looks)).then_some(ino)
-    }
-
-    /// The result of a flush: an error that this handle was not told yet, or `Done`.
-    pub(crate) fn written_result(&mut self, fh: Fh) -> CallResult {
-        match self.take_error(fh) {
-            Some(error) => Err(error.into()),
-            None => Ok(Done::plain(Answer::Done)),
-        }
-    }
-}
+use crate::calls::Waiter;
+use crate::machine::Client;
+use crate::session::{DataThen, Session, Then};
+use crate::space::{Asked, CHUNK, FALLOC_TRIES_MAX, Falloc};
+use crate::task::{Event, Step, Task, data_error, expect_entry};
+use crate::{CallResult, Done, Fallocate, Fh};
 
 impl Client {
     pub(crate) fn spawn_behind_writes(&mut self, waiter: Waiter, cred: &Arc<Cred>, ino: Ino, op: Op) {
@@ -231,6 +197,260 @@ impl Client {
             }
             Event::Reply(result) => Some(result.map(Done::plain).map_err(Into::into)),
             Event::Done(result) => Some(result),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn step_fallocate(&mut self, id: u64, task: &mut Task, event: Event) -> Option<CallResult> {
+        let (ino, cred) = (task.ino, Arc::clone(&task.cred));
+        let Step::Fallocate(falloc) = &mut task.step else { return None };
+        match (event, falloc.asked) {
+            (Event::Start, _) => self.flush_then(ino, id),
+            (Event::Flushed, _) => {
+                falloc.asked = Asked::Size;
+                self.request(&cred, Op::GetAttr { ino }, Then::Task(id));
+            }
+            // Cut since its attributes were seen: looks, and begins again.
+            (Event::Reply(Err(FsError::Stale | FsError::Busy)), Asked::Tell | Asked::Grow | Asked::Touch)
+                if falloc.tries < FALLOC_TRIES_MAX =>
+            {
+                falloc.tries += 1;
+                falloc.asked = Asked::Size;
+                self.refresh(&cred, ino, Then::Task(id), falloc.tries);
+            }
+            (Event::Reply(Err(error)), _) | (Event::Done(Err(crate::Failed { error, .. })), _) => {
+                return Some(Err(error.into()));
+            }
+            (Event::Data(Err(error)), _) => return Some(Err(data_error(error).into())),
+            (Event::Reply(Ok(answer)), Asked::Size) => {
+                let Answer::Entry(attr) = answer else { return Some(Err(FsError::Io.into())) };
+                let mut attr = attr;
+                self.files.overlay(&mut attr);
+                if falloc.tries > 0 {
+                    self.ranks.say_given_up(&mut self.core, &mut self.files, ino);
+                }
+                let stop = falloc.end.min(attr.size);
+                if matches!(falloc.how, Fallocate::Allocate { .. }) || falloc.offset >= stop {
+                    return self.grow(id, ino, &cred, falloc, attr.size);
+                }
+                if attr.inline {
+                    falloc.asked = Asked::Zero(falloc.offset);
+                    return self.zero(id, ino, &cred, falloc, attr.size);
+                }
+                // What came meanwhile (also from a restart of the server) must not be written over the hole.
+                if self.files.map.get(&ino).is_some_and(|file| file.has_waiting(falloc.offset, stop)) {
+                    falloc.asked = Asked::Flush;
+                    self.flush_then(ino, id);
+                    return None;
+                }
+                falloc.asked = Asked::Punch;
+                if let Some(file) = self.files.map.get_mut(&ino) {
+                    (file.unsynced, file.at_risk) = (true, true);
+                    file.drop_unstable(falloc.offset, stop);
+                }
+                let op = DataOp::Punch { offset: falloc.offset, len: stop - falloc.offset };
+                self.data_request(ino, op, DataThen::Task(id));
+            }
+            (Event::Data(Ok(_)), Asked::Punch) => {
+                let (start, end) = (falloc.offset, falloc.end);
+                self.calls.redo_reads(&mut self.files, ino, start, end);
+                self.files.change_blocks(ino, |file| file.blocks.drop_range(start, end));
+                let Some(handle) = self.files.opened.get(&falloc.fh).map(|opened| opened.handle) else {
+                    return Some(Err(FsError::Interrupted.into()));
+                };
+                let Some(file) = self.files.map.get_mut(&ino) else { return Some(Err(FsError::Stale.into())) };
+                (file.unsynced, file.at_risk) = (true, true);
+                let (cuts, kill_priv) = (file.attr.cuts, falloc.kill_priv);
+                let (mtime, spilled) = (SetTime::Now, false);
+                falloc.asked = Asked::Tell;
+                let (grow_to, behind) = (None, None);
+                let op = Op::SetData { ino, handle, cuts, grow_to, behind, mtime, spilled, kill_priv };
+                self.request(&cred, op, Then::Task(id));
+            }
+            (Event::Done(Ok(_)), Asked::Zero(_)) => {
+                falloc.told = true;
+                let size = self.files.map.get(&ino).map_or(0, |file| file.size);
+                return self.zero(id, ino, &cred, falloc, size);
+            }
+            (Event::Reply(Ok(_)), Asked::Tell) => {
+                falloc.told = true;
+                let size = self.files.map.get(&ino).map_or(0, |file| file.size);
+                return self.grow(id, ino, &cred, falloc, size);
+            }
+            (Event::Done(Ok(_)) | Event::Reply(Ok(_)), _) => return Some(Ok(Done::plain(Answer::Done))),
+            _ => {}
+        }
+        None
+    }
+
+    /// Overwrites the next part of an inline range with zeros.
+    pub(crate) fn zero(
+        &mut self,
+        id: u64,
+        ino: Ino,
+        cred: &Arc<Cred>,
+        falloc: &mut Falloc,
+        size: u64,
+    ) -> Option<CallResult> {
+        let Asked::Zero(at) = falloc.asked else { return None };
+        let stop = falloc.end.min(size);
+        if at >= stop {
+            return self.grow(id, ino, cred, falloc, size);
+        }
+        let len = (stop - at).min(CHUNK);
+        falloc.asked = Asked::Zero(at + len);
+        let data = Arc::from(vec![0; len as usize]);
+        let write =
+            crate::writing::Write { fh: falloc.fh, offset: at, data, append: false, kill_priv: falloc.kill_priv };
+        self.write(Waiter::Task(id), cred, write);
+        None
+    }
+
+    /// Makes the file reach over the range, if that is meant.
+    pub(crate) fn grow(
+        &mut self,
+        id: u64,
+        ino: Ino,
+        cred: &Arc<Cred>,
+        falloc: &mut Falloc,
+        size: u64,
+    ) -> Option<CallResult> {
+        let keep = match falloc.how {
+            Fallocate::PunchHole => true,
+            Fallocate::Allocate { keep_size } | Fallocate::ZeroRange { keep_size } => keep_size,
+        };
+        let grows = !keep && falloc.end > size;
+        if !grows && falloc.told {
+            return Some(Ok(Done::plain(Answer::Done)));
+        }
+        let Some(file) = self.files.map.get(&ino) else { return Some(Err(FsError::Stale.into())) };
+        let Some(handle) = self.files.opened.get(&falloc.fh).map(|opened| opened.handle) else {
+            return Some(Err(FsError::Interrupted.into()));
+        };
+        let kill_priv = falloc.kill_priv;
+        falloc.asked = if grows { Asked::Grow } else { Asked::Touch };
+        if !grows {
+            let (cuts, mtime) = (file.attr.cuts, SetTime::Now);
+            let op = Op::SetData { ino, handle, cuts, grow_to: None, behind: None, mtime, spilled: false, kill_priv };
+            self.request(cred, op, Then::Task(id));
+        } else if file.may_buffer() {
+            self.grow_file(Waiter::Task(id), cred, ino, (handle, kill_priv), falloc.end);
+        } else if file.attr.inline {
+            let (offset, data, mtime) = (Some(falloc.end), Arc::from(&[][..]), SetTime::Now);
+            let op = Op::WriteInline { ino, handle, offset, data, mtime, kill_priv };
+            self.request(cred, op, Then::Task(id));
+        } else {
+            // Others may let the file grow at the same time: this never shrinks it.
+            let cuts = file.attr.cuts;
+            let (grow_to, behind, mtime) = (Some(falloc.end), None, SetTime::Now);
+            let op = Op::SetData { ino, handle, cuts, grow_to, behind, mtime, spilled: false, kill_priv };
+            self.request(cred, op, Then::Task(id));
+        }
+        None
+    }
+
+    pub(crate) fn sync_all(&mut self, waiter: Waiter, cred: &Arc<Cred>) {
+        let step = Step::SyncAll { left: 0, closed: 0, losses: self.files.unsynced.losses() };
+        let task = Task { waiter, cred: Arc::clone(cred), ino: Ino(0), exclusive: false, step };
+        let id = self.calls.new_task(task);
+        let inos: Vec<Ino> = self
+            .files
+            .map
+            .iter()
+            .filter(|(_, f)| f.unsynced || !f.is_clean() || f.run.is_some())
+            .map(|(i, _)| *i)
+            .collect();
+        if let Some(Task { step: Step::SyncAll { left, .. }, .. }) = self.calls.tasks.get_mut(&id) {
+            *left = inos.len() + 1;
+        }
+        for ino in inos {
+            self.sync_then(ino, id);
+        }
+        self.calls.events.push_back((id, Event::Flushed));
+    }
+
+    /// Everything of which a rank has told this client is durable when it is answered, files that are open here apart.
+    pub(crate) fn sync_ranks(&mut self, waiter: Waiter, cred: &Arc<Cred>) {
+        let step = Step::SyncRanks { left: self.ranks.sessions.len() };
+        let id = self.calls.new_task(Task { waiter, cred: Arc::clone(cred), ino: Ino(0), exclusive: false, step });
+        self.ask_all_to_sync(id, cred);
+    }
+
+    /// Each rank makes durable what it has. How many were asked.
+    pub(crate) fn ask_all_to_sync(&mut self, id: u64, cred: &Arc<Cred>) -> usize {
+        let ranks: Vec<_> = self.ranks.sessions.keys().copied().collect();
+        for rank in &ranks {
+            self.request_at(*rank, Cred::clone(cred), Op::Sync, Then::Task(id), 0);
+        }
+        ranks.len()
+    }
+
+    pub(crate) fn step_sync_all(&mut self, id: u64, task: &mut Task, event: Event) -> Option<CallResult> {
+        if !self.calls.is_waited_for(task.waiter) {
+            return Some(Err(FsError::Unavailable.into()));
+        }
+        let cred = Arc::clone(&task.cred);
+        let Step::SyncAll { left, closed, losses } = &mut task.step else { return None };
+        match event {
+            Event::Flushed => {
+                *left = left.saturating_sub(1);
+                if *left == 0 {
+                    // What was written through handles that are closed by now is the server's to make durable.
+                    *closed = self.files.unsynced.closed;
+                    *left = self.ask_all_to_sync(id, &cred);
+                }
+                None
+            }
+            Event::Reply(Err(error)) => Some(Err(error.into())),
+            Event::Reply(Ok(_)) if *left > 1 => {
+                *left -= 1;
+                None
+            }
+            Event::Reply(Ok(answer)) => {
+                self.files.unsynced.settled = self.files.unsynced.settled.max(*closed);
+                Some(self.files.unsynced.tell(*losses).map_or(Ok(Done::plain(answer)), |error| Err(error.into())))
+            }
+            _ => None,
+        }
+    }
+
+    /// Asks the rank that has a file or directory for the answer that comes when all is durable that it has answered; and each rank that has told something of
+    /// it which was not durable: if it crashed before the directory moved, this client may not have heard of that. How many are asked; 0: all is
+    /// durable, because there is nothing that is relaxed, as far as was seen.
+    pub(crate) fn persist_then(&mut self, rank: Option<Rank>, ino: Ino, cred: &Arc<Cred>, task: u64) -> usize {
+        // Also for what others have been told: who syncs a file syncs all that was done to it.
+        let waits = |(of, session): (&Rank, &Session)| {
+            let ahead = &session.ahead;
+            (rank == Some(*of) && ahead.relaxed || ahead.by_ino.contains_key(&ino)).then_some(*of)
+        };
+        let ranks: Vec<Rank> = self.ranks.sessions.iter().filter_map(waits).collect();
+        for rank in &ranks {
+            self.request_at(*rank, Cred::clone(cred), Op::Persist, Then::Task(task), 0);
+        }
+        ranks.len()
+    }
+
+    /// Names in a directory are to be durable. Those that were answered are, but for answers that came early.
+    pub(crate) fn step_fsync_dir(&mut self, id: u64, task: &mut Task, event: Event) -> Option<CallResult> {
+        let dir = task.ino;
+        if !self.calls.is_waited_for(task.waiter) {
+            return Some(Err(FsError::Unavailable.into()));
+        }
+        let Step::FsyncDir { left } = &mut task.step else { return None };
+        if self.ranks.take_lost(dir) {
+            return Some(Err(FsError::Io.into()));
+        }
+        match event {
+            Event::Start => {
+                let rank = self.ranks.route(&self.files, &self.own, &Op::GetAttr { ino: dir });
+                *left = self.persist_then(Some(rank), dir, &task.cred, id);
+                (*left == 0).then(|| Ok(Done::plain(Answer::Done)))
+            }
+            Event::Reply(Ok(_)) if *left > 1 => {
+                *left -= 1;
+                None
+            }
+            Event::Reply(result) => Some(result.map(Done::plain).map_err(Into::into)),
             _ => None,
         }
     }

@@ -18,38 +18,36 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use loligo_types::{Answer, Cred, DataAnswer, DataError, DataOp, FsResult, Ino, Op, Rank};
+use loligo_types::{Answer, Cred, FsResult, Ino, Rank};
 
 use crate::Output;
 use crate::core::Core;
 use crate::file::Files;
-use crate::io::DirectError;
-use crate::machine::Client;
 use crate::ranks::Ranks;
-use crate::session::{DataThen, Link, PendingData, Then};
+use crate::session::{DataThen, PendingData};
 
 /// The connection to the store, and what is under way over it.
 #[derive(Debug, Default)]
 pub(crate) struct Direct {
     /// By what the store knows it; `None`: there is none.
-    address: Option<Arc<[u8]>>,
+    pub address: Option<Arc<[u8]>>,
     /// Which one that is, from 1.
-    life: u64,
+    pub life: u64,
     /// Not answered.
-    data: BTreeMap<u64, PendingData>,
+    pub data: BTreeMap<u64, PendingData>,
     /// Writes not answered to files that were lost since.
-    left: BTreeMap<u64, Ino>,
+    pub left: BTreeMap<u64, Ino>,
     /// Handles of lost sessions that are to be closed elsewhere when none is left.
-    closes: Vec<(Rank, Cred, Vec<u64>)>,
+    pub closes: Vec<(Rank, Cred, Vec<u64>)>,
     /// Ranks where all such handles are to be closed then.
-    closes_at: BTreeSet<Rank>,
+    pub closes_at: BTreeSet<Rank>,
 }
 
 /// A rank's knowledge of the connection to the store: the number of its life, 0 for none.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Told {
-    asked: u64,
-    known: u64,
+    pub asked: u64,
+    pub known: u64,
 }
 
 impl Direct {
@@ -129,83 +127,6 @@ impl Ranks {
         // Where clients cannot, or this one may not, it is not asked again.
         if result.is_ok() {
             session.direct.known = session.direct.known.max(life);
-        }
-    }
-}
-
-impl Client {
-    /// True if a data operation bypasses the rank. If the rank does not know the connection yet, it is told.
-    pub(crate) fn goes_direct(&mut self, ino: Ino, op: &DataOp) -> bool {
-        let life = self.direct.life;
-        if self.direct.address.is_none() {
-            return false;
-        }
-        let Some(file) = self.files.map.get(&ino) else { return false };
-        let may = match op {
-            DataOp::Read { .. } => file.may_cache(),
-            DataOp::Write { .. } | DataOp::Sync => file.may_cache() && file.may_buffer(),
-            DataOp::Punch { .. } | DataOp::Discard { .. } | DataOp::Seek { .. } => false,
-        };
-        let (rank, doubted, first) = (file.rank, file.doubted, file.handles.first().copied());
-        let Some(session) = self.ranks.session(rank).filter(|_| may && !doubted) else { return false };
-        let changes = |pending: &PendingData| pending.request.ino == ino && pending.request.op.is_change();
-        if session.link != Link::Up || session.data_held.is_some() || session.suspended {
-            return false;
-        }
-        if session.data.values().any(changes) || self.ranks.parked.contains_key(&ino) {
-            return false;
-        }
-        if session.direct.known == life {
-            return true;
-        }
-        if session.direct.asked != life {
-            let cred = first.and_then(|handle| self.files.handles.get(&handle)).map(|handle| Cred::clone(&handle.cred));
-            self.tell_address(rank, cred);
-        }
-        false
-    }
-
-    /// Tells a rank by what the store knows this client.
-    fn tell_address(&mut self, rank: Rank, cred: Option<Cred>) {
-        let (Some(address), Some(cred)) = (self.direct.address.clone(), cred) else { return };
-        let life = self.direct.life;
-        if let Some(session) = self.ranks.sessions.get_mut(&rank) {
-            session.direct.asked = life;
-        }
-        self.request_at(rank, cred, Op::DataAddress { address }, Then::Address(life), 0);
-    }
-
-    /// It was done, or not.
-    pub(crate) fn direct_done(&mut self, id: u64, result: Result<DataAnswer, DirectError>) {
-        if self.direct.left.remove(&id).is_some() {
-            self.finish_recalls();
-            if self.direct.left.is_empty() {
-                self.close_left();
-            }
-            return;
-        }
-        let Some(pending) = self.direct.data.remove(&id) else { return };
-        match result {
-            Ok(answer) => self.data_replied(id, pending.then, Ok(answer)),
-            Err(DirectError::Failed(error)) => self.data_replied(id, pending.then, Err(error)),
-            Err(DirectError::Refused) => match self.files.map.get(&pending.request.ino) {
-                Some(file) => {
-                    let rank = file.rank;
-                    self.data_elsewhere(rank, id, pending);
-                }
-                None => self.data_replied(id, pending.then, Err(DataError::Stale)),
-            },
-        }
-        self.leave_ranks();
-    }
-
-    /// Nothing is left of lost files: what others may have of them now can be closed.
-    fn close_left(&mut self) {
-        for (lost, cred, handles) in std::mem::take(&mut self.direct.closes) {
-            self.close_elsewhere(lost, &cred, &handles);
-        }
-        for rank in std::mem::take(&mut self.direct.closes_at) {
-            self.close_lost_there(rank);
         }
     }
 }

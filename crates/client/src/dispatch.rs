@@ -3,18 +3,18 @@
 use std::sync::Arc;
 
 use loligo_types::limits::WALK_MAX;
-use loligo_types::{About, Answer, Cred, FsError, FsResult, Ino, Name, Op, Rank, RenameMode, Replicas};
+use loligo_types::{
+    About, Answer, Cred, DataOp, FileLock, FsError, FsResult, Ino, Name, Op, Rank, RenameMode, Replicas,
+};
 
-use crate::calls::Calls;
-use crate::core::Core;
-use crate::file::Files;
-use crate::machine::{Client, Waiter};
+use crate::call::Done;
+use crate::calls::Waiter;
+use crate::machine::Client;
 use crate::own::SUBTREE_XATTR;
-use crate::ranks::Ranks;
-use crate::session::Then;
+use crate::session::{DataThen, Then};
 use crate::space::{Copy, Falloc, Seek};
-use crate::task::{Event, Step, Task};
-use crate::{Call, Done, Failed, WalkAt};
+use crate::task::{Step, Task};
+use crate::{Call, Failed, Fh, WalkAt};
 
 /// A call that is one request.
 #[derive(Debug)]
@@ -52,66 +52,6 @@ impl Pass {
             listed: Vec::new(),
             over: false,
             ways: None,
-        }
-    }
-}
-
-impl Files {
-    /// Inode and handle at the server of something open.
-    pub(crate) fn fh_handle(&self, fh: crate::Fh) -> FsResult<(Ino, u64)> {
-        let opened = self.opened.get(&fh).ok_or(FsError::BadHandle)?;
-        if opened.dead { Err(FsError::Stale) } else { Ok((opened.ino, opened.handle)) }
-    }
-
-    /// True if the operation at the end of a path may have to be ordered with writes that are held back here. The file shows only at the
-    /// end of the path.
-    pub(crate) fn is_ordered(&self, what: &Op) -> bool {
-        match what {
-            Op::SetAttr { set, .. } => set.size.is_some() || !self.dirty.is_empty(),
-            _ => false,
-        }
-    }
-}
-
-impl Calls {
-    /// Starts a task on the file of a handle.
-    pub(crate) fn spawn_fh(
-        &mut self,
-        core: &mut Core,
-        files: &mut Files,
-        waiter: Waiter,
-        cred: &Arc<Cred>,
-        fh: crate::Fh,
-        step: impl FnOnce(Ino) -> Step,
-    ) {
-        let Some(opened) = files.opened.get(&fh) else { return self.fail(core, waiter, FsError::BadHandle) };
-        if opened.dead {
-            let error = files.dead_error(fh);
-            return self.fail(core, waiter, error);
-        }
-        let ino = opened.ino;
-        if !files.map.contains_key(&ino) {
-            // A directory: there is nothing to flush, sync or seek in.
-            return self.answer(core, waiter, Answer::Done);
-        }
-        let task = Task { waiter, cred: Arc::clone(cred), ino, exclusive: false, step: step(ino) };
-        let id = self.new_task(task);
-        self.events.push_back((id, Event::Start));
-    }
-}
-
-impl Ranks {
-    /// The rank that is asked for a way, if it is not the one with the first name.
-    pub(crate) fn rank_of_walk(&self, names: &[Name], at: WalkAt, to_dir: bool) -> Option<Rank> {
-        let dirs = if to_dir { names } else { names.split_last()?.1 };
-        match at {
-            WalkAt::First => None,
-            WalkAt::Rank(rank, _) if to_dir => Some(rank),
-            WalkAt::Rank(rank, dir) => {
-                let hash = names.last().and_then(|name| self.router.hash(name));
-                Some(self.router.rank_of_part(dir, hash?).unwrap_or(rank))
-            }
-            WalkAt::ByPath(from) => self.router.rank_by_path(dirs.get(from as usize..)?),
         }
     }
 }
@@ -362,5 +302,39 @@ impl Client {
             Err(error) => Err(Failed { error, names_cached: names_cached && error == FsError::NotFound }),
         };
         self.calls.complete(&mut self.core, pass.waiter, done.map(|done| Done { ways, ..done }));
+    }
+
+    /// Asks for it. Objects have the default size: there is no layout that says otherwise. Nor is there a name by which they could be found: a
+    /// rank lets its own numbers be used in what it has decoupled, and keeps that as long as it lasts.
+    pub(crate) fn data_raw(&mut self, waiter: Waiter, cred: &Arc<Cred>, ino: Ino, op: DataOp) {
+        // It is no open file's, and waits for none.
+        let task = Task { waiter, cred: Arc::clone(cred), ino: Ino(0), exclusive: false, step: Step::Raw };
+        let id = self.calls.new_task(task);
+        let at = (!self.ranks.is_single()).then(|| self.ranks.router.some_rank(ino.birth_rank()));
+        self.data_request_of(ino, op, DataThen::Task(id), at);
+    }
+
+    pub(crate) fn set_lock(&mut self, waiter: Waiter, cred: &Arc<Cred>, fh: Fh, lock: FileLock, wait: bool) {
+        match self.files.fh_handle(fh) {
+            Ok((ino, handle)) => {
+                let op = Op::SetLock { ino, handle, lock, wait };
+                self.lock_request(waiter, cred, op, (handle, lock, true));
+            }
+            Err(error) => self.calls.fail(&mut self.core, waiter, error),
+        }
+    }
+
+    pub(crate) fn unlock(&mut self, waiter: Waiter, cred: &Arc<Cred>, fh: Fh, lock: FileLock) {
+        match self.files.fh_handle(fh) {
+            Ok((ino, handle)) => {
+                let op = Op::Unlock { ino, handle, lock };
+                self.lock_request(waiter, cred, op, (handle, lock, false));
+            }
+            Err(error) => self.calls.fail(&mut self.core, waiter, error),
+        }
+    }
+
+    pub(crate) fn lock_request(&mut self, waiter: Waiter, cred: &Arc<Cred>, op: Op, lock: (u64, FileLock, bool)) {
+        self.request(cred, op, Then::Pass(Pass { lock: Some(lock), ..Pass::new(waiter, cred) }));
     }
 }

@@ -336,4 +336,11 @@ impl Files {
         }
         file.handles.iter().copied().find(|h| self.handles.get(h).is_some_and(|h| h.flags.write))
     }
+
+    /// Changes attributes into what they will be when everything held back is written.
+    pub(crate) fn overlay(&self, attr: &mut Attr) {
+        if let Some(file) = self.map.get(&attr.ino) {
+            file.overlay(attr);
+        }
+    }
 }

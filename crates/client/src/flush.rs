@@ -1,13 +1,17 @@
 //! Writing back: what is held back of a file goes to the server, in runs of which a file has one at a time. Here runs begin, and
 //! what they need is asked for; what that is decides the file (`run`).
 
-use loligo_types::{Answer, Cred, DataAnswer, DataError, DataOp, FsError, FsResult, Ino, Op};
+use loligo_types::msg::ToServer;
+use loligo_types::{Answer, Cred, DataAnswer, DataError, DataOp, FsError, FsResult, Ino, Lease, Op, Rank};
 
+use crate::leases::RELEASE_MAX;
 use crate::machine::Client;
 use crate::own::OWN;
+use crate::recall::{ANSWERED_MAX, DataRecall, Phase, UNASKED};
 use crate::run::{Facts, Next};
 use crate::session::{DataThen, Then};
 use crate::task::Event;
+use crate::{Invalidation, Output, Token};
 
 impl Client {
     /// Tells the task when everything written before is at the server, or lost.
@@ -127,6 +131,224 @@ impl Client {
             if self.files.map.get(&ino).is_some_and(|file| file.dirty_since <= before) {
                 self.start_run(ino);
             }
+        }
+    }
+
+    /// A rank wants something back.
+    pub(crate) fn recalled(&mut self, rank: Rank, ino: Ino, id: u64, bits: Lease) {
+        if self.recalls.open.contains_key(&(rank, ino, id)) {
+            // Said again over a new connection, and under way already.
+            return;
+        }
+        let wanted = bits & (Lease::ATTR | Lease::NAMES);
+        let mut held = self.ranks.take_lent(rank, ino, wanted);
+        if held != wanted && self.recalls.drops(ino) {
+            // Given up already, but caches above may have it yet.
+            held = wanted;
+        }
+        let mut parts = 0;
+        if held.has(Lease::NAMES) {
+            self.core.names_lost.add(ino);
+            let token = self.core.invalidate(Invalidation::Names(ino), true);
+            self.recalls.begin(token, rank, ino, id, Lease::NAMES);
+            parts += 1;
+        }
+        if held.has(Lease::ATTR) {
+            let token = self.core.invalidate(Invalidation::Attr(ino), true);
+            self.recalls.begin(token, rank, ino, id, Lease::ATTR);
+            parts += 1;
+        }
+        let data = bits & (Lease::CACHE | Lease::BUFFER | Lease::FLUSH);
+        if let Some(file) = self.files.map.get_mut(&ino) {
+            if held.has(Lease::ATTR) {
+                file.current = false;
+            }
+            if !data.is_none() {
+                file.recalls.push(DataRecall { rank, id, bits: data, phase: Phase::Flush(file.written) });
+                parts += 1;
+            }
+        }
+        // No names of a decoupled root are lent to its owner: the rank says that it may have another one.
+        let of_root = wanted.has(Lease::NAMES) && !held.has(Lease::NAMES);
+        let is_own = of_root && self.own.trees.contains_key(&ino);
+        self.recalls.open.insert((rank, ino, id), parts + usize::from(is_own));
+        if is_own {
+            self.own_doubt(ino, (rank, id));
+        } else if of_root {
+            self.core.out.push_back(Output::Doubt { dir: ino });
+        }
+        self.finish_recalls();
+        self.kick(ino);
+        self.step_recalls(ino);
+    }
+
+    /// Gives up the rights to a file's data: its rank may not know of them, and may have given them to others. So nothing
+    /// is read here any more from now on, and no write begins until what was held back is at the server, which is first
+    /// asked whether it knows the handle.
+    pub(crate) fn doubt_rights(&mut self, ino: Ino) {
+        let cached = self.files.is_cached_above(ino);
+        let Some(file) = self.files.map.get_mut(&ino) else { return };
+        if !file.may_cache() {
+            return file.end_doubt();
+        }
+        let (rank, bits) = (file.rank, Lease::CACHE | Lease::BUFFER);
+        file.doubted = true;
+        file.recalls.push(DataRecall { rank, id: UNASKED, bits, phase: Phase::Gate(file.written) });
+        (file.base, file.current) = (None, false);
+        self.files.change_blocks(ino, |file| file.blocks.clear());
+        if cached {
+            self.core.invalidate(Invalidation::Data(ino), false);
+        }
+        self.recalls.open.insert((rank, ino, UNASKED), 1);
+        self.kick(ino);
+        self.step_recalls(ino);
+    }
+
+    /// Caches above have dropped something.
+    pub(crate) fn invalidated(&mut self, token: Token) {
+        if self.own.invalidated(&mut self.calls, token) {
+            return;
+        }
+        let Some((rank, ino, id, bits)) = self.recalls.end(token) else { return };
+        if !bits.has(Lease::CACHE) {
+            return self.part_done(rank, ino, id);
+        }
+        if let Some(file) = self.files.map.get_mut(&ino) {
+            let written = file.written;
+            for recall in &mut file.recalls {
+                if recall.phase == Phase::Invalidate(token) {
+                    recall.phase = Phase::Gate(written);
+                }
+            }
+        }
+        self.kick(ino);
+        self.step_recalls(ino);
+    }
+
+    pub(crate) fn part_done(&mut self, rank: Rank, ino: Ino, id: u64) {
+        if let Some(left) = self.recalls.open.get_mut(&(rank, ino, id)) {
+            *left = left.saturating_sub(1);
+        }
+        self.finish_recalls();
+    }
+
+    /// Answers recalls of which nothing is left to do.
+    pub(crate) fn finish_recalls(&mut self) {
+        let done: Vec<_> = self
+            .recalls
+            .open
+            .iter()
+            .filter(|((_, ino, _), left)| **left == 0 && !self.direct.is_left(*ino))
+            .map(|(key, _)| *key)
+            .collect();
+        if done.is_empty() {
+            return;
+        }
+        // A handle that is closed here only would keep a right alive.
+        self.send_closes();
+        for (rank, ino, id) in done {
+            self.recalls.open.remove(&(rank, ino, id));
+            if id == UNASKED {
+                continue;
+            }
+            if self.ranks.is_up(rank) {
+                self.ranks.send(&mut self.core, rank, ToServer::RecallDone { ino, id });
+            }
+            let Some(session) = self.ranks.sessions.get_mut(&rank) else { continue };
+            session.recalls_done.push_back((ino, id));
+            if session.recalls_done.len() > ANSWERED_MAX {
+                session.recalls_done.pop_front();
+            }
+        }
+    }
+
+    /// Goes on with the recalls of a file's data as far as they can.
+    pub(crate) fn step_recalls(&mut self, ino: Ino) {
+        let mut at = 0;
+        while let Some(recall) = self.files.map.get(&ino).and_then(|file| file.recalls.get(at)).copied() {
+            if self.step_recall(ino, at, recall) {
+                // Done, and taken out.
+                self.part_done(recall.rank, ino, recall.id);
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    pub(crate) fn step_recall(&mut self, ino: Ino, at: usize, recall: DataRecall) -> bool {
+        let cached = self.files.is_cached_above(ino);
+        let Some(file) = self.files.map.get_mut(&ino) else { return false };
+        let flushed = |target: u64| file.flushed >= target || file.is_clean();
+        match recall.phase {
+            Phase::Flush(target) if flushed(target) => {
+                if !recall.takes_rights() {
+                    file.recalls.remove(at);
+                    return true;
+                }
+                let phase = if recall.bits.has(Lease::CACHE) && cached {
+                    let token = self.core.invalidate(Invalidation::Data(ino), true);
+                    self.recalls.tokens.insert(token, (recall.rank, ino, recall.id, Lease::CACHE));
+                    Phase::Invalidate(token)
+                } else {
+                    Phase::Gate(file.written)
+                };
+                let gate = matches!(phase, Phase::Gate(_));
+                if let Some(recall) = self.files.map.get_mut(&ino).and_then(|file| file.recalls.get_mut(at)) {
+                    recall.phase = phase;
+                }
+                if gate {
+                    self.kick(ino);
+                    let again = self.files.map.get(&ino).and_then(|file| file.recalls.get(at)).copied();
+                    return again.is_some_and(|recall| self.step_recall(ino, at, recall));
+                }
+                false
+            }
+            Phase::Gate(target) if flushed(target) && !file.discarding => {
+                file.recalls.remove(at);
+                file.end_doubt();
+                self.give_up(ino, recall.bits);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Gives up rights to data: everything written is at the server.
+    pub(crate) fn give_up(&mut self, ino: Ino, bits: Lease) {
+        let Some(file) = self.files.map.get_mut(&ino) else { return };
+        file.rights = if bits.has(Lease::CACHE) { Lease::NONE } else { file.rights.without(bits) };
+        file.clean_to = file.attr.size;
+        if !file.may_buffer() {
+            file.risk();
+        }
+        if !file.may_cache() {
+            file.base = None;
+            self.files.change_blocks(ino, |file| file.blocks.clear());
+        }
+        // Somebody else opens the file: handles that nobody uses here would only hold them up.
+        self.close_unused(ino);
+        self.files.start_waiting(&mut self.calls, &self.ranks, &self.own, ino);
+    }
+
+    /// Caches above hold nothing of these inodes any more.
+    pub(crate) fn forget(&mut self, inos: Vec<Ino>) {
+        let single = self.ranks.is_single();
+        for ino in inos {
+            self.close_unused(ino);
+            self.own.cached.remove(&ino);
+            if !single && !self.files.map.contains_key(&ino) {
+                self.ranks.router.forget(ino);
+            }
+            for session in self.ranks.sessions.values_mut() {
+                if single || !session.leases.of(ino).is_none() {
+                    session.leases.forgotten.insert(ino);
+                }
+            }
+        }
+        let most = self.core.config.some(RELEASE_MAX);
+        let many = |rank: &Rank| self.ranks.session(*rank).is_some_and(|s| s.leases.forgotten.len() >= most);
+        for rank in self.ranks.sessions.keys().copied().filter(many).collect::<Vec<_>>() {
+            self.ranks.release_forgotten(&mut self.core, &self.files, rank);
         }
     }
 }

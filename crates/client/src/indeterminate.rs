@@ -8,13 +8,11 @@ use std::collections::BTreeSet;
 use loligo_types::{About, Ino, Lease, Op};
 
 use crate::Invalidation;
-use crate::calls::Calls;
+use crate::calls::{Calls, Waiter};
 use crate::core::Core;
 use crate::file::Files;
-use crate::machine::Waiter;
 use crate::ranks::Ranks;
-use crate::recover::waiter_of;
-use crate::session::Pending;
+use crate::session::{Pending, waiter_of};
 use crate::task::Task;
 
 impl Calls {

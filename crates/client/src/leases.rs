@@ -8,7 +8,6 @@ use loligo_types::{Ino, Lease, Rank};
 
 use crate::core::Core;
 use crate::file::Files;
-use crate::machine::Client;
 use crate::own::Own;
 use crate::ranks::Ranks;
 
@@ -63,7 +62,7 @@ pub(crate) struct Leases {
     /// Given back: answers to requests below this number were made before the server knew, so what they grant is void.
     void_below: BTreeMap<Ino, u64>,
     /// To be given back with the next batch.
-    forgotten: BTreeSet<Ino>,
+    pub forgotten: BTreeSet<Ino>,
 }
 
 /// Number of losses of directories' names, counted for many directories together. Never too small.
@@ -89,7 +88,7 @@ impl NamesLost {
 }
 
 /// As many leases are given back in one message at most.
-const RELEASE_MAX: usize = 4096;
+pub(crate) const RELEASE_MAX: usize = 4096;
 
 impl Leases {
     pub(crate) fn has_attr(&self, ino: Ino) -> bool {
@@ -207,30 +206,6 @@ impl Ranks {
         }
         for batch in released.chunks(core.config.some(RELEASE_MAX)) {
             self.send(core, rank, ToServer::Release(batch.to_vec()));
-        }
-    }
-}
-
-impl Client {
-    /// Caches above hold nothing of these inodes any more.
-    pub(crate) fn forget(&mut self, inos: Vec<Ino>) {
-        let single = self.ranks.is_single();
-        for ino in inos {
-            self.close_unused(ino);
-            self.own.cached.remove(&ino);
-            if !single && !self.files.map.contains_key(&ino) {
-                self.ranks.router.forget(ino);
-            }
-            for session in self.ranks.sessions.values_mut() {
-                if single || !session.leases.of(ino).is_none() {
-                    session.leases.forgotten.insert(ino);
-                }
-            }
-        }
-        let most = self.core.config.some(RELEASE_MAX);
-        let many = |rank: &Rank| self.ranks.session(*rank).is_some_and(|s| s.leases.forgotten.len() >= most);
-        for rank in self.ranks.sessions.keys().copied().filter(many).collect::<Vec<_>>() {
-            self.ranks.release_forgotten(&mut self.core, &self.files, rank);
         }
     }
 }

@@ -7,7 +7,6 @@ use crate::Done;
 use crate::calls::Calls;
 use crate::core::Core;
 use crate::file::Files;
-use crate::machine::Client;
 use crate::own::{OWN, Own};
 use crate::ranks::Ranks;
 use crate::session::HeldNames;
@@ -42,25 +41,13 @@ impl AtHand {
     }
 }
 
-/// Whether something of the answer at hand may be cached depends on these parts.
+/// Parts on which depends whether something of the answer at hand may be cached.
 pub(crate) struct Lent<'a> {
     pub at_hand: &'a mut AtHand,
-    core: &'a Core,
-    calls: &'a Calls,
-    ranks: &'a mut Ranks,
-    own: &'a mut Own,
-}
-
-impl Client {
-    pub(crate) fn lent(&mut self) -> Lent<'_> {
-        self.lent_beside_files().0
-    }
-
-    /// And beside it the open files.
-    pub(crate) fn lent_beside_files(&mut self) -> (Lent<'_>, &mut Files) {
-        let Client { core, calls, ranks, at_hand, own, files, .. } = self;
-        (Lent { at_hand, core, calls, ranks, own }, files)
-    }
+    pub core: &'a Core,
+    pub calls: &'a Calls,
+    pub ranks: &'a mut Ranks,
+    pub own: &'a mut Own,
 }
 
 impl Lent<'_> {

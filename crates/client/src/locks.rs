@@ -5,23 +5,18 @@
 //! got. So an owner may ask for a lock before the last one is known to be given back; and requests that are sent on to
 //! another rank need not come there in the order in which they were made. What is asked for waits until then.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::collections::BTreeMap;
 
-use loligo_types::{Cred, FileLock, FsError, Ino, LockKind, LockOwner, Op, Rank};
+use loligo_types::{Cred, FileLock, Ino, LockKind, LockOwner, Op, Rank};
 
-use crate::Fh;
-use crate::dispatch::Pass;
+use crate::calls::Waiter;
 use crate::file::Files;
-use crate::file::Opened;
-use crate::machine::{Client, Waiter};
 use crate::own::Own;
 use crate::ranks::Ranks;
-use crate::recover::waiter_of;
-use crate::session::{Pending, Then};
+use crate::session::{Pending, Then, waiter_of};
 
 /// Key of locks: file, family, owner.
-type Key = (Ino, LockKind, LockOwner);
+pub(crate) type Key = (Ino, LockKind, LockOwner);
 
 /// Locks held: by inode, family and owner, with the handle each was taken through.
 pub(crate) type Locks = BTreeMap<Key, Vec<(u64, FileLock)>>;
@@ -29,13 +24,13 @@ pub(crate) type Locks = BTreeMap<Key, Vec<(u64, FileLock)>>;
 /// A request for a lock whose owner is giving locks back.
 #[derive(Debug)]
 pub(crate) struct Behind {
-    key: Key,
+    pub key: Key,
     /// Which was to be asked.
-    rank: Rank,
-    cred: Cred,
-    op: Op,
-    then: Then,
-    hops: u32,
+    pub rank: Rank,
+    pub cred: Cred,
+    pub op: Op,
+    pub then: Then,
+    pub hops: u32,
 }
 
 impl Ranks {
@@ -115,124 +110,8 @@ impl Files {
     }
 }
 
-impl Client {
-    pub(crate) fn set_lock(&mut self, waiter: Waiter, cred: &Arc<Cred>, fh: Fh, lock: FileLock, wait: bool) {
-        match self.files.fh_handle(fh) {
-            Ok((ino, handle)) => {
-                let op = Op::SetLock { ino, handle, lock, wait };
-                self.lock_request(waiter, cred, op, (handle, lock, true));
-            }
-            Err(error) => self.calls.fail(&mut self.core, waiter, error),
-        }
-    }
-
-    pub(crate) fn unlock(&mut self, waiter: Waiter, cred: &Arc<Cred>, fh: Fh, lock: FileLock) {
-        match self.files.fh_handle(fh) {
-            Ok((ino, handle)) => {
-                let op = Op::Unlock { ino, handle, lock };
-                self.lock_request(waiter, cred, op, (handle, lock, false));
-            }
-            Err(error) => self.calls.fail(&mut self.core, waiter, error),
-        }
-    }
-
-    fn lock_request(&mut self, waiter: Waiter, cred: &Arc<Cred>, op: Op, lock: (u64, FileLock, bool)) {
-        self.request(cred, op, Then::Pass(Pass { lock: Some(lock), ..Pass::new(waiter, cred) }));
-    }
-
-    /// A lock was got after its call had been given up: nobody would ever give it back. Not done if the owner has others
-    /// there, or asks for one, which would go with it.
-    pub(crate) fn give_lock_back(&mut self, cred: &Arc<Cred>, handle: u64, lock: FileLock) -> bool {
-        let Some(ino) = self.files.handles.get(&handle).map(|handle| handle.ino) else { return false };
-        let key = (ino, lock.kind, lock.owner);
-        let asks = self.ranks.unanswered().any(|pending| taken(&pending.request.op) == Some(key));
-        if asks || self.files.holds_locks(ino, lock.kind, lock.owner) {
-            return false;
-        }
-        self.lock_request(Waiter::Nobody, cred, Op::Unlock { ino, handle, lock }, (handle, lock, false));
-        true
-    }
-
-    /// Asks for locks that waited until others were given back, or were lost with a session.
-    pub(crate) fn end_behind(&mut self) {
-        if self.ranks.behind.is_empty() {
-            return;
-        }
-        let busy: BTreeSet<Key> =
-            self.ranks.unanswered().filter_map(|pending| given_back(&pending.request.op)).collect();
-        let (wait, ready) =
-            std::mem::take(&mut self.ranks.behind).into_iter().partition(|behind| busy.contains(&behind.key));
-        self.ranks.behind = wait;
-        for Behind { cred, op, then, hops, .. } in ready {
-            // The file may have moved meanwhile. What nobody waits for any more is not asked for at all.
-            if waiter_of(&then).is_some_and(|waiter| self.calls.is_awaited(waiter)) {
-                self.request_at(self.ranks.route(&self.files, &self.own, &op), cred, op, then, hops);
-            }
-        }
-    }
-
-    /// An owner waits no longer for locks that no server has been asked for yet, or only one that sent the request on. Of
-    /// the others the server knows.
-    pub(crate) fn cancel_behind(&mut self, ino: Ino, owner: LockOwner) {
-        let of_it =
-            |op: &Op| matches!(op, Op::SetLock { ino: of, lock, wait: true, .. } if (*of, lock.owner) == (ino, owner));
-        let behind =
-            self.ranks.behind.extract_if(.., |behind| of_it(&behind.op)).map(|behind| (behind.rank, behind.then));
-        let mut ended: Vec<_> = behind.collect();
-        let paused = self.ranks.paused.extract_if(.., |paused| of_it(&paused.pending.request.op));
-        ended.extend(paused.map(|paused| (paused.rank, paused.pending.then)));
-        for (rank, then) in ended {
-            self.replied(rank, then, Err(FsError::Interrupted));
-        }
-    }
-
-    /// The open file that a flock belongs to is gone, and so is what was asked for and is not answered yet: a kernel lets nobody close what
-    /// a lock is being taken through, but a program that uses the library may.
-    pub(crate) fn drop_flock(&mut self, cred: &Arc<Cred>, opened: &Opened, owner: LockOwner) {
-        let kind = LockKind::Flock;
-        let asked = self.ranks.end_taking(&mut self.own, (opened.ino, kind, owner));
-        if asked {
-            // It may wait at the server. If it has it, it is given back below: what is asked of a rank is done in order.
-            self.cancel_behind(opened.ino, owner);
-            self.request(cred, Op::CancelLock { ino: opened.ino, owner }, Then::Nothing);
-        }
-        if !asked && !self.files.holds_locks(opened.ino, kind, owner) {
-            return;
-        }
-        self.files.locks.remove(&(opened.ino, kind, owner));
-        let lock = FileLock { kind, owner, pid: 0, exclusive: false, start: 0, end: u64::MAX };
-        let op = Op::Unlock { ino: opened.ino, handle: opened.handle, lock };
-        self.lock_request(Waiter::Nobody, cred, op, (opened.handle, lock, false));
-    }
-
-    /// An open file is gone, and with it the record locks that were taken through it and are held still. Those are of its open file
-    /// description (`F_OFD_SETLK`): nothing else tells of their end, and a process gives its own back at each close. The handle may serve
-    /// the next open, so the server does not end them by itself.
-    pub(crate) fn drop_taken_through(&mut self, cred: &Arc<Cred>, opened: &Opened) {
-        if self.files.locks.is_empty() {
-            return;
-        }
-        let (ino, kind) = (opened.ino, LockKind::Posix);
-        let of_file = (ino, kind, LockOwner(0))..=(ino, kind, LockOwner(u64::MAX));
-        let mut taken = Vec::new();
-        for (_, held) in self.files.locks.range_mut(of_file.clone()) {
-            taken.extend(held.extract_if(.., |(through, _)| *through == opened.handle).map(|(_, lock)| lock));
-        }
-        if taken.is_empty() {
-            return;
-        }
-        let ended: Vec<Key> =
-            self.files.locks.range(of_file).filter(|(_, held)| held.is_empty()).map(|(key, _)| *key).collect();
-        ended.iter().for_each(|key| _ = self.files.locks.remove(key));
-        for lock in taken {
-            let op = Op::Unlock { ino, handle: opened.handle, lock };
-            self.lock_request(Waiter::Nobody, cred, op, (opened.handle, lock, false));
-        }
-    }
-}
-
 /// The locks that a request asks for.
-fn taken(op: &Op) -> Option<Key> {
+pub(crate) fn taken(op: &Op) -> Option<Key> {
     match op {
         Op::SetLock { ino, lock, .. } => Some((*ino, lock.kind, lock.owner)),
         _ => None,
@@ -240,7 +119,7 @@ fn taken(op: &Op) -> Option<Key> {
 }
 
 /// The locks that a request gives back.
-fn given_back(op: &Op) -> Option<Key> {
+pub(crate) fn given_back(op: &Op) -> Option<Key> {
     match op {
         Op::Unlock { ino, lock, .. } => Some((*ino, lock.kind, lock.owner)),
         _ => None,

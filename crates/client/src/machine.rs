@@ -6,19 +6,22 @@
 
 use std::sync::Arc;
 
-use loligo_types::{Answer, Attr, Cred, FsError};
+use loligo_types::msg::ToServer;
+use loligo_types::{Cred, FsError, Lease, Op, Rank};
 
-use crate::calls::Calls;
-pub(crate) use crate::calls::Waiter;
+use crate::calls::{Calls, Waiter};
 use crate::core::Core;
 use crate::direct::Direct;
 use crate::file::Files;
-use crate::lent::AtHand;
+use crate::lent::{AtHand, Lent};
 use crate::own::Own;
 use crate::ranks::Ranks;
+use crate::raw::step_raw;
 use crate::recall::Recalls;
-use crate::task::{Event, Task};
-use crate::{Call, CallId, CallResult, Config, Done, Input, Invalidation, Now, Output, Token};
+use crate::session::{Link, Session, Then, waiter_of};
+use crate::space::step_sync_ranks;
+use crate::task::{Event, Step, Task};
+use crate::{Call, CallId, CallResult, Config, Input, Invalidation, Now, Output, Token};
 
 /// The client machine. See [`crate::io`] for how to drive it.
 #[derive(Debug)]
@@ -39,56 +42,6 @@ pub struct Client {
     pub(crate) direct: Direct,
     /// Subtrees that are decoupled for this client.
     pub(crate) own: Own,
-}
-
-impl Calls {
-    /// Answers.
-    pub(crate) fn complete(&mut self, core: &mut Core, waiter: Waiter, result: CallResult) {
-        match waiter {
-            Waiter::Call(id) => {
-                if self.waiting.remove(&id) {
-                    core.out.push_back(Output::Complete { id, result });
-                }
-            }
-            Waiter::Task(id) => self.events.push_back((id, Event::Done(result))),
-            Waiter::Nobody => {}
-        }
-    }
-
-    /// True if somebody still waits: a call may have been given up.
-    pub(crate) fn is_awaited(&self, waiter: Waiter) -> bool {
-        match waiter {
-            Waiter::Call(id) => self.waiting.contains(&id),
-            Waiter::Task(id) => self.tasks.contains_key(&id),
-            Waiter::Nobody => false,
-        }
-    }
-
-    /// Answers with an error.
-    pub(crate) fn fail(&mut self, core: &mut Core, waiter: Waiter, error: FsError) {
-        self.complete(core, waiter, Err(error.into()));
-    }
-
-    /// Answers with nothing but an answer.
-    pub(crate) fn answer(&mut self, core: &mut Core, waiter: Waiter, answer: Answer) {
-        self.complete(core, waiter, Ok(Done::plain(answer)));
-    }
-
-    pub(crate) fn new_task(&mut self, task: Task) -> u64 {
-        let id = self.next_task;
-        self.next_task += 1;
-        self.tasks.insert(id, task);
-        id
-    }
-}
-
-impl Files {
-    /// Changes attributes into what they will be when everything held back is written.
-    pub(crate) fn overlay(&self, attr: &mut Attr) {
-        if let Some(file) = self.map.get(&attr.ino) {
-            file.overlay(attr);
-        }
-    }
 }
 
 impl Core {
@@ -195,5 +148,168 @@ impl Client {
         } else {
             self.dispatch(waiter, &cred, call);
         }
+    }
+
+    /// Gives an event to a task.
+    pub(crate) fn advance(&mut self, id: u64, event: Event) {
+        let Some(mut task) = self.calls.tasks.remove(&id) else { return };
+        let result = match &mut task.step {
+            Step::Open(_) => self.step_open(id, &mut task, event),
+            Step::Read(_) => self.step_read(id, &mut task, event),
+            Step::Write(_) => self.step_write(id, &mut task, event),
+            Step::SetAttr { .. } => self.step_setattr(id, &mut task, event),
+            Step::Behind(_) => self.step_behind(id, &mut task, event),
+            Step::Flush { .. } => self.step_flush(id, &mut task, event),
+            Step::Fsync { .. } => self.step_fsync(id, &mut task, event),
+            Step::FsyncDir { .. } => self.step_fsync_dir(id, &mut task, event),
+            Step::Fallocate(_) => self.step_fallocate(id, &mut task, event),
+            Step::Seek(_) => self.step_seek(id, &mut task, event),
+            Step::Copy(_) => self.step_copy(id, &mut task, event),
+            Step::Own(_) => self.step_own(id, &mut task, event),
+            Step::OwnSync(_) => self.step_own_sync(id, &mut task, event),
+            Step::SyncRanks { left } => step_sync_ranks(left, event),
+            Step::Raw => step_raw(event),
+            Step::SyncAll { .. } => self.step_sync_all(id, &mut task, event),
+        };
+        match result {
+            None => {
+                self.calls.tasks.insert(id, task);
+            }
+            Some(result) => self.finish(id, &task, result),
+        }
+    }
+
+    /// A task is done: its waiter gets the result, its file goes to the next.
+    pub(crate) fn finish(&mut self, id: u64, task: &Task, result: CallResult) {
+        if let Some(file) = self.files.map.get_mut(&task.ino) {
+            file.reads.retain(|read| *read != id);
+            if file.exclusive == Some(id) {
+                file.exclusive = None;
+            }
+        }
+        self.calls.complete(&mut self.core, task.waiter, result);
+        if task.exclusive {
+            self.files.start_waiting(&mut self.calls, &self.ranks, &self.own, task.ino);
+            self.step_recalls(task.ino);
+            if self.own.is_any() {
+                self.own.change_ended(&mut self.calls);
+            }
+        }
+    }
+
+    /// Ends a call; `unserved`: only if it waits for a rank to which there is no connection.
+    pub(crate) fn interrupt(&mut self, id: CallId, unserved: bool) {
+        if !self.calls.waiting.contains(&id) || unserved && !self.ranks.is_unserved(&self.calls, &self.files, id) {
+            return;
+        }
+        self.calls.waiting.remove(&id);
+        self.core.out.push_back(Output::Complete { id, result: Err(FsError::Interrupted.into()) });
+        self.calls.withdraw_tasks(&mut self.core, &mut self.files, id);
+        self.withdraw_requests(id);
+        self.calls.begin_unsettled(&mut self.core, &self.ranks, &mut self.files);
+    }
+
+    /// Requests of a call that were never sent become requests for nothing: their numbers must not be missing.
+    pub(crate) fn withdraw_requests(&mut self, id: CallId) {
+        let mut unsent: Vec<(Rank, u64)> = Vec::new();
+        for (rank, session) in &self.ranks.sessions {
+            let of_call = session.pending.range(session.never_sent..).filter(|(_, pending)| {
+                waiter_of(&pending.then).and_then(|waiter| self.calls.call_of(waiter)) == Some(id)
+            });
+            unsent.extend(of_call.map(|(seq, _)| (*rank, *seq)));
+        }
+        for (rank, seq) in unsent {
+            let Some(session) = self.ranks.sessions.get_mut(&rank) else { continue };
+            let Some(pending) = session.pending.get_mut(&seq) else { continue };
+            let then = std::mem::replace(&mut pending.then, Then::Nothing);
+            let request = &mut pending.request;
+            (request.op, request.want, request.ways) =
+                (Op::Close { handles: Vec::new(), lost: false }, Lease::NONE, None);
+            session.numbers.answered(request.ino.take(), &Err(FsError::Interrupted));
+            self.replied(rank, then, Err(FsError::Interrupted));
+        }
+    }
+
+    pub(crate) fn on_tick(&mut self) {
+        let ranks: Vec<_> = self.ranks.sessions.keys().copied().collect();
+        for rank in &ranks {
+            self.keep_alive(*rank);
+        }
+        self.end_pauses();
+        self.calls.end_unsettled(&self.ranks);
+        self.leave_ranks();
+        if !ranks.iter().any(|rank| self.ranks.is_up(*rank)) {
+            return;
+        }
+        self.close_idle();
+        self.send_closes();
+        for rank in &ranks {
+            self.ranks.release_forgotten(&mut self.core, &self.files, *rank);
+        }
+        self.flush_old();
+        self.own.tick(&mut self.core, &mut self.calls);
+        for rank in ranks {
+            self.ranks.repeat_busy(&mut self.core, rank);
+        }
+    }
+
+    /// Stops: no new calls, everything back to the server.
+    pub(crate) fn stop(&mut self) {
+        if self.core.stopping {
+            return;
+        }
+        self.core.stopping = true;
+        for ino in self.files.dirty.clone() {
+            self.start_run(ino);
+        }
+        self.own.stop(&mut self.core, &mut self.calls);
+    }
+
+    pub(crate) fn check_stopped(&mut self) {
+        if self.core.stopped {
+            return;
+        }
+        let hopeless = |session: &Session| self.ranks.refused || session.is_hopeless();
+        // Without a session there is nothing to give back and nobody to give it to.
+        let waits = |ino| {
+            let session = self.files.map.get(ino).and_then(|file| self.ranks.session(file.rank));
+            session.is_none_or(|session| !hopeless(session))
+        };
+        // A farewell lets others write at once.
+        if self.files.dirty.iter().any(waits) || self.direct.is_writing() {
+            return;
+        }
+        if self.own.is_stopping() && !self.ranks.sessions.values().all(hopeless) {
+            return;
+        }
+        for session in self.ranks.sessions.values() {
+            if session.link == Link::Up {
+                // Waits for locks may never end; everything else is answered soon.
+                let waits = |op: &Op| matches!(op, Op::SetLock { wait: true, .. });
+                if !session.data.is_empty() || !session.pending.values().all(|p| waits(&p.request.op)) {
+                    return;
+                }
+            } else if !hopeless(session) && session.down_since.is_none() {
+                return;
+            }
+        }
+        for rank in self.ranks.sessions.keys().copied().collect::<Vec<_>>() {
+            if self.ranks.is_up(rank) {
+                self.ranks.send(&mut self.core, rank, ToServer::Goodbye { gone: true });
+            }
+        }
+        self.core.stopped = true;
+        self.calls.give_up_calls(&mut self.core, &mut self.ranks, &mut self.files);
+        self.core.out.push_back(Output::Stopped);
+    }
+
+    pub(crate) fn lent(&mut self) -> Lent<'_> {
+        self.lent_beside_files().0
+    }
+
+    /// And beside it the open files.
+    pub(crate) fn lent_beside_files(&mut self) -> (Lent<'_>, &mut Files) {
+        let Client { core, calls, ranks, at_hand, own, files, .. } = self;
+        (Lent { at_hand, core, calls, ranks, own }, files)
     }
 }

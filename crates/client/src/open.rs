@@ -4,15 +4,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use loligo_types::{Answer, Attr, Cred, FsError, FsResult, Ino, Kind, Lease, LockOwner, Op, OpenFlags, Rank, SetAttr};
+use loligo_types::{
+    Answer, Attr, Cred, FileLock, FsError, Ino, Kind, Lease, LockKind, LockOwner, Op, OpenFlags, Rank, SetAttr,
+};
 
-use crate::calls::Calls;
+use crate::calls::Waiter;
 use crate::dispatch::Pass;
-use crate::file::Files;
 use crate::file::{File, Handle, Opened};
-use crate::machine::{Client, Waiter};
-use crate::own::Own;
-use crate::ranks::Ranks;
+use crate::locks::{Key, taken};
+use crate::machine::Client;
 use crate::session::Then;
 use crate::task::{Event, Step, Task};
 use crate::{CallResult, Done, Fh};
@@ -36,118 +36,6 @@ pub(crate) struct Opening {
     /// Lookup leases that are welcome with it (see [`Pass::ways`]), and those that came.
     pub(crate) ways: Option<u16>,
     pub(crate) leased: Vec<(Ino, u16)>,
-}
-
-impl Files {
-    pub(crate) fn new_handle(&mut self) -> u64 {
-        self.next_handle += 1;
-        self.next_handle
-    }
-
-    pub(crate) fn new_fh(&mut self, ino: Ino, handle: u64, flags: OpenFlags) -> Fh {
-        self.next_fh += 1;
-        let fh = Fh(self.next_fh);
-        let opened = Opened {
-            ino,
-            handle,
-            flags,
-            errors_seen: 0,
-            cached: false,
-            next_read: 0,
-            window: 0,
-            dead: false,
-            lost: false,
-        };
-        self.opened.insert(fh, opened);
-        fh
-    }
-
-    /// Opens without asking: a handle that the same user opened in the same way before, and nothing that the server
-    /// would look at can have changed since.
-    pub(crate) fn reopen(
-        &mut self,
-        calls: &Calls,
-        ranks: &Ranks,
-        own: &Own,
-        cred: &Arc<Cred>,
-        ino: Ino,
-        flags: OpenFlags,
-    ) -> Option<Done> {
-        if flags.truncate
-            || !ranks.has_attr(own, ino)
-            || calls.is_unsettled(ranks, ino, Lease::ATTR)
-            || self.is_suspended(ranks, own, ino)
-        {
-            return None;
-        }
-        let file = self.map.get(&ino)?;
-        if !file.recalls.is_empty() {
-            return None;
-        }
-        let handle = file.spare.iter().copied().find(|handle| {
-            self.handles.get(handle).is_some_and(|h| {
-                h.fh.is_none() && h.reusable && h.flags == flags && (Arc::ptr_eq(&h.cred, cred) || h.cred == *cred)
-            })
-        })?;
-        let file = self.map.get_mut(&ino)?;
-        file.spare.retain(|spare| *spare != handle);
-        let (rights, mut attr, errors) = (file.rights, file.attr, file.errors);
-        file.overlay(&mut attr);
-        let fh = self.new_fh(ino, handle, flags);
-        self.handles.get_mut(&handle)?.fh = Some(fh);
-        let opened = self.opened.get_mut(&fh)?;
-        opened.cached = rights.any(Lease::CACHE | Lease::BUFFER);
-        opened.errors_seen = errors;
-        let keep_data = opened.cached;
-        let answer = Answer::Opened { attr, created: false, rights, data: None };
-        // Times and links may be newer at the server, by operations of this session that did not tell: not for caches.
-        Some(Done { fh: Some(fh), keep_data, ..Done::plain(answer) })
-    }
-
-    /// Permissions change, or the handles may be lost: those not in use serve nobody any more.
-    pub(crate) fn forbid_reuse(&mut self, ino: Ino) {
-        let Some(file) = self.map.get(&ino) else { return };
-        for handle in &file.handles {
-            if let Some(handle) = self.handles.get_mut(handle) {
-                handle.reusable = false;
-            }
-        }
-    }
-
-    /// True if another unused handle serves every open that this one would serve.
-    pub(crate) fn has_like(&self, number: u64) -> bool {
-        let Some(handle) = self.handles.get(&number) else { return false };
-        let Some(file) = self.map.get(&handle.ino) else { return false };
-        let is_like = |other: &Handle| {
-            other.fh.is_none() && other.reusable && other.flags == handle.flags && other.cred == handle.cred
-        };
-        handle.reusable && file.spare.iter().any(|of| *of != number && self.handles.get(of).is_some_and(is_like))
-    }
-
-    /// True if data that waits to be written, or a task, may need the handle.
-    pub(crate) fn is_needed(&self, number: u64) -> bool {
-        let Some(handle) = self.handles.get(&number) else { return false };
-        let Some(file) = self.map.get(&handle.ino) else { return false };
-        !file.is_clean()
-            || file.run.is_some()
-            || !file.flush_waiters.is_empty()
-            || file.exclusive.is_some()
-            || !file.waiting.is_empty()
-            || !file.reads.is_empty()
-    }
-
-    /// The file of an open handle, for reading or writing data.
-    pub(crate) fn file_of(&self, fh: Fh, write: bool) -> FsResult<(Ino, u64)> {
-        let opened = self.opened.get(&fh).ok_or(FsError::BadHandle)?;
-        if opened.dead {
-            return Err(FsError::Stale);
-        }
-        let allowed = if write { opened.flags.write } else { opened.flags.read || opened.flags.exec };
-        if !self.map.contains_key(&opened.ino) {
-            return Err(FsError::IsDir);
-        }
-        if allowed { Ok((opened.ino, opened.handle)) } else { Err(FsError::BadHandle) }
-    }
 }
 
 impl Client {
@@ -481,6 +369,63 @@ impl Client {
         }
         for (rank, handles) in ranks {
             self.request_at(rank, Cred::clone(&cred), Op::Close { handles, lost: false }, Then::Nothing, 0);
+        }
+    }
+
+    /// A lock was got after its call had been given up: nobody would ever give it back. Not done if the owner has others
+    /// there, or asks for one, which would go with it.
+    pub(crate) fn give_lock_back(&mut self, cred: &Arc<Cred>, handle: u64, lock: FileLock) -> bool {
+        let Some(ino) = self.files.handles.get(&handle).map(|handle| handle.ino) else { return false };
+        let key = (ino, lock.kind, lock.owner);
+        let asks = self.ranks.unanswered().any(|pending| taken(&pending.request.op) == Some(key));
+        if asks || self.files.holds_locks(ino, lock.kind, lock.owner) {
+            return false;
+        }
+        self.lock_request(Waiter::Nobody, cred, Op::Unlock { ino, handle, lock }, (handle, lock, false));
+        true
+    }
+
+    /// The open file that a flock belongs to is gone, and so is what was asked for and is not answered yet: a kernel lets nobody close what
+    /// a lock is being taken through, but a program that uses the library may.
+    pub(crate) fn drop_flock(&mut self, cred: &Arc<Cred>, opened: &Opened, owner: LockOwner) {
+        let kind = LockKind::Flock;
+        let asked = self.ranks.end_taking(&mut self.own, (opened.ino, kind, owner));
+        if asked {
+            // It may wait at the server. If it has it, it is given back below: what is asked of a rank is done in order.
+            self.cancel_behind(opened.ino, owner);
+            self.request(cred, Op::CancelLock { ino: opened.ino, owner }, Then::Nothing);
+        }
+        if !asked && !self.files.holds_locks(opened.ino, kind, owner) {
+            return;
+        }
+        self.files.locks.remove(&(opened.ino, kind, owner));
+        let lock = FileLock { kind, owner, pid: 0, exclusive: false, start: 0, end: u64::MAX };
+        let op = Op::Unlock { ino: opened.ino, handle: opened.handle, lock };
+        self.lock_request(Waiter::Nobody, cred, op, (opened.handle, lock, false));
+    }
+
+    /// An open file is gone, and with it the record locks that were taken through it and are held still. Those are of its open file
+    /// description (`F_OFD_SETLK`): nothing else tells of their end, and a process gives its own back at each close. The handle may serve
+    /// the next open, so the server does not end them by itself.
+    pub(crate) fn drop_taken_through(&mut self, cred: &Arc<Cred>, opened: &Opened) {
+        if self.files.locks.is_empty() {
+            return;
+        }
+        let (ino, kind) = (opened.ino, LockKind::Posix);
+        let of_file = (ino, kind, LockOwner(0))..=(ino, kind, LockOwner(u64::MAX));
+        let mut taken = Vec::new();
+        for (_, held) in self.files.locks.range_mut(of_file.clone()) {
+            taken.extend(held.extract_if(.., |(through, _)| *through == opened.handle).map(|(_, lock)| lock));
+        }
+        if taken.is_empty() {
+            return;
+        }
+        let ended: Vec<Key> =
+            self.files.locks.range(of_file).filter(|(_, held)| held.is_empty()).map(|(key, _)| *key).collect();
+        ended.iter().for_each(|key| _ = self.files.locks.remove(key));
+        for lock in taken {
+            let op = Op::Unlock { ino, handle: opened.handle, lock };
+            self.lock_request(Waiter::Nobody, cred, op, (opened.handle, lock, false));
         }
     }
 }

@@ -5,17 +5,15 @@
 //! to be lost, maybe: whoever writes begins anew from the last sync on.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
-use loligo_types::{Answer, Cred, DataAnswer, DataOp, Ino};
+use loligo_types::{Answer, DataAnswer};
 
 use crate::CallResult;
 use crate::call::Done;
 use crate::calls::Calls;
-use crate::machine::{Client, Waiter};
 use crate::ranks::Ranks;
 use crate::session::DataThen;
-use crate::task::{Event, Step, Task, data_error};
+use crate::task::{Event, Step, data_error};
 
 impl Calls {
     /// Calls have failed because the rank is not there: of these nothing shall be done when it is back, beside what is asked then.
@@ -29,18 +27,6 @@ impl Calls {
         for session in ranks.sessions.values_mut() {
             session.data.retain(|_, asked| !matches!(asked.then, DataThen::Task(task) if tasks.contains(&task)));
         }
-    }
-}
-
-impl Client {
-    /// Asks for it. Objects have the default size: there is no layout that says otherwise. Nor is there a name by which they could be found: a
-    /// rank lets its own numbers be used in what it has decoupled, and keeps that as long as it lasts.
-    pub(crate) fn data_raw(&mut self, waiter: Waiter, cred: &Arc<Cred>, ino: Ino, op: DataOp) {
-        // It is no open file's, and waits for none.
-        let task = Task { waiter, cred: Arc::clone(cred), ino: Ino(0), exclusive: false, step: Step::Raw };
-        let id = self.calls.new_task(task);
-        let at = (!self.ranks.is_single()).then(|| self.ranks.router.some_rank(ino.birth_rank()));
-        self.data_request_of(ino, op, DataThen::Task(id), at);
     }
 }
 

@@ -11,8 +11,7 @@ use loligo_types::{Answer, DataError, FsError, Ino, Op};
 use crate::blocks::BLOCK;
 use crate::calls::Calls;
 use crate::core::Core;
-use crate::file::File;
-use crate::file::Files;
+use crate::file::{File, Files};
 use crate::own::Own;
 use crate::ranks::Ranks;
 use crate::request::bytes_at;
@@ -58,7 +57,7 @@ enum Asked {
     Bytes,
 }
 
-/// What a read needs next.
+/// The next need of a read.
 pub(crate) enum Next {
     /// Answers that are on their way.
     Wait,
@@ -262,7 +261,7 @@ pub(crate) struct Wanted {
     pub blocks: bool,
 }
 
-/// How a part of a block comes.
+/// The way in which a part of a block comes.
 pub(crate) enum Block {
     /// It is here, or on its way.
     Taken,

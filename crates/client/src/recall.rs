@@ -12,17 +12,16 @@ use loligo_types::{Ino, Lease, Op, Rank};
 
 use crate::core::Core;
 use crate::file::Files;
-use crate::machine::Client;
 use crate::ranks::Ranks;
-use crate::{Invalidation, Output, Token};
+use crate::{Invalidation, Token};
 
 /// Recalls that were answered lately and may have to be answered again.
-const DONE_MAX: usize = 256;
+pub(crate) const ANSWERED_MAX: usize = 256;
 /// The number of a recall that nobody sent: the client gives up by itself what it may not have any more. Ranks count from 1.
-const OWN: u64 = 0;
+pub(crate) const UNASKED: u64 = 0;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Phase {
+pub(crate) enum Phase {
     /// Until this many writes are at the server.
     Flush(u64),
     Invalidate(Token),
@@ -35,9 +34,9 @@ enum Phase {
 pub(crate) struct DataRecall {
     /// The rank that recalls it.
     pub rank: Rank,
-    id: u64,
-    bits: Lease,
-    phase: Phase,
+    pub id: u64,
+    pub bits: Lease,
+    pub phase: Phase,
 }
 
 impl DataRecall {
@@ -47,7 +46,7 @@ impl DataRecall {
 
     /// Nobody wants anything back: the rights are doubted.
     pub(crate) fn is_own(&self) -> bool {
-        self.id == OWN
+        self.id == UNASKED
     }
 
     pub(crate) fn takes_rights(&self) -> bool {
@@ -64,9 +63,9 @@ impl DataRecall {
 #[derive(Debug, Default)]
 pub(crate) struct Recalls {
     /// Number of open parts of each recall.
-    open: BTreeMap<(Rank, Ino, u64), usize>,
+    pub open: BTreeMap<(Rank, Ino, u64), usize>,
     /// Invalidations that are waited for, and of what: NAMES, ATTR, or CACHE for data.
-    tokens: BTreeMap<Token, (Rank, Ino, u64, Lease)>,
+    pub tokens: BTreeMap<Token, (Rank, Ino, u64, Lease)>,
     /// Number of those that drop an inode's names and attributes.
     dropped: BTreeMap<Ino, usize>,
 }
@@ -89,18 +88,18 @@ impl Recalls {
     }
 
     /// True if they are dropping something of an inode.
-    fn drops(&self, ino: Ino) -> bool {
+    pub(crate) fn drops(&self, ino: Ino) -> bool {
         self.dropped.contains_key(&ino)
     }
 
     /// Caches above are to drop names or attributes.
-    fn begin(&mut self, token: Token, rank: Rank, ino: Ino, id: u64, bits: Lease) {
+    pub(crate) fn begin(&mut self, token: Token, rank: Rank, ino: Ino, id: u64, bits: Lease) {
         self.tokens.insert(token, (rank, ino, id, bits));
         *self.dropped.entry(ino).or_default() += 1;
     }
 
     /// They have dropped something: for what, and what it was.
-    fn end(&mut self, token: Token) -> Option<(Rank, Ino, u64, Lease)> {
+    pub(crate) fn end(&mut self, token: Token) -> Option<(Rank, Ino, u64, Lease)> {
         let ended = self.tokens.remove(&token)?;
         let (_, ino, _, bits) = ended;
         if !bits.has(Lease::CACHE)
@@ -118,10 +117,10 @@ impl Recalls {
     /// what they drop: whoever wants that back anew waits for it. Rights to data are given up only after it, so they are as
     /// before.
     pub(crate) fn clear(&mut self, rank: Rank) {
-        self.open.retain(|(of, _, id), _| *of != rank || *id == OWN);
+        self.open.retain(|(of, _, id), _| *of != rank || *id == UNASKED);
         self.tokens.retain(|_, (of, _, _, bits)| *of != rank || !bits.has(Lease::CACHE));
         for (_, _, id, _) in self.tokens.values_mut().filter(|(of, ..)| *of == rank) {
-            *id = OWN;
+            *id = UNASKED;
         }
     }
 }
@@ -190,11 +189,11 @@ impl Recalls {
         if bits.has(Lease::NAMES) {
             core.names_lost.add(ino);
             let token = core.invalidate(Invalidation::Names(ino), true);
-            self.begin(token, rank, ino, OWN, Lease::NAMES);
+            self.begin(token, rank, ino, UNASKED, Lease::NAMES);
         }
         if bits.has(Lease::ATTR) {
             let token = core.invalidate(Invalidation::Attr(ino), true);
-            self.begin(token, rank, ino, OWN, Lease::ATTR);
+            self.begin(token, rank, ino, UNASKED, Lease::ATTR);
             if let Some(file) = files.map.get_mut(&ino) {
                 file.current = false;
             }
@@ -217,203 +216,5 @@ impl Files {
                 fh.and_then(|fh| self.opened.get(&fh)).is_some_and(|opened| opened.cached)
             })
         })
-    }
-}
-
-impl Client {
-    /// A rank wants something back.
-    pub(crate) fn recalled(&mut self, rank: Rank, ino: Ino, id: u64, bits: Lease) {
-        if self.recalls.open.contains_key(&(rank, ino, id)) {
-            // Said again over a new connection, and under way already.
-            return;
-        }
-        let wanted = bits & (Lease::ATTR | Lease::NAMES);
-        let mut held = self.ranks.take_lent(rank, ino, wanted);
-        if held != wanted && self.recalls.drops(ino) {
-            // Given up already, but caches above may have it yet.
-            held = wanted;
-        }
-        let mut parts = 0;
-        if held.has(Lease::NAMES) {
-            self.core.names_lost.add(ino);
-            let token = self.core.invalidate(Invalidation::Names(ino), true);
-            self.recalls.begin(token, rank, ino, id, Lease::NAMES);
-            parts += 1;
-        }
-        if held.has(Lease::ATTR) {
-            let token = self.core.invalidate(Invalidation::Attr(ino), true);
-            self.recalls.begin(token, rank, ino, id, Lease::ATTR);
-            parts += 1;
-        }
-        let data = bits & (Lease::CACHE | Lease::BUFFER | Lease::FLUSH);
-        if let Some(file) = self.files.map.get_mut(&ino) {
-            if held.has(Lease::ATTR) {
-                file.current = false;
-            }
-            if !data.is_none() {
-                file.recalls.push(DataRecall { rank, id, bits: data, phase: Phase::Flush(file.written) });
-                parts += 1;
-            }
-        }
-        // No names of a decoupled root are lent to its owner: the rank says that it may have another one.
-        let of_root = wanted.has(Lease::NAMES) && !held.has(Lease::NAMES);
-        let is_own = of_root && self.own.trees.contains_key(&ino);
-        self.recalls.open.insert((rank, ino, id), parts + usize::from(is_own));
-        if is_own {
-            self.own_doubt(ino, (rank, id));
-        } else if of_root {
-            self.core.out.push_back(Output::Doubt { dir: ino });
-        }
-        self.finish_recalls();
-        self.kick(ino);
-        self.step_recalls(ino);
-    }
-
-    /// Gives up the rights to a file's data: its rank may not know of them, and may have given them to others. So nothing
-    /// is read here any more from now on, and no write begins until what was held back is at the server, which is first
-    /// asked whether it knows the handle.
-    pub(crate) fn doubt_rights(&mut self, ino: Ino) {
-        let cached = self.files.is_cached_above(ino);
-        let Some(file) = self.files.map.get_mut(&ino) else { return };
-        if !file.may_cache() {
-            return file.end_doubt();
-        }
-        let (rank, bits) = (file.rank, Lease::CACHE | Lease::BUFFER);
-        file.doubted = true;
-        file.recalls.push(DataRecall { rank, id: OWN, bits, phase: Phase::Gate(file.written) });
-        (file.base, file.current) = (None, false);
-        self.files.change_blocks(ino, |file| file.blocks.clear());
-        if cached {
-            self.core.invalidate(Invalidation::Data(ino), false);
-        }
-        self.recalls.open.insert((rank, ino, OWN), 1);
-        self.kick(ino);
-        self.step_recalls(ino);
-    }
-
-    /// Caches above have dropped something.
-    pub(crate) fn invalidated(&mut self, token: Token) {
-        if self.own.invalidated(&mut self.calls, token) {
-            return;
-        }
-        let Some((rank, ino, id, bits)) = self.recalls.end(token) else { return };
-        if !bits.has(Lease::CACHE) {
-            return self.part_done(rank, ino, id);
-        }
-        if let Some(file) = self.files.map.get_mut(&ino) {
-            let written = file.written;
-            for recall in &mut file.recalls {
-                if recall.phase == Phase::Invalidate(token) {
-                    recall.phase = Phase::Gate(written);
-                }
-            }
-        }
-        self.kick(ino);
-        self.step_recalls(ino);
-    }
-
-    pub(crate) fn part_done(&mut self, rank: Rank, ino: Ino, id: u64) {
-        if let Some(left) = self.recalls.open.get_mut(&(rank, ino, id)) {
-            *left = left.saturating_sub(1);
-        }
-        self.finish_recalls();
-    }
-
-    /// Answers recalls of which nothing is left to do.
-    pub(crate) fn finish_recalls(&mut self) {
-        let done: Vec<_> = self
-            .recalls
-            .open
-            .iter()
-            .filter(|((_, ino, _), left)| **left == 0 && !self.direct.is_left(*ino))
-            .map(|(key, _)| *key)
-            .collect();
-        if done.is_empty() {
-            return;
-        }
-        // A handle that is closed here only would keep a right alive.
-        self.send_closes();
-        for (rank, ino, id) in done {
-            self.recalls.open.remove(&(rank, ino, id));
-            if id == OWN {
-                continue;
-            }
-            if self.ranks.is_up(rank) {
-                self.ranks.send(&mut self.core, rank, ToServer::RecallDone { ino, id });
-            }
-            let Some(session) = self.ranks.sessions.get_mut(&rank) else { continue };
-            session.recalls_done.push_back((ino, id));
-            if session.recalls_done.len() > DONE_MAX {
-                session.recalls_done.pop_front();
-            }
-        }
-    }
-
-    /// Goes on with the recalls of a file's data as far as they can.
-    pub(crate) fn step_recalls(&mut self, ino: Ino) {
-        let mut at = 0;
-        while let Some(recall) = self.files.map.get(&ino).and_then(|file| file.recalls.get(at)).copied() {
-            if self.step_recall(ino, at, recall) {
-                // Done, and taken out.
-                self.part_done(recall.rank, ino, recall.id);
-            } else {
-                at += 1;
-            }
-        }
-    }
-
-    fn step_recall(&mut self, ino: Ino, at: usize, recall: DataRecall) -> bool {
-        let cached = self.files.is_cached_above(ino);
-        let Some(file) = self.files.map.get_mut(&ino) else { return false };
-        let flushed = |target: u64| file.flushed >= target || file.is_clean();
-        match recall.phase {
-            Phase::Flush(target) if flushed(target) => {
-                if !recall.takes_rights() {
-                    file.recalls.remove(at);
-                    return true;
-                }
-                let phase = if recall.bits.has(Lease::CACHE) && cached {
-                    let token = self.core.invalidate(Invalidation::Data(ino), true);
-                    self.recalls.tokens.insert(token, (recall.rank, ino, recall.id, Lease::CACHE));
-                    Phase::Invalidate(token)
-                } else {
-                    Phase::Gate(file.written)
-                };
-                let gate = matches!(phase, Phase::Gate(_));
-                if let Some(recall) = self.files.map.get_mut(&ino).and_then(|file| file.recalls.get_mut(at)) {
-                    recall.phase = phase;
-                }
-                if gate {
-                    self.kick(ino);
-                    let again = self.files.map.get(&ino).and_then(|file| file.recalls.get(at)).copied();
-                    return again.is_some_and(|recall| self.step_recall(ino, at, recall));
-                }
-                false
-            }
-            Phase::Gate(target) if flushed(target) && !file.discarding => {
-                file.recalls.remove(at);
-                file.end_doubt();
-                self.give_up(ino, recall.bits);
-                true
-            }
-            _ => false,
-        }
-    }
-
-    /// Gives up rights to data: everything written is at the server.
-    fn give_up(&mut self, ino: Ino, bits: Lease) {
-        let Some(file) = self.files.map.get_mut(&ino) else { return };
-        file.rights = if bits.has(Lease::CACHE) { Lease::NONE } else { file.rights.without(bits) };
-        file.clean_to = file.attr.size;
-        if !file.may_buffer() {
-            file.risk();
-        }
-        if !file.may_cache() {
-            file.base = None;
-            self.files.change_blocks(ino, |file| file.blocks.clear());
-        }
-        // Somebody else opens the file: handles that nobody uses here would only hold them up.
-        self.close_unused(ino);
-        self.files.start_waiting(&mut self.calls, &self.ranks, &self.own, ino);
     }
 }

@@ -8,21 +8,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use loligo_types::msg::{Reclaim, Refusal, ToServer};
-use loligo_types::{Answer, Cred, FsError, FsResult, Ino, Lease, Op, Rank, Route};
+use loligo_types::{Answer, Cred, FsError, FsResult, Ino, Lease, Lsn, Op, Rank, Route};
 
-use crate::calls::Calls;
-use crate::core::Core;
 use crate::direct::Told;
 use crate::file::File;
-use crate::file::Files;
-use crate::machine::{Client, Waiter};
+use crate::machine::Client;
 use crate::numbers::Numbers;
-use crate::ranks::Ranks;
-use crate::recall::Recalls;
 use crate::run::ANY_LOCK;
-use crate::session::{DataThen, Link, Pending, Then};
-use crate::task::{Event, Step};
-use crate::{CallId, Fh, Invalidation, Output};
+use crate::session::{DataThen, Link, Pending, Then, task_of};
+use crate::task::Event;
+use crate::{Invalidation, Output};
 
 /// Handles closed in one request.
 const CLOSES_MAX: usize = 4096;
@@ -30,109 +25,6 @@ const CLOSES_MAX: usize = 4096;
 pub(crate) const NOWHERE: Rank = Rank(u16::MAX);
 /// Handles of lost sessions that are remembered: the newest.
 const LOST_MAX: usize = 65_536;
-
-impl Ranks {
-    pub(crate) fn is_up(&self, rank: Rank) -> bool {
-        self.session(rank).is_some_and(|session| session.link == Link::Up)
-    }
-
-    /// Nobody waits any more for what was asked for files that are lost: their runs and tasks have gone with them, and those of the
-    /// same file, if it is opened again, are others, which must not take the answers for theirs.
-    pub(crate) fn forget_asked(&mut self, lost: &BTreeSet<Ino>) {
-        let is_of_it =
-            |pending: &Pending| matches!(pending.then, Then::Flush(ino) | Then::Located(ino) if lost.contains(&ino));
-        for session in self.sessions.values_mut() {
-            session.data.retain(|_, pending| !lost.contains(&pending.request.ino));
-            let asked = session.pending.values_mut().filter(|pending| is_of_it(pending));
-            asked.for_each(|pending| pending.then = Then::Nothing);
-        }
-        self.paused.retain(|paused| !is_of_it(&paused.pending));
-        self.parked.retain(|ino, _| !lost.contains(ino));
-    }
-
-    /// So long without a connection to a rank: calls that it is to answer fail, whatever becomes of their requests.
-    pub(crate) fn give_up_rank(&mut self, core: &mut Core, calls: &mut Calls, files: &mut Files, rank: Rank) {
-        if let Some(session) = self.sessions.get_mut(&rank) {
-            session.gave_up = true;
-        }
-        if self.refused || self.is_single() {
-            return calls.give_up_calls(core, self, files);
-        }
-        for id in self.calls_at(calls, files, rank) {
-            if calls.waiting.remove(&id) {
-                core.out.push_back(Output::Complete { id, result: Err(FsError::Unavailable.into()) });
-            }
-        }
-        calls.begin_unsettled(core, self, files);
-    }
-
-    /// Calls that cannot end without a rank.
-    pub(crate) fn calls_at(&self, calls: &Calls, files: &Files, rank: Rank) -> BTreeSet<CallId> {
-        let mut waiters: Vec<Waiter> = files.blocked.iter().map(|(waiter, _)| *waiter).collect();
-        if let Some(session) = self.session(rank) {
-            waiters.extend(session.pending.values().filter_map(|pending| waiter_of(&pending.then)));
-            waiters.extend(session.data.values().filter_map(|pending| match pending.then {
-                DataThen::Task(task) | DataThen::Read { task, .. } => Some(Waiter::Task(task)),
-                DataThen::Flush(_) | DataThen::Block { .. } | DataThen::Own(_) | DataThen::OwnTask(_) => None,
-            }));
-        }
-        waiters.extend(self.waiters_behind(rank));
-        let at = |ino: &Ino| files.map.get(ino).is_some_and(|file| file.rank == rank);
-        let tasks = calls.tasks.iter().filter(|(_, task)| at(&task.ino) || matches!(task.step, Step::SyncAll { .. }));
-        waiters.extend(tasks.map(|(id, _)| Waiter::Task(*id)));
-        waiters.into_iter().filter_map(|waiter| calls.call_of(waiter)).collect()
-    }
-
-    /// A rank may have given to others what this client holds: nothing of it is served from here until it is back.
-    pub(crate) fn suspend(&mut self, core: &mut Core, files: &mut Files, recalls: &mut Recalls, rank: Rank) {
-        if let Some(session) = self.sessions.get_mut(&rank) {
-            session.suspended = true;
-        }
-        recalls.give_up_leases(core, self, files, rank);
-        for ino in files.files_at(rank) {
-            files.suspend_file(core, ino);
-        }
-    }
-}
-
-impl Files {
-    /// Errors of a handle of a lost session: first that data was lost, if it was, then that it is stale.
-    pub(crate) fn dead_error(&mut self, fh: Fh) -> FsError {
-        let lost = self.opened.get_mut(&fh).is_some_and(|opened| std::mem::take(&mut opened.lost));
-        if lost { FsError::Io } else { FsError::Stale }
-    }
-
-    /// The same for one file of such a rank.
-    pub(crate) fn suspend_file(&mut self, core: &mut Core, ino: Ino) {
-        if self.map.get(&ino).is_some_and(|file| file.may_cache()) {
-            core.invalidate(Invalidation::Data(ino), false);
-        }
-        if let Some(file) = self.map.get_mut(&ino) {
-            file.current = false;
-        }
-    }
-}
-
-impl Calls {
-    /// All calls fail.
-    pub(crate) fn give_up_calls(&mut self, core: &mut Core, ranks: &mut Ranks, files: &mut Files) {
-        self.forget_raw(ranks);
-        for id in std::mem::take(&mut self.waiting) {
-            core.out.push_back(Output::Complete { id, result: Err(FsError::Unavailable.into()) });
-        }
-        self.begin_unsettled(core, ranks, files);
-    }
-
-    pub(crate) fn call_of(&self, mut waiter: Waiter) -> Option<CallId> {
-        loop {
-            match waiter {
-                Waiter::Call(id) => return Some(id),
-                Waiter::Task(id) => waiter = self.tasks.get(&id)?.waiter,
-                Waiter::Nobody => return None,
-            }
-        }
-    }
-}
 
 impl Client {
     /// A connection is gone.
@@ -511,31 +403,64 @@ impl Client {
             }
         }
     }
-}
 
-/// The task that waits for an answer.
-pub(crate) fn task_of(then: &Then) -> Option<u64> {
-    match waiter_of(then)? {
-        Waiter::Task(id) => Some(id),
-        Waiter::Call(_) | Waiter::Nobody => None,
-    }
-}
-
-/// The receiver of an answer.
-pub(crate) fn waiter_of(then: &Then) -> Option<Waiter> {
-    match then {
-        Then::Task(id) => Some(Waiter::Task(*id)),
-        Then::Pass(pass) => Some(pass.waiter),
-        Then::Second(second) => waiter_of(&second.then),
-        Then::Nothing
-        | Then::Flush(_)
-        | Then::Own { .. }
-        | Then::OwnTask(_)
-        | Then::Reclaimed(_)
-        | Then::Located(_)
-        | Then::Verified(_)
-        | Then::Numbers
-        | Then::Address(_) => None,
+    /// A rank says hello. `epochs`: of its data, before and now; each start that may have lost something counts one. If they are the same, nothing is
+    /// lost, and what is ahead of its journal still is.
+    pub(crate) fn lose_volatile(&mut self, rank: Rank, recovered: Lsn, epochs: (u64, u64)) {
+        let Some(session) = self.ranks.sessions.get_mut(&rank).filter(|_| epochs.0 != epochs.1 || epochs.1 == 0) else {
+            return;
+        };
+        // A crash, and no other one before it since: this says where the journal ended.
+        let is_next = epochs.1 == epochs.0.wrapping_add(1) && recovered.0 > 0;
+        let lost = session.ahead.lose(is_next.then_some(recovered));
+        // A sync that waited over the crash fails: changes of others to the same file may be lost.
+        let waiting = session.pending.values().filter_map(|pending| match (&pending.request.op, &pending.then) {
+            (Op::Persist, Then::Task(id)) => self.calls.tasks.get(id).map(|task| task.ino),
+            _ => None,
+        });
+        let waiting: Vec<Ino> = waiting.filter(|ino| session.ahead.seen.contains(ino) && !lost.contains(ino)).collect();
+        session.ahead.lost.extend(waiting);
+        if lost.is_empty() {
+            return;
+        }
+        let at_once: BTreeSet<Ino> = lost
+            .iter()
+            .copied()
+            .filter(|ino| self.files.opened.values().any(|opened| opened.ino == *ino && opened.flags.write))
+            .collect();
+        session.ahead.lost.extend(lost.difference(&at_once));
+        while session.ahead.lost.len() > LOST_MAX {
+            session.ahead.lost.pop_first();
+        }
+        self.files.unsynced.fail(FsError::Io);
+        // What was seen and lost may be cached anywhere.
+        self.recalls.give_up_leases(&mut self.core, &mut self.ranks, &mut self.files, rank);
+        let mut ends = false;
+        let of_it: Vec<u64> = self
+            .files
+            .handles
+            .iter()
+            .filter(|(_, handle)| lost.contains(&handle.ino))
+            .map(|(number, _)| *number)
+            .collect();
+        for number in of_it {
+            if self.files.at.get(&number) == Some(&rank) {
+                self.files.at.insert(number, NOWHERE);
+                ends = true;
+            }
+        }
+        for ino in &lost {
+            if let Some(file) = self.files.map.get_mut(ino).filter(|file| file.rank == rank) {
+                file.rank = NOWHERE;
+                ends = true;
+            }
+        }
+        if ends {
+            self.lose_held(NOWHERE, BTreeSet::new(), false);
+            for opened in self.files.opened.values_mut() {
+                opened.lost |= opened.dead && at_once.contains(&opened.ino) && opened.flags.write;
+            }
+        }
     }
 }
 

@@ -1,208 +1,23 @@
 //! Numbered requests and their answers, and data requests, at one rank each. What is done when a rank says that another
 //! one is to be asked is in `moves`.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use loligo_types::limits::IN_FLIGHT_MAX;
 use loligo_types::msg::{DataRequest, Request, ToServer};
 use loligo_types::{
-    Answer, Cred, DataAnswer, DataError, DataOp, DirEntry, FsError, FsResult, Ino, Lease, Op, Rank, Seq,
+    Answer, Cred, DataAnswer, DataError, DataOp, DirEntry, FsError, FsResult, Ino, Lease, LockOwner, Op, OpenFlags,
+    Rank, Seq, limits,
 };
 
-use crate::Invalidation;
-use crate::calls::Calls;
-use crate::core::Core;
 use crate::file::File;
-use crate::file::Files;
-use crate::lent::AtHand;
-use crate::machine::{Client, Waiter};
+use crate::io::DirectError;
+use crate::locks::{Behind, Key, given_back};
+use crate::machine::Client;
 use crate::own::{Job, OWN};
-use crate::ranks::Ranks;
-use crate::recover::task_of;
-use crate::session::{DataThen, Link, Pending, PendingData, Then};
-use crate::task::{Event, Step, Task};
-
-/// Requests are sent at most this far beyond the oldest unanswered one, whose followers the server must remember.
-const WINDOW: usize = 100_000;
-/// So often the clock of a rank is asked for that gives lookup leases, milliseconds.
-const COMPARE_MS: u64 = 1000;
-
-impl Ranks {
-    /// Sends what is unanswered, in order.
-    pub(crate) fn resend(&mut self, core: &mut Core, rank: Rank) {
-        let Some(session) = self.sessions.get_mut(&rank) else { return };
-        session.in_flight = 0;
-        session.unsent = 0;
-        session.late_below = 0;
-        self.send_data(core, rank);
-        self.send_requests(core, rank);
-    }
-
-    /// Sends all data requests that are unanswered, unless they must wait.
-    pub(crate) fn send_data(&mut self, core: &mut Core, rank: Rank) {
-        let Some(session) = self.sessions.get_mut(&rank) else { return };
-        if session.data_held.is_some() {
-            return;
-        }
-        let mut data = Vec::new();
-        for pending in session.data.values_mut() {
-            pending.again = false;
-            data.push(pending.request.clone());
-        }
-        for request in data {
-            self.send(core, rank, ToServer::Data(request));
-        }
-    }
-
-    /// Holds data requests back until a request was answered that the server does only when it knows what is open.
-    pub(crate) fn hold_data(&mut self, files: &Files, rank: Rank) {
-        // Also if only files of others were claimed: one of them may be said to have moved there before it is known there.
-        let (files, single) = (files, self.is_single());
-        let mut claimed = files.handles.iter().filter(|(number, handle)| {
-            files.at.get(number) == Some(&rank) || !single && files.map.contains_key(&handle.ino)
-        });
-        let Some(cred) = claimed.next().map(|(_, handle)| Cred::clone(&handle.cred)) else { return };
-        let Some(session) = self.sessions.get_mut(&rank) else { return };
-        let seq = session.next_seq.max(1);
-        session.next_seq = seq + 1;
-        session.data_held = Some(seq);
-        let op = Op::Close { handles: Vec::new(), lost: false };
-        let request = Request { seq: Seq(seq), answered: Seq(seq), want: Lease::NONE, cred, op, ino: None, ways: None };
-        session.pending.insert(seq, Pending { request, then: Then::Reclaimed(seq), hops: 0 });
-    }
-
-    /// Sends requests as far as the server takes them.
-    pub(crate) fn send_requests(&mut self, core: &mut Core, rank: Rank) {
-        let window = core.config.some(WINDOW) as u64;
-        while let Some(session) = self.sessions.get_mut(&rank) {
-            if session.link != Link::Up || session.in_flight >= IN_FLIGHT_MAX {
-                return;
-            }
-            let Some((seq, pending)) = session.pending.range(session.unsent..).next() else { return };
-            let (seq, mut request) = (*seq, pending.request.clone());
-            let first = session.first_unanswered();
-            if seq >= first + window {
-                return;
-            }
-            request.answered = Seq(first);
-            session.unsent = seq + 1;
-            session.never_sent = session.never_sent.max(seq + 1);
-            session.in_flight += 1;
-            self.send(core, rank, ToServer::Request(request));
-        }
-    }
-
-    /// They came.
-    pub(crate) fn lookup_leases_came(
-        &mut self,
-        core: &mut Core,
-        calls: &mut Calls,
-        at_hand: &mut AtHand,
-        rank: Rank,
-        then: &Then,
-        mut ways: Vec<(Ino, u16)>,
-    ) {
-        if !ways.is_empty() {
-            let now = core.now.ms;
-            let Some(session) = self.sessions.get(&rank) else { return };
-            if !session.pace.trusts(now) {
-                ways.clear();
-            }
-            if now.saturating_sub(session.asked_life) >= COMPARE_MS {
-                // They are worth something only if the clocks run alike.
-                self.send(core, rank, ToServer::Ping);
-            }
-        }
-        match then {
-            Then::Task(id) if !ways.is_empty() => {
-                if let Some(Task { step: Step::Open(opening), .. }) = calls.tasks.get_mut(id) {
-                    opening.leased = ways;
-                }
-            }
-            _ => at_hand.ways = ways,
-        }
-    }
-
-    /// True if a restarted rank has been asked whether it has the file of a data request and has not answered yet. It may have given the
-    /// file away without this client hearing of it, and refuse the request because of that. Asked once per data request.
-    pub(crate) fn is_sought(&self, rank: Rank, data: &PendingData) -> bool {
-        let asks = |pending: &Pending| match &pending.request.op {
-            Op::GetAttr { ino } => *ino == data.request.ino,
-            Op::GetLock { ino, .. } => *ino == data.request.ino && matches!(pending.then, Then::Verified(_)),
-            _ => false,
-        };
-        let session = self.session(rank).filter(|_| data.hops == 0 && !self.is_single());
-        session.is_some_and(|session| session.pending.values().any(asks))
-    }
-
-    /// Sends data requests again that the server was too busy for. In order, and all: later ones of the same file may
-    /// rest on earlier ones.
-    pub(crate) fn repeat_busy(&mut self, core: &mut Core, rank: Rank) {
-        let Some(session) = self.sessions.get_mut(&rank) else { return };
-        if session.link != Link::Up || session.data_held.is_some() {
-            return;
-        }
-        let mut requests = Vec::new();
-        for pending in session.data.values_mut().filter(|pending| pending.again) {
-            pending.again = false;
-            requests.push(pending.request.clone());
-        }
-        for request in requests {
-            self.send(core, rank, ToServer::Data(request));
-        }
-    }
-
-    /// Drops everything that was lent, above and here, without waiting: it may be somebody else's by now.
-    pub(crate) fn drop_leases(&mut self, core: &mut Core, rank: Rank) {
-        let Some(session) = self.sessions.get_mut(&rank) else { return };
-        for (ino, bits) in session.leases.take_all() {
-            if bits.has(Lease::NAMES) {
-                core.names_lost.add(ino);
-                core.invalidate(Invalidation::Names(ino), false);
-            }
-            if bits.has(Lease::ATTR) {
-                core.invalidate(Invalidation::Attr(ino), false);
-            }
-        }
-    }
-}
-
-impl Calls {
-    /// Depth below the root at which a walk begins, if lookup leases are welcome with its answer.
-    pub(crate) fn ways_of(&self, then: &Then) -> Option<u16> {
-        match then {
-            Then::Pass(pass) => pass.ways,
-            Then::Task(id) => self.tasks.get(id).and_then(|task| match &task.step {
-                Step::Open(opening) => opening.ways,
-                _ => None,
-            }),
-            _ => None,
-        }
-    }
-
-    /// Says that a rank is not there, instead of asking it. Not of what must be asked sooner or later.
-    pub(crate) fn deny(&mut self, core: &mut Core, then: &Then) -> bool {
-        match then {
-            // A lock that is given back behind everybody's back.
-            Then::Pass(pass) if pass.waiter == Waiter::Nobody => return false,
-            Then::Pass(pass) => self.fail(core, pass.waiter, FsError::Unavailable),
-            Then::Task(id) => self.events.push_back((*id, Event::Reply(Err(FsError::Unavailable)))),
-            Then::Second(second) => return self.deny(core, &second.then),
-            Then::OwnTask(id) => self.events.push_back((*id, Event::Reply(Err(FsError::Unavailable)))),
-            Then::Nothing
-            | Then::Own { .. }
-            | Then::Flush(_)
-            | Then::Reclaimed(_)
-            | Then::Located(_)
-            | Then::Verified(_)
-            | Then::Numbers
-            | Then::Address(_) => {
-                return false;
-            }
-        }
-        true
-    }
-}
+use crate::session::{DataThen, Link, Pending, PendingData, Second, Then, task_of, waiter_of};
+use crate::stale_replies::lends_nothing;
+use crate::task::Event;
 
 impl Client {
     /// Asks the rank that is likely to know.
@@ -470,6 +285,156 @@ impl Client {
             DataThen::Own(token) => self.own.dropped(&mut self.calls, token, result),
             DataThen::OwnTask(task) => self.calls.events.push_back((task, Event::Data(result))),
             DataThen::Block { ino, start } => self.files.fetched(&self.core, &mut self.calls, id, ino, start, result),
+        }
+    }
+
+    /// Asks for more numbers if something is to be made, and less than half of them are left.
+    pub(crate) fn refill_numbers(&mut self, rank: Rank, cred: &Cred, op: &Op) {
+        // Those of requests under way count as given, too.
+        let wanted = u64::from(self.core.config.ino_grant.min(limits::INO_GRANT_MAX / 2));
+        if wanted == 0 || !op.makes_inode() {
+            return;
+        }
+        let numbers = &mut self.ranks.open_session(&mut self.core, rank).numbers;
+        if numbers.asked || numbers.refused || numbers.left > wanted / 2 {
+            return;
+        }
+        let Ok(count) = u32::try_from(wanted - numbers.left) else { return };
+        numbers.asked = true;
+        self.request_at(rank, cred.clone(), Op::GrantInos { count }, Then::Numbers, 0);
+    }
+
+    /// Such an answer came: asks again, or gives back what it is for, if the answer (without what it lends) is as good as any.
+    pub(crate) fn ask_once_more(&mut self, pending: Pending, result: &mut FsResult<Answer>) -> Option<Pending> {
+        let Ok(answer) = result else { return Some(pending) };
+        lends_nothing(answer);
+        let gives_back = matches!(pending.request.op, Op::Unlock { .. });
+        if !gives_back && waiter_of(&pending.then).is_none_or(|waiter| !self.calls.is_awaited(waiter)) {
+            // Nobody waits for it: what it has got is given back.
+            return Some(pending);
+        }
+        let cred = Arc::new(pending.request.cred.clone());
+        match (answer, pending.request.op.opens()) {
+            (Answer::Opened { attr, created, .. }, Some((handle, flags))) => {
+                // It was cut when it was opened first.
+                let op = Op::Open { ino: attr.ino, flags: OpenFlags { truncate: false, ..flags }, handle };
+                let second = Second { names: None, created: Some(*created), then: pending.then };
+                self.request(&cred, op, Then::Second(Box::new(second)));
+                None
+            }
+            (Answer::Done, None) if matches!(pending.request.op, Op::SetLock { .. } | Op::Unlock { .. }) => {
+                self.request(&cred, pending.request.op, pending.then);
+                None
+            }
+            _ => Some(pending),
+        }
+    }
+
+    /// True if a data operation bypasses the rank. If the rank does not know the connection yet, it is told.
+    pub(crate) fn goes_direct(&mut self, ino: Ino, op: &DataOp) -> bool {
+        let life = self.direct.life;
+        if self.direct.address.is_none() {
+            return false;
+        }
+        let Some(file) = self.files.map.get(&ino) else { return false };
+        let may = match op {
+            DataOp::Read { .. } => file.may_cache(),
+            DataOp::Write { .. } | DataOp::Sync => file.may_cache() && file.may_buffer(),
+            DataOp::Punch { .. } | DataOp::Discard { .. } | DataOp::Seek { .. } => false,
+        };
+        let (rank, doubted, first) = (file.rank, file.doubted, file.handles.first().copied());
+        let Some(session) = self.ranks.session(rank).filter(|_| may && !doubted) else { return false };
+        let changes = |pending: &PendingData| pending.request.ino == ino && pending.request.op.is_change();
+        if session.link != Link::Up || session.data_held.is_some() || session.suspended {
+            return false;
+        }
+        if session.data.values().any(changes) || self.ranks.parked.contains_key(&ino) {
+            return false;
+        }
+        if session.direct.known == life {
+            return true;
+        }
+        if session.direct.asked != life {
+            let cred = first.and_then(|handle| self.files.handles.get(&handle)).map(|handle| Cred::clone(&handle.cred));
+            self.tell_address(rank, cred);
+        }
+        false
+    }
+
+    /// Tells a rank by what the store knows this client.
+    pub(crate) fn tell_address(&mut self, rank: Rank, cred: Option<Cred>) {
+        let (Some(address), Some(cred)) = (self.direct.address.clone(), cred) else { return };
+        let life = self.direct.life;
+        if let Some(session) = self.ranks.sessions.get_mut(&rank) {
+            session.direct.asked = life;
+        }
+        self.request_at(rank, cred, Op::DataAddress { address }, Then::Address(life), 0);
+    }
+
+    /// It was done, or not.
+    pub(crate) fn direct_done(&mut self, id: u64, result: Result<DataAnswer, DirectError>) {
+        if self.direct.left.remove(&id).is_some() {
+            self.finish_recalls();
+            if self.direct.left.is_empty() {
+                self.close_left();
+            }
+            return;
+        }
+        let Some(pending) = self.direct.data.remove(&id) else { return };
+        match result {
+            Ok(answer) => self.data_replied(id, pending.then, Ok(answer)),
+            Err(DirectError::Failed(error)) => self.data_replied(id, pending.then, Err(error)),
+            Err(DirectError::Refused) => match self.files.map.get(&pending.request.ino) {
+                Some(file) => {
+                    let rank = file.rank;
+                    self.data_elsewhere(rank, id, pending);
+                }
+                None => self.data_replied(id, pending.then, Err(DataError::Stale)),
+            },
+        }
+        self.leave_ranks();
+    }
+
+    /// Nothing is left of lost files: what others may have of them now can be closed.
+    pub(crate) fn close_left(&mut self) {
+        for (lost, cred, handles) in std::mem::take(&mut self.direct.closes) {
+            self.close_elsewhere(lost, &cred, &handles);
+        }
+        for rank in std::mem::take(&mut self.direct.closes_at) {
+            self.close_lost_there(rank);
+        }
+    }
+
+    /// Asks for locks that waited until others were given back, or were lost with a session.
+    pub(crate) fn end_behind(&mut self) {
+        if self.ranks.behind.is_empty() {
+            return;
+        }
+        let busy: BTreeSet<Key> =
+            self.ranks.unanswered().filter_map(|pending| given_back(&pending.request.op)).collect();
+        let (wait, ready) =
+            std::mem::take(&mut self.ranks.behind).into_iter().partition(|behind| busy.contains(&behind.key));
+        self.ranks.behind = wait;
+        for Behind { cred, op, then, hops, .. } in ready {
+            // The file may have moved meanwhile. What nobody waits for any more is not asked for at all.
+            if waiter_of(&then).is_some_and(|waiter| self.calls.is_awaited(waiter)) {
+                self.request_at(self.ranks.route(&self.files, &self.own, &op), cred, op, then, hops);
+            }
+        }
+    }
+
+    /// An owner waits no longer for locks that no server has been asked for yet, or only one that sent the request on. Of
+    /// the others the server knows.
+    pub(crate) fn cancel_behind(&mut self, ino: Ino, owner: LockOwner) {
+        let of_it =
+            |op: &Op| matches!(op, Op::SetLock { ino: of, lock, wait: true, .. } if (*of, lock.owner) == (ino, owner));
+        let behind =
+            self.ranks.behind.extract_if(.., |behind| of_it(&behind.op)).map(|behind| (behind.rank, behind.then));
+        let mut ended: Vec<_> = behind.collect();
+        let paused = self.ranks.paused.extract_if(.., |paused| of_it(&paused.pending.request.op));
+        ended.extend(paused.map(|paused| (paused.rank, paused.pending.then)));
+        for (rank, then) in ended {
+            self.replied(rank, then, Err(FsError::Interrupted));
         }
     }
 }

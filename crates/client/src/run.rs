@@ -16,8 +16,7 @@ use crate::Invalidation;
 use crate::calls::Calls;
 use crate::core::Core;
 use crate::extents::Extents;
-use crate::file::File;
-use crate::file::Files;
+use crate::file::{File, Files};
 use crate::own::OWN;
 use crate::ranks::Ranks;
 use crate::task::{Event, data_error};
@@ -130,7 +129,7 @@ impl Run {
     }
 }
 
-/// What a run needs next.
+/// The next need of a run.
 pub(crate) enum Next {
     /// A request.
     Ask(Arc<Cred>, Op),
@@ -148,7 +147,7 @@ pub(crate) enum Next {
     End(Option<FsError>),
 }
 
-/// What is known of a file beside its state when a run is planned.
+/// Facts about a file beside its state, with which a run is planned.
 pub(crate) struct Facts {
     /// Largest file that is held in an inode, bytes.
     pub inline_max: u64,
@@ -345,7 +344,7 @@ impl File {
         Some(run.tell(ino))
     }
 
-    /// What is known of the content after a run: `flying` is at the server, or lost with an error.
+    /// Notes the content as it is known after a run: `flying` is at the server, or lost with an error.
     fn content_after(&mut self, flying: &Extents, lost: bool) {
         if lost {
             // What the server has of it is not known.

@@ -3,19 +3,17 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use loligo_types::msg::{DataRequest, Hello, PROTOCOL_VERSION, Request, ToClient, ToServer, Welcome};
-use loligo_types::{ClusterMap, Ino, Rank, SessionId};
+use loligo_types::msg::{DataRequest, Hello, PROTOCOL_VERSION, Request, ToServer};
+use loligo_types::{Ino, Rank, SessionId};
 
 use crate::Output;
+use crate::calls::Waiter;
 use crate::core::Core;
 use crate::direct::Told;
 use crate::dispatch::Pass;
-use crate::file::Files;
 use crate::leases::Leases;
-use crate::machine::Client;
 use crate::numbers::Numbers;
 use crate::own::Ask;
-use crate::own::Own;
 use crate::pace::Pace;
 use crate::ranks::Ranks;
 use crate::volatile::Ahead;
@@ -329,139 +327,28 @@ impl Ranks {
     }
 }
 
-impl Files {
-    /// The open files that a rank has.
-    pub(crate) fn files_at(&self, rank: Rank) -> Vec<Ino> {
-        self.map.iter().filter(|(_, file)| file.rank == rank).map(|(ino, _)| *ino).collect()
-    }
-
-    /// True if the leases that a rank granted for an open file cannot be relied on.
-    pub(crate) fn is_suspended(&self, ranks: &Ranks, own: &Own, ino: Ino) -> bool {
-        let session = self.map.get(&ino).and_then(|file| ranks.session(file.rank));
-        session.is_some_and(|session| session.suspended) || own.is_any() && own.is_freezing(ino)
-    }
-
-    /// Number of restarts with possible data loss of the rank that has an open file.
-    pub(crate) fn restarts(&self, ranks: &Ranks, ino: Ino) -> u64 {
-        let session = self.map.get(&ino).and_then(|file| ranks.session(file.rank));
-        session.map_or(0, |session| session.restarts)
+/// The receiver of an answer.
+pub(crate) fn waiter_of(then: &Then) -> Option<Waiter> {
+    match then {
+        Then::Task(id) => Some(Waiter::Task(*id)),
+        Then::Pass(pass) => Some(pass.waiter),
+        Then::Second(second) => waiter_of(&second.then),
+        Then::Nothing
+        | Then::Flush(_)
+        | Then::Own { .. }
+        | Then::OwnTask(_)
+        | Then::Reclaimed(_)
+        | Then::Located(_)
+        | Then::Verified(_)
+        | Then::Numbers
+        | Then::Address(_) => None,
     }
 }
 
-impl Client {
-    pub(crate) fn message(&mut self, rank: Rank, message: ToClient) {
-        let now = self.core.now.ms;
-        let Some(session) = self.ranks.sessions.get_mut(&rank) else { return };
-        (session.heard, session.mute) = (now, 0);
-        if let ToClient::Welcome(_) | ToClient::Pong { .. } = message {
-            let asked = session.unanswered.pop_front();
-            session.proven = asked.unwrap_or(session.proven);
-            if let (ToClient::Pong { at_ms: at_ms @ 1.. }, Some(asked)) = (&message, asked)
-                && let Some(runs) = session.pace.compare(asked, now, *at_ms)
-            {
-                self.core.out.push_back(Output::ClockRuns { rank, runs });
-            }
-        }
-        self.ranks.speaker = rank;
-        match (session.link, message) {
-            (Link::Greeting, ToClient::Welcome(welcome)) => self.welcomed(rank, welcome),
-            (Link::Greeting, ToClient::Refused { why, text }) => self.refused(rank, why, text),
-            (Link::Up, ToClient::Reply { seq, result, granted, ways, volatile }) => {
-                self.ranks.note_volatile(rank, seq, &result, volatile);
-                self.reply(rank, seq, result, &granted, ways);
-            }
-            (Link::Up, ToClient::Redirect { seq, rank: to, routes, done }) => {
-                self.redirected(rank, seq, to, &routes, done);
-            }
-            (Link::Up, ToClient::Data { id, result }) => self.data_reply(rank, id, result),
-            (Link::Up, ToClient::Recall { ino, id, bits }) => self.recalled(rank, ino, id, bits),
-            (Link::Up, ToClient::Routes { routes, moved, to, frozen_ms }) => {
-                self.moved(rank, &routes, &moved, to, frozen_ms);
-            }
-            (Link::Up, ToClient::Map(map)) => self.learn_map(&map, None),
-            (Link::Greeting, ToClient::Map(map)) => self.found_another(rank, &map),
-            (Link::Up | Link::Greeting, ToClient::Evicted) => self.evicted(rank),
-            // Of a connection that was given up already, or out of place.
-            _ => {}
-        }
-    }
-
-    /// Where a rank was sought there is another one, which tells who is there.
-    fn found_another(&mut self, rank: Rank, map: &ClusterMap) {
-        self.ranks.home_moved |= rank == self.ranks.home;
-        self.learn_map(map, None);
-        // If it is elsewhere by now it is sought there already.
-        if self.ranks.session(rank).is_some_and(|session| session.link == Link::Greeting) {
-            self.disconnected(rank);
-        }
-    }
-
-    fn welcomed(&mut self, rank: Rank, welcome: Welcome) {
-        let Some(rank) = self.ranks.find_home(rank, welcome.rank) else {
-            // Somebody else has the address by now, and tells who is there. What was begun there is not needed, and nobody is to wait
-            // for it. But a server that was started again may have found the client's own, which it is about to ask for.
-            let own = self.ranks.sessions.get(&welcome.rank).map(|own| own.id);
-            let is_own = own.is_some_and(|id| id.is_none_or(|(id, _)| id == welcome.session));
-            if !is_own {
-                self.ranks.send(&mut self.core, rank, ToServer::Goodbye { gone: false });
-            }
-            return self.found_another(rank, &welcome.map);
-        };
-        let Some(session) = self.ranks.sessions.get_mut(&rank) else { return };
-        let had = session.id.replace((welcome.session, welcome.secret)).is_some();
-        // Or what has moved there is the session's. A restart cannot tell it from one that was begun without that, and what was
-        // held may have been given to others since.
-        let replaced = std::mem::take(&mut session.replaced);
-        session.greeted = false;
-        if !had || !welcome.resumed || welcome.direct.is_empty() {
-            session.direct = Told::default();
-        }
-        let before = std::mem::replace(&mut session.data_epoch, welcome.data_epoch);
-        // What was written before it moved there is durable.
-        let lost = had && (before != welcome.data_epoch || before == 0);
-        session.inline_max = u64::from(welcome.inline_max);
-        session.session_ms = u64::from(welcome.session_ms).max(100);
-        (session.down_since, session.silent_since) = (None, None);
-        session.gave_up = false;
-        session.missed = if had { session.missed && welcome.resumed } else { welcome.resumed || welcome.kept };
-        let suspended = std::mem::take(&mut session.suspended);
-        self.ranks.fs_id = Some(welcome.fs_id);
-        self.ranks.router.hash_key = Some(welcome.hash_key);
-        self.core.out.push_back(Output::Ready { rank: self.ranks.swapped(rank), welcome: welcome.clone() });
-        // Before anything is given up or claimed: what is not here any more may be at a rank that was not known.
-        self.learn_map(&welcome.map, Some(rank));
-        self.lose_volatile(rank, welcome.recovered, (before, welcome.data_epoch));
-        if had && !welcome.resumed {
-            self.session_lost(rank);
-            if welcome.kept {
-                self.close_lost_there(rank);
-            }
-        } else if !replaced && welcome.resumed && !welcome.kept {
-            self.reclaim(rank, &welcome.routes, lost);
-            self.ranks.hold_data(&self.files, rank);
-        } else if !had && !welcome.kept {
-            self.begun_without(rank);
-        } else if !had {
-            self.close_lost_there(rank);
-        } else if welcome.resumed {
-            self.ranks.repeat_recalls_done(&mut self.core, rank);
-        }
-        if suspended {
-            for ino in self.files.files_at(rank) {
-                self.files.start_waiting(&mut self.calls, &self.ranks, &self.own, ino);
-            }
-        }
-        if let Some(session) = self.ranks.sessions.get_mut(&rank) {
-            session.link = Link::Up;
-        }
-        if had && !(welcome.resumed && welcome.kept) {
-            self.own_doubt_all(rank);
-        }
-        self.ranks.resend(&mut self.core, rank);
-        self.leave_ranks();
-        self.learn_routes(&welcome.routes);
-        self.recalls.give_up_unplaced(&mut self.core, &mut self.ranks, &mut self.files, rank);
-        // It may have been on its way for long.
-        self.keep_alive(rank);
+/// The task that waits for an answer.
+pub(crate) fn task_of(then: &Then) -> Option<u64> {
+    match waiter_of(then)? {
+        Waiter::Task(id) => Some(id),
+        Waiter::Call(_) | Waiter::Nobody => None,
     }
 }

@@ -4,13 +4,10 @@ use std::sync::Arc;
 
 use loligo_types::{Answer, Attr, Cred, DataAnswer, DataError, FsError, FsResult, Ino, LockOwner, Op, SetAttr};
 
-use crate::calls::Calls;
+use crate::calls::{Calls, Waiter};
 use crate::file::Files;
-use crate::machine::{Client, Waiter};
 use crate::own::Own;
 use crate::ranks::Ranks;
-use crate::raw::step_raw;
-use crate::space::step_sync_ranks;
 use crate::{CallResult, Fh};
 
 /// An event for a task.
@@ -126,55 +123,6 @@ impl Calls {
         let id = self.new_task(Task { waiter, cred: Arc::clone(cred), ino, exclusive: false, step });
         self.events.push_back((id, Event::Start));
         id
-    }
-}
-
-impl Client {
-    /// Gives an event to a task.
-    pub(crate) fn advance(&mut self, id: u64, event: Event) {
-        let Some(mut task) = self.calls.tasks.remove(&id) else { return };
-        let result = match &mut task.step {
-            Step::Open(_) => self.step_open(id, &mut task, event),
-            Step::Read(_) => self.step_read(id, &mut task, event),
-            Step::Write(_) => self.step_write(id, &mut task, event),
-            Step::SetAttr { .. } => self.step_setattr(id, &mut task, event),
-            Step::Behind(_) => self.step_behind(id, &mut task, event),
-            Step::Flush { .. } => self.step_flush(id, &mut task, event),
-            Step::Fsync { .. } => self.step_fsync(id, &mut task, event),
-            Step::FsyncDir { .. } => self.step_fsync_dir(id, &mut task, event),
-            Step::Fallocate(_) => self.step_fallocate(id, &mut task, event),
-            Step::Seek(_) => self.step_seek(id, &mut task, event),
-            Step::Copy(_) => self.step_copy(id, &mut task, event),
-            Step::Own(_) => self.step_own(id, &mut task, event),
-            Step::OwnSync(_) => self.step_own_sync(id, &mut task, event),
-            Step::SyncRanks { left } => step_sync_ranks(left, event),
-            Step::Raw => step_raw(event),
-            Step::SyncAll { .. } => self.step_sync_all(id, &mut task, event),
-        };
-        match result {
-            None => {
-                self.calls.tasks.insert(id, task);
-            }
-            Some(result) => self.finish(id, &task, result),
-        }
-    }
-
-    /// A task is done: its waiter gets the result, its file goes to the next.
-    pub(crate) fn finish(&mut self, id: u64, task: &Task, result: CallResult) {
-        if let Some(file) = self.files.map.get_mut(&task.ino) {
-            file.reads.retain(|read| *read != id);
-            if file.exclusive == Some(id) {
-                file.exclusive = None;
-            }
-        }
-        self.calls.complete(&mut self.core, task.waiter, result);
-        if task.exclusive {
-            self.files.start_waiting(&mut self.calls, &self.ranks, &self.own, task.ino);
-            self.step_recalls(task.ino);
-            if self.own.is_any() {
-                self.own.change_ended(&mut self.calls);
-            }
-        }
     }
 }
 

@@ -9,8 +9,7 @@ use loligo_types::{FsError, Ino, Rank};
 use crate::Invalidation;
 use crate::core::Core;
 use crate::extents::Extents;
-use crate::file::File;
-use crate::file::Files;
+use crate::file::{File, Files};
 
 /// Unsynced data beside that of open files.
 #[derive(Debug, Default)]

@@ -78,7 +78,7 @@ enum Asked {
     Flush,
 }
 
-/// What a write needs next.
+/// The next need of a write.
 pub(crate) enum Next {
     /// Answers that are on their way.
     Wait,

@@ -2,18 +2,22 @@
 //! session. One request of each kind at a time; needs that come meanwhile go with the next one.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
+use loligo_subtree::Subtree;
+use loligo_subtree_policy::SubtreePolicy;
 use loligo_types::limits::{FETCH_MAX, SUBTREE_INOS_MAX};
 use loligo_types::{
-    About, Answer, Cred, DecoupledRecord, FsError, FsResult, Ino, Need, Op, Rank, SubtreeAnswer, SubtreeOp,
+    About, Answer, Cred, DecoupledRecord, FsError, FsResult, Ino, Interfere, Need, Op, Rank, SubtreeAnswer, SubtreeOp,
 };
 
 use super::command::Begin;
-use super::task::Goal;
-use super::{Job, OWN};
+use super::{Job, OWN, Owned};
 use crate::Output;
+use crate::calls::Waiter;
 use crate::machine::Client;
-use crate::own::Own;
+use crate::own::command::LEASE_MS;
+use crate::own::goal::Goal;
 use crate::recover::NOWHERE;
 use crate::session::Then;
 use crate::task::Event;
@@ -43,13 +47,6 @@ pub(crate) enum Ask {
     /// Fetch of an inode known only by its number, from before decoupling: if the subtree contains it, the job is done here. The roots
     /// tried so far.
     Claim(Box<Job>, Vec<Ino>),
-}
-
-impl Own {
-    /// The rank may know another session of this client, or none: says whose the subtree is.
-    pub(super) fn resume_op(&self, root: Ino) -> Option<SubtreeOp> {
-        Some(SubtreeOp::resume(self.trees.get(&root)?.machine.record()))
-    }
 }
 
 impl Client {
@@ -300,9 +297,115 @@ impl Client {
         }
         self.own_claim(job, tried);
     }
+
+    /// The attribute is set.
+    pub(crate) fn own_command(&mut self, waiter: Waiter, cred: &Arc<Cred>, root: Ino, value: &[u8]) {
+        match self.own_begin_command(cred, root, value) {
+            Ok(()) => self.calls.answer(&mut self.core, waiter, Answer::Done),
+            Err(error) => self.calls.fail(&mut self.core, waiter, error),
+        }
+    }
+
+    pub(crate) fn own_begin_command(&mut self, cred: &Arc<Cred>, root: Ino, value: &[u8]) -> FsResult<()> {
+        let text = std::str::from_utf8(value).map_err(|_| FsError::Invalid)?;
+        let (line, document) = text.split_once('\n').unwrap_or((text, ""));
+        let (verb, rest) = line.split_once(' ').ok_or(FsError::Invalid)?;
+        let (number, lease) = rest.trim().split_once(' ').unwrap_or((rest.trim(), ""));
+        let number = number.parse().map_err(|_| FsError::Invalid)?;
+        if verb == "decouple" {
+            let lease_ms = match lease.trim().strip_prefix("lease_ms=") {
+                Some(ms) => ms.parse().map_err(|_| FsError::Invalid)?,
+                None => LEASE_MS,
+            };
+            return self.own_decouple(cred, root, number, (lease_ms, document));
+        }
+        let none = if self.own.commands.taken.contains(&root) { FsError::Stale } else { FsError::NoData };
+        let owned = self.own.trees.get(&root).ok_or(none)?;
+        if !cred.is_root() && cred.uid != owned.cred.uid {
+            return Err(FsError::Perm);
+        }
+        let goal = Goal::of(&owned.policy);
+        let goal = match verb {
+            "sync" => goal,
+            "merge" => goal.and_apply(),
+            "recouple" => Goal { end: true, ..goal },
+            "abandon" => Goal { end: true, abandon: true, ..Goal::default() },
+            _ => return Err(FsError::Invalid),
+        };
+        self.own.commands.begin(number, root);
+        self.own.complete(&mut self.core, &mut self.calls, root, Waiter::Nobody, goal, Some(number));
+        Ok(())
+    }
+
+    pub(crate) fn own_decouple(
+        &mut self,
+        cred: &Arc<Cred>,
+        root: Ino,
+        command: u64,
+        (lease_ms, document): (u32, &str),
+    ) -> FsResult<()> {
+        let policy = SubtreePolicy::parse(document).map_err(|_| FsError::Invalid)?;
+        if !policy.pipeline().has_client_journal() {
+            // Operations go to the rank one by one: there is nothing to decouple.
+            return Err(FsError::NotSupported);
+        }
+        if Goal::of(&policy).local() && !self.core.config.keeps {
+            return Err(FsError::NotSupported);
+        }
+        if self.own.root_of(root).is_some() {
+            return Err(FsError::Busy);
+        }
+        self.own.begun += 1;
+        // Nobody else must be able to guess it.
+        let mixed = (self.core.config.client ^ self.own.begun).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let owner =
+            (mixed ^ (mixed >> 29) ^ self.core.now.wall.0.cast_unsigned()).wrapping_mul(0xbf58_476d_1ce4_e5b9) | 1;
+        let interfere = match policy.interfere() {
+            loligo_subtree_policy::Interfere::Block => Interfere::Block,
+            loligo_subtree_policy::Interfere::Read => Interfere::Read,
+            loligo_subtree_policy::Interfere::Allow => Interfere::Allow,
+        };
+        let promise = policy.cell().promise().ok_or(FsError::NotSupported)?;
+        let inos = policy.allocated_inodes().min(loligo_types::limits::SUBTREE_INOS_MAX / 2);
+        let what = SubtreeOp::Decouple { owner, resume: 0, inos, lease_ms, interfere, promise };
+        self.own.commands.begin(command, root);
+        let ask = Ask::Begin(Box::new(Begin { policy, cred: Arc::clone(cred), command }));
+        let op = Op::Subtree { dir: root, what: Box::new(what) };
+        self.request_at(self.ranks.own_rank(root), Cred::clone(cred), op, Then::Own { root, ask }, 0);
+        Ok(())
+    }
+
+    /// The rank has given it, or not.
+    pub(crate) fn own_begun(&mut self, root: Ino, begin: Begin, result: FsResult<Answer>) {
+        let Begin { policy, cred, command } = begin;
+        let given = match result {
+            Ok(Answer::Subtree(answer)) => match *answer {
+                SubtreeAnswer::Decoupled { record, root, inline_max, split } => Ok((record, root, inline_max, split)),
+                SubtreeAnswer::Refused { by, dir } => return self.own.commands.refused(command, by, dir),
+                _ => Err(FsError::Io),
+            },
+            Ok(_) => Err(FsError::Io),
+            Err(error) => Err(error),
+        };
+        let (record, inode, inline_max, split) = match given {
+            Ok(given) => given,
+            Err(error) => return self.own.commands.done(command, Err(error)),
+        };
+        let hash_key = self.ranks.router.hash_key.unwrap_or_default();
+        let settings = loligo_subtree::Settings { hash_key, inline_max, split };
+        let machine = Subtree::new(settings, record, *inode).with_objects();
+        let owned = Owned::new(machine, policy, cred, self.core.now.ms);
+        let is_shared = owned.is_shared();
+        self.own.trees.insert(root, Owned { gated: is_shared, ..owned });
+        self.own.commands.taken.retain(|taken| *taken != root);
+        if is_shared {
+            return self.own_say_answers(root, Some(command));
+        }
+        self.own.commands.done(command, Ok((0, 0)));
+    }
 }
 
-pub(super) fn record_of(answer: Answer) -> Option<DecoupledRecord> {
+pub(crate) fn record_of(answer: Answer) -> Option<DecoupledRecord> {
     let Answer::Subtree(answer) = answer else { return None };
     match *answer {
         SubtreeAnswer::Decoupled { record, .. } | SubtreeAnswer::Forked { record, .. } => Some(record),

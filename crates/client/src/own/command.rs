@@ -15,18 +15,15 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write;
 use std::sync::Arc;
 
-use loligo_subtree::Subtree;
 use loligo_subtree_policy::{Mechanism, SubtreePolicy};
-use loligo_types::{Answer, Cred, FsError, FsResult, Ino, Interfere, Op, RefusedBy, SubtreeAnswer, SubtreeOp};
+use loligo_types::{Cred, FsError, FsResult, Ino, Interfere, Op, RefusedBy};
 
+use super::Owned;
 use super::rebase::Conflicts;
-use super::task::Goal;
-use super::{Ask, Owned};
 use crate::calls::Calls;
 use crate::core::Core;
-use crate::machine::{Client, Waiter};
 use crate::own::Own;
-use crate::session::Then;
+use crate::own::goal::Goal;
 use crate::task::Step;
 
 /// The attribute.
@@ -34,16 +31,16 @@ pub const NAME: &[u8] = b"loligo.subtree";
 /// The attribute that holds a directory's policy.
 const POLICY: &[u8] = b"loligo.policy.subtree";
 /// The lease of a decoupled subtree: the owner's longest silence beyond the end of its session, milliseconds.
-const LEASE_MS: u32 = 60_000;
+pub(crate) const LEASE_MS: u32 = 60_000;
 /// Commands whose results are remembered.
 const DONE_MAX: usize = 64;
 
 /// A subtree that is about to be decoupled.
 #[derive(Debug)]
 pub(crate) struct Begin {
-    policy: SubtreePolicy,
-    cred: Arc<Cred>,
-    command: u64,
+    pub policy: SubtreePolicy,
+    pub cred: Arc<Cred>,
+    pub command: u64,
 }
 
 /// A command that is over: records and bytes that it merged.
@@ -66,11 +63,11 @@ pub(crate) struct Commands {
     running: BTreeMap<u64, Ino>,
     done: VecDeque<Over>,
     /// Directories that were taken from this client, the newest last: whoever gives an order about one is told so.
-    taken: VecDeque<Ino>,
+    pub taken: VecDeque<Ino>,
 }
 
 impl Commands {
-    fn begin(&mut self, number: u64, root: Ino) {
+    pub(crate) fn begin(&mut self, number: u64, root: Ino) {
         self.done.retain(|over| over.number != number);
         self.running.insert(number, root);
     }
@@ -86,7 +83,7 @@ impl Commands {
     }
 
     /// A directory is not decoupled because of the policy of another one.
-    fn refused(&mut self, number: u64, by: RefusedBy, dir: Ino) {
+    pub(crate) fn refused(&mut self, number: u64, by: RefusedBy, dir: Ino) {
         self.over(number, Err(by.error()), Some((by, dir)), None, Conflicts::default());
     }
 
@@ -199,113 +196,5 @@ impl Calls {
             Some(Step::Own(own)) if own.command == Some(command) => (own.merged, own.total),
             _ => (0, 0),
         }
-    }
-}
-
-impl Client {
-    /// The attribute is set.
-    pub(crate) fn own_command(&mut self, waiter: Waiter, cred: &Arc<Cred>, root: Ino, value: &[u8]) {
-        match self.own_begin_command(cred, root, value) {
-            Ok(()) => self.calls.answer(&mut self.core, waiter, Answer::Done),
-            Err(error) => self.calls.fail(&mut self.core, waiter, error),
-        }
-    }
-
-    fn own_begin_command(&mut self, cred: &Arc<Cred>, root: Ino, value: &[u8]) -> FsResult<()> {
-        let text = std::str::from_utf8(value).map_err(|_| FsError::Invalid)?;
-        let (line, document) = text.split_once('\n').unwrap_or((text, ""));
-        let (verb, rest) = line.split_once(' ').ok_or(FsError::Invalid)?;
-        let (number, lease) = rest.trim().split_once(' ').unwrap_or((rest.trim(), ""));
-        let number = number.parse().map_err(|_| FsError::Invalid)?;
-        if verb == "decouple" {
-            let lease_ms = match lease.trim().strip_prefix("lease_ms=") {
-                Some(ms) => ms.parse().map_err(|_| FsError::Invalid)?,
-                None => LEASE_MS,
-            };
-            return self.own_decouple(cred, root, number, (lease_ms, document));
-        }
-        let none = if self.own.commands.taken.contains(&root) { FsError::Stale } else { FsError::NoData };
-        let owned = self.own.trees.get(&root).ok_or(none)?;
-        if !cred.is_root() && cred.uid != owned.cred.uid {
-            return Err(FsError::Perm);
-        }
-        let goal = Goal::of(&owned.policy);
-        let goal = match verb {
-            "sync" => goal,
-            "merge" => goal.and_apply(),
-            "recouple" => Goal { end: true, ..goal },
-            "abandon" => Goal { end: true, abandon: true, ..Goal::default() },
-            _ => return Err(FsError::Invalid),
-        };
-        self.own.commands.begin(number, root);
-        self.own.complete(&mut self.core, &mut self.calls, root, Waiter::Nobody, goal, Some(number));
-        Ok(())
-    }
-
-    fn own_decouple(
-        &mut self,
-        cred: &Arc<Cred>,
-        root: Ino,
-        command: u64,
-        (lease_ms, document): (u32, &str),
-    ) -> FsResult<()> {
-        let policy = SubtreePolicy::parse(document).map_err(|_| FsError::Invalid)?;
-        if !policy.pipeline().has_client_journal() {
-            // Operations go to the rank one by one: there is nothing to decouple.
-            return Err(FsError::NotSupported);
-        }
-        if Goal::of(&policy).local() && !self.core.config.keeps {
-            return Err(FsError::NotSupported);
-        }
-        if self.own.root_of(root).is_some() {
-            return Err(FsError::Busy);
-        }
-        self.own.begun += 1;
-        // Nobody else must be able to guess it.
-        let mixed = (self.core.config.client ^ self.own.begun).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let owner =
-            (mixed ^ (mixed >> 29) ^ self.core.now.wall.0.cast_unsigned()).wrapping_mul(0xbf58_476d_1ce4_e5b9) | 1;
-        let interfere = match policy.interfere() {
-            loligo_subtree_policy::Interfere::Block => Interfere::Block,
-            loligo_subtree_policy::Interfere::Read => Interfere::Read,
-            loligo_subtree_policy::Interfere::Allow => Interfere::Allow,
-        };
-        let promise = policy.cell().promise().ok_or(FsError::NotSupported)?;
-        let inos = policy.allocated_inodes().min(loligo_types::limits::SUBTREE_INOS_MAX / 2);
-        let what = SubtreeOp::Decouple { owner, resume: 0, inos, lease_ms, interfere, promise };
-        self.own.commands.begin(command, root);
-        let ask = Ask::Begin(Box::new(Begin { policy, cred: Arc::clone(cred), command }));
-        let op = Op::Subtree { dir: root, what: Box::new(what) };
-        self.request_at(self.ranks.own_rank(root), Cred::clone(cred), op, Then::Own { root, ask }, 0);
-        Ok(())
-    }
-
-    /// The rank has given it, or not.
-    pub(super) fn own_begun(&mut self, root: Ino, begin: Begin, result: FsResult<Answer>) {
-        let Begin { policy, cred, command } = begin;
-        let given = match result {
-            Ok(Answer::Subtree(answer)) => match *answer {
-                SubtreeAnswer::Decoupled { record, root, inline_max, split } => Ok((record, root, inline_max, split)),
-                SubtreeAnswer::Refused { by, dir } => return self.own.commands.refused(command, by, dir),
-                _ => Err(FsError::Io),
-            },
-            Ok(_) => Err(FsError::Io),
-            Err(error) => Err(error),
-        };
-        let (record, inode, inline_max, split) = match given {
-            Ok(given) => given,
-            Err(error) => return self.own.commands.done(command, Err(error)),
-        };
-        let hash_key = self.ranks.router.hash_key.unwrap_or_default();
-        let settings = loligo_subtree::Settings { hash_key, inline_max, split };
-        let machine = Subtree::new(settings, record, *inode).with_objects();
-        let owned = Owned::new(machine, policy, cred, self.core.now.ms);
-        let is_shared = owned.is_shared();
-        self.own.trees.insert(root, Owned { gated: is_shared, ..owned });
-        self.own.commands.taken.retain(|taken| *taken != root);
-        if is_shared {
-            return self.own_say_answers(root, Some(command));
-        }
-        self.own.commands.done(command, Ok((0, 0)));
     }
 }

@@ -8,19 +8,6 @@
 //!
 //! Nobody else changes what is answered here before the next merge, so all of it may be cached, and open files may hold everything back.
 
-mod ask;
-mod command;
-mod data;
-mod locks;
-mod rebase;
-mod seal;
-mod serve;
-mod stages;
-mod store;
-mod sync;
-mod task;
-mod users;
-
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::fmt;
 use std::hash::BuildHasherDefault;
@@ -28,19 +15,30 @@ use std::sync::Arc;
 
 use loligo_subtree::{Growing, Subtree};
 use loligo_subtree_policy::{Mechanism, SubtreePolicy};
-use loligo_types::{About, Cred, FsError, FsResult, Ino, Lease, Op, Rank};
+use loligo_types::{About, Attr, Cred, FsError, FsResult, Ino, Lease, Op, Rank, SubtreeOp};
 
 use crate::Call;
+use crate::calls::Waiter;
 use crate::leases::InoHasher;
-use crate::machine::Waiter;
 use crate::ranks::Ranks;
 use crate::session::{PendingData, Then};
 use crate::task::Task;
-
 pub(crate) use ask::Ask;
 pub use command::NAME as SUBTREE_XATTR;
-pub(crate) use sync::SyncFirst;
-pub(crate) use task::OwnTask;
+pub(crate) use goal::{OwnTask, SyncFirst};
+
+mod ask;
+mod command;
+mod data;
+mod goal;
+mod locks;
+mod merge;
+mod rebase;
+mod seal;
+mod serve;
+mod store;
+mod task;
+mod users;
 
 /// The pseudo-rank that serves what is decoupled for this client. No rank has this number.
 pub(crate) const OWN: Rank = Rank(u16::MAX - 1);
@@ -286,6 +284,31 @@ impl Own {
     pub(crate) fn inline_max(&self, ino: Ino) -> u64 {
         let root = self.root_of(ino).and_then(|root| self.trees.get(&root));
         root.map_or(0, |owned| u64::from(owned.machine.settings().inline_max))
+    }
+
+    /// Overlays a rank's attributes of the root of a decoupled subtree with those here.
+    pub(crate) fn overlay(&self, attr: &mut Attr) {
+        if let Some(root) = self.trees.get(&attr.ino).and_then(|owned| owned.machine.inode(attr.ino)) {
+            let here = root.attr();
+            (attr.size, attr.nlink) = (here.size, here.nlink);
+            (attr.mtime, attr.ctime) = (here.mtime.max(attr.mtime), here.ctime.max(attr.ctime));
+        }
+    }
+
+    /// Fails the requests that wait in a subtree.
+    pub(super) fn fail_waiting(&mut self, root: Ino, error: FsError) {
+        let waiting = self.trees.get_mut(&root).map(|owned| {
+            owned.needs.clear();
+            std::mem::take(&mut owned.waiting)
+        });
+        for job in waiting.unwrap_or_default() {
+            self.answer(job.op, job.then, Err(error));
+        }
+    }
+
+    /// The rank may know another session of this client, or none: says whose the subtree is.
+    pub(super) fn resume_op(&self, root: Ino) -> Option<SubtreeOp> {
+        Some(SubtreeOp::resume(self.trees.get(&root)?.machine.record()))
     }
 }
 

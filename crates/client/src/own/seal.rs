@@ -4,23 +4,19 @@
 //! until then others read copies, from then on the objects. Calls go on meanwhile, in buffers. Not here: the merge (`task.rs`), and which
 //! objects are copied (the rank's object server).
 
-use std::sync::Arc;
+use loligo_types::{Ino, Interfere};
 
-use loligo_types::{Cred, FsError, FsResult, Ino, Interfere};
-
-use super::task::{Merging, OwnTask};
 use super::{OWN, Own, Owned};
 use crate::calls::Calls;
 use crate::file::Files;
-use crate::machine::Client;
 use crate::ranks::Ranks;
 use crate::session::PendingData;
 use crate::task::{Event, Step, Task};
 
 /// Most rounds of waiting for writes that are under way and looking again.
-const ROUNDS_MAX: u32 = 1000;
+pub(crate) const ROUNDS_MAX: u32 = 1000;
 /// If nothing says that a change has ended, it is looked again after so long, milliseconds.
-const PAUSE_MS: u64 = 20;
+pub(crate) const FREEZE_PAUSE_MS: u64 = 20;
 
 impl Owned {
     /// True if others read the state of the last merge.
@@ -118,57 +114,5 @@ impl Own {
         let waits = files.map.iter().filter(|(_, file)| !file.waiting.is_empty()).map(|(ino, _)| *ino);
         let waits: Vec<Ino> = waits.filter(|ino| self.root_of(*ino) == Some(root)).collect();
         waits.into_iter().for_each(|ino| files.start_waiting(calls, ranks, self, ino));
-    }
-}
-
-impl Client {
-    /// Cuts off what is merged, when all that was written before is at the server.
-    pub(super) fn own_freeze(&mut self, id: u64, own: &mut OwnTask, cred: &Arc<Cred>) -> Option<FsResult<()>> {
-        own.merging = Merging::Freeze;
-        let Some(owned) = self.own.trees.get_mut(&own.root) else { return Some(Err(FsError::Stale)) };
-        owned.freezing = true;
-        let dirty = self.own.unwritten(&self.files, own.root);
-        if dirty.is_empty() && !self.own.is_changing(&self.ranks, &self.files, own.root) {
-            let Some(owned) = self.own.trees.get_mut(&own.root) else { return Some(Err(FsError::Stale)) };
-            owned.sealed = true;
-            if owned.is_shared() {
-                // A write from here on would go over changes that others made meanwhile.
-                owned.gated = true;
-                return self.own_hold_open(id, own, cred);
-            }
-            owned.freezing = false;
-            self.own.start_writes(&mut self.calls, &self.ranks, &mut self.files, own.root);
-            return self.own_cut(id, own, cred);
-        }
-        own.rounds += 1;
-        if own.rounds > ROUNDS_MAX {
-            return Some(Err(FsError::Busy));
-        }
-        own.left = dirty.len();
-        for ino in &dirty {
-            if own.goal.durable { self.sync_then(*ino, id) } else { self.flush_then(*ino, id) }
-        }
-        if dirty.is_empty() {
-            own.again_ms = Some(self.core.now.ms + PAUSE_MS);
-        }
-        None
-    }
-
-    /// Ends freezing and sealing once the cut state is merged, or will not be; sends the data requests that waited for it.
-    pub(super) fn own_unseal(&mut self, root: Ino) {
-        let Some(owned) = self.own.trees.get_mut(&root) else { return };
-        let was_frozen = std::mem::take(&mut owned.freezing);
-        let was_gated = std::mem::take(&mut owned.gated);
-        owned.sealed = false;
-        for (id, pending) in std::mem::take(&mut owned.held) {
-            self.own_data(id, pending);
-        }
-        if was_gated {
-            self.own_retry(root);
-        }
-        if was_frozen {
-            self.own.start_writes(&mut self.calls, &self.ranks, &mut self.files, root);
-        }
-        self.own_start_unforked(root);
     }
 }

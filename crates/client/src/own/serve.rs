@@ -1,35 +1,25 @@
 //! Requests to a subtree that is decoupled for this client, carried out here. Not here: fetching missing records (`ask.rs`), and bytes of
 //! objects (`data.rs`).
 
-use loligo_subtree::Outcome;
-use loligo_types::{Answer, Attr, Cred, FsError, FsResult, Ino, Kind, Lease, Op};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use loligo_subtree::{Drop, Growing, Outcome, Sink};
+use loligo_types::msg::DataRequest;
+use loligo_types::{
+    Answer, Cred, DataAnswer, DataError, DataOp, FsError, FsResult, Ino, Kind, Layout, Lease, Need, Op, StoredJournal,
+    SubtreeAnswer, SubtreeOp,
+};
 
 use super::{Job, OWN, OwnReply};
+use crate::Call;
+use crate::calls::Waiter;
 use crate::machine::Client;
-use crate::own::Own;
-use crate::session::Then;
-
-impl Own {
-    /// Overlays a rank's attributes of the root of a decoupled subtree with those here.
-    pub(crate) fn overlay(&self, attr: &mut Attr) {
-        if let Some(root) = self.trees.get(&attr.ino).and_then(|owned| owned.machine.inode(attr.ino)) {
-            let here = root.attr();
-            (attr.size, attr.nlink) = (here.size, here.nlink);
-            (attr.mtime, attr.ctime) = (here.mtime.max(attr.mtime), here.ctime.max(attr.ctime));
-        }
-    }
-
-    /// Fails the requests that wait in a subtree.
-    pub(super) fn fail_waiting(&mut self, root: Ino, error: FsError) {
-        let waiting = self.trees.get_mut(&root).map(|owned| {
-            owned.needs.clear();
-            std::mem::take(&mut owned.waiting)
-        });
-        for job in waiting.unwrap_or_default() {
-            self.answer(job.op, job.then, Err(error));
-        }
-    }
-}
+use crate::own::data::AGAIN_MAX;
+use crate::own::goal::OwnTask;
+use crate::own::store::{At, IN_FLIGHT, Pieces, STORE_TRIES, Store};
+use crate::session::{DataThen, PendingData, Then};
+use crate::task::data_error;
 
 impl Client {
     /// Something is asked that was to be asked of a rank, of what is decoupled here.
@@ -171,5 +161,267 @@ impl Client {
         for job in waiting.unwrap_or_default() {
             self.own_run(root, job);
         }
+    }
+
+    /// Sends a data request, when this session may do that.
+    pub(crate) fn own_data(&mut self, id: u64, pending: PendingData) {
+        let ino = pending.request.ino;
+        let Some(root) = self.own.root_of(ino) else {
+            return self.data_replied(id, pending.then, Err(DataError::Stale));
+        };
+        let Some(owned) = self.own.trees.get_mut(&root) else { return };
+        if owned.holds(&pending) {
+            return owned.held.push((id, pending));
+        }
+        if owned.may_send(&pending) {
+            let rank = self.ranks.own_rank(root);
+            return self.data_request_at(rank, id, pending);
+        }
+        owned.data.push((id, pending));
+        self.own_ask(root);
+    }
+
+    /// The call waits for it.
+    pub(crate) fn own_fork_first(&mut self, (root, ino): (Ino, Ino), waiter: Waiter, cred: &Arc<Cred>, call: Call) {
+        let Some(owned) = self.own.trees.get_mut(&root) else {
+            return self.calls.fail(&mut self.core, waiter, FsError::Stale);
+        };
+        if owned.machine.lacks_data(ino) {
+            owned.needs.push(Need::Inline(ino));
+        }
+        owned.unforked.push((ino, waiter, Arc::clone(cred), call));
+        self.own_ask(root);
+    }
+
+    /// A merge is over: calls that have waited are decided on what is there now.
+    pub(crate) fn own_start_unforked(&mut self, root: Ino) {
+        let calls = self.own.trees.get_mut(&root).map(|owned| std::mem::take(&mut owned.unforked));
+        for (_, waiter, cred, call) in calls.unwrap_or_default() {
+            self.dispatch(waiter, &cred, call);
+        }
+    }
+
+    /// The owner has a version of each of these files from now on, which begins as it is in the answer.
+    /// `rebased`: how often what is known here had been forgotten when it was asked for.
+    pub(crate) fn own_forked(&mut self, root: Ino, inos: Vec<Ino>, rebased: u64, answer: Answer) {
+        let Answer::Subtree(answer) = answer else {
+            return self.own.fail_unforked(&mut self.core, &mut self.calls, root, &inos, FsError::Io);
+        };
+        let SubtreeAnswer::Forked { record, files } = *answer else {
+            return self.own.fail_unforked(&mut self.core, &mut self.calls, root, &inos, FsError::Io);
+        };
+        let Some(owned) = self.own.trees.get_mut(&root) else { return };
+        if owned.rebased != rebased {
+            // It may be of before a merge. The calls ask anew.
+            return self.own_start_unforked(root);
+        }
+        owned.machine.take_record(record);
+        owned.ranges_count = true;
+        owned.rights.extend(inos.iter().copied());
+        let mut changed = Vec::new();
+        for inode in files {
+            let ino = inode.ino;
+            if owned.forked.insert(ino) && owned.machine.begin_version(inode) {
+                changed.push(ino);
+            }
+        }
+        owned.forked.extend(inos.iter().copied());
+        let calls: Vec<_> = owned.unforked.extract_if(.., |(ino, ..)| inos.contains(ino)).collect();
+        self.own.changed(&mut self.core, &mut self.files, root, &changed);
+        for (_, waiter, cred, call) in calls {
+            self.dispatch(waiter, &cred, call);
+        }
+    }
+
+    /// Those that waited for a right.
+    pub(crate) fn own_send_data(&mut self, root: Ino) {
+        let waiting = self.own.trees.get_mut(&root).map(|owned| std::mem::take(&mut owned.data));
+        for (id, pending) in waiting.unwrap_or_default() {
+            self.own_data(id, pending);
+        }
+    }
+
+    /// There is no right to these, or (none named) to any.
+    pub(crate) fn own_fail_data(&mut self, root: Ino, inos: &[Ino], error: FsError) {
+        let Some(owned) = self.own.trees.get_mut(&root) else { return };
+        let of_them = |(_, pending): &mut (u64, PendingData)| inos.is_empty() || inos.contains(&pending.request.ino);
+        let failed: Vec<_> = owned.data.extract_if(.., of_them).collect();
+        let error = match error {
+            FsError::NoSpace | FsError::Quota => DataError::NoSpace,
+            FsError::Stale | FsError::NotFound | FsError::Access => DataError::Stale,
+            _ => DataError::Io,
+        };
+        for (id, pending) in failed {
+            self.data_replied(id, pending.then, Err(error));
+        }
+    }
+
+    /// The object server does not know of a right: it was restarted, or the session is another one. Whether it is asked for anew.
+    pub(crate) fn own_data_again(&mut self, id: u64, mut pending: PendingData) -> Option<(u64, PendingData)> {
+        let root = self.own.root_of(pending.request.ino);
+        let Some(owned) = root.and_then(|root| self.own.trees.get_mut(&root)) else { return Some((id, pending)) };
+        if pending.hops >= AGAIN_MAX {
+            return Some((id, pending));
+        }
+        pending.hops += 1;
+        owned.forget_rights();
+        self.own_data(id, pending);
+        None
+    }
+
+    /// Drops bytes; then the answer is given.
+    pub(crate) fn own_drop(&mut self, drops: Vec<Drop>, reply: Option<OwnReply>) {
+        let token = self.own.next_drop;
+        self.own.next_drop += 1;
+        if let Some(reply) = reply {
+            self.own.drops.insert(token, (drops.len(), reply));
+        }
+        for Drop { ino, from, object_size } in drops {
+            self.core.next_data += 1;
+            let id = self.core.next_data;
+            if let Some(file) = self.files.map.get_mut(&ino) {
+                file.pieces = id;
+            }
+            let request = DataRequest { id, ino, object_size, op: DataOp::Discard { from } };
+            self.own_data(id, PendingData { request, then: DataThen::Own(token), again: false, hops: 0 });
+        }
+    }
+
+    /// Puts what is outstanding into the store. What came of it, as soon as that is known.
+    pub(crate) fn own_store(&mut self, id: u64, own: &mut OwnTask) -> Option<FsResult<()>> {
+        own.store_tries = 0;
+        self.own_store_anew(id, own)
+    }
+
+    pub(crate) fn own_store_anew(&mut self, id: u64, own: &mut OwnTask) -> Option<FsResult<()>> {
+        let fs = self.ranks.fs_id.unwrap_or_default();
+        let Some(owned) = self.own.trees.get_mut(&own.root) else { return Some(Err(FsError::Stale)) };
+        let changes = owned.machine.outstanding().changes;
+        if changes == 0 {
+            return Some(Ok(()));
+        }
+        let (record, groups) = (owned.machine.record().clone(), owned.machine.groups());
+        let counts = record.journal.map(|journal| journal.ino);
+        let mut pieces = Pieces { offset: 0, queue: VecDeque::new() };
+        let (ino, mut form, begin) = match &owned.stored {
+            Some((ino, form)) => {
+                pieces.offset = form.bytes();
+                (*ino, form.clone(), Vec::new())
+            }
+            None => {
+                // Something for the one that was written last may still be under way.
+                let taken = counts.or(owned.last_journal);
+                let free = record.journal_inos().into_iter().find(|ino| Some(*ino) != taken);
+                match (free, Growing::begin(fs, &record)) {
+                    (Some(ino), Ok((form, begin))) => (ino, form, begin),
+                    _ => return Some(Err(FsError::Io)),
+                }
+            }
+        };
+        // A sink in memory takes everything.
+        if pieces.take(begin).and_then(|()| form.add_new(&record, &groups, &mut pieces)).is_err() {
+            return Some(Err(FsError::FileTooBig));
+        }
+        if pieces.queue.is_empty() {
+            owned.stored_changes = changes;
+            return Some(Ok(()));
+        }
+        owned.last_journal = Some(ino);
+        let old = counts.filter(|counts| *counts != ino);
+        let life = owned.life;
+        let (queue, at) = (pieces.queue, At::Writes);
+        own.store = Some(Store { ino, form, queue, life, changes, old, failed: None, left: 0, at });
+        self.own_store_on(id, own)
+    }
+
+    pub(crate) fn own_store_on(&mut self, id: u64, own: &mut OwnTask) -> Option<FsResult<()>> {
+        let Some(store) = &mut own.store else { return Some(Err(FsError::Io)) };
+        let ino = store.ino;
+        let mut ops = Vec::new();
+        while store.left < IN_FLIGHT
+            && store.failed.is_none()
+            && let Some((offset, data)) = store.queue.pop_front()
+        {
+            ops.push(DataOp::Write { offset, data });
+            store.left += 1;
+        }
+        if ops.is_empty() && store.left == 0 && store.failed.is_none() {
+            store.at = At::Syncs;
+            store.left = 1;
+            ops.push(DataOp::Sync);
+        }
+        ops.into_iter().for_each(|op| self.own_store_say(id, ino, op));
+        None
+    }
+
+    pub(crate) fn own_store_say(&mut self, id: u64, ino: Ino, op: DataOp) {
+        self.core.next_data += 1;
+        let request = DataRequest { id: self.core.next_data, ino, object_size: Layout::default().object_size, op };
+        let then = DataThen::OwnTask(id);
+        self.own_data(self.core.next_data, PendingData { request, then, again: false, hops: 0 });
+    }
+
+    pub(crate) fn own_store_data(
+        &mut self,
+        id: u64,
+        own: &mut OwnTask,
+        cred: &Arc<Cred>,
+        result: Result<DataAnswer, DataError>,
+    ) -> Option<FsResult<()>> {
+        let life = self.own.trees.get(&own.root).map(|owned| owned.life);
+        let Some(store) = &mut own.store else { return Some(Err(FsError::Io)) };
+        store.left = store.left.saturating_sub(1);
+        if let Err(error) = result {
+            store.failed.get_or_insert(error);
+        } else if life != Some(store.life) {
+            // What was written before, and not synced, may be lost.
+            store.failed.get_or_insert(DataError::Stale);
+        }
+        match store.failed {
+            Some(_) if store.left > 0 => None,
+            Some(DataError::Stale) if own.store_tries < STORE_TRIES => {
+                own.store_tries += 1;
+                if let Some(owned) = self.own.trees.get_mut(&own.root)
+                    && owned.life == store.life
+                {
+                    owned.forget_rights();
+                }
+                self.own_store_anew(id, own)
+            }
+            Some(error) => {
+                own.store = None;
+                if let Some(owned) = self.own.trees.get_mut(&own.root) {
+                    owned.stored = None;
+                }
+                Some(Err(data_error(error)))
+            }
+            None if store.at == At::Syncs => {
+                store.form.synced();
+                store.at = At::Registers;
+                let journal = StoredJournal { ino: store.ino, bytes: store.form.bytes() };
+                let epoch = self.own.trees.get(&own.root)?.machine.record().epoch;
+                let op = Op::Subtree { dir: own.root, what: Box::new(SubtreeOp::Keep { epoch, journal }) };
+                self.request_at(self.ranks.own_rank(own.root), Cred::clone(cred), op, Then::OwnTask(id), 0);
+                None
+            }
+            None => self.own_store_on(id, own),
+        }
+    }
+
+    pub(crate) fn own_store_kept(&mut self, own: &mut OwnTask, result: FsResult<Answer>) -> FsResult<()> {
+        let store = own.store.take().ok_or(FsError::Io)?;
+        let owned = self.own.trees.get_mut(&own.root).ok_or(FsError::Stale)?;
+        // If it is refused it may be registered all the same.
+        let answer = result.inspect_err(|_| owned.stored = None)?;
+        if let Some(record) = super::ask::record_of(answer) {
+            owned.machine.take_record(record);
+        }
+        owned.stored = Some((store.ino, store.form));
+        owned.stored_changes = store.changes;
+        if let Some(old) = store.old {
+            let drop = loligo_subtree::Drop { ino: old, from: 0, object_size: Layout::default().object_size };
+            self.own_drop(vec![drop], None);
+        }
+        Ok(())
     }
 }

@@ -2,347 +2,26 @@
 //! the stages of the pipeline (`stages.rs`), the end. One such task at a time in a subtree; programs go on meanwhile, and what they do then is
 //! another task's to complete. Not what each mechanism promises: `docs/subtree-policies.md`.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
-use loligo_subtree::{FULL_PAUSE_MS, Group, PARTS_IN_FLIGHT};
-use loligo_subtree_policy::{Completion, Mechanism, Run, SubtreePolicy};
-use loligo_types::{Answer, Cred, FsError, FsResult, Ino, Lease, MergeInto, Op, SubtreeAnswer, SubtreeOp};
+use loligo_subtree::{FULL_PAUSE_MS, PARTS_IN_FLIGHT};
+use loligo_types::{Answer, Cred, FsError, FsResult, Ino, Op, SubtreeAnswer, SubtreeOp};
 
 use super::ask::record_of;
-use super::rebase::Conflicts;
-use super::store::Store;
 use super::{OWN, Owned};
-use crate::calls::Calls;
-use crate::core::Core;
-use crate::file::Files;
-use crate::machine::{Client, Waiter};
-use crate::own::Own;
+use crate::calls::Waiter;
+use crate::machine::Client;
+use crate::own::goal::{Merging, OwnTask, Stage};
 use crate::session::Then;
 use crate::task::{Event, Step, Task};
-use crate::{CallResult, Done, Invalidation, Output, Token};
+use crate::{Call, CallResult, Done, Output};
 
 /// Pause before the end is tried again while changes of objects wait for their right, milliseconds.
 const QUIET_PAUSE_MS: u64 = 20;
 /// So long the end waits for handles that are in use, milliseconds: a kernel tells of a close after the program has gone on.
 const CLOSE_MS: u64 = 1500;
 /// A group is begun anew so often because the rank began a new life.
-pub(super) const TRIES: u32 = 8;
-
-/// The goal of a task.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Goal {
-    /// Buffered writes of programs are flushed to the server first.
-    pub flush: bool,
-    /// Bytes are to be durable.
-    pub durable: bool,
-    /// Then these stages, as they are written.
-    pub stages: Completion,
-    /// The subtree is given back.
-    pub end: bool,
-    /// Without what is outstanding.
-    pub abandon: bool,
-}
-
-impl Goal {
-    /// The goal that a policy sets for the completion of work.
-    pub(crate) fn of(policy: &SubtreePolicy) -> Goal {
-        let stages = Completion::of(policy.pipeline());
-        let durable = stages.mechanisms().into_iter().any(|mechanism| mechanism != Mechanism::VolatileApply);
-        Goal { flush: true, durable, stages, ..Goal::default() }
-    }
-
-    /// The part of the goal that makes changes durable without making them visible.
-    pub(crate) fn persist(self) -> Goal {
-        Goal { stages: self.stages.persists(), end: false, ..self }
-    }
-
-    /// The same, and others see it.
-    pub(crate) fn and_apply(self) -> Goal {
-        Goal { stages: self.stages.and_apply(), ..self }
-    }
-
-    /// The journal goes to this machine's disk.
-    pub(crate) fn local(&self) -> bool {
-        self.stages.has(Mechanism::LocalPersist)
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Stage {
-    /// Bytes that are held back go to the server.
-    Flush,
-    /// They become durable there.
-    Sync,
-    /// The stages of the pipeline run.
-    Stages,
-    /// The rank is asked whether the subtree is this client's still.
-    Check,
-    /// Handles that are in use are waited for.
-    Close,
-    Drop,
-    End,
-    Policy,
-}
-
-/// The state of a merge, or its precondition.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Merging {
-    Not,
-    /// Writes that were begun before the cut are waited for.
-    Freeze,
-    /// The rank is told what is open here, where others may remove it.
-    Hold,
-    Parts,
-    Merge,
-    Resume,
-    /// It is merged, and the rank is asked for the root as it is by then.
-    Rebase,
-    /// And for the files that are open.
-    Refresh,
-}
-
-/// A task.
-#[derive(Debug)]
-pub(crate) struct OwnTask {
-    pub root: Ino,
-    pub goal: Goal,
-    /// The command that it is for.
-    pub command: Option<u64>,
-    /// The policy that counts when all else is done, and the request that says so to the rank.
-    policy: Option<Box<(SubtreePolicy, Op)>>,
-    pub(super) stage: Stage,
-    /// The progress of the pipeline's stages.
-    pub(super) run: Run,
-    /// The first of them that failed, and why.
-    pub(super) failed: Option<(Mechanism, FsError)>,
-    /// The write of the journal to the store, and the number of its starts.
-    pub(super) store: Option<Store>,
-    pub(super) store_tries: u32,
-    /// Files that are being written, parts that were not answered.
-    pub(super) left: usize,
-    pub(super) merging: Merging,
-    groups: VecDeque<Group>,
-    next_part: usize,
-    part_failed: Option<FsError>,
-    pub(super) tries: u32,
-    /// The rank had no room for a part: when it is sent again.
-    pub(super) again_ms: Option<u64>,
-    /// Since when handles that are in use are waited for.
-    closing_ms: Option<u64>,
-    /// Rounds of waiting for writes that were begun before the cut.
-    pub(super) rounds: u32,
-    /// The rank does not take this client's word for what it merges, because that is limited to paths: all of it is looked through.
-    looked_through: bool,
-    /// Bytes of the journal that are merged, and of all that is to be.
-    pub merged: u64,
-    pub total: u64,
-    pub records: u64,
-    /// Inodes that the rank is to be told or asked of, one request after the other, and number of requests sent.
-    pub(super) open: VecDeque<Vec<Ino>>,
-    pub(super) told: u32,
-    /// Conflicts with what others did, and the first of them.
-    pub conflicts: Conflicts,
-}
-
-impl OwnTask {
-    fn new(root: Ino, goal: Goal, command: Option<u64>) -> OwnTask {
-        OwnTask {
-            root,
-            goal,
-            command,
-            policy: None,
-            stage: Stage::Flush,
-            run: Run::default(),
-            failed: None,
-            store: None,
-            store_tries: 0,
-            left: 0,
-            merging: Merging::Not,
-            groups: VecDeque::new(),
-            next_part: 0,
-            part_failed: None,
-            tries: 0,
-            again_ms: None,
-            closing_ms: None,
-            rounds: 0,
-            looked_through: false,
-            merged: 0,
-            total: 0,
-            records: 0,
-            open: VecDeque::new(),
-            told: 0,
-            conflicts: Conflicts::default(),
-        }
-    }
-}
-
-impl Own {
-    /// Completes, after whatever is under way there.
-    pub(crate) fn complete(
-        &mut self,
-        core: &mut Core,
-        calls: &mut Calls,
-        root: Ino,
-        waiter: Waiter,
-        goal: Goal,
-        command: Option<u64>,
-    ) {
-        self.enqueue(core, calls, waiter, OwnTask::new(root, goal, command));
-    }
-
-    pub(crate) fn enqueue(&mut self, core: &mut Core, calls: &mut Calls, waiter: Waiter, own: OwnTask) {
-        let root = own.root;
-        let Some(owned) = self.trees.get_mut(&root) else {
-            return calls.fail(core, waiter, FsError::Stale);
-        };
-        let step = Step::Own(Box::new(own));
-        let task = Task { waiter, cred: Arc::clone(&owned.cred), ino: Ino(0), exclusive: false, step };
-        if owned.task.is_some() {
-            return owned.queue.push_back(task);
-        }
-        self.start(calls, root, task);
-    }
-
-    /// The policy of a decoupled root is changed while it is decoupled: what is outstanding is first brought to what the new one promises,
-    /// then the rank is told, and from then on the new one counts (Cudele's future work, "dynamic change"). Until then the old
-    /// one does, whoever dies.
-    pub(crate) fn change_policy(
-        &mut self,
-        core: &mut Core,
-        calls: &mut Calls,
-        waiter: Waiter,
-        root: Ino,
-        policy: SubtreePolicy,
-        op: Op,
-    ) {
-        let Some(owned) = self.trees.get(&root) else { return calls.fail(core, waiter, FsError::Stale) };
-        let (old, new) = (Goal::of(&owned.policy), Goal::of(&policy));
-        if new.local() && !core.config.keeps {
-            return calls.fail(core, waiter, FsError::NotSupported);
-        }
-        let end = !policy.pipeline().has_client_journal();
-        let is_new = |mechanism: Mechanism| match mechanism.applies() {
-            true => !old.stages.applies(),
-            false => !old.stages.has(mechanism),
-        };
-        let goal = Goal { stages: new.stages.only(is_new), end, ..new };
-        let goal = if end { goal.and_apply() } else { goal };
-        let policy = Some(Box::new((policy, op)));
-        self.enqueue(core, calls, waiter, OwnTask { policy, ..OwnTask::new(root, goal, None) });
-    }
-
-    pub(crate) fn start(&mut self, calls: &mut Calls, root: Ino, task: Task) {
-        let id = calls.new_task(task);
-        if let Some(owned) = self.trees.get_mut(&root) {
-            owned.task = Some(id);
-        }
-        calls.events.push_back((id, Event::Start));
-    }
-
-    /// True if bytes may have been written to objects of the subtree.
-    pub(crate) fn has_written(&self, root: Ino) -> bool {
-        let written = |owned: &Owned| !owned.rights.is_empty() || !owned.machine.record().objects.is_empty();
-        self.trees.get(&root).is_some_and(written)
-    }
-
-    /// The merge mode that the policy sets: where new inodes go first, and whether the merge is blind (the rank trusts the owner), which
-    /// only root may ask for.
-    pub(crate) fn how(&self, root: Ino, cred: &Cred) -> (MergeInto, bool) {
-        let policy = self.trees.get(&root).map(|owned| &owned.policy);
-        let has = |mechanism| policy.is_some_and(|policy| policy.pipeline().composition().has(mechanism));
-        let into = if has(Mechanism::NonvolatileApply) { MergeInto::Table } else { MergeInto::Memory };
-        let is_shared = self.trees.get(&root).is_some_and(Owned::is_shared);
-        (into, policy.is_some_and(SubtreePolicy::blind) && cred.is_root() && !is_shared)
-    }
-
-    /// Seals the outstanding changes into the groups of a merge.
-    pub(super) fn seal(&mut self, core: &Core, own: &mut OwnTask) -> FsResult<()> {
-        let owned = self.trees.get_mut(&own.root).ok_or(FsError::Stale)?;
-        owned.synced_ms = core.now.ms;
-        own.groups = owned.machine.sealed().into();
-        own.total = own.groups.iter().map(|group| group.bytes).sum();
-        Ok(())
-    }
-
-    /// True if programs have something open in it.
-    pub(crate) fn is_in_use(&self, files: &Files, root: Ino) -> bool {
-        let in_use = |handle: &u64| files.handles.get(handle).is_some_and(|handle| handle.fh.is_some());
-        self.trees.get(&root).is_some_and(|owned| owned.handles.keys().any(in_use))
-    }
-
-    /// Says what caches above must drop of a subtree. What will be told when it is done.
-    pub(super) fn drop_cached(&mut self, core: &mut Core, root: Ino, wait: bool) -> Vec<Token> {
-        let Some(owned) = self.trees.get(&root) else { return Vec::new() };
-        let cached = self.cached.iter().filter(|(ino, _)| owned.machine.knows(**ino));
-        let mut cached: Vec<(Ino, Lease)> = cached.map(|(ino, bits)| (*ino, *bits)).collect();
-        cached.sort_unstable();
-        let mut tokens = Vec::new();
-        for (ino, bits) in cached {
-            self.cached.remove(&ino);
-            if bits.has(Lease::NAMES) {
-                core.names_lost.add(ino);
-                tokens.push(core.invalidate(Invalidation::Names(ino), wait));
-            }
-            if bits.has(Lease::ATTR) {
-                tokens.push(core.invalidate(Invalidation::Attr(ino), wait));
-            }
-        }
-        tokens
-    }
-
-    /// Caches above have dropped something; whether that was said of such a subtree.
-    pub(crate) fn invalidated(&mut self, calls: &mut Calls, token: Token) -> bool {
-        let task = self.tokens.remove(&token);
-        task.map(|id| calls.events.push_back((id, Event::Dropped))).is_some()
-    }
-
-    /// Sends again what was refused for want of room, and sends on what is outstanding, where that is due.
-    pub(crate) fn tick(&mut self, core: &mut Core, calls: &mut Calls) {
-        let now = core.now.ms;
-        for id in self.trees.values().filter_map(|owned| owned.task) {
-            if let Some(Task { step: Step::Own(own), .. }) = calls.tasks.get_mut(&id)
-                && own.again_ms.take_if(|again| *again <= now).is_some()
-            {
-                calls.events.push_back((id, Event::Start));
-            }
-        }
-        let due = |owned: &Owned| {
-            let interval = owned.policy.sync_interval().map(loligo_subtree_policy::SyncInterval::millis);
-            let is_due = interval.is_some_and(|interval| now >= owned.synced_ms + interval);
-            // Without changes of its own, too, its owner learns what others did.
-            is_due && owned.task.is_none() && (owned.machine.outstanding().changes > 0 || owned.is_shared())
-        };
-        let roots: Vec<Ino> = self.trees.iter().filter(|(_, owned)| due(owned)).map(|(root, _)| *root).collect();
-        for root in roots {
-            let Some(owned) = self.trees.get(&root) else { continue };
-            let goal = Goal::of(&owned.policy).and_apply();
-            self.complete(core, calls, root, Waiter::Nobody, goal, None);
-        }
-    }
-
-    /// The client stops: what policies say is done, and what has nothing outstanding then is given back.
-    pub(crate) fn stop(&mut self, core: &mut Core, calls: &mut Calls) {
-        for root in self.trees.keys().copied().collect::<Vec<_>>() {
-            let Some(owned) = self.trees.get(&root) else { continue };
-            let goal = Goal { end: true, ..Goal::of(&owned.policy) };
-            self.complete(core, calls, root, Waiter::Nobody, goal, None);
-        }
-    }
-
-    /// True if a subtree is still to be completed before the client may stop.
-    pub(crate) fn is_stopping(&self) -> bool {
-        self.trees.values().any(|owned| !owned.given_up)
-    }
-
-    /// The root and goal of a file's fsync besides the file's own bytes; `None` if the policy promises nothing.
-    pub(crate) fn fsync(&self, ino: Ino) -> Option<(Ino, Goal)> {
-        let root = if self.is_any() { self.root_of(ino)? } else { return None };
-        let goal = Goal::of(&self.trees.get(&root)?.policy).persist();
-        // Other files' bytes are their own affair.
-        goal.durable.then_some((root, Goal { flush: false, durable: false, ..goal }))
-    }
-}
+pub(crate) const TRIES: u32 = 8;
 
 impl Client {
     /// Ends a task with its result; the next one begins.
@@ -450,156 +129,6 @@ impl Client {
         None
     }
 
-    /// Sends the parts of the oldest group.
-    pub(super) fn own_parts(&mut self, id: u64, own: &mut OwnTask, cred: &Arc<Cred>) -> Option<FsResult<()>> {
-        own.merging = Merging::Parts;
-        let rank = self.ranks.own_rank(own.root);
-        let Some(record) = self.own.trees.get(&own.root).map(|owned| owned.machine.record()) else {
-            return Some(Err(FsError::Stale));
-        };
-        let (epoch, merge) = (record.epoch, record.merges + 1);
-        let (into, blind) = self.own.how(own.root, cred);
-        let blind = blind && !own.looked_through;
-        let Some(group) = own.groups.front() else {
-            own.merging = Merging::Not;
-            let is_shared = self.own.trees.get(&own.root).is_some_and(Owned::is_shared);
-            return if is_shared { self.own_rebase(id, own, cred) } else { Some(Ok(())) };
-        };
-        if let Some(error) = own.part_failed {
-            // What was sent is still answered.
-            if own.left > 0 {
-                return None;
-            }
-            own.part_failed = None;
-            return self.own_parts_failed(id, own, cred, error);
-        }
-        let parts = group.parts.len();
-        let mut bodies = Vec::new();
-        while own.next_part < parts && own.left < PARTS_IN_FLIGHT {
-            bodies.push((own.next_part as u32, Arc::clone(&group.parts[own.next_part])));
-            (own.next_part, own.left) = (own.next_part + 1, own.left + 1);
-        }
-        let used = group.used;
-        for (part, body) in bodies {
-            let what = Box::new(SubtreeOp::Part { epoch, merge, part, blind, body });
-            let op = Op::Subtree { dir: own.root, what };
-            self.request_at(rank, Cred::clone(cred), op, Then::OwnTask(id), 0);
-        }
-        if own.left == 0 {
-            own.merging = Merging::Merge;
-            let what = Box::new(SubtreeOp::Merge { epoch, merge, parts: parts as u32, used, into });
-            self.request_at(rank, Cred::clone(cred), Op::Subtree { dir: own.root, what }, Then::OwnTask(id), 0);
-        }
-        None
-    }
-
-    /// This life of the rank does not know what was sent, or not who this is, or it has no room: from the first part on.
-    pub(super) fn own_parts_failed(
-        &mut self,
-        id: u64,
-        own: &mut OwnTask,
-        cred: &Arc<Cred>,
-        error: FsError,
-    ) -> Option<FsResult<()>> {
-        own.tries += 1;
-        own.next_part = 0;
-        match error {
-            FsError::WouldBlock if own.tries < TRIES => self.own_parts(id, own, cred),
-            FsError::NoSpace if own.tries < TRIES => {
-                own.merging = Merging::Parts;
-                own.again_ms = Some(self.core.now.ms + (FULL_PAUSE_MS << (own.tries - 1)));
-                None
-            }
-            FsError::Perm if !own.looked_through && self.own.how(own.root, cred).1 => {
-                own.looked_through = true;
-                self.own_parts(id, own, cred)
-            }
-            FsError::Stale if own.tries < TRIES => {
-                own.merging = Merging::Resume;
-                if let Some(what) = self.own.resume_op(own.root) {
-                    let op = Op::Subtree { dir: own.root, what: Box::new(what) };
-                    self.request_at(self.ranks.own_rank(own.root), Cred::clone(cred), op, Then::OwnTask(id), 0);
-                }
-                None
-            }
-            error => Some(Err(error)),
-        }
-    }
-
-    pub(super) fn own_resumed(
-        &mut self,
-        id: u64,
-        own: &mut OwnTask,
-        cred: &Arc<Cred>,
-        result: FsResult<Answer>,
-    ) -> Option<FsResult<()>> {
-        match result {
-            Ok(answer) => {
-                let merges = record_of(answer).map_or(0, |record| record.merges);
-                let Some(owned) = self.own.trees.get_mut(&own.root) else { return Some(Err(FsError::Stale)) };
-                owned.forget_rights();
-                if merges > owned.machine.record().merges {
-                    // The answer to the merge was lost, and it was done.
-                    return self.own_group_done(id, own, cred, merges);
-                }
-                if owned.is_shared() {
-                    // A new life of the rank does not know either what is open here.
-                    return self.own_hold_open(id, own, cred);
-                }
-                self.own_parts(id, own, cred)
-            }
-            Err(error) => self.own_not_resumed(own, error),
-        }
-    }
-
-    /// The rank does not take this client for the owner any more, or it is not known whether it does.
-    pub(super) fn own_not_resumed(&mut self, own: &OwnTask, error: FsError) -> Option<FsResult<()>> {
-        match error {
-            FsError::Stale | FsError::Perm | FsError::NotFound => {
-                self.own_lost(own.root);
-                Some(Err(FsError::Stale))
-            }
-            error => Some(Err(error)),
-        }
-    }
-
-    pub(super) fn own_merged(
-        &mut self,
-        id: u64,
-        own: &mut OwnTask,
-        cred: &Arc<Cred>,
-        result: FsResult<Answer>,
-    ) -> Option<FsResult<()>> {
-        match result {
-            Ok(Answer::Subtree(answer)) => match *answer {
-                SubtreeAnswer::Merged { merges, conflicts, told } => {
-                    own.conflicts.add(conflicts, told);
-                    self.own_group_done(id, own, cred, merges)
-                }
-                _ => Some(Err(FsError::Io)),
-            },
-            Ok(_) => Some(Err(FsError::Io)),
-            Err(error) => self.own_parts_failed(id, own, cred, error),
-        }
-    }
-
-    fn own_group_done(&mut self, id: u64, own: &mut OwnTask, cred: &Arc<Cred>, merges: u64) -> Option<FsResult<()>> {
-        let Some(group) = own.groups.pop_front() else { return Some(Err(FsError::Io)) };
-        (own.next_part, own.tries) = (0, 0);
-        own.merged += group.bytes;
-        own.records += group.parts.len() as u64;
-        let Some(owned) = self.own.trees.get_mut(&own.root) else { return Some(Err(FsError::Stale)) };
-        owned.machine.merged(merges, group.used);
-        owned.rights_of_merge_end();
-        let outstanding = owned.machine.outstanding().changes;
-        (owned.persisted, owned.stored_changes) =
-            (owned.persisted.min(outstanding), owned.stored_changes.min(outstanding));
-        owned.stored.iter_mut().for_each(|(_, form)| form.one_is_merged());
-        let (epoch, all) = (owned.machine.record().epoch, owned.machine.outstanding().changes == 0);
-        self.core.out.push_back(Output::KeptMerged { epoch, all });
-        self.own_parts(id, own, cred)
-    }
-
     pub(super) fn own_applied(&mut self, id: u64, own: &mut OwnTask, cred: &Arc<Cred>) -> Option<FsResult<()>> {
         self.own_unseal(own.root);
         if !own.goal.end {
@@ -618,14 +147,6 @@ impl Client {
             };
         }
         self.own_drop_caches(id, own, cred)
-    }
-
-    /// A part was answered.
-    pub(super) fn own_part_answered(&mut self, own: &mut OwnTask, result: FsResult<Answer>) {
-        own.left = own.left.saturating_sub(1);
-        if let Err(error) = result {
-            own.part_failed.get_or_insert(error);
-        }
     }
 
     /// Nothing of it may be held above when it is others', too.
@@ -713,6 +234,196 @@ impl Client {
                 self.own_retry(root);
                 Err(error)
             }
+        }
+    }
+
+    pub(crate) fn step_own_sync(&mut self, id: u64, task: &mut Task, event: Event) -> Option<CallResult> {
+        let cred = Arc::clone(&task.cred);
+        let Step::OwnSync(sync) = &mut task.step else { return None };
+        let Event::Done(result) = event else { return None };
+        if sync.left == 0 {
+            return Some(result);
+        }
+        sync.left -= 1;
+        if let Err(failed) = result {
+            sync.failed.get_or_insert(failed.error);
+        }
+        if sync.left > 0 {
+            return None;
+        }
+        if let Some(error) = sync.failed {
+            return Some(Err(error.into()));
+        }
+        let waiter = Waiter::Task(id);
+        match sync.then.take()? {
+            Call::SyncAll => self.sync_all(waiter, &cred),
+            _ if self.ranks.is_single() => self.pass(waiter, &cred, Op::Sync),
+            _ => self.sync_ranks(waiter, &cred),
+        }
+        None
+    }
+
+    /// Sends the parts of the oldest group.
+    pub(crate) fn own_parts(&mut self, id: u64, own: &mut OwnTask, cred: &Arc<Cred>) -> Option<FsResult<()>> {
+        own.merging = Merging::Parts;
+        let rank = self.ranks.own_rank(own.root);
+        let Some(record) = self.own.trees.get(&own.root).map(|owned| owned.machine.record()) else {
+            return Some(Err(FsError::Stale));
+        };
+        let (epoch, merge) = (record.epoch, record.merges + 1);
+        let (into, blind) = self.own.how(own.root, cred);
+        let blind = blind && !own.looked_through;
+        let Some(group) = own.groups.front() else {
+            own.merging = Merging::Not;
+            let is_shared = self.own.trees.get(&own.root).is_some_and(Owned::is_shared);
+            return if is_shared { self.own_rebase(id, own, cred) } else { Some(Ok(())) };
+        };
+        if let Some(error) = own.part_failed {
+            // What was sent is still answered.
+            if own.left > 0 {
+                return None;
+            }
+            own.part_failed = None;
+            return self.own_parts_failed(id, own, cred, error);
+        }
+        let parts = group.parts.len();
+        let mut bodies = Vec::new();
+        while own.next_part < parts && own.left < PARTS_IN_FLIGHT {
+            bodies.push((own.next_part as u32, Arc::clone(&group.parts[own.next_part])));
+            (own.next_part, own.left) = (own.next_part + 1, own.left + 1);
+        }
+        let used = group.used;
+        for (part, body) in bodies {
+            let what = Box::new(SubtreeOp::Part { epoch, merge, part, blind, body });
+            let op = Op::Subtree { dir: own.root, what };
+            self.request_at(rank, Cred::clone(cred), op, Then::OwnTask(id), 0);
+        }
+        if own.left == 0 {
+            own.merging = Merging::Merge;
+            let what = Box::new(SubtreeOp::Merge { epoch, merge, parts: parts as u32, used, into });
+            self.request_at(rank, Cred::clone(cred), Op::Subtree { dir: own.root, what }, Then::OwnTask(id), 0);
+        }
+        None
+    }
+
+    /// This life of the rank does not know what was sent, or not who this is, or it has no room: from the first part on.
+    pub(crate) fn own_parts_failed(
+        &mut self,
+        id: u64,
+        own: &mut OwnTask,
+        cred: &Arc<Cred>,
+        error: FsError,
+    ) -> Option<FsResult<()>> {
+        own.tries += 1;
+        own.next_part = 0;
+        match error {
+            FsError::WouldBlock if own.tries < TRIES => self.own_parts(id, own, cred),
+            FsError::NoSpace if own.tries < TRIES => {
+                own.merging = Merging::Parts;
+                own.again_ms = Some(self.core.now.ms + (FULL_PAUSE_MS << (own.tries - 1)));
+                None
+            }
+            FsError::Perm if !own.looked_through && self.own.how(own.root, cred).1 => {
+                own.looked_through = true;
+                self.own_parts(id, own, cred)
+            }
+            FsError::Stale if own.tries < TRIES => {
+                own.merging = Merging::Resume;
+                if let Some(what) = self.own.resume_op(own.root) {
+                    let op = Op::Subtree { dir: own.root, what: Box::new(what) };
+                    self.request_at(self.ranks.own_rank(own.root), Cred::clone(cred), op, Then::OwnTask(id), 0);
+                }
+                None
+            }
+            error => Some(Err(error)),
+        }
+    }
+
+    pub(crate) fn own_resumed(
+        &mut self,
+        id: u64,
+        own: &mut OwnTask,
+        cred: &Arc<Cred>,
+        result: FsResult<Answer>,
+    ) -> Option<FsResult<()>> {
+        match result {
+            Ok(answer) => {
+                let merges = record_of(answer).map_or(0, |record| record.merges);
+                let Some(owned) = self.own.trees.get_mut(&own.root) else { return Some(Err(FsError::Stale)) };
+                owned.forget_rights();
+                if merges > owned.machine.record().merges {
+                    // The answer to the merge was lost, and it was done.
+                    return self.own_group_done(id, own, cred, merges);
+                }
+                if owned.is_shared() {
+                    // A new life of the rank does not know either what is open here.
+                    return self.own_hold_open(id, own, cred);
+                }
+                self.own_parts(id, own, cred)
+            }
+            Err(error) => self.own_not_resumed(own, error),
+        }
+    }
+
+    /// The rank does not take this client for the owner any more, or it is not known whether it does.
+    pub(crate) fn own_not_resumed(&mut self, own: &OwnTask, error: FsError) -> Option<FsResult<()>> {
+        match error {
+            FsError::Stale | FsError::Perm | FsError::NotFound => {
+                self.own_lost(own.root);
+                Some(Err(FsError::Stale))
+            }
+            error => Some(Err(error)),
+        }
+    }
+
+    pub(crate) fn own_merged(
+        &mut self,
+        id: u64,
+        own: &mut OwnTask,
+        cred: &Arc<Cred>,
+        result: FsResult<Answer>,
+    ) -> Option<FsResult<()>> {
+        match result {
+            Ok(Answer::Subtree(answer)) => match *answer {
+                SubtreeAnswer::Merged { merges, conflicts, told } => {
+                    own.conflicts.add(conflicts, told);
+                    self.own_group_done(id, own, cred, merges)
+                }
+                _ => Some(Err(FsError::Io)),
+            },
+            Ok(_) => Some(Err(FsError::Io)),
+            Err(error) => self.own_parts_failed(id, own, cred, error),
+        }
+    }
+
+    pub(crate) fn own_group_done(
+        &mut self,
+        id: u64,
+        own: &mut OwnTask,
+        cred: &Arc<Cred>,
+        merges: u64,
+    ) -> Option<FsResult<()>> {
+        let Some(group) = own.groups.pop_front() else { return Some(Err(FsError::Io)) };
+        (own.next_part, own.tries) = (0, 0);
+        own.merged += group.bytes;
+        own.records += group.parts.len() as u64;
+        let Some(owned) = self.own.trees.get_mut(&own.root) else { return Some(Err(FsError::Stale)) };
+        owned.machine.merged(merges, group.used);
+        owned.rights_of_merge_end();
+        let outstanding = owned.machine.outstanding().changes;
+        (owned.persisted, owned.stored_changes) =
+            (owned.persisted.min(outstanding), owned.stored_changes.min(outstanding));
+        owned.stored.iter_mut().for_each(|(_, form)| form.one_is_merged());
+        let (epoch, all) = (owned.machine.record().epoch, owned.machine.outstanding().changes == 0);
+        self.core.out.push_back(Output::KeptMerged { epoch, all });
+        self.own_parts(id, own, cred)
+    }
+
+    /// A part was answered.
+    pub(crate) fn own_part_answered(&mut self, own: &mut OwnTask, result: FsResult<Answer>) {
+        own.left = own.left.saturating_sub(1);
+        if let Err(error) = result {
+            own.part_failed.get_or_insert(error);
         }
     }
 }
