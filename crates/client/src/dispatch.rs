@@ -11,50 +11,10 @@ use crate::call::Done;
 use crate::calls::Waiter;
 use crate::machine::Client;
 use crate::own::SUBTREE_XATTR;
-use crate::session::{DataThen, Then};
+use crate::session::{DataThen, Pass, Then};
 use crate::space::{Copy, Falloc, Seek};
 use crate::task::{Step, Task};
 use crate::{Call, Failed, Fh, WalkAt};
-
-/// A call that is one request.
-#[derive(Debug)]
-pub(crate) struct Pass {
-    pub waiter: Waiter,
-    pub cred: Arc<Cred>,
-    /// Directory whose names the answer speaks of; 0: none.
-    pub dir: Ino,
-    /// The directory that it gives a name in which something else had elsewhere, and the one in which the other has that, if they change places.
-    pub renamed: Option<(Ino, Option<Ino>)>,
-    /// Handle whose locks it changes, for the record; 0: none.
-    pub lock: Option<(u64, loligo_types::FileLock, bool)>,
-    /// True if it changes attributes of its target: handles that were opened before may not serve others then.
-    pub sets: bool,
-    /// Entries that other ranks have listed before.
-    pub listed: Vec<loligo_types::DirEntry>,
-    /// The file through which the lock was to be taken was closed meanwhile: nobody is asked for it any more, and if somebody gave it, it is
-    /// given back behind it.
-    pub over: bool,
-    /// Lookup leases are welcome with the answer; the walk begins so deep below the root.
-    pub ways: Option<u16>,
-}
-
-impl Pass {
-    /// One of which nothing is to be remembered.
-    pub(crate) fn new(waiter: Waiter, cred: &Arc<Cred>) -> Pass {
-        let cred = Arc::clone(cred);
-        Pass {
-            waiter,
-            cred,
-            dir: Ino(0),
-            renamed: None,
-            lock: None,
-            sets: false,
-            listed: Vec::new(),
-            over: false,
-            ways: None,
-        }
-    }
-}
 
 impl Client {
     /// Starts a task on a file, if that can be done.

@@ -26,6 +26,7 @@ mod indeterminate;
 mod leases;
 mod lent;
 mod locks;
+mod losses;
 mod machine;
 mod moves;
 mod numbers;

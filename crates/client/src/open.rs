@@ -9,34 +9,16 @@ use loligo_types::{
 };
 
 use crate::calls::Waiter;
-use crate::dispatch::Pass;
 use crate::file::{File, Handle, Opened};
+use crate::handles::Opening;
 use crate::locks::{Key, taken};
 use crate::machine::Client;
-use crate::session::Then;
+use crate::session::{Pass, Then};
 use crate::task::{Event, Step, Task};
 use crate::{CallResult, Done, Fh};
 
 /// Handles closed with one request.
 const CLOSE_BATCH: usize = 64;
-
-/// An open under way.
-#[derive(Debug)]
-pub(crate) struct Opening {
-    /// Directory whose names the answer speaks of; 0: none.
-    dir: Ino,
-    flags: OpenFlags,
-    handle: u64,
-    /// The request, until it was sent.
-    op: Option<Op>,
-    /// Cut the file once it is open, if it is not new.
-    truncate: bool,
-    /// The result, while the cut is under way.
-    opened: Option<Done>,
-    /// Lookup leases that are welcome with it (see [`Pass::ways`]), and those that came.
-    pub(crate) ways: Option<u16>,
-    pub(crate) leased: Vec<(Ino, u16)>,
-}
 
 impl Client {
     pub(crate) fn open(&mut self, waiter: Waiter, cred: &Arc<Cred>, ino: Ino, flags: OpenFlags) {

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use loligo_types::{Answer, DataError, FsError, Ino, Op};
+use loligo_types::{Answer, DataAnswer, DataError, FsError, Ino, Op};
 
 use crate::blocks::BLOCK;
 use crate::calls::Calls;
@@ -14,7 +14,6 @@ use crate::core::Core;
 use crate::file::{File, Files};
 use crate::own::Own;
 use crate::ranks::Ranks;
-use crate::request::bytes_at;
 use crate::task::{Event, Step, Task, data_error};
 use crate::{CallResult, Done, Fh, Invalidation};
 
@@ -493,5 +492,14 @@ fn copy_part(offset: u64, buf: &mut [u8], at: u64, bytes: &[u8]) {
     if start < end {
         buf[(start - offset) as usize..(end - offset) as usize]
             .copy_from_slice(&bytes[(start - at) as usize..(end - at) as usize]);
+    }
+}
+
+/// The bytes of an answer to a read.
+pub(crate) fn bytes_at(at: u64, result: Result<DataAnswer, DataError>) -> Result<(u64, Arc<[u8]>), DataError> {
+    match result? {
+        DataAnswer::Bytes(bytes) => Ok((at, bytes)),
+        // The server breaks the protocol; nothing it said can be used.
+        _ => Err(DataError::Io),
     }
 }

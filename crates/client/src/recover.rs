@@ -7,22 +7,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use loligo_types::msg::{Reclaim, Refusal, ToServer};
-use loligo_types::{Answer, Cred, FsError, FsResult, Ino, Lease, Lsn, Op, Rank, Route};
+use loligo_types::msg::{Refusal, ToServer};
+use loligo_types::{Answer, Cred, FsError, FsResult, Ino, Lsn, Op, Rank, Route};
 
+use crate::Output;
 use crate::direct::Told;
-use crate::file::File;
+use crate::losses::Lost;
 use crate::machine::Client;
 use crate::numbers::Numbers;
+use crate::route::NOWHERE;
 use crate::run::ANY_LOCK;
 use crate::session::{DataThen, Link, Pending, Then, task_of};
 use crate::task::Event;
-use crate::{Invalidation, Output};
 
 /// Handles closed in one request.
 const CLOSES_MAX: usize = 4096;
-/// Where that is which is lost: no rank has this number.
-pub(crate) const NOWHERE: Rank = Rank(u16::MAX);
 /// Handles of lost sessions that are remembered: the newest.
 const LOST_MAX: usize = 65_536;
 
@@ -162,7 +161,12 @@ impl Client {
     pub(crate) fn lose_held(&mut self, rank: Rank, mut lost: BTreeSet<u64>, all: bool) {
         self.ranks.drop_leases(&mut self.core, rank);
         self.recalls.clear(rank);
-        let (orphans, waiting) = self.lose_files(rank);
+        let Lost { files: orphans, waiting, handles, cred } =
+            self.files.lose(&mut self.core, &mut self.direct, &mut self.recalls, rank);
+        if let Some(cred) = cred {
+            self.close_elsewhere(rank, &cred, &handles);
+        }
+        self.ranks.forget_asked(&orphans);
         if all {
             lost.extend(self.calls.tasks.keys());
         } else {
@@ -221,57 +225,6 @@ impl Client {
         }
     }
 
-    /// Forgets the files and handles at a rank; which files, and which tasks waited for their data to be written.
-    fn lose_files(&mut self, rank: Rank) -> (BTreeSet<Ino>, Vec<u64>) {
-        // Whether the server that knows nothing of the session was restarted, it does not say.
-        self.files.unsynced.lose();
-        let (files, left) =
-            std::mem::take(&mut self.files.map).into_iter().partition::<BTreeMap<_, _>, _>(|(_, f)| f.rank == rank);
-        self.files.map = left;
-        self.direct.lose(|ino| files.contains_key(ino));
-        if files.values().any(|file| !file.is_clean()) {
-            self.files.unsynced.fail(FsError::Io);
-        }
-        let at = &self.files.at;
-        let here = |handle: &u64| at.get(handle) == Some(&rank);
-        for opened in self.files.opened.values_mut().filter(|opened| !opened.dead && here(&opened.handle)) {
-            opened.dead = true;
-            if let Some(file) = files.get(&opened.ino) {
-                opened.lost = opened.flags.write && (!file.is_clean() || opened.errors_seen != file.errors);
-            }
-        }
-        let cred = self.files.handles.iter().find(|(handle, _)| here(handle)).map(|(_, lost)| Cred::clone(&lost.cred));
-        let cred = cred.or_else(|| self.files.close_cred.as_deref().cloned());
-        let gone: Vec<u64> = at.iter().filter(|(_, at)| **at == rank).map(|(handle, _)| *handle).collect();
-        self.files.handles.retain(|handle, _| !here(handle));
-        self.files.closing.retain(|handle| !here(handle));
-        self.files.at.retain(|_, at| *at != rank);
-        self.files.guessed.retain(|(handle, _)| self.files.at.contains_key(handle));
-        if self.files.closing.is_empty() {
-            self.files.close_cred = None;
-        }
-        let handles = &self.files.handles;
-        self.files.idle.retain(|handle| handles.contains_key(handle));
-        self.files.locks.retain(|(ino, _, _), _| !files.contains_key(ino));
-        for (ino, file) in &files {
-            // Also of ranks from which it had moved: one that is never answered would end its session.
-            self.recalls.file_gone(*ino, &file.recalls);
-            if file.may_cache() {
-                self.core.invalidate(Invalidation::Data(*ino), false);
-            }
-            self.files.dirty.remove(ino);
-            self.files.blocks_of.remove(ino);
-            self.files.block_bytes = self.files.block_bytes.saturating_sub(file.blocks.bytes());
-        }
-        let waiting = files.values().flat_map(File::flush_waiting).collect();
-        if let Some(cred) = cred {
-            self.close_elsewhere(rank, &cred, &gone);
-        }
-        let lost = files.into_keys().collect();
-        self.ranks.forget_asked(&lost);
-        (lost, waiting)
-    }
-
     /// Closes handles of a lost session at all other ranks: what they open may have moved there, with locks, before this
     /// client heard of it, and nobody will use it any more.
     pub(crate) fn close_elsewhere(&mut self, lost: Rank, cred: &Cred, handles: &[u64]) {
@@ -324,7 +277,7 @@ impl Client {
             self.files.rewrite_unstable(&mut self.core, rank);
         }
         let Some(session) = self.ranks.sessions.get(&rank) else { return };
-        let mut claim = Reclaim { leases: session.leases.all(), ..Reclaim::default() };
+        let mut leases = session.leases.all();
         let there = self.files.handles.iter().filter(|(number, _)| self.files.at.get(number) == Some(&rank));
         let opened: BTreeSet<Ino> = there.map(|(_, handle)| handle.ino).collect();
         if !self.ranks.router.is_single() {
@@ -332,39 +285,9 @@ impl Client {
             // word of it lost, or still under way from a rank that is there, and though the map may not say where it is. What is
             // only believed to have moved away may be there still. Of what it has not got it takes no notice.
             self.learn_routes(routes);
-            let leases = self.ranks.sessions.iter().flat_map(|(of, session)| {
-                let all = session.leases.all().into_iter();
-                all.filter(|(ino, _)| *of == rank || self.ranks.router.may_have(rank, *ino))
-            });
-            claim.leases.extend(leases);
+            leases.extend(self.ranks.leases_claimed(rank));
         }
-        // What caches above have not dropped yet is in use: others must not change it before they have. If the rank wants it
-        // back after that, it is answered at once.
-        let dropping =
-            self.recalls.dropping().filter(|(of, ino, _)| *of == rank || self.ranks.router.may_have(rank, *ino));
-        claim.leases.extend(dropping.map(|(_, ino, bits)| (ino, bits)));
-        claim.leases.sort_unstable();
-        claim.leases.dedup();
-        // Files that are known to be elsewhere, too: what that rank says of their move may be under way.
-        let files = &self.files;
-        let may_be = |number: &u64, ino: Ino| match files.at.get(number) {
-            // This client's own affair: no rank knows of the handle.
-            Some(&crate::own::OWN) => false,
-            at => {
-                at == Some(&rank)
-                    || files.guessed.contains(&(*number, rank))
-                    || !self.ranks.router.is_single()
-                        && (self.ranks.router.may_have(rank, ino) || files.map.contains_key(&ino))
-            }
-        };
-        for (number, handle) in files.handles.iter().filter(|(number, handle)| may_be(number, handle.ino)) {
-            let rights = files.map.get(&handle.ino).map_or(Lease::NONE, |file| file.rights);
-            claim.opens.push((*number, handle.ino, handle.flags, rights));
-        }
-        for ((ino, _, _), locks) in &files.locks {
-            let held = locks.iter().filter(|(handle, _)| may_be(handle, *ino));
-            claim.locks.extend(held.map(|(handle, lock)| (*ino, *handle, *lock)));
-        }
+        let claim = self.files.claim(&self.ranks, &self.recalls, rank, leases);
         self.ranks.send(&mut self.core, rank, ToServer::Reclaim(claim));
         self.ranks.doubt_answers(rank);
         self.close_what_may_have_moved(rank);
@@ -407,55 +330,13 @@ impl Client {
     /// A rank says hello. `epochs`: of its data, before and now; each start that may have lost something counts one. If they are the same, nothing is
     /// lost, and what is ahead of its journal still is.
     pub(crate) fn lose_volatile(&mut self, rank: Rank, recovered: Lsn, epochs: (u64, u64)) {
-        let Some(session) = self.ranks.sessions.get_mut(&rank).filter(|_| epochs.0 != epochs.1 || epochs.1 == 0) else {
+        let Some((lost, at_once)) = self.ranks.lose_ahead(&self.calls, &self.files, rank, recovered, epochs) else {
             return;
         };
-        // A crash, and no other one before it since: this says where the journal ended.
-        let is_next = epochs.1 == epochs.0.wrapping_add(1) && recovered.0 > 0;
-        let lost = session.ahead.lose(is_next.then_some(recovered));
-        // A sync that waited over the crash fails: changes of others to the same file may be lost.
-        let waiting = session.pending.values().filter_map(|pending| match (&pending.request.op, &pending.then) {
-            (Op::Persist, Then::Task(id)) => self.calls.tasks.get(id).map(|task| task.ino),
-            _ => None,
-        });
-        let waiting: Vec<Ino> = waiting.filter(|ino| session.ahead.seen.contains(ino) && !lost.contains(ino)).collect();
-        session.ahead.lost.extend(waiting);
-        if lost.is_empty() {
-            return;
-        }
-        let at_once: BTreeSet<Ino> = lost
-            .iter()
-            .copied()
-            .filter(|ino| self.files.opened.values().any(|opened| opened.ino == *ino && opened.flags.write))
-            .collect();
-        session.ahead.lost.extend(lost.difference(&at_once));
-        while session.ahead.lost.len() > LOST_MAX {
-            session.ahead.lost.pop_first();
-        }
         self.files.unsynced.fail(FsError::Io);
         // What was seen and lost may be cached anywhere.
         self.recalls.give_up_leases(&mut self.core, &mut self.ranks, &mut self.files, rank);
-        let mut ends = false;
-        let of_it: Vec<u64> = self
-            .files
-            .handles
-            .iter()
-            .filter(|(_, handle)| lost.contains(&handle.ino))
-            .map(|(number, _)| *number)
-            .collect();
-        for number in of_it {
-            if self.files.at.get(&number) == Some(&rank) {
-                self.files.at.insert(number, NOWHERE);
-                ends = true;
-            }
-        }
-        for ino in &lost {
-            if let Some(file) = self.files.map.get_mut(ino).filter(|file| file.rank == rank) {
-                file.rank = NOWHERE;
-                ends = true;
-            }
-        }
-        if ends {
+        if self.files.lose_inodes(rank, &lost) {
             self.lose_held(NOWHERE, BTreeSet::new(), false);
             for opened in self.files.opened.values_mut() {
                 opened.lost |= opened.dead && at_once.contains(&opened.ino) && opened.flags.write;

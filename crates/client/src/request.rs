@@ -15,6 +15,7 @@ use crate::io::DirectError;
 use crate::locks::{Behind, Key, given_back};
 use crate::machine::Client;
 use crate::own::{Job, OWN};
+use crate::reading::bytes_at;
 use crate::session::{DataThen, Link, Pending, PendingData, Second, Then, task_of, waiter_of};
 use crate::stale_replies::lends_nothing;
 use crate::task::Event;
@@ -452,15 +453,6 @@ fn may_claim(pending: &Pending) -> bool {
     );
     let asks = matches!(pending.then, Then::Pass(_) | Then::Task(_));
     !otherwise && asks
-}
-
-/// The bytes of an answer to a read.
-pub(crate) fn bytes_at(at: u64, result: Result<DataAnswer, DataError>) -> Result<(u64, Arc<[u8]>), DataError> {
-    match result? {
-        DataAnswer::Bytes(bytes) => Ok((at, bytes)),
-        // The server breaks the protocol; nothing it said can be used.
-        _ => Err(DataError::Io),
-    }
 }
 
 /// True if a data request may only be sent on if this client still has its rights there: if they had been lost on the way, it would

@@ -2,15 +2,15 @@
 //! `request`, what concerns several ranks in `moves`; what happens when a connection or a session is lost is in `recover`.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use loligo_types::msg::{DataRequest, Hello, PROTOCOL_VERSION, Request, ToServer};
-use loligo_types::{Ino, Rank, SessionId};
+use loligo_types::{Cred, Ino, Rank, SessionId};
 
 use crate::Output;
 use crate::calls::Waiter;
 use crate::core::Core;
 use crate::direct::Told;
-use crate::dispatch::Pass;
 use crate::leases::Leases;
 use crate::numbers::Numbers;
 use crate::own::Ask;
@@ -350,5 +350,45 @@ pub(crate) fn task_of(then: &Then) -> Option<u64> {
     match waiter_of(then)? {
         Waiter::Task(id) => Some(id),
         Waiter::Call(_) | Waiter::Nobody => None,
+    }
+}
+
+/// A call that is one request.
+#[derive(Debug)]
+pub(crate) struct Pass {
+    pub waiter: Waiter,
+    pub cred: Arc<Cred>,
+    /// Directory whose names the answer speaks of; 0: none.
+    pub dir: Ino,
+    /// The directory that it gives a name in which something else had elsewhere, and the one in which the other has that, if they change places.
+    pub renamed: Option<(Ino, Option<Ino>)>,
+    /// Handle whose locks it changes, for the record; 0: none.
+    pub lock: Option<(u64, loligo_types::FileLock, bool)>,
+    /// True if it changes attributes of its target: handles that were opened before may not serve others then.
+    pub sets: bool,
+    /// Entries that other ranks have listed before.
+    pub listed: Vec<loligo_types::DirEntry>,
+    /// The file through which the lock was to be taken was closed meanwhile: nobody is asked for it any more, and if somebody gave it, it is
+    /// given back behind it.
+    pub over: bool,
+    /// Lookup leases are welcome with the answer; the walk begins so deep below the root.
+    pub ways: Option<u16>,
+}
+
+impl Pass {
+    /// One of which nothing is to be remembered.
+    pub(crate) fn new(waiter: Waiter, cred: &Arc<Cred>) -> Pass {
+        let cred = Arc::clone(cred);
+        Pass {
+            waiter,
+            cred,
+            dir: Ino(0),
+            renamed: None,
+            lock: None,
+            sets: false,
+            listed: Vec::new(),
+            over: false,
+            ways: None,
+        }
     }
 }

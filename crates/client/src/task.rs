@@ -34,7 +34,7 @@ pub(crate) enum Event {
 /// The kinds.
 #[derive(Debug)]
 pub(crate) enum Step {
-    Open(crate::open::Opening),
+    Open(crate::handles::Opening),
     Read(crate::reading::Read),
     Write(crate::writing::Writing),
     SetAttr {

@@ -14,7 +14,7 @@ use crate::calls::{Calls, Waiter};
 use crate::ranks::Ranks;
 
 /// Inodes that lost something and of which no fsync has told it: more are not remembered one by one.
-const LOST_MAX: usize = 65_536;
+pub(crate) const LOST_MAX: usize = 65_536;
 
 /// Of one rank.
 #[derive(Debug, Default)]

@@ -7,9 +7,7 @@ use std::sync::Arc;
 use loligo_subtree::Subtree;
 use loligo_subtree_policy::SubtreePolicy;
 use loligo_types::limits::{FETCH_MAX, SUBTREE_INOS_MAX};
-use loligo_types::{
-    About, Answer, Cred, DecoupledRecord, FsError, FsResult, Ino, Interfere, Need, Op, Rank, SubtreeAnswer, SubtreeOp,
-};
+use loligo_types::{About, Answer, Cred, FsError, FsResult, Ino, Interfere, Need, Op, Rank, SubtreeAnswer, SubtreeOp};
 
 use super::command::Begin;
 use super::{Job, OWN, Owned};
@@ -18,36 +16,13 @@ use crate::calls::Waiter;
 use crate::machine::Client;
 use crate::own::command::LEASE_MS;
 use crate::own::goal::Goal;
-use crate::recover::NOWHERE;
+use crate::own::needs::{Ask, MORE_MAX, range_at, record_of};
+use crate::route::NOWHERE;
 use crate::session::Then;
 use crate::task::Event;
 
-/// Numbers asked for at once at most when those that were granted are used up.
-const MORE_MAX: u64 = 1 << 20;
 /// No task has this number.
 const NOBODY: u64 = 0;
-
-/// The kind of request.
-#[derive(Debug)]
-pub(crate) enum Ask {
-    Records,
-    Numbers,
-    Rights(Vec<Ino>),
-    /// To change files that others read as they were at the last merge.
-    Overwrite(Vec<Ino>),
-    /// To have a version of files that others may change, before what changes them is decided.
-    Fork(Vec<Ino>, u64),
-    Resume,
-    /// The rank is told that this client answers below the root by itself: after a decoupling, with the number of its command.
-    Answers(Option<u64>),
-    /// It was not to be: it is given back, and the command has failed like this.
-    Undo(u64, FsError),
-    /// To have it.
-    Begin(Box<Begin>),
-    /// Fetch of an inode known only by its number, from before decoupling: if the subtree contains it, the job is done here. The roots
-    /// tried so far.
-    Claim(Box<Job>, Vec<Ino>),
-}
 
 impl Client {
     /// Asks for what something waits for.
@@ -403,19 +378,4 @@ impl Client {
         }
         self.own.commands.done(command, Ok((0, 0)));
     }
-}
-
-pub(crate) fn record_of(answer: Answer) -> Option<DecoupledRecord> {
-    let Answer::Subtree(answer) = answer else { return None };
-    match *answer {
-        SubtreeAnswer::Decoupled { record, .. } | SubtreeAnswer::Forked { record, .. } => Some(record),
-        _ => None,
-    }
-}
-
-/// The names behind one that is looked for.
-fn range_at(key: (u64, u64), need: &Need) -> Option<Need> {
-    let Need::Entry { dir, name } = need else { return None };
-    let from_hash = loligo_types::hash::name_hash(key, name.as_bytes());
-    Some(Need::Range { dir: *dir, from_hash })
 }

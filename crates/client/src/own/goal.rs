@@ -19,6 +19,9 @@ use crate::ranks::Ranks;
 use crate::task::{Event, Step, Task};
 use crate::{Call, Invalidation, Output, Token};
 
+/// A group is begun anew so often because the rank began a new life.
+pub(crate) const TRIES: u32 = 8;
+
 /// The goal of a task.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Goal {

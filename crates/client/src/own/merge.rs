@@ -7,13 +7,12 @@ use loligo_subtree_policy::Mechanism;
 use loligo_types::{Answer, Attr, Cred, FsError, FsResult, Ino, Need, Op, SubtreeAnswer, SubtreeOp};
 
 use super::OWN;
-use super::ask::Ask;
-use super::task::TRIES;
 use crate::machine::Client;
-use crate::own::goal::{Merging, OwnTask, Stage};
+use crate::own::goal::{Merging, OwnTask, Stage, TRIES};
+use crate::own::needs::Ask;
 use crate::own::rebase::chunks;
 use crate::own::seal::{FREEZE_PAUSE_MS, ROUNDS_MAX};
-use crate::recover::NOWHERE;
+use crate::route::NOWHERE;
 use crate::session::Then;
 use crate::task::Event;
 

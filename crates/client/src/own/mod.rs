@@ -23,9 +23,9 @@ use crate::leases::InoHasher;
 use crate::ranks::Ranks;
 use crate::session::{PendingData, Then};
 use crate::task::Task;
-pub(crate) use ask::Ask;
 pub use command::NAME as SUBTREE_XATTR;
 pub(crate) use goal::{OwnTask, SyncFirst};
+pub(crate) use needs::Ask;
 
 mod ask;
 mod command;
@@ -33,6 +33,7 @@ mod data;
 mod goal;
 mod locks;
 mod merge;
+mod needs;
 mod rebase;
 mod seal;
 mod serve;

@@ -413,7 +413,7 @@ impl Client {
         let owned = self.own.trees.get_mut(&own.root).ok_or(FsError::Stale)?;
         // If it is refused it may be registered all the same.
         let answer = result.inspect_err(|_| owned.stored = None)?;
-        if let Some(record) = super::ask::record_of(answer) {
+        if let Some(record) = super::needs::record_of(answer) {
             owned.machine.take_record(record);
         }
         owned.stored = Some((store.ino, store.form));

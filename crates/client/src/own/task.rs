@@ -7,11 +7,11 @@ use std::sync::Arc;
 use loligo_subtree::{FULL_PAUSE_MS, PARTS_IN_FLIGHT};
 use loligo_types::{Answer, Cred, FsError, FsResult, Ino, Op, SubtreeAnswer, SubtreeOp};
 
-use super::ask::record_of;
 use super::{OWN, Owned};
 use crate::calls::Waiter;
 use crate::machine::Client;
-use crate::own::goal::{Merging, OwnTask, Stage};
+use crate::own::goal::{Merging, OwnTask, Stage, TRIES};
+use crate::own::needs::record_of;
 use crate::session::Then;
 use crate::task::{Event, Step, Task};
 use crate::{Call, CallResult, Done, Output};
@@ -20,8 +20,6 @@ use crate::{Call, CallResult, Done, Output};
 const QUIET_PAUSE_MS: u64 = 20;
 /// So long the end waits for handles that are in use, milliseconds: a kernel tells of a close after the program has gone on.
 const CLOSE_MS: u64 = 1500;
-/// A group is begun anew so often because the rank began a new life.
-pub(crate) const TRIES: u32 = 8;
 
 impl Client {
     /// Ends a task with its result; the next one begins.
