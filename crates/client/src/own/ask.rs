@@ -4,10 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use loligo_subtree::Subtree;
-use loligo_subtree_policy::SubtreePolicy;
-use loligo_types::limits::{FETCH_MAX, SUBTREE_INOS_MAX};
-use loligo_types::{About, Answer, Cred, FsError, FsResult, Ino, Interfere, Need, Op, Rank, SubtreeAnswer, SubtreeOp};
+use loligo_types::{About, Answer, Cred, FsError, FsResult, Ino, Need, Op, Rank, SubtreeAnswer, SubtreeOp};
 
 use super::command::Begin;
 use super::{Job, OWN, Owned};
@@ -16,7 +13,7 @@ use crate::calls::Waiter;
 use crate::machine::Client;
 use crate::own::command::LEASE_MS;
 use crate::own::goal::Goal;
-use crate::own::needs::{Ask, MORE_MAX, range_at, record_of};
+use crate::own::needs::{Ask, record_of};
 use crate::route::NOWHERE;
 use crate::session::Then;
 use crate::task::Event;
@@ -27,58 +24,9 @@ const NOBODY: u64 = 0;
 impl Client {
     /// Asks for what something waits for.
     pub(super) fn own_ask(&mut self, root: Ino) {
-        let Some(owned) = self.own.trees.get_mut(&root) else { return };
-        if owned.asked {
-            return;
+        if let Some((what, ask)) = self.own.trees.get_mut(&root).and_then(Owned::next_ask) {
+            self.own_say(root, what, ask);
         }
-        if std::mem::take(&mut owned.doubted) {
-            owned.asked = true;
-            if let Some(what) = self.own.resume_op(root) {
-                self.own_say(root, what, Ask::Resume);
-            }
-            return;
-        }
-        let record = owned.machine.record();
-        let epoch = record.epoch;
-        let (what, ask) = if !owned.needs.is_empty() {
-            let mut needs = std::mem::take(&mut owned.needs);
-            needs.sort_unstable();
-            needs.dedup();
-            needs.truncate(FETCH_MAX / 2);
-            // Who looks for one name of a directory will look for others: those behind it come along.
-            let key = owned.machine.settings().hash_key;
-            let ranges: Vec<Need> = needs.iter().filter_map(|need| range_at(key, need)).collect();
-            needs.extend(ranges);
-            (SubtreeOp::Fetch { epoch, needs }, Ask::Records)
-        } else if owned.numbers {
-            let had: u64 = record.grants.iter().map(|(_, count)| count).sum();
-            let inos = had.clamp(1, MORE_MAX).min(SUBTREE_INOS_MAX);
-            (SubtreeOp::Grant { epoch, inos }, Ask::Numbers)
-        } else if !owned.is_cutting() && owned.unforked.iter().any(|(ino, ..)| !owned.machine.lacks_data(*ino)) {
-            let all = owned.unforked.iter().map(|(ino, ..)| *ino);
-            let mut inos: Vec<Ino> = all.filter(|ino| !owned.machine.lacks_data(*ino)).collect();
-            inos.sort_unstable();
-            inos.dedup();
-            inos.truncate(if owned.one_by_one { 1 } else { FETCH_MAX / 2 });
-            (SubtreeOp::Overwrite { epoch, inos: inos.clone() }, Ask::Fork(inos, owned.rebased))
-        } else if !owned.data.is_empty() {
-            let overwrites = |(_, pending): &&(u64, crate::session::PendingData)| owned.overwrites(pending);
-            let changes = owned.data.iter().any(|pending| overwrites(&pending));
-            let asked = owned.data.iter().filter(|pending| overwrites(pending) == changes);
-            let mut inos: Vec<Ino> = asked.map(|(_, pending)| pending.request.ino).collect();
-            inos.sort_unstable();
-            inos.dedup();
-            inos.truncate(if owned.one_by_one { 1 } else { FETCH_MAX / 2 });
-            match changes {
-                true => (SubtreeOp::Overwrite { epoch, inos: inos.clone() }, Ask::Overwrite(inos)),
-                false => (SubtreeOp::Data { epoch, inos: inos.clone() }, Ask::Rights(inos)),
-            }
-        } else {
-            owned.one_by_one = false;
-            return;
-        };
-        owned.asked = true;
-        self.own_say(root, what, ask);
     }
 
     /// A rank has said that it may have been taken from this client, with this recall: it is asked, and the recall answered when that is known.
@@ -292,7 +240,10 @@ impl Client {
                 Some(ms) => ms.parse().map_err(|_| FsError::Invalid)?,
                 None => LEASE_MS,
             };
-            return self.own_decouple(cred, root, number, (lease_ms, document));
+            let (what, ask) = self.own.begin(&self.core, cred, root, number, (lease_ms, document))?;
+            let op = Op::Subtree { dir: root, what: Box::new(what) };
+            self.request_at(self.ranks.own_rank(root), Cred::clone(cred), op, Then::Own { root, ask }, 0);
+            return Ok(());
         }
         let none = if self.own.commands.taken.contains(&root) { FsError::Stale } else { FsError::NoData };
         let owned = self.own.trees.get(&root).ok_or(none)?;
@@ -312,70 +263,10 @@ impl Client {
         Ok(())
     }
 
-    pub(crate) fn own_decouple(
-        &mut self,
-        cred: &Arc<Cred>,
-        root: Ino,
-        command: u64,
-        (lease_ms, document): (u32, &str),
-    ) -> FsResult<()> {
-        let policy = SubtreePolicy::parse(document).map_err(|_| FsError::Invalid)?;
-        if !policy.pipeline().has_client_journal() {
-            // Operations go to the rank one by one: there is nothing to decouple.
-            return Err(FsError::NotSupported);
-        }
-        if Goal::of(&policy).local() && !self.core.config.keeps {
-            return Err(FsError::NotSupported);
-        }
-        if self.own.root_of(root).is_some() {
-            return Err(FsError::Busy);
-        }
-        self.own.begun += 1;
-        // Nobody else must be able to guess it.
-        let mixed = (self.core.config.client ^ self.own.begun).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let owner =
-            (mixed ^ (mixed >> 29) ^ self.core.now.wall.0.cast_unsigned()).wrapping_mul(0xbf58_476d_1ce4_e5b9) | 1;
-        let interfere = match policy.interfere() {
-            loligo_subtree_policy::Interfere::Block => Interfere::Block,
-            loligo_subtree_policy::Interfere::Read => Interfere::Read,
-            loligo_subtree_policy::Interfere::Allow => Interfere::Allow,
-        };
-        let promise = policy.cell().promise().ok_or(FsError::NotSupported)?;
-        let inos = policy.allocated_inodes().min(loligo_types::limits::SUBTREE_INOS_MAX / 2);
-        let what = SubtreeOp::Decouple { owner, resume: 0, inos, lease_ms, interfere, promise };
-        self.own.commands.begin(command, root);
-        let ask = Ask::Begin(Box::new(Begin { policy, cred: Arc::clone(cred), command }));
-        let op = Op::Subtree { dir: root, what: Box::new(what) };
-        self.request_at(self.ranks.own_rank(root), Cred::clone(cred), op, Then::Own { root, ask }, 0);
-        Ok(())
-    }
-
     /// The rank has given it, or not.
     pub(crate) fn own_begun(&mut self, root: Ino, begin: Begin, result: FsResult<Answer>) {
-        let Begin { policy, cred, command } = begin;
-        let given = match result {
-            Ok(Answer::Subtree(answer)) => match *answer {
-                SubtreeAnswer::Decoupled { record, root, inline_max, split } => Ok((record, root, inline_max, split)),
-                SubtreeAnswer::Refused { by, dir } => return self.own.commands.refused(command, by, dir),
-                _ => Err(FsError::Io),
-            },
-            Ok(_) => Err(FsError::Io),
-            Err(error) => Err(error),
-        };
-        let (record, inode, inline_max, split) = match given {
-            Ok(given) => given,
-            Err(error) => return self.own.commands.done(command, Err(error)),
-        };
-        let hash_key = self.ranks.router.hash_key.unwrap_or_default();
-        let settings = loligo_subtree::Settings { hash_key, inline_max, split };
-        let machine = Subtree::new(settings, record, *inode).with_objects();
-        let owned = Owned::new(machine, policy, cred, self.core.now.ms);
-        let is_shared = owned.is_shared();
-        self.own.trees.insert(root, Owned { gated: is_shared, ..owned });
-        self.own.commands.taken.retain(|taken| *taken != root);
-        if is_shared {
-            return self.own_say_answers(root, Some(command));
+        if let Some(command) = self.own.begun_at_rank(&self.core, &self.ranks, root, begin, result) {
+            self.own_say_answers(root, Some(command));
         }
-        self.own.commands.done(command, Ok((0, 0)));
     }
 }

@@ -15,8 +15,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write;
 use std::sync::Arc;
 
+use loligo_subtree::Subtree;
 use loligo_subtree_policy::{Mechanism, SubtreePolicy};
-use loligo_types::{Cred, FsError, FsResult, Ino, Interfere, Op, RefusedBy};
+use loligo_types::{Answer, Cred, FsError, FsResult, Ino, Interfere, Op, RefusedBy, SubtreeAnswer, SubtreeOp};
 
 use super::Owned;
 use super::rebase::Conflicts;
@@ -24,6 +25,8 @@ use crate::calls::Calls;
 use crate::core::Core;
 use crate::own::Own;
 use crate::own::goal::Goal;
+use crate::own::needs::Ask;
+use crate::ranks::Ranks;
 use crate::task::Step;
 
 /// The attribute.
@@ -114,6 +117,86 @@ impl Commands {
 }
 
 impl Own {
+    /// A directory is to be decoupled: what its rank is asked for.
+    pub(super) fn begin(
+        &mut self,
+        core: &Core,
+        cred: &Arc<Cred>,
+        root: Ino,
+        command: u64,
+        (lease_ms, document): (u32, &str),
+    ) -> FsResult<(SubtreeOp, Ask)> {
+        let policy = SubtreePolicy::parse(document).map_err(|_| FsError::Invalid)?;
+        if !policy.pipeline().has_client_journal() {
+            // Operations go to the rank one by one: there is nothing to decouple.
+            return Err(FsError::NotSupported);
+        }
+        if Goal::of(&policy).local() && !core.config.keeps {
+            return Err(FsError::NotSupported);
+        }
+        if self.root_of(root).is_some() {
+            return Err(FsError::Busy);
+        }
+        self.begun += 1;
+        // Nobody else must be able to guess it.
+        let mixed = (core.config.client ^ self.begun).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let owner = (mixed ^ (mixed >> 29) ^ core.now.wall.0.cast_unsigned()).wrapping_mul(0xbf58_476d_1ce4_e5b9) | 1;
+        let interfere = match policy.interfere() {
+            loligo_subtree_policy::Interfere::Block => Interfere::Block,
+            loligo_subtree_policy::Interfere::Read => Interfere::Read,
+            loligo_subtree_policy::Interfere::Allow => Interfere::Allow,
+        };
+        let promise = policy.cell().promise().ok_or(FsError::NotSupported)?;
+        let inos = policy.allocated_inodes().min(loligo_types::limits::SUBTREE_INOS_MAX / 2);
+        let what = SubtreeOp::Decouple { owner, resume: 0, inos, lease_ms, interfere, promise };
+        self.commands.begin(command, root);
+        let ask = Ask::Begin(Box::new(Begin { policy, cred: Arc::clone(cred), command }));
+        Ok((what, ask))
+    }
+
+    /// The rank has given it, or not. `Some`: it has, and the command is done when it is told that this client answers below.
+    pub(super) fn begun_at_rank(
+        &mut self,
+        core: &Core,
+        ranks: &Ranks,
+        root: Ino,
+        begin: Begin,
+        result: FsResult<Answer>,
+    ) -> Option<u64> {
+        let Begin { policy, cred, command } = begin;
+        let given = match result {
+            Ok(Answer::Subtree(answer)) => match *answer {
+                SubtreeAnswer::Decoupled { record, root, inline_max, split } => Ok((record, root, inline_max, split)),
+                SubtreeAnswer::Refused { by, dir } => {
+                    self.commands.refused(command, by, dir);
+                    return None;
+                }
+                _ => Err(FsError::Io),
+            },
+            Ok(_) => Err(FsError::Io),
+            Err(error) => Err(error),
+        };
+        let (record, inode, inline_max, split) = match given {
+            Ok(given) => given,
+            Err(error) => {
+                self.commands.done(command, Err(error));
+                return None;
+            }
+        };
+        let hash_key = ranks.router.hash_key.unwrap_or_default();
+        let settings = loligo_subtree::Settings { hash_key, inline_max, split };
+        let machine = Subtree::new(settings, record, *inode).with_objects();
+        let owned = Owned::new(machine, policy, cred, core.now.ms);
+        let is_shared = owned.is_shared();
+        self.trees.insert(root, Owned { gated: is_shared, ..owned });
+        self.commands.taken.retain(|taken| *taken != root);
+        if is_shared {
+            return Some(command);
+        }
+        self.commands.done(command, Ok((0, 0)));
+        None
+    }
+
     /// Returns the root and the new policy if a request changes the policy of a root that is decoupled for this client.
     pub(crate) fn new_policy(&self, op: &Op) -> Option<(Ino, SubtreePolicy)> {
         let Op::SetXattr { ino, name, value, .. } = op else { return None };

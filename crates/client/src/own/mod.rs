@@ -30,6 +30,7 @@ pub(crate) use needs::Ask;
 mod ask;
 mod command;
 mod data;
+mod decide;
 mod goal;
 mod locks;
 mod merge;

@@ -1,13 +1,12 @@
 //! Requests to a subtree that is decoupled for this client, carried out here. Not here: fetching missing records (`ask.rs`), and bytes of
 //! objects (`data.rs`).
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
-use loligo_subtree::{Drop, Growing, Outcome, Sink};
+use loligo_subtree::Drop;
 use loligo_types::msg::DataRequest;
 use loligo_types::{
-    Answer, Cred, DataAnswer, DataError, DataOp, FsError, FsResult, Ino, Kind, Layout, Lease, Need, Op, StoredJournal,
+    Answer, Cred, DataAnswer, DataError, DataOp, FsError, FsResult, Ino, Layout, Need, Op, StoredJournal,
     SubtreeAnswer, SubtreeOp,
 };
 
@@ -17,7 +16,7 @@ use crate::calls::Waiter;
 use crate::machine::Client;
 use crate::own::data::AGAIN_MAX;
 use crate::own::goal::OwnTask;
-use crate::own::store::{At, IN_FLIGHT, Pieces, STORE_TRIES, Store};
+use crate::own::store::{At, STORE_TRIES};
 use crate::session::{DataThen, PendingData, Then};
 use crate::task::data_error;
 
@@ -28,7 +27,10 @@ impl Client {
         match &job.op {
             Op::Close { handles, .. } => {
                 let handles = handles.clone();
-                self.own_close(&handles);
+                let drops = self.own.closed(&handles);
+                if !drops.is_empty() {
+                    self.own_drop(drops, None);
+                }
                 self.own.answer(job.op, job.then, Ok(Answer::Done));
             }
             Op::SetLock { .. } | Op::Unlock { .. } | Op::GetLock { .. } | Op::CancelLock { .. } => {
@@ -48,88 +50,12 @@ impl Client {
     pub(super) fn own_run(&mut self, root: Ino, job: Job) {
         let now = self.core.now.wall;
         let Some(owned) = self.own.trees.get_mut(&root) else { return };
-        if owned.ending || owned.gated {
-            return owned.waiting.push(job);
-        }
-        let job = Job { cred: owned.counts_as(job.cred), ..job };
-        match owned.may_not_merge(&job.cred, &job.op, now) {
-            Ok(None) => {}
-            Ok(Some(error)) => return self.own_done(root, job, Err(error)),
-            Err(needs) => {
-                owned.needs.extend(needs);
-                owned.waiting.push(job);
-                return self.own_ask(root);
-            }
-        }
-        let opens = &owned.opens;
-        let open_count = |ino: Ino| opens.get(&ino).copied().unwrap_or(0);
-        // Of a walk the first step is done: it is of one name, or goes on with another request.
-        let first = match &job.op {
-            Op::Walk { dir, names, .. } => names.first().map(|name| Op::Lookup { dir: *dir, name: name.clone() }),
-            _ => None,
-        };
-        match owned.machine.run_while_open(first.as_ref().unwrap_or(&job.op), &job.cred, now, &open_count) {
-            Outcome::Done(result) => self.own_done(root, job, result),
-            Outcome::Fetch(needs) => {
-                owned.needs.extend(needs);
-                owned.waiting.push(job);
-                self.own_ask(root);
-            }
-            Outcome::Numbers => {
-                owned.numbers = true;
-                owned.waiting.push(job);
-                self.own_ask(root);
-            }
-        }
-    }
-
-    fn own_done(&mut self, root: Ino, job: Job, mut result: FsResult<Answer>) {
-        let Some(owned) = self.own.trees.get_mut(&root) else { return };
-        let drops = owned.machine.take_drops();
-        match &mut result {
-            Ok(Answer::Opened { attr, rights, .. }) => {
-                if let Op::Open { handle, .. } | Op::Create { handle, .. } = &job.op {
-                    owned.handles.insert(*handle, attr.ino);
-                    *owned.opens.entry(attr.ino).or_default() += 1;
-                }
-                let all = Lease::CACHE | Lease::BUFFER;
-                *rights = if attr.kind == Kind::File { all } else { Lease::NONE };
-            }
-            Ok(last @ Answer::Entry(_)) if matches!(job.op, Op::Walk { .. }) => {
-                let Op::Walk { dir, .. } = &job.op else { return };
-                let last = Box::new(std::mem::replace(last, Answer::Done));
-                result = Ok(Answer::Walked { done: 1, dir: *dir, last, by_path: 0 });
-            }
-            Ok(Answer::Entries { entries, .. }) => {
-                for entry in entries.iter_mut().filter(|entry| entry.attr.is_some()) {
-                    entry.lease = Lease::ATTR;
-                }
-            }
-            _ => {}
-        }
-        let reply = OwnReply { op: job.op, then: job.then, result };
-        if drops.is_empty() {
-            return self.own.replies.push_back(reply);
-        }
-        self.own_drop(drops, Some(reply));
-    }
-
-    /// Handles are closed: what has no name any more is gone with the last.
-    fn own_close(&mut self, handles: &[u64]) {
-        let mut drops = Vec::new();
-        for owned in self.own.trees.values_mut() {
-            for handle in handles {
-                let Some(ino) = owned.handles.remove(handle) else { continue };
-                let Some(count) = owned.opens.get_mut(&ino) else { continue };
-                *count -= 1;
-                if *count == 0 {
-                    owned.opens.remove(&ino);
-                    drops.extend(owned.machine.closed(ino));
-                }
-            }
-        }
-        if !drops.is_empty() {
-            self.own_drop(drops, None);
+        let is_held = owned.ending || owned.gated;
+        match owned.decide(job, now) {
+            Some((reply, drops)) if drops.is_empty() => self.own.replies.push_back(reply),
+            Some((reply, drops)) => self.own_drop(drops, Some(reply)),
+            None if is_held => {}
+            None => self.own_ask(root),
         }
     }
 
@@ -296,61 +222,18 @@ impl Client {
     pub(crate) fn own_store_anew(&mut self, id: u64, own: &mut OwnTask) -> Option<FsResult<()>> {
         let fs = self.ranks.fs_id.unwrap_or_default();
         let Some(owned) = self.own.trees.get_mut(&own.root) else { return Some(Err(FsError::Stale)) };
-        let changes = owned.machine.outstanding().changes;
-        if changes == 0 {
-            return Some(Ok(()));
+        match owned.begin_store(fs) {
+            Ok(Some(store)) => own.store = Some(store),
+            Ok(None) => return Some(Ok(())),
+            Err(error) => return Some(Err(error)),
         }
-        let (record, groups) = (owned.machine.record().clone(), owned.machine.groups());
-        let counts = record.journal.map(|journal| journal.ino);
-        let mut pieces = Pieces { offset: 0, queue: VecDeque::new() };
-        let (ino, mut form, begin) = match &owned.stored {
-            Some((ino, form)) => {
-                pieces.offset = form.bytes();
-                (*ino, form.clone(), Vec::new())
-            }
-            None => {
-                // Something for the one that was written last may still be under way.
-                let taken = counts.or(owned.last_journal);
-                let free = record.journal_inos().into_iter().find(|ino| Some(*ino) != taken);
-                match (free, Growing::begin(fs, &record)) {
-                    (Some(ino), Ok((form, begin))) => (ino, form, begin),
-                    _ => return Some(Err(FsError::Io)),
-                }
-            }
-        };
-        // A sink in memory takes everything.
-        if pieces.take(begin).and_then(|()| form.add_new(&record, &groups, &mut pieces)).is_err() {
-            return Some(Err(FsError::FileTooBig));
-        }
-        if pieces.queue.is_empty() {
-            owned.stored_changes = changes;
-            return Some(Ok(()));
-        }
-        owned.last_journal = Some(ino);
-        let old = counts.filter(|counts| *counts != ino);
-        let life = owned.life;
-        let (queue, at) = (pieces.queue, At::Writes);
-        own.store = Some(Store { ino, form, queue, life, changes, old, failed: None, left: 0, at });
         self.own_store_on(id, own)
     }
 
     pub(crate) fn own_store_on(&mut self, id: u64, own: &mut OwnTask) -> Option<FsResult<()>> {
         let Some(store) = &mut own.store else { return Some(Err(FsError::Io)) };
         let ino = store.ino;
-        let mut ops = Vec::new();
-        while store.left < IN_FLIGHT
-            && store.failed.is_none()
-            && let Some((offset, data)) = store.queue.pop_front()
-        {
-            ops.push(DataOp::Write { offset, data });
-            store.left += 1;
-        }
-        if ops.is_empty() && store.left == 0 && store.failed.is_none() {
-            store.at = At::Syncs;
-            store.left = 1;
-            ops.push(DataOp::Sync);
-        }
-        ops.into_iter().for_each(|op| self.own_store_say(id, ino, op));
+        store.next_ops().into_iter().for_each(|op| self.own_store_say(id, ino, op));
         None
     }
 
@@ -408,17 +291,10 @@ impl Client {
         }
     }
 
-    pub(crate) fn own_store_kept(&mut self, own: &mut OwnTask, result: FsResult<Answer>) -> FsResult<()> {
+    pub(super) fn own_store_kept(&mut self, own: &mut OwnTask, result: FsResult<Answer>) -> FsResult<()> {
         let store = own.store.take().ok_or(FsError::Io)?;
         let owned = self.own.trees.get_mut(&own.root).ok_or(FsError::Stale)?;
-        // If it is refused it may be registered all the same.
-        let answer = result.inspect_err(|_| owned.stored = None)?;
-        if let Some(record) = super::needs::record_of(answer) {
-            owned.machine.take_record(record);
-        }
-        owned.stored = Some((store.ino, store.form));
-        owned.stored_changes = store.changes;
-        if let Some(old) = store.old {
+        if let Some(old) = owned.stored(store, result)? {
             let drop = loligo_subtree::Drop { ino: old, from: 0, object_size: Layout::default().object_size };
             self.own_drop(vec![drop], None);
         }

@@ -8,7 +8,10 @@ use std::sync::Arc;
 
 use loligo_subtree::{Growing, Sink};
 use loligo_types::limits::DATA_OP_MAX;
-use loligo_types::{DataError, Ino};
+use loligo_types::{Answer, DataError, DataOp, FsError, FsResult, Ino};
+
+use crate::own::Owned;
+use crate::own::needs::record_of;
 
 /// Pieces that are on their way at once.
 pub(crate) const IN_FLIGHT: usize = 4;
@@ -44,6 +47,24 @@ pub(crate) enum At {
 }
 
 impl Store {
+    /// Data requests that can be sent now.
+    pub fn next_ops(&mut self) -> Vec<DataOp> {
+        let mut ops = Vec::new();
+        while self.left < IN_FLIGHT
+            && self.failed.is_none()
+            && let Some((offset, data)) = self.queue.pop_front()
+        {
+            ops.push(DataOp::Write { offset, data });
+            self.left += 1;
+        }
+        if ops.is_empty() && self.left == 0 && self.failed.is_none() {
+            self.at = At::Syncs;
+            self.left = 1;
+            ops.push(DataOp::Sync);
+        }
+        ops
+    }
+
     /// True if the next answer of the rank is to the registration.
     pub fn registers(&self) -> bool {
         self.at == At::Registers
@@ -65,5 +86,58 @@ impl Sink for Pieces {
             self.offset += piece.len() as u64;
         }
         Ok(())
+    }
+}
+
+impl Owned {
+    /// Begins to put what is outstanding into the store; `None`: there is nothing.
+    pub(super) fn begin_store(&mut self, fs: [u8; 16]) -> FsResult<Option<Store>> {
+        let changes = self.machine.outstanding().changes;
+        if changes == 0 {
+            return Ok(None);
+        }
+        let (record, groups) = (self.machine.record().clone(), self.machine.groups());
+        let counts = record.journal.map(|journal| journal.ino);
+        let mut pieces = Pieces { offset: 0, queue: VecDeque::new() };
+        let (ino, mut form, begin) = match &self.stored {
+            Some((ino, form)) => {
+                pieces.offset = form.bytes();
+                (*ino, form.clone(), Vec::new())
+            }
+            None => {
+                // Something for the one that was written last may still be under way.
+                let taken = counts.or(self.last_journal);
+                let free = record.journal_inos().into_iter().find(|ino| Some(*ino) != taken);
+                match (free, Growing::begin(fs, &record)) {
+                    (Some(ino), Ok((form, begin))) => (ino, form, begin),
+                    _ => return Err(FsError::Io),
+                }
+            }
+        };
+        // A sink in memory takes everything.
+        if pieces.take(begin).and_then(|()| form.add_new(&record, &groups, &mut pieces)).is_err() {
+            return Err(FsError::FileTooBig);
+        }
+        if pieces.queue.is_empty() {
+            self.stored_changes = changes;
+            return Ok(None);
+        }
+        self.last_journal = Some(ino);
+        let old = counts.filter(|counts| *counts != ino);
+        let life = self.life;
+        let (queue, at) = (pieces.queue, At::Writes);
+        Ok(Some(Store { ino, form, queue, life, changes, old, failed: None, left: 0, at }))
+    }
+
+    /// The rank has registered the journal, or not: the object that counted before.
+    pub(super) fn stored(&mut self, store: Store, result: FsResult<Answer>) -> FsResult<Option<Ino>> {
+        // If it is refused it may be registered all the same.
+        let answer = result.inspect_err(|_| self.stored = None)?;
+        if let Some(record) = record_of(answer) {
+            self.machine.take_record(record);
+        }
+        self.stored = Some((store.ino, store.form));
+        self.stored_changes = store.changes;
+        Ok(store.old)
     }
 }
