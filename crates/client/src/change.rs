@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use loligo_types::{Answer, Cred, DataOp, FileLock, FsError, Ino, LockKind, Op, Rank, SetAttr, SetTime};
+use loligo_types::{Answer, Cred, FileLock, FsError, Ino, LockKind, Op, Rank, SetAttr};
 
 use crate::calls::Waiter;
 use crate::machine::Client;
 use crate::session::{DataThen, Session, Then};
-use crate::space::{Asked, CHUNK, FALLOC_TRIES_MAX, Falloc};
-use crate::task::{Event, Step, Task, data_error, expect_entry};
-use crate::{CallResult, Done, Fallocate, Fh};
+use crate::space::Next;
+use crate::task::{Event, Step, Task, expect_entry};
+use crate::{CallResult, Done, Fh};
 
 impl Client {
     pub(crate) fn spawn_behind_writes(&mut self, waiter: Waiter, cred: &Arc<Cred>, ino: Ino, op: Op) {
@@ -204,147 +204,17 @@ impl Client {
     pub(crate) fn step_fallocate(&mut self, id: u64, task: &mut Task, event: Event) -> Option<CallResult> {
         let (ino, cred) = (task.ino, Arc::clone(&task.cred));
         let Step::Fallocate(falloc) = &mut task.step else { return None };
-        match (event, falloc.asked) {
-            (Event::Start, _) => self.flush_then(ino, id),
-            (Event::Flushed, _) => {
-                falloc.asked = Asked::Size;
-                self.request(&cred, Op::GetAttr { ino }, Then::Task(id));
+        match falloc.heard(&mut self.files, &mut self.core, &mut self.calls, &mut self.ranks, ino, event) {
+            Next::Wait => {}
+            Next::Flush => self.flush_then(ino, id),
+            Next::Ask(op) => self.request(&cred, op, Then::Task(id)),
+            Next::Look(times) => self.refresh(&cred, ino, Then::Task(id), times),
+            Next::Data(op) => _ = self.data_request(ino, op, DataThen::Task(id)),
+            Next::Write(write) => self.write(Waiter::Task(id), &cred, write),
+            Next::Grow { handle } => {
+                self.grow_file(Waiter::Task(id), &cred, ino, (handle, falloc.kill_priv), falloc.end);
             }
-            // Cut since its attributes were seen: looks, and begins again.
-            (Event::Reply(Err(FsError::Stale | FsError::Busy)), Asked::Tell | Asked::Grow | Asked::Touch)
-                if falloc.tries < FALLOC_TRIES_MAX =>
-            {
-                falloc.tries += 1;
-                falloc.asked = Asked::Size;
-                self.refresh(&cred, ino, Then::Task(id), falloc.tries);
-            }
-            (Event::Reply(Err(error)), _) | (Event::Done(Err(crate::Failed { error, .. })), _) => {
-                return Some(Err(error.into()));
-            }
-            (Event::Data(Err(error)), _) => return Some(Err(data_error(error).into())),
-            (Event::Reply(Ok(answer)), Asked::Size) => {
-                let Answer::Entry(attr) = answer else { return Some(Err(FsError::Io.into())) };
-                let mut attr = attr;
-                self.files.overlay(&mut attr);
-                if falloc.tries > 0 {
-                    self.ranks.say_given_up(&mut self.core, &mut self.files, ino);
-                }
-                let stop = falloc.end.min(attr.size);
-                if matches!(falloc.how, Fallocate::Allocate { .. }) || falloc.offset >= stop {
-                    return self.grow(id, ino, &cred, falloc, attr.size);
-                }
-                if attr.inline {
-                    falloc.asked = Asked::Zero(falloc.offset);
-                    return self.zero(id, ino, &cred, falloc, attr.size);
-                }
-                // What came meanwhile (also from a restart of the server) must not be written over the hole.
-                if self.files.map.get(&ino).is_some_and(|file| file.has_waiting(falloc.offset, stop)) {
-                    falloc.asked = Asked::Flush;
-                    self.flush_then(ino, id);
-                    return None;
-                }
-                falloc.asked = Asked::Punch;
-                if let Some(file) = self.files.map.get_mut(&ino) {
-                    (file.unsynced, file.at_risk) = (true, true);
-                    file.drop_unstable(falloc.offset, stop);
-                }
-                let op = DataOp::Punch { offset: falloc.offset, len: stop - falloc.offset };
-                self.data_request(ino, op, DataThen::Task(id));
-            }
-            (Event::Data(Ok(_)), Asked::Punch) => {
-                let (start, end) = (falloc.offset, falloc.end);
-                self.calls.redo_reads(&mut self.files, ino, start, end);
-                self.files.change_blocks(ino, |file| file.blocks.drop_range(start, end));
-                let Some(handle) = self.files.opened.get(&falloc.fh).map(|opened| opened.handle) else {
-                    return Some(Err(FsError::Interrupted.into()));
-                };
-                let Some(file) = self.files.map.get_mut(&ino) else { return Some(Err(FsError::Stale.into())) };
-                (file.unsynced, file.at_risk) = (true, true);
-                let (cuts, kill_priv) = (file.attr.cuts, falloc.kill_priv);
-                let (mtime, spilled) = (SetTime::Now, false);
-                falloc.asked = Asked::Tell;
-                let (grow_to, behind) = (None, None);
-                let op = Op::SetData { ino, handle, cuts, grow_to, behind, mtime, spilled, kill_priv };
-                self.request(&cred, op, Then::Task(id));
-            }
-            (Event::Done(Ok(_)), Asked::Zero(_)) => {
-                falloc.told = true;
-                let size = self.files.map.get(&ino).map_or(0, |file| file.size);
-                return self.zero(id, ino, &cred, falloc, size);
-            }
-            (Event::Reply(Ok(_)), Asked::Tell) => {
-                falloc.told = true;
-                let size = self.files.map.get(&ino).map_or(0, |file| file.size);
-                return self.grow(id, ino, &cred, falloc, size);
-            }
-            (Event::Done(Ok(_)) | Event::Reply(Ok(_)), _) => return Some(Ok(Done::plain(Answer::Done))),
-            _ => {}
-        }
-        None
-    }
-
-    /// Overwrites the next part of an inline range with zeros.
-    pub(crate) fn zero(
-        &mut self,
-        id: u64,
-        ino: Ino,
-        cred: &Arc<Cred>,
-        falloc: &mut Falloc,
-        size: u64,
-    ) -> Option<CallResult> {
-        let Asked::Zero(at) = falloc.asked else { return None };
-        let stop = falloc.end.min(size);
-        if at >= stop {
-            return self.grow(id, ino, cred, falloc, size);
-        }
-        let len = (stop - at).min(CHUNK);
-        falloc.asked = Asked::Zero(at + len);
-        let data = Arc::from(vec![0; len as usize]);
-        let write =
-            crate::writing::Write { fh: falloc.fh, offset: at, data, append: false, kill_priv: falloc.kill_priv };
-        self.write(Waiter::Task(id), cred, write);
-        None
-    }
-
-    /// Makes the file reach over the range, if that is meant.
-    pub(crate) fn grow(
-        &mut self,
-        id: u64,
-        ino: Ino,
-        cred: &Arc<Cred>,
-        falloc: &mut Falloc,
-        size: u64,
-    ) -> Option<CallResult> {
-        let keep = match falloc.how {
-            Fallocate::PunchHole => true,
-            Fallocate::Allocate { keep_size } | Fallocate::ZeroRange { keep_size } => keep_size,
-        };
-        let grows = !keep && falloc.end > size;
-        if !grows && falloc.told {
-            return Some(Ok(Done::plain(Answer::Done)));
-        }
-        let Some(file) = self.files.map.get(&ino) else { return Some(Err(FsError::Stale.into())) };
-        let Some(handle) = self.files.opened.get(&falloc.fh).map(|opened| opened.handle) else {
-            return Some(Err(FsError::Interrupted.into()));
-        };
-        let kill_priv = falloc.kill_priv;
-        falloc.asked = if grows { Asked::Grow } else { Asked::Touch };
-        if !grows {
-            let (cuts, mtime) = (file.attr.cuts, SetTime::Now);
-            let op = Op::SetData { ino, handle, cuts, grow_to: None, behind: None, mtime, spilled: false, kill_priv };
-            self.request(cred, op, Then::Task(id));
-        } else if file.may_buffer() {
-            self.grow_file(Waiter::Task(id), cred, ino, (handle, kill_priv), falloc.end);
-        } else if file.attr.inline {
-            let (offset, data, mtime) = (Some(falloc.end), Arc::from(&[][..]), SetTime::Now);
-            let op = Op::WriteInline { ino, handle, offset, data, mtime, kill_priv };
-            self.request(cred, op, Then::Task(id));
-        } else {
-            // Others may let the file grow at the same time: this never shrinks it.
-            let cuts = file.attr.cuts;
-            let (grow_to, behind, mtime) = (Some(falloc.end), None, SetTime::Now);
-            let op = Op::SetData { ino, handle, cuts, grow_to, behind, mtime, spilled: false, kill_priv };
-            self.request(cred, op, Then::Task(id));
+            Next::Done(result) => return Some(result),
         }
         None
     }

@@ -18,13 +18,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use loligo_types::{Answer, Cred, FsResult, Ino, Rank};
+use loligo_types::{Answer, Cred, DataOp, FsResult, Ino, Rank};
 
 use crate::Output;
 use crate::core::Core;
 use crate::file::Files;
 use crate::ranks::Ranks;
-use crate::session::{DataThen, PendingData};
+use crate::session::{DataThen, Link, PendingData};
 
 /// The connection to the store, and what is under way over it.
 #[derive(Debug, Default)]
@@ -117,6 +117,49 @@ impl Direct {
             DataThen::Task(task) | DataThen::Read { task, .. } => Some((pending.request.ino, task)),
             DataThen::Flush(_) | DataThen::Block { .. } | DataThen::Own(_) | DataThen::OwnTask(_) => None,
         })
+    }
+}
+
+/// The way of a data operation.
+pub(crate) enum Way {
+    /// Through the rank.
+    Rank,
+    /// In the store, beside it.
+    Store,
+    /// Through this rank, which is to be told of the connection to the store by this user.
+    Tell(Rank, Cred),
+}
+
+impl Direct {
+    /// The way of a data operation on a file.
+    pub(crate) fn way(&self, ranks: &Ranks, files: &Files, ino: Ino, op: &DataOp) -> Way {
+        let life = self.life;
+        if self.address.is_none() {
+            return Way::Rank;
+        }
+        let Some(file) = files.map.get(&ino) else { return Way::Rank };
+        let may = match op {
+            DataOp::Read { .. } => file.may_cache(),
+            DataOp::Write { .. } | DataOp::Sync => file.may_cache() && file.may_buffer(),
+            DataOp::Punch { .. } | DataOp::Discard { .. } | DataOp::Seek { .. } => false,
+        };
+        let (rank, doubted, first) = (file.rank, file.doubted, file.handles.first().copied());
+        let Some(session) = ranks.session(rank).filter(|_| may && !doubted) else { return Way::Rank };
+        let changes = |pending: &PendingData| pending.request.ino == ino && pending.request.op.is_change();
+        if session.link != Link::Up || session.data_held.is_some() || session.suspended {
+            return Way::Rank;
+        }
+        if session.data.values().any(changes) || ranks.parked.contains_key(&ino) {
+            return Way::Rank;
+        }
+        if session.direct.known == life {
+            return Way::Store;
+        }
+        if session.direct.asked == life {
+            return Way::Rank;
+        }
+        let cred = first.and_then(|handle| files.handles.get(&handle)).map(|handle| Cred::clone(&handle.cred));
+        cred.map_or(Way::Rank, |cred| Way::Tell(rank, cred))
     }
 }
 

@@ -10,6 +10,7 @@ use loligo_types::{
     Rank, Seq, limits,
 };
 
+use crate::direct::Way;
 use crate::file::File;
 use crate::io::DirectError;
 use crate::locks::{Behind, Key, given_back};
@@ -37,7 +38,7 @@ impl Client {
         if rank == OWN {
             return self.own_request(cred, op, then);
         }
-        let want = self.want(&op);
+        let want = self.core.want(&op);
         let single = self.ranks.is_single();
         let session = self.ranks.open_session(&mut self.core, rank);
         if session.gave_up && !single && self.calls.deny(&mut self.core, &then) {
@@ -60,37 +61,6 @@ impl Client {
         let request = Request { seq: Seq(seq), answered: Seq(seq), want, cred, op, ino, ways };
         session.pending.insert(seq, Pending { request, then, hops });
         self.ranks.send_requests(&mut self.core, rank);
-    }
-
-    /// Leases that are of use with an operation.
-    fn want(&self, op: &Op) -> Lease {
-        if !self.core.config.cache {
-            return Lease::NONE;
-        }
-        let names = if self.core.config.cache_names { Lease::NAMES } else { Lease::NONE };
-        match op {
-            Op::Lookup { .. }
-            | Op::LookupParent { .. }
-            | Op::Create { .. }
-            | Op::Mknod { .. }
-            | Op::Mkdir { .. }
-            | Op::Symlink { .. }
-            | Op::Link { .. } => names | Lease::ATTR,
-            // As of an open by number.
-            Op::Via { what, .. } if what.opens().is_some() => Lease::ATTR,
-            Op::Readdir { plus: true, .. } => names | Lease::ATTR,
-            // What caches above know of a name that moves is true of the new one as long as names there are lent.
-            Op::Readdir { .. } | Op::Rename { .. } => names,
-            Op::GetAttr { .. }
-            | Op::SetAttr { .. }
-            | Op::Open { .. }
-            | Op::Tmpfile { .. }
-            | Op::SetXattr { .. }
-            | Op::RemoveXattr { .. }
-            | Op::WriteInline { .. }
-            | Op::SetData { .. } => Lease::ATTR,
-            _ => Lease::NONE,
-        }
     }
 
     pub(crate) fn reply(
@@ -333,38 +303,17 @@ impl Client {
 
     /// True if a data operation bypasses the rank. If the rank does not know the connection yet, it is told.
     pub(crate) fn goes_direct(&mut self, ino: Ino, op: &DataOp) -> bool {
-        let life = self.direct.life;
-        if self.direct.address.is_none() {
-            return false;
-        }
-        let Some(file) = self.files.map.get(&ino) else { return false };
-        let may = match op {
-            DataOp::Read { .. } => file.may_cache(),
-            DataOp::Write { .. } | DataOp::Sync => file.may_cache() && file.may_buffer(),
-            DataOp::Punch { .. } | DataOp::Discard { .. } | DataOp::Seek { .. } => false,
-        };
-        let (rank, doubted, first) = (file.rank, file.doubted, file.handles.first().copied());
-        let Some(session) = self.ranks.session(rank).filter(|_| may && !doubted) else { return false };
-        let changes = |pending: &PendingData| pending.request.ino == ino && pending.request.op.is_change();
-        if session.link != Link::Up || session.data_held.is_some() || session.suspended {
-            return false;
-        }
-        if session.data.values().any(changes) || self.ranks.parked.contains_key(&ino) {
-            return false;
-        }
-        if session.direct.known == life {
-            return true;
-        }
-        if session.direct.asked != life {
-            let cred = first.and_then(|handle| self.files.handles.get(&handle)).map(|handle| Cred::clone(&handle.cred));
-            self.tell_address(rank, cred);
+        match self.direct.way(&self.ranks, &self.files, ino, op) {
+            Way::Store => return true,
+            Way::Rank => {}
+            Way::Tell(rank, cred) => self.tell_address(rank, cred),
         }
         false
     }
 
     /// Tells a rank by what the store knows this client.
-    pub(crate) fn tell_address(&mut self, rank: Rank, cred: Option<Cred>) {
-        let (Some(address), Some(cred)) = (self.direct.address.clone(), cred) else { return };
+    pub(crate) fn tell_address(&mut self, rank: Rank, cred: Cred) {
+        let Some(address) = self.direct.address.clone() else { return };
         let life = self.direct.life;
         if let Some(session) = self.ranks.sessions.get_mut(&rank) {
             session.direct.asked = life;
