@@ -9,6 +9,7 @@ use loligo_types::{Attr, Cred, FsError, Ino, Lease, OpenFlags, Rank, Time};
 use crate::Fh;
 use crate::blocks::Blocks;
 use crate::calls::Waiter;
+use crate::core::Core;
 use crate::extents::Extents;
 use crate::recall::DataRecall;
 use crate::run::{FlushWaiter, Run};
@@ -159,6 +160,43 @@ impl File {
             waiting: VecDeque::new(),
             recalls: Vec::new(),
         }
+    }
+
+    /// A handle is opened with these rights; `current`: the attributes are current. Whether rights are held here that the answer does not
+    /// say: they were lost at a rank that has forgotten them.
+    pub(crate) fn opened(
+        &mut self,
+        core: &mut Core,
+        (handle, flags): (u64, OpenFlags),
+        attr: &Attr,
+        current: bool,
+        rights: Lease,
+        data: Option<Arc<[u8]>>,
+    ) -> bool {
+        self.handles.push(handle);
+        self.writers += usize::from(flags.write);
+        if flags.truncate {
+            self.cut(attr);
+        }
+        if self.learn(attr) {
+            self.current = current;
+        }
+        // While a recall takes rights away the server gives none; what an older answer says does not count.
+        let mut unfounded = false;
+        if self.recalls.iter().all(|recall| !recall.takes_rights()) {
+            // The answer says all that the session has: what is held here besides was lost at a rank that has forgotten.
+            unfounded = !self.rights.without(rights).is_none();
+            if !self.rights.has(Lease::BUFFER) {
+                core.next_data += 1;
+                self.pieces = core.next_data;
+            }
+            self.rights = self.rights | (rights & (Lease::CACHE | Lease::BUFFER));
+        }
+        if self.may_cache() && self.attr.inline && self.base.is_none() && self.is_clean() {
+            self.base = data;
+        }
+        self.know_empty();
+        unfounded
     }
 
     /// Takes what the server said, unless something newer is known. Whether it was news.

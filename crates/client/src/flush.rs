@@ -1,13 +1,12 @@
 //! Writing back: what is held back of a file goes to the server, in runs of which a file has one at a time. Here runs begin, and
 //! what they need is asked for; what that is decides the file (`run`).
 
-use loligo_types::msg::ToServer;
 use loligo_types::{Answer, Cred, DataAnswer, DataError, DataOp, FsError, FsResult, Ino, Lease, Op, Rank};
 
 use crate::leases::RELEASE_MAX;
 use crate::machine::Client;
 use crate::own::OWN;
-use crate::recall::{ANSWERED_MAX, DataRecall, Phase, UNASKED};
+use crate::recall::{DataRecall, Phase};
 use crate::run::{Facts, Next};
 use crate::session::{DataThen, Then};
 use crate::task::Event;
@@ -140,38 +139,11 @@ impl Client {
             // Said again over a new connection, and under way already.
             return;
         }
-        let wanted = bits & (Lease::ATTR | Lease::NAMES);
-        let mut held = self.ranks.take_lent(rank, ino, wanted);
-        if held != wanted && self.recalls.drops(ino) {
-            // Given up already, but caches above may have it yet.
-            held = wanted;
-        }
-        let mut parts = 0;
-        if held.has(Lease::NAMES) {
-            self.core.names_lost.add(ino);
-            let token = self.core.invalidate(Invalidation::Names(ino), true);
-            self.recalls.begin(token, rank, ino, id, Lease::NAMES);
-            parts += 1;
-        }
-        if held.has(Lease::ATTR) {
-            let token = self.core.invalidate(Invalidation::Attr(ino), true);
-            self.recalls.begin(token, rank, ino, id, Lease::ATTR);
-            parts += 1;
-        }
-        let data = bits & (Lease::CACHE | Lease::BUFFER | Lease::FLUSH);
-        if let Some(file) = self.files.map.get_mut(&ino) {
-            if held.has(Lease::ATTR) {
-                file.current = false;
-            }
-            if !data.is_none() {
-                file.recalls.push(DataRecall { rank, id, bits: data, phase: Phase::Flush(file.written) });
-                parts += 1;
-            }
-        }
+        let key = (rank, ino, id);
+        let (parts, of_root) = self.recalls.taken(&mut self.core, &mut self.ranks, &mut self.files, key, bits);
         // No names of a decoupled root are lent to its owner: the rank says that it may have another one.
-        let of_root = wanted.has(Lease::NAMES) && !held.has(Lease::NAMES);
         let is_own = of_root && self.own.trees.contains_key(&ino);
-        self.recalls.open.insert((rank, ino, id), parts + usize::from(is_own));
+        self.recalls.open.insert(key, parts + usize::from(is_own));
         if is_own {
             self.own_doubt(ino, (rank, id));
         } else if of_root {
@@ -186,20 +158,9 @@ impl Client {
     /// is read here any more from now on, and no write begins until what was held back is at the server, which is first
     /// asked whether it knows the handle.
     pub(crate) fn doubt_rights(&mut self, ino: Ino) {
-        let cached = self.files.is_cached_above(ino);
-        let Some(file) = self.files.map.get_mut(&ino) else { return };
-        if !file.may_cache() {
-            return file.end_doubt();
+        if !self.recalls.doubt(&mut self.core, &mut self.files, ino) {
+            return;
         }
-        let (rank, bits) = (file.rank, Lease::CACHE | Lease::BUFFER);
-        file.doubted = true;
-        file.recalls.push(DataRecall { rank, id: UNASKED, bits, phase: Phase::Gate(file.written) });
-        (file.base, file.current) = (None, false);
-        self.files.change_blocks(ino, |file| file.blocks.clear());
-        if cached {
-            self.core.invalidate(Invalidation::Data(ino), false);
-        }
-        self.recalls.open.insert((rank, ino, UNASKED), 1);
         self.kick(ino);
         self.step_recalls(ino);
     }
@@ -214,12 +175,7 @@ impl Client {
             return self.part_done(rank, ino, id);
         }
         if let Some(file) = self.files.map.get_mut(&ino) {
-            let written = file.written;
-            for recall in &mut file.recalls {
-                if recall.phase == Phase::Invalidate(token) {
-                    recall.phase = Phase::Gate(written);
-                }
-            }
+            file.data_dropped(token);
         }
         self.kick(ino);
         self.step_recalls(ino);
@@ -234,32 +190,13 @@ impl Client {
 
     /// Answers recalls of which nothing is left to do.
     pub(crate) fn finish_recalls(&mut self) {
-        let done: Vec<_> = self
-            .recalls
-            .open
-            .iter()
-            .filter(|((_, ino, _), left)| **left == 0 && !self.direct.is_left(*ino))
-            .map(|(key, _)| *key)
-            .collect();
+        let done = self.recalls.done(&self.direct);
         if done.is_empty() {
             return;
         }
         // A handle that is closed here only would keep a right alive.
         self.send_closes();
-        for (rank, ino, id) in done {
-            self.recalls.open.remove(&(rank, ino, id));
-            if id == UNASKED {
-                continue;
-            }
-            if self.ranks.is_up(rank) {
-                self.ranks.send(&mut self.core, rank, ToServer::RecallDone { ino, id });
-            }
-            let Some(session) = self.ranks.sessions.get_mut(&rank) else { continue };
-            session.recalls_done.push_back((ino, id));
-            if session.recalls_done.len() > ANSWERED_MAX {
-                session.recalls_done.pop_front();
-            }
-        }
+        self.recalls.answer(&mut self.core, &mut self.ranks, done);
     }
 
     /// Goes on with the recalls of a file's data as far as they can.
@@ -315,15 +252,8 @@ impl Client {
 
     /// Gives up rights to data: everything written is at the server.
     pub(crate) fn give_up(&mut self, ino: Ino, bits: Lease) {
-        let Some(file) = self.files.map.get_mut(&ino) else { return };
-        file.rights = if bits.has(Lease::CACHE) { Lease::NONE } else { file.rights.without(bits) };
-        file.clean_to = file.attr.size;
-        if !file.may_buffer() {
-            file.risk();
-        }
-        if !file.may_cache() {
-            file.base = None;
-            self.files.change_blocks(ino, |file| file.blocks.clear());
+        if !self.files.give_up(ino, bits) {
+            return;
         }
         // Somebody else opens the file: handles that nobody uses here would only hold them up.
         self.close_unused(ino);

@@ -9,12 +9,13 @@ use loligo_types::{Cred, FsError, Ino, Lease, Lsn, Op, Rank};
 use crate::Invalidation;
 use crate::calls::Calls;
 use crate::core::Core;
-use crate::direct::Direct;
+use crate::direct::{Direct, Told};
 use crate::file::{File, Files};
+use crate::numbers::Numbers;
 use crate::ranks::Ranks;
 use crate::recall::Recalls;
 use crate::route::NOWHERE;
-use crate::session::Then;
+use crate::session::{DataThen, Pending, PendingData, Then, task_of};
 use crate::volatile::LOST_MAX;
 
 /// Files and handles that were at a rank.
@@ -25,6 +26,15 @@ pub(crate) struct Lost {
     pub handles: Vec<u64>,
     /// A user who had one of them open.
     pub cred: Option<Cred>,
+}
+
+/// Requests that were asked in a session that is lost.
+pub(crate) struct Asked {
+    pub pending: BTreeMap<u64, Pending>,
+    /// Data requests of files that are elsewhere by now.
+    pub elsewhere: BTreeMap<u64, PendingData>,
+    /// Tasks that wait for what was asked.
+    pub tasks: BTreeSet<u64>,
 }
 
 impl Files {
@@ -127,6 +137,31 @@ impl Files {
 }
 
 impl Ranks {
+    /// The session with a rank is lost: what was asked in it begins anew, or not. `None`: there was none.
+    pub(crate) fn end_session(&mut self, files: &Files, direct: &Direct, rank: Rank) -> Option<Asked> {
+        let session = self.sessions.get_mut(&rank)?;
+        session.recalls_done.clear();
+        session.numbers = Numbers::default();
+        session.direct = Told::default();
+        let (data, elsewhere) =
+            std::mem::take(&mut session.data).into_iter().partition::<BTreeMap<_, _>, _>(|(_, pending)| {
+                files.map.get(&pending.request.ino).is_none_or(|file| file.rank == rank)
+            });
+        session.data_held = None;
+        let pending = std::mem::take(&mut session.pending);
+        self.first_seq = self.first_seq.max(session.next_seq);
+        session.next_seq = self.first_seq;
+        session.unsent = 0;
+        let mut lost: BTreeSet<u64> = pending.values().filter_map(|pending| task_of(&pending.then)).collect();
+        lost.extend(data.values().filter_map(|pending| match pending.then {
+            DataThen::Task(task) | DataThen::Read { task, .. } => Some(task),
+            DataThen::Flush(_) | DataThen::Block { .. } | DataThen::Own(_) | DataThen::OwnTask(_) => None,
+        }));
+        let at = |ino: &Ino| files.map.get(ino).is_none_or(|file| file.rank == rank);
+        lost.extend(direct.tasks().filter(|(ino, _)| at(ino)).map(|(_, task)| task));
+        Some(Asked { pending, elsewhere, tasks: lost })
+    }
+
     /// Leases that a restarted rank may have lent: those of all ranks on what it may have.
     pub(crate) fn leases_claimed(&self, rank: Rank) -> Vec<(Ino, Lease)> {
         let leases = self.sessions.iter().flat_map(|(of, session)| {

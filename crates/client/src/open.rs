@@ -177,29 +177,7 @@ impl Client {
         }
         let file = self.files.map.entry(attr.ino).or_insert_with(|| File::new(*attr, rank));
         let keep = known && file.may_cache() && !flags.truncate;
-        file.handles.push(handle);
-        file.writers += usize::from(flags.write);
-        if flags.truncate {
-            file.cut(attr);
-        }
-        if file.learn(attr) {
-            file.current = current;
-        }
-        // While a recall takes rights away the server gives none; what an older answer says does not count.
-        let mut unfounded = false;
-        if file.recalls.iter().all(|recall| !recall.takes_rights()) {
-            // The answer says all that the session has: what is held here besides was lost at a rank that has forgotten.
-            unfounded = !file.rights.without(rights).is_none();
-            if !file.rights.has(Lease::BUFFER) {
-                self.core.next_data += 1;
-                file.pieces = self.core.next_data;
-            }
-            file.rights = file.rights | (rights & (Lease::CACHE | Lease::BUFFER));
-        }
-        if file.may_cache() && file.attr.inline && file.base.is_none() && file.is_clean() {
-            file.base = data;
-        }
-        file.know_empty();
+        let unfounded = file.opened(&mut self.core, (handle, flags), attr, current, rights, data);
         let (cached, errors) = (file.may_cache(), file.errors);
         let mut attr = *attr;
         file.overlay(&mut attr);

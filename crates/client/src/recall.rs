@@ -11,7 +11,8 @@ use loligo_types::msg::ToServer;
 use loligo_types::{Ino, Lease, Op, Rank};
 
 use crate::core::Core;
-use crate::file::Files;
+use crate::direct::Direct;
+use crate::file::{File, Files};
 use crate::ranks::Ranks;
 use crate::{Invalidation, Token};
 
@@ -167,6 +168,91 @@ impl Ranks {
 }
 
 impl Recalls {
+    /// A rank wants something back, which is not under way: begins to give it up. In how many parts, and whether it is names that are not
+    /// held.
+    pub(crate) fn taken(
+        &mut self,
+        core: &mut Core,
+        ranks: &mut Ranks,
+        files: &mut Files,
+        (rank, ino, id): (Rank, Ino, u64),
+        bits: Lease,
+    ) -> (usize, bool) {
+        let wanted = bits & (Lease::ATTR | Lease::NAMES);
+        let mut held = ranks.take_lent(rank, ino, wanted);
+        if held != wanted && self.drops(ino) {
+            // Given up already, but caches above may have it yet.
+            held = wanted;
+        }
+        let mut parts = 0;
+        if held.has(Lease::NAMES) {
+            core.names_lost.add(ino);
+            let token = core.invalidate(Invalidation::Names(ino), true);
+            self.begin(token, rank, ino, id, Lease::NAMES);
+            parts += 1;
+        }
+        if held.has(Lease::ATTR) {
+            let token = core.invalidate(Invalidation::Attr(ino), true);
+            self.begin(token, rank, ino, id, Lease::ATTR);
+            parts += 1;
+        }
+        let data = bits & (Lease::CACHE | Lease::BUFFER | Lease::FLUSH);
+        if let Some(file) = files.map.get_mut(&ino) {
+            if held.has(Lease::ATTR) {
+                file.current = false;
+            }
+            if !data.is_none() {
+                file.recalls.push(DataRecall { rank, id, bits: data, phase: Phase::Flush(file.written) });
+                parts += 1;
+            }
+        }
+        (parts, wanted.has(Lease::NAMES) && !held.has(Lease::NAMES))
+    }
+
+    /// Begins to give up the rights to a file's data. Whether there are any.
+    pub(crate) fn doubt(&mut self, core: &mut Core, files: &mut Files, ino: Ino) -> bool {
+        let cached = files.is_cached_above(ino);
+        let Some(file) = files.map.get_mut(&ino) else { return false };
+        if !file.may_cache() {
+            file.end_doubt();
+            return false;
+        }
+        let (rank, bits) = (file.rank, Lease::CACHE | Lease::BUFFER);
+        file.doubted = true;
+        file.recalls.push(DataRecall { rank, id: UNASKED, bits, phase: Phase::Gate(file.written) });
+        (file.base, file.current) = (None, false);
+        files.change_blocks(ino, |file| file.blocks.clear());
+        if cached {
+            core.invalidate(Invalidation::Data(ino), false);
+        }
+        self.open.insert((rank, ino, UNASKED), 1);
+        true
+    }
+
+    /// Recalls of which nothing is left to do.
+    pub(crate) fn done(&self, direct: &Direct) -> Vec<(Rank, Ino, u64)> {
+        let done = self.open.iter().filter(|((_, ino, _), left)| **left == 0 && !direct.is_left(*ino));
+        done.map(|(key, _)| *key).collect()
+    }
+
+    /// They are answered.
+    pub(crate) fn answer(&mut self, core: &mut Core, ranks: &mut Ranks, done: Vec<(Rank, Ino, u64)>) {
+        for (rank, ino, id) in done {
+            self.open.remove(&(rank, ino, id));
+            if id == UNASKED {
+                continue;
+            }
+            if ranks.is_up(rank) {
+                ranks.send(core, rank, ToServer::RecallDone { ino, id });
+            }
+            let Some(session) = ranks.sessions.get_mut(&rank) else { continue };
+            session.recalls_done.push_back((ino, id));
+            if session.recalls_done.len() > ANSWERED_MAX {
+                session.recalls_done.pop_front();
+            }
+        }
+    }
+
     /// A rank is there again, and has said who has what; it may have been missed what had moved from it. It is not known that
     /// it still lends what the map does not say to be its own: whoever has that now may lose it, or end a session of which
     /// nothing is known here, and nobody would say so. So it is given up, and if somebody wants it back nevertheless he is
@@ -208,6 +294,21 @@ impl Recalls {
 }
 
 impl Files {
+    /// Gives up rights to data: everything written is at the server. Whether there is such a file.
+    pub(crate) fn give_up(&mut self, ino: Ino, bits: Lease) -> bool {
+        let Some(file) = self.map.get_mut(&ino) else { return false };
+        file.rights = if bits.has(Lease::CACHE) { Lease::NONE } else { file.rights.without(bits) };
+        file.clean_to = file.attr.size;
+        if !file.may_buffer() {
+            file.risk();
+        }
+        if !file.may_cache() {
+            file.base = None;
+            self.change_blocks(ino, |file| file.blocks.clear());
+        }
+        true
+    }
+
     /// True if caches above may hold data of the file.
     pub(crate) fn is_cached_above(&self, ino: Ino) -> bool {
         self.map.get(&ino).is_some_and(|file| {
@@ -216,5 +317,14 @@ impl Files {
                 fh.and_then(|fh| self.opened.get(&fh)).is_some_and(|opened| opened.cached)
             })
         })
+    }
+}
+
+impl File {
+    /// Caches above have dropped its data: no new writes begin until those before are at the server.
+    pub(crate) fn data_dropped(&mut self, token: Token) {
+        for recall in self.recalls.iter_mut().filter(|recall| recall.phase == Phase::Invalidate(token)) {
+            recall.phase = Phase::Gate(self.written);
+        }
     }
 }

@@ -4,20 +4,18 @@
 //! that restarted is told what was held. A lost session loses what was held under it: handles are stale, and data that
 //! was not written is reported lost, once, by the next close or fsync.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use loligo_types::msg::{Refusal, ToServer};
 use loligo_types::{Answer, Cred, FsError, FsResult, Ino, Lsn, Op, Rank, Route};
 
 use crate::Output;
-use crate::direct::Told;
-use crate::losses::Lost;
+use crate::losses::{Asked, Lost};
 use crate::machine::Client;
-use crate::numbers::Numbers;
 use crate::route::NOWHERE;
 use crate::run::ANY_LOCK;
-use crate::session::{DataThen, Link, Pending, Then, task_of};
+use crate::session::{Link, Pending, Then, task_of};
 use crate::task::Event;
 
 /// Handles closed in one request.
@@ -77,26 +75,8 @@ impl Client {
     pub(crate) fn session_lost(&mut self, rank: Rank) {
         let single = self.ranks.sessions.len() == 1 && !self.own.is_any();
         self.files.guessed.retain(|(_, before)| *before != rank);
-        let Some(session) = self.ranks.sessions.get_mut(&rank) else { return };
-        session.recalls_done.clear();
-        session.numbers = Numbers::default();
-        session.direct = Told::default();
-        let (data, elsewhere) =
-            std::mem::take(&mut session.data).into_iter().partition::<BTreeMap<_, _>, _>(|(_, pending)| {
-                self.files.map.get(&pending.request.ino).is_none_or(|file| file.rank == rank)
-            });
-        session.data_held = None;
-        let pending = std::mem::take(&mut session.pending);
-        self.ranks.first_seq = self.ranks.first_seq.max(session.next_seq);
-        session.next_seq = self.ranks.first_seq;
-        session.unsent = 0;
-        let mut lost: BTreeSet<u64> = pending.values().filter_map(|pending| task_of(&pending.then)).collect();
-        lost.extend(data.values().filter_map(|pending| match pending.then {
-            DataThen::Task(task) | DataThen::Read { task, .. } => Some(task),
-            DataThen::Flush(_) | DataThen::Block { .. } | DataThen::Own(_) | DataThen::OwnTask(_) => None,
-        }));
-        let at = |ino: &Ino| self.files.map.get(ino).is_none_or(|file| file.rank == rank);
-        lost.extend(self.direct.tasks().filter(|(ino, _)| at(ino)).map(|(_, task)| task));
+        let Some(asked) = self.ranks.end_session(&self.files, &self.direct, rank) else { return };
+        let Asked { pending, elsewhere, tasks: lost } = asked;
         self.lose_held(rank, lost, single);
         if self.own.is_any() {
             // Whether its server was restarted is not known.

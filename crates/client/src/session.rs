@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use loligo_types::msg::{DataRequest, Hello, PROTOCOL_VERSION, Request, ToServer};
+use loligo_types::msg::{DataRequest, Hello, PROTOCOL_VERSION, Request, ToClient, ToServer, Welcome};
 use loligo_types::{Cred, Ino, Rank, SessionId};
 
 use crate::Output;
@@ -200,7 +200,40 @@ pub(crate) struct Session {
     pub missed: bool,
 }
 
+/// The change of a session with a welcome.
+pub(crate) struct Welcomed {
+    /// There was one before.
+    pub had: bool,
+    pub replaced: bool,
+    /// The epoch of the server's data before, and whether data may be lost.
+    pub before: u64,
+    pub lost: bool,
+    pub suspended: bool,
+}
+
 impl Session {
+    /// A rank welcomes this client.
+    pub(crate) fn welcome(&mut self, welcome: &Welcome) -> Welcomed {
+        let had = self.id.replace((welcome.session, welcome.secret)).is_some();
+        // Or what has moved there is the session's. A restart cannot tell it from one that was begun without that, and what was
+        // held may have been given to others since.
+        let replaced = std::mem::take(&mut self.replaced);
+        self.greeted = false;
+        if !had || !welcome.resumed || welcome.direct.is_empty() {
+            self.direct = Told::default();
+        }
+        let before = std::mem::replace(&mut self.data_epoch, welcome.data_epoch);
+        // What was written before it moved there is durable.
+        let lost = had && (before != welcome.data_epoch || before == 0);
+        self.inline_max = u64::from(welcome.inline_max);
+        self.session_ms = u64::from(welcome.session_ms).max(100);
+        (self.down_since, self.silent_since) = (None, None);
+        self.gave_up = false;
+        self.missed = if had { self.missed && welcome.resumed } else { welcome.resumed || welcome.kept };
+        let suspended = std::mem::take(&mut self.suspended);
+        Welcomed { had, replaced, before, lost, suspended }
+    }
+
     /// Nothing can be given back to it, and nothing got from it.
     pub(crate) fn is_hopeless(&self) -> bool {
         self.id.is_none() || self.gave_up
@@ -211,7 +244,62 @@ impl Session {
     }
 }
 
+/// A rank that is waited for is not doubted earlier than after this, milliseconds, however soon calls are given up.
+const DOUBT_MIN_MS: u64 = 500;
+
 impl Ranks {
+    /// A message has come from a rank: the state of the connection. `None`: there is no session.
+    pub(crate) fn hears(&mut self, core: &mut Core, rank: Rank, message: &ToClient) -> Option<Link> {
+        let now = core.now.ms;
+        let session = self.sessions.get_mut(&rank)?;
+        (session.heard, session.mute) = (now, 0);
+        if let ToClient::Welcome(_) | ToClient::Pong { .. } = message {
+            let asked = session.unanswered.pop_front();
+            session.proven = asked.unwrap_or(session.proven);
+            if let (ToClient::Pong { at_ms: at_ms @ 1.. }, Some(asked)) = (message, asked)
+                && let Some(runs) = session.pace.compare(asked, now, *at_ms)
+            {
+                core.out.push_back(Output::ClockRuns { rank, runs });
+            }
+        }
+        self.speaker = rank;
+        Some(session.link)
+    }
+
+    /// Asks a rank that is waited for whether it lives. Whether it is to be left, because it has not said so.
+    pub(crate) fn asks_in_vain(&mut self, core: &mut Core, rank: Rank) -> bool {
+        let now = core.now.ms;
+        // It takes up to one and a half times as long: calls that are to fail earlier must not wait for that.
+        let doubt = core.config.doubt_ms.min((core.config.give_up_ms / 2).max(DOUBT_MIN_MS));
+        let Some(session) = self.sessions.get_mut(&rank).filter(|_| doubt > 0) else { return false };
+        let quiet = now.saturating_sub(session.heard);
+        let waits = !session.pending.is_empty() || !session.data.is_empty();
+        session.waits_since = waits.then(|| session.waits_since.unwrap_or(now));
+        match session.link {
+            Link::Up if waits => {
+                let asked = session.unanswered.front().map(|sent| now.saturating_sub(*sent));
+                if quiet >= doubt && asked.is_some_and(|asked| asked >= doubt) {
+                    // It was not there when they began to wait, and not only since that is known. A client that was itself stopped for
+                    // long knows no more than that it asked.
+                    let since =
+                        session.waits_since.unwrap_or(now).max(session.heard).max(now.saturating_sub(2 * doubt));
+                    // Where it is sought goes by when the connection was lost.
+                    session.silent_since.get_or_insert(since);
+                    return true;
+                } else if quiet >= doubt / 2 && now.saturating_sub(session.asked_life) >= doubt / 2 {
+                    self.send(core, rank, ToServer::Ping);
+                }
+            }
+            // One that has just started may have much to do before it welcomes anybody: it is given more time every other time.
+            Link::Greeting if now.saturating_sub(session.asked_life) >= doubt << (session.mute / 2).min(5) => {
+                session.mute += 1;
+                return true;
+            }
+            _ => {}
+        }
+        false
+    }
+
     /// The session with a rank, for reading.
     pub(crate) fn session(&self, rank: Rank) -> Option<&Session> {
         self.sessions.get(&rank)

@@ -7,29 +7,13 @@ use loligo_types::msg::{ToClient, ToServer, Welcome};
 use loligo_types::{ClusterMap, Op, Rank};
 
 use crate::Output;
-use crate::direct::Told;
 use crate::machine::Client;
-use crate::session::{Link, Then};
-
-/// A rank that is waited for is not doubted earlier than after this, milliseconds, however soon calls are given up.
-pub(crate) const DOUBT_MIN_MS: u64 = 500;
+use crate::session::{Link, Then, Welcomed};
 
 impl Client {
     pub(crate) fn message(&mut self, rank: Rank, message: ToClient) {
-        let now = self.core.now.ms;
-        let Some(session) = self.ranks.sessions.get_mut(&rank) else { return };
-        (session.heard, session.mute) = (now, 0);
-        if let ToClient::Welcome(_) | ToClient::Pong { .. } = message {
-            let asked = session.unanswered.pop_front();
-            session.proven = asked.unwrap_or(session.proven);
-            if let (ToClient::Pong { at_ms: at_ms @ 1.. }, Some(asked)) = (&message, asked)
-                && let Some(runs) = session.pace.compare(asked, now, *at_ms)
-            {
-                self.core.out.push_back(Output::ClockRuns { rank, runs });
-            }
-        }
-        self.ranks.speaker = rank;
-        match (session.link, message) {
+        let Some(link) = self.ranks.hears(&mut self.core, rank, &message) else { return };
+        match (link, message) {
             (Link::Greeting, ToClient::Welcome(welcome)) => self.welcomed(rank, welcome),
             (Link::Greeting, ToClient::Refused { why, text }) => self.refused(rank, why, text),
             (Link::Up, ToClient::Reply { seq, result, granted, ways, volatile }) => {
@@ -64,23 +48,7 @@ impl Client {
             return self.found_another(rank, &welcome.map);
         };
         let Some(session) = self.ranks.sessions.get_mut(&rank) else { return };
-        let had = session.id.replace((welcome.session, welcome.secret)).is_some();
-        // Or what has moved there is the session's. A restart cannot tell it from one that was begun without that, and what was
-        // held may have been given to others since.
-        let replaced = std::mem::take(&mut session.replaced);
-        session.greeted = false;
-        if !had || !welcome.resumed || welcome.direct.is_empty() {
-            session.direct = Told::default();
-        }
-        let before = std::mem::replace(&mut session.data_epoch, welcome.data_epoch);
-        // What was written before it moved there is durable.
-        let lost = had && (before != welcome.data_epoch || before == 0);
-        session.inline_max = u64::from(welcome.inline_max);
-        session.session_ms = u64::from(welcome.session_ms).max(100);
-        (session.down_since, session.silent_since) = (None, None);
-        session.gave_up = false;
-        session.missed = if had { session.missed && welcome.resumed } else { welcome.resumed || welcome.kept };
-        let suspended = std::mem::take(&mut session.suspended);
+        let Welcomed { had, replaced, before, lost, suspended } = session.welcome(&welcome);
         self.ranks.fs_id = Some(welcome.fs_id);
         self.ranks.router.hash_key = Some(welcome.hash_key);
         self.core.out.push_back(Output::Ready { rank: self.ranks.swapped(rank), welcome: welcome.clone() });
@@ -217,7 +185,9 @@ impl Client {
                 self.ranks.send(&mut self.core, rank, ToServer::Ping);
             }
         }
-        self.ask_life(rank);
+        if self.ranks.asks_in_vain(&mut self.core, rank) {
+            self.disconnected(rank);
+        }
         self.ranks.seek_again(&mut self.core, rank);
         let Some(session) = self.ranks.session(rank) else { return };
         if !session.suspended && self.ranks.may_have_ended(&self.core, session) {
@@ -228,39 +198,6 @@ impl Client {
         let down = since.map_or(0, |since| now.saturating_sub(since));
         if down >= self.core.config.give_up_ms && !session.gave_up {
             self.ranks.give_up_rank(&mut self.core, &mut self.calls, &mut self.files, rank);
-        }
-    }
-
-    /// Asks a rank that is waited for whether it lives, and leaves one that does not say so.
-    pub(crate) fn ask_life(&mut self, rank: Rank) {
-        let now = self.core.now.ms;
-        // It takes up to one and a half times as long: calls that are to fail earlier must not wait for that.
-        let doubt = self.core.config.doubt_ms.min((self.core.config.give_up_ms / 2).max(DOUBT_MIN_MS));
-        let Some(session) = self.ranks.sessions.get_mut(&rank).filter(|_| doubt > 0) else { return };
-        let quiet = now.saturating_sub(session.heard);
-        let waits = !session.pending.is_empty() || !session.data.is_empty();
-        session.waits_since = waits.then(|| session.waits_since.unwrap_or(now));
-        match session.link {
-            Link::Up if waits => {
-                let asked = session.unanswered.front().map(|sent| now.saturating_sub(*sent));
-                if quiet >= doubt && asked.is_some_and(|asked| asked >= doubt) {
-                    // It was not there when they began to wait, and not only since that is known. A client that was itself stopped for
-                    // long knows no more than that it asked.
-                    let since =
-                        session.waits_since.unwrap_or(now).max(session.heard).max(now.saturating_sub(2 * doubt));
-                    // Where it is sought goes by when the connection was lost.
-                    session.silent_since.get_or_insert(since);
-                    self.disconnected(rank);
-                } else if quiet >= doubt / 2 && now.saturating_sub(session.asked_life) >= doubt / 2 {
-                    self.ranks.send(&mut self.core, rank, ToServer::Ping);
-                }
-            }
-            // One that has just started may have much to do before it welcomes anybody: it is given more time every other time.
-            Link::Greeting if now.saturating_sub(session.asked_life) >= doubt << (session.mute / 2).min(5) => {
-                session.mute += 1;
-                self.disconnected(rank);
-            }
-            _ => {}
         }
     }
 }
