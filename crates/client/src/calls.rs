@@ -179,3 +179,15 @@ impl Calls {
         true
     }
 }
+
+impl Calls {
+    /// Reads under way that touch a range must look again.
+    pub(crate) fn redo_reads(&mut self, files: &mut Files, ino: Ino, start: u64, end: u64) {
+        let Some(file) = files.map.get(&ino) else { return };
+        for id in &file.reads {
+            if let Some(Task { step: Step::Read(read), .. }) = self.tasks.get_mut(id) {
+                read.redo |= read.overlaps(start, end);
+            }
+        }
+    }
+}

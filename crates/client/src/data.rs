@@ -7,9 +7,10 @@ use loligo_types::limits::DATA_OP_MAX;
 use loligo_types::{Answer, Cred, DataAnswer, DataError, DataOp, FsError, Ino, Op, Rank};
 
 use crate::blocks::{BLOCK, Fetch};
+use crate::cache::blocks;
 use crate::calls::Waiter;
 use crate::machine::Client;
-use crate::reading::{self, Block, Read, STALE_MAX, blocks};
+use crate::reading::{self, Block, Read, STALE_MAX};
 use crate::session::{DataThen, Then};
 use crate::space::{CHUNK, Copy};
 use crate::task::{Event, Step, Task, data_error, expect_entry};
@@ -62,7 +63,7 @@ impl Client {
     /// Asks for the bytes. `size`: of the file at the server.
     pub(crate) fn fetch(&mut self, id: u64, ino: Ino, read: &mut Read, inline: bool, size: u64) -> reading::Next {
         if read.offset >= read.end {
-            return self.files.finish_read(&mut self.core, ino, read);
+            return read.finish(&self.files, &mut self.core, ino);
         }
         if inline {
             return read.fetch_inline(&self.files, ino);
@@ -78,7 +79,7 @@ impl Client {
             }
         }
         if read.missing == 0 {
-            return self.files.finish_read(&mut self.core, ino, read);
+            return read.finish(&self.files, &mut self.core, ino);
         }
         if wanted.cache {
             self.read_ahead(ino, read.fh, read.offset, read.end);

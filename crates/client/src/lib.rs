@@ -7,6 +7,8 @@
 //! Not here: bytes on the wire, sockets, paths, and any cache of names and attributes (those are cached above, by the
 //! kernel; this machine knows what may be cached and says when it must be dropped).
 
+mod buffer;
+mod cache;
 pub mod call;
 mod data;
 mod handles;

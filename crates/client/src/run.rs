@@ -12,14 +12,9 @@ use loligo_types::{
     Time,
 };
 
-use crate::Invalidation;
-use crate::calls::Calls;
-use crate::core::Core;
 use crate::extents::Extents;
-use crate::file::{File, Files};
-use crate::own::OWN;
-use crate::ranks::Ranks;
-use crate::task::{Event, data_error};
+use crate::file::File;
+use crate::task::data_error;
 
 /// Pieces of a file that are on their way at a time.
 const WINDOW: usize = 16;
@@ -28,16 +23,16 @@ const TRIES_MAX: u32 = 8;
 /// Bytes that make the server spill a file whose content is not known here.
 const PROBE: usize = 4096;
 /// After the store was full, writes go through at once for this long, milliseconds, so that they can say so.
-const FULL_MS: u64 = 5_000;
+pub(crate) const FULL_MS: u64 = 5_000;
 
 /// A task that waits until what was written before is at the server.
 #[derive(Debug)]
 pub(crate) struct FlushWaiter {
-    target: u64,
-    sync: bool,
+    pub target: u64,
+    pub sync: bool,
     /// The sync of the run under way was sent before it came.
-    late: bool,
-    task: u64,
+    pub late: bool,
+    pub task: u64,
 }
 
 /// A lock that is asked about only to hear whether a handle is known.
@@ -46,7 +41,7 @@ pub(crate) const ANY_LOCK: FileLock =
 
 /// The stage of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stage {
+pub(crate) enum Stage {
     /// Pieces of an inline file, one request each.
     Inline,
     /// Asks for the content, which is to be spilled.
@@ -70,31 +65,31 @@ enum Stage {
 #[derive(Debug)]
 pub(crate) struct Run {
     /// Buffered writes up to this number are in it.
-    covers: u64,
-    sync: bool,
-    stage: Stage,
-    handle: u64,
+    pub covers: u64,
+    pub sync: bool,
+    pub stage: Stage,
+    pub handle: u64,
     /// Handles that the rank does not know.
-    refused: Vec<u64>,
-    cred: Arc<Cred>,
+    pub refused: Vec<u64>,
+    pub cred: Arc<Cred>,
     size: u64,
-    mtime: Option<Time>,
+    pub mtime: Option<Time>,
     kill_priv: bool,
     /// Cuts of the file that were known before the first byte was sent.
     cuts: u32,
     spill: bool,
     /// The extents written here, set if `flying` also holds the inode's content, which is to be moved into objects.
     pub(crate) own: Option<Extents>,
-    queue: VecDeque<(u64, Arc<[u8]>)>,
+    pub queue: VecDeque<(u64, Arc<[u8]>)>,
     in_flight: usize,
     error: Option<FsError>,
     tries: u32,
     /// The disk has all that it wrote.
-    synced: bool,
+    pub synced: bool,
     /// Its sync also covers what is not kept here.
     risky: bool,
     /// The server restarted after some of it was written, or the file has moved: all is to be written again.
-    lost: bool,
+    pub lost: bool,
 }
 
 impl Run {
@@ -160,6 +155,34 @@ pub(crate) struct Facts {
 }
 
 impl File {
+    /// Begins a run with all that is dirty.
+    pub(crate) fn begin_run(&mut self, handle: u64, cred: Arc<Cred>) {
+        let cred = self.kill_cred.take().unwrap_or(cred);
+        self.flying = std::mem::take(&mut self.dirty);
+        self.flying_mtime = self.mtime.take();
+        self.run = Some(Run {
+            covers: self.written,
+            sync: self.flush_waiters.iter().any(|waiter| waiter.sync),
+            stage: Stage::Refresh,
+            handle,
+            refused: Vec::new(),
+            cred,
+            size: self.size,
+            mtime: self.flying_mtime,
+            kill_priv: std::mem::take(&mut self.kill_priv),
+            cuts: 0,
+            spill: false,
+            own: None,
+            queue: VecDeque::new(),
+            in_flight: 0,
+            error: None,
+            tries: 0,
+            synced: false,
+            risky: false,
+            lost: false,
+        });
+    }
+
     /// A task waits until what was written before is at the server; `sync`: and durable.
     pub(crate) fn wait_flushed(&mut self, sync: bool, task: u64) {
         let late = self.run.as_ref().is_some_and(|run| matches!(run.stage, Stage::Sync | Stage::Tell));
@@ -224,7 +247,7 @@ impl File {
     }
 
     /// A request of a run was answered.
-    fn heard(&mut self, ino: Ino, result: FsResult<Answer>) -> Option<Next> {
+    pub(crate) fn heard(&mut self, ino: Ino, result: FsResult<Answer>) -> Option<Next> {
         let Some(run) = &mut self.run else { return None };
         match (run.stage, result) {
             (Stage::Inline, Ok(_)) if !run.queue.is_empty() => return run.next_inline(ino),
@@ -257,7 +280,7 @@ impl File {
 
     /// The rank has said whether it knows the handle of a run. If not, what was held back is lost, also if there is another
     /// handle by now.
-    fn verified(&mut self, result: FsResult<Answer>) -> Next {
+    pub(crate) fn verified(&mut self, result: FsResult<Answer>) -> Next {
         // A rank that fails to look may be asked again.
         self.doubted &= !matches!(result, Ok(_) | Err(FsError::BadHandle));
         match result {
@@ -345,7 +368,7 @@ impl File {
     }
 
     /// Notes the content as it is known after a run: `flying` is at the server, or lost with an error.
-    fn content_after(&mut self, flying: &Extents, lost: bool) {
+    pub(crate) fn content_after(&mut self, flying: &Extents, lost: bool) {
         if lost {
             // What the server has of it is not known.
             self.base = None;
@@ -360,7 +383,7 @@ impl File {
     }
 
     /// All that a run wrote waits to be written once more.
-    fn repeat(&mut self, run: &Run, flying: &Extents) {
+    pub(crate) fn repeat(&mut self, run: &Run, flying: &Extents) {
         flying.iter().for_each(|(offset, bytes)| self.dirty.fill_under(offset, bytes));
         self.mtime = self.mtime.or(run.mtime);
         self.kill_priv |= run.kill_priv;
@@ -386,235 +409,6 @@ impl File {
             run.lost |= matches!(run.stage, Stage::Discard | Stage::Write | Stage::Sync | Stage::Tell);
             self.at_risk |= run.stage == Stage::Sync && run.risky;
         }
-    }
-}
-
-impl Files {
-    /// Tells tasks for which nothing is left to wait for. Whether there is a reason to begin a run.
-    pub(crate) fn is_due(&mut self, core: &Core, calls: &mut Calls, ino: Ino) -> bool {
-        let Some(file) = self.map.get_mut(&ino) else { return false };
-        if file.run.is_some() {
-            return false;
-        }
-        let needs_sync = file.unsynced && !(file.attr.inline && file.is_clean());
-        let (flushed, clean) = (file.flushed, file.is_clean());
-        let mut left = Vec::new();
-        for waiter in std::mem::take(&mut file.flush_waiters) {
-            if (clean || waiter.target <= flushed) && !(waiter.sync && needs_sync) {
-                calls.events.push_back((waiter.task, Event::Flushed));
-            } else {
-                left.push(waiter);
-            }
-        }
-        file.flush_waiters = left;
-        let in_use = file.handles.iter().any(|h| self.handles.get(h).is_some_and(|h| h.fh.is_some()));
-        let due = !file.flush_waiters.is_empty()
-            || !file.recalls.is_empty()
-            || file.dirty.bytes() >= core.config.write_behind
-            || !in_use
-            || core.stopping;
-        due && (!clean || !file.flush_waiters.is_empty())
-    }
-
-    /// Begins a run, unless one is under way. Whether it has begun.
-    pub(crate) fn begin_run(&mut self, ino: Ino) -> bool {
-        let Some(file) = self.map.get(&ino).filter(|file| file.run.is_none()) else { return false };
-        let Some(handle) = self.writer(file).or(file.handles.first().copied()) else { return false };
-        let Some(cred) = self.handles.get(&handle).map(|h| Arc::clone(&h.cred)) else { return false };
-        let Some(file) = self.map.get_mut(&ino) else { return false };
-        let cred = file.kill_cred.take().unwrap_or(cred);
-        file.flying = std::mem::take(&mut file.dirty);
-        file.flying_mtime = file.mtime.take();
-        file.run = Some(Run {
-            covers: file.written,
-            sync: file.flush_waiters.iter().any(|waiter| waiter.sync),
-            stage: Stage::Refresh,
-            handle,
-            refused: Vec::new(),
-            cred,
-            size: file.size,
-            mtime: file.flying_mtime,
-            kill_priv: std::mem::take(&mut file.kill_priv),
-            cuts: 0,
-            spill: false,
-            own: None,
-            queue: VecDeque::new(),
-            in_flight: 0,
-            error: None,
-            tries: 0,
-            synced: false,
-            risky: false,
-            lost: false,
-        });
-        true
-    }
-
-    /// A request of a run was answered.
-    pub(crate) fn run_heard(&mut self, ino: Ino, result: FsResult<Answer>) -> Option<Next> {
-        let stage = self.map.get(&ino).and_then(|file| file.run.as_ref()).map(|run| run.stage);
-        if stage == Some(Stage::Verify) {
-            return self.map.get_mut(&ino).map(|file| file.verified(result));
-        }
-        if result == Err(FsError::BadHandle) && (self.is_doubted(ino) || self.takes_other_handle(ino)) {
-            return Some(Next::Plan);
-        }
-        self.map.get_mut(&ino)?.heard(ino, result)
-    }
-
-    /// A run is over: what it wrote is at the server, or lost. `Some(true)`: it is to be done once more.
-    pub(crate) fn end_run(
-        &mut self,
-        core: &mut Core,
-        calls: &mut Calls,
-        ino: Ino,
-        error: Option<FsError>,
-    ) -> Option<bool> {
-        let file = self.map.get_mut(&ino)?;
-        let run = file.run.take()?;
-        let flying = std::mem::take(&mut file.flying);
-        file.flying_mtime = None;
-        if run.lost && error.is_none() && !(file.attr.inline && run.queue.is_empty() && flying.is_empty()) {
-            file.repeat(&run, run.own.as_ref().unwrap_or(&flying));
-            if !file.is_clean() {
-                self.dirty.insert(ino);
-            }
-            return Some(true);
-        }
-        let before = std::mem::replace(&mut file.flushed, run.covers);
-        if let Some(error) = error {
-            file.fail(error);
-            file.failed = (if run.stage == Stage::Sync { 0 } else { before + 1 }, run.covers);
-            self.unsynced.fail(error);
-        }
-        file.content_after(&flying, error.is_some());
-        let inline = file.attr.inline;
-        if file.is_clean() {
-            file.size = file.attr.size;
-            self.dirty.remove(&ino);
-        }
-        if error == Some(FsError::NoSpace) {
-            self.full_until = core.now.ms + FULL_MS;
-        }
-        if error.is_some() && self.is_cached_above(ino) {
-            // They show what was lost.
-            core.invalidate(Invalidation::Data(ino), false);
-        }
-        self.overtaken(calls, ino, &flying, error.is_none());
-        if error.is_none() && !run.synced && !inline && !flying.is_empty() {
-            self.keep_unstable(core, ino, flying);
-        }
-        self.wake_flushed(calls, ino, run.covers, run.sync);
-        Some(false)
-    }
-
-    /// True if the file's buffered writes must wait until its create is durable.
-    pub(crate) fn waits_for_birth(&self, ranks: &Ranks, ino: Ino) -> bool {
-        let Some(file) = self.map.get(&ino) else { return false };
-        if file.rank == OWN || !ranks.is_unborn(file.rank, ino) {
-            return false;
-        }
-        match &file.run {
-            Some(run) => run.stage == Stage::Persist && !run.lost,
-            None => {
-                let inline_max = ranks.session(file.rank).map_or(0, |session| session.inline_max);
-                !file.dirty.is_empty() && (!file.attr.inline || file.dirty.end() > inline_max)
-            }
-        }
-    }
-
-    /// True if no buffered write of the file was sent since its flush count was `flushed`.
-    pub(crate) fn is_unwritten_since(&self, ino: Ino, flushed: u64) -> bool {
-        self.map.get(&ino).is_some_and(|file| {
-            let waits = file.run.as_ref().is_none_or(|run| run.stage == Stage::Persist && !run.lost);
-            waits && file.flushed == flushed
-        })
-    }
-
-    /// A descriptor of a file is closed. Whether that need not wait until what is held back is written: if it is lost, then together with the rank,
-    /// of whose journal it waits for a sync; and close is no sync.
-    pub(crate) fn may_close_ahead(&self, core: &Core, ranks: &Ranks, ino: Ino) -> bool {
-        let is_quiet = |file: &File| file.recalls.is_empty() && file.waiting.is_empty() && !file.doubted;
-        core.config.lives_with_rank
-            && !core.stopping
-            && core.now.ms >= self.full_until
-            && self.map.get(&ino).is_some_and(is_quiet)
-            && self.waits_for_birth(ranks, ino)
-    }
-
-    /// The time of the last change was set while the file waits for its birth: what is written later does not change it.
-    pub(crate) fn keep_mtime(&mut self, ino: Ino, mtime: Time) {
-        let Some(file) = self.map.get_mut(&ino) else { return };
-        let run = file.run.as_mut().map(|run| &mut run.mtime);
-        for held in [Some(&mut file.mtime), Some(&mut file.flying_mtime), run].into_iter().flatten() {
-            *held = held.map(|_| mtime);
-        }
-    }
-
-    /// It has said so of another one, where the file was; where it is it is asked first.
-    pub(crate) fn is_doubted(&self, ino: Ino) -> bool {
-        self.map.get(&ino).is_some_and(|file| file.doubted && !file.flying.is_empty())
-    }
-
-    /// The rank does not know the handle of a run: it may have lost that in a restart. Whether there is another one that
-    /// may write, so that nothing is lost with the first.
-    pub(crate) fn takes_other_handle(&mut self, ino: Ino) -> bool {
-        let Some(file) = self.map.get_mut(&ino) else { return false };
-        let Some(run) = file.run.as_mut() else { return false };
-        // Several may have been lost: each is tried once.
-        run.refused.push(run.handle);
-        let writers = file.handles.iter().filter(|number| !run.refused.contains(number));
-        let found = writers.filter_map(|number| Some((*number, self.handles.get(number)?)));
-        let Some((number, other)) = found.into_iter().find(|(_, other)| other.flags.write) else { return false };
-        (run.handle, run.cred) = (number, Arc::clone(&other.cred));
-        true
-    }
-
-    /// Blocks and reads that may hold what was there before.
-    pub(crate) fn overtaken(&mut self, calls: &mut Calls, ino: Ino, flying: &Extents, known: bool) {
-        for (offset, data) in flying.iter() {
-            let end = offset + data.len() as u64;
-            calls.redo_reads(self, ino, offset, end);
-            self.change_blocks(ino, |file| {
-                if known {
-                    file.blocks.patch(offset, data);
-                } else {
-                    file.blocks.drop_range(offset, end);
-                }
-            });
-        }
-    }
-
-    pub(crate) fn wake_flushed(&mut self, calls: &mut Calls, ino: Ino, covers: u64, synced: bool) {
-        let Some(file) = self.map.get_mut(&ino) else { return };
-        let unsynced = file.unsynced && !file.attr.inline;
-        for waiter in std::mem::take(&mut file.flush_waiters) {
-            if waiter.target <= covers && (!waiter.sync || synced && !waiter.late || !unsynced) {
-                calls.events.push_back((waiter.task, Event::Flushed));
-            } else {
-                file.flush_waiters.push(FlushWaiter { late: false, ..waiter });
-            }
-        }
-    }
-
-    /// A write error of a file that was not reported through this handle yet.
-    pub(crate) fn take_error(&mut self, fh: crate::Fh) -> Option<FsError> {
-        let opened = self.opened.get_mut(&fh)?;
-        let file: &File = self.map.get(&opened.ino)?;
-        if opened.errors_seen == file.errors {
-            return None;
-        }
-        opened.errors_seen = file.errors;
-        file.error
-    }
-}
-
-impl Ranks {
-    /// True if this client sent an open with truncation of the file that is not answered yet.
-    pub(crate) fn may_be_cut(&self, ino: Ino) -> bool {
-        self.unanswered().any(|pending| match &pending.request.op {
-            Op::Open { ino: of, flags, .. } => flags.truncate && *of == ino,
-            _ => false,
-        })
     }
 }
 

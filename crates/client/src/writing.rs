@@ -8,7 +8,6 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use loligo_types::limits::FILE_SIZE_MAX;
 use loligo_types::{Answer, Cred, DataError, DataOp, FsError, FsResult, Ino, Op, SetTime};
 
 use crate::calls::Calls;
@@ -38,7 +37,7 @@ pub(crate) struct Write {
 /// A write under way.
 #[derive(Debug)]
 pub(crate) struct Writing {
-    write: Write,
+    pub write: Write,
     pub handle: u64,
     asked: Asked,
     /// Where it goes, when known.
@@ -60,7 +59,7 @@ pub(crate) struct Writing {
     error: Option<FsError>,
     tries: u32,
     /// Its number among the buffered writes of the file, if it is in the buffer.
-    number: u64,
+    pub number: u64,
 }
 
 /// The meaning of the next answer.
@@ -334,95 +333,6 @@ impl Writing {
             mtime: SetTime::Now,
             spilled: false,
             kill_priv: self.write.kill_priv,
-        })
-    }
-}
-
-impl Files {
-    pub(crate) fn check_write(&mut self, write: &Write) -> FsResult<(Ino, u64)> {
-        let found = match self.file_of(write.fh, true) {
-            Err(FsError::Stale) => return Err(self.dead_error(write.fh)),
-            other => other?,
-        };
-        if write.data.is_empty() {
-            return Ok(found);
-        }
-        match write.offset.checked_add(write.data.len() as u64) {
-            Some(end) if end <= FILE_SIZE_MAX => Ok(found),
-            _ => Err(FsError::FileTooBig),
-        }
-    }
-
-    /// Puts a write into the buffer.
-    pub(crate) fn buffer(&mut self, core: &Core, ino: Ino, write: &Write) -> FsResult<()> {
-        let now = core.now;
-        let Some(file) = self.map.get_mut(&ino) else { return Err(FsError::Stale) };
-        let offset = if write.append { file.size } else { write.offset };
-        let end = offset + write.data.len() as u64;
-        if end > FILE_SIZE_MAX {
-            return Err(FsError::FileTooBig);
-        }
-        if file.dirty.is_empty() {
-            file.dirty_since = now.ms;
-        }
-        file.dirty.insert(offset, &write.data);
-        file.size = file.size.max(end);
-        file.mtime = Some(now.wall);
-        file.kill_priv |= write.kill_priv;
-        file.written += 1;
-        self.dirty.insert(ino);
-        Ok(())
-    }
-
-    /// Bytes of all files that wait to be written.
-    pub(crate) fn held_back(&self) -> u64 {
-        self.dirty.iter().filter_map(|ino| self.map.get(ino)).map(|file| file.held_back()).sum()
-    }
-
-    /// The buffer was written at once: the error of the run that had this write is this write's. The handle is not told of
-    /// it again, unless more is lost than this write: who hears that it failed does not know of what was written before.
-    pub(crate) fn written_through(&mut self, ino: Ino, writing: &Writing) -> CallResult {
-        let number = writing.number;
-        if let Some(file) = self.map.get(&ino)
-            && let (first, last) = file.failed
-            && let (Some(error), true) = (file.error, (first..=last).contains(&number))
-        {
-            let (errors, alone) = (file.errors, first == last);
-            if let Some(opened) = self.opened.get_mut(&writing.write.fh)
-                && alone
-                && opened.errors_seen + 1 == errors
-            {
-                opened.errors_seen = errors;
-            }
-            return Err(error.into());
-        }
-        Ok(Done::plain(Answer::Offset(writing.write.data.len() as u64)))
-    }
-}
-
-impl Files {
-    /// Answers writes that waited for room, as far as there is some. Whether some is to be made.
-    pub(crate) fn lacks_room(&mut self, core: &mut Core, calls: &mut Calls) -> bool {
-        if self.blocked.is_empty() {
-            return false;
-        }
-        let largest = self.dirty.iter().filter_map(|ino| self.map.get(ino)).map(|f| f.held_back()).max();
-        let config = &core.config;
-        let room = self.held_back() <= config.write_buffer_total && largest.unwrap_or(0) <= config.write_buffer_file;
-        if room {
-            for (waiter, len) in std::mem::take(&mut self.blocked) {
-                calls.answer(core, waiter, Answer::Offset(len));
-            }
-        }
-        !room
-    }
-
-    /// True if a write may be put into the buffer and answered at once.
-    pub(crate) fn takes_write(&self, core: &Core, ino: Ino, write: &Write) -> bool {
-        self.map.get(&ino).is_some_and(|file| {
-            let free = file.exclusive.is_none() && file.waiting.is_empty() && !file.is_gated();
-            let kills = write.kill_priv && file.attr.mode & 0o6000 != 0;
-            free && file.may_buffer() && core.now.ms >= self.full_until && !kills
         })
     }
 }
