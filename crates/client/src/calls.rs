@@ -182,7 +182,7 @@ impl Calls {
 
 impl Calls {
     /// Reads under way that touch a range must look again.
-    pub(crate) fn redo_reads(&mut self, files: &mut Files, ino: Ino, start: u64, end: u64) {
+    pub(crate) fn redo_reads(&mut self, files: &Files, ino: Ino, start: u64, end: u64) {
         let Some(file) = files.map.get(&ino) else { return };
         for id in &file.reads {
             if let Some(Task { step: Step::Read(read), .. }) = self.tasks.get_mut(id) {

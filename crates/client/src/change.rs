@@ -116,7 +116,7 @@ impl Client {
                     if set.size.is_some() {
                         if let Some(file) = self.files.map.get(&ino) {
                             let from = file.attr.size.min(attr.size);
-                            self.calls.redo_reads(&mut self.files, ino, from, u64::MAX);
+                            self.calls.redo_reads(&self.files, ino, from, u64::MAX);
                         }
                         self.files.change_blocks(ino, |file| file.cut(&attr));
                     }

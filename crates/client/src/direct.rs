@@ -104,7 +104,7 @@ impl Direct {
     }
 
     /// Does a data operation in the store.
-    pub(crate) fn request(&mut self, core: &mut Core, files: &mut Files, id: u64, pending: PendingData) {
+    pub(crate) fn request(&mut self, core: &mut Core, files: &Files, id: u64, pending: PendingData) {
         let file = files.map.get(&pending.request.ino);
         let pieces = file.map_or(0, |file| file.pieces ^ u64::from(file.attr.cuts) << 40);
         core.out.push_back(Output::Direct { request: pending.request.clone(), pieces });

@@ -130,7 +130,7 @@ impl Ranks {
     /// A rank has refused what does not fit into an inode: it leaves it to who has the right to hold back what is written to move
     /// the file to objects. This client may have given that right up without a word, when it was in doubt. Says so now; not if
     /// an open is under way, whose answer may bring the right.
-    pub(crate) fn say_given_up(&mut self, core: &mut Core, files: &mut Files, ino: Ino) {
+    pub(crate) fn say_given_up(&mut self, core: &mut Core, files: &Files, ino: Ino) {
         // What one at the end of a way opens shows with its answer.
         let opens = |op: &Op| match op {
             Op::Open { ino: of, .. } => *of == ino,

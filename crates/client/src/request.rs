@@ -191,7 +191,7 @@ impl Client {
         if rank == OWN {
             self.own_data(id, pending);
         } else if direct {
-            self.direct.request(&mut self.core, &mut self.files, id, pending);
+            self.direct.request(&mut self.core, &self.files, id, pending);
         } else {
             self.data_request_at(rank, id, pending);
         }

@@ -51,7 +51,7 @@ impl Own {
     }
 
     /// Files are not as caches here and above know them: others have changed them since.
-    pub(super) fn changed(&mut self, core: &mut Core, files: &mut Files, root: Ino, inos: &[Ino]) {
+    pub(super) fn changed(&self, core: &mut Core, files: &mut Files, root: Ino, inos: &[Ino]) {
         let Some(owned) = self.trees.get(&root) else { return };
         let attrs: Vec<_> =
             inos.iter().filter_map(|ino| owned.machine.inode(*ino)).map(loligo_types::Inode::attr).collect();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use loligo_subtree::Group;
 use loligo_subtree_policy::{Completion, Mechanism, Run, SubtreePolicy};
-use loligo_types::{Cred, FsError, FsResult, Ino, Lease, MergeInto, Op};
+use loligo_types::{Answer, Cred, FsError, FsResult, Ino, Lease, MergeInto, Op};
 
 use super::Owned;
 use super::rebase::Conflicts;
@@ -38,6 +38,12 @@ pub(crate) struct Goal {
 }
 
 impl Goal {
+    /// The apply that runs.
+    pub(super) fn apply(&self) -> Mechanism {
+        let applies = self.stages.mechanisms().into_iter().find(|mechanism| mechanism.applies());
+        applies.unwrap_or(Mechanism::VolatileApply)
+    }
+
     /// The goal that a policy sets for the completion of work.
     pub(crate) fn of(policy: &SubtreePolicy) -> Goal {
         let stages = Completion::of(policy.pipeline());
@@ -139,6 +145,14 @@ pub(crate) struct OwnTask {
 }
 
 impl OwnTask {
+    /// A part was answered.
+    pub(super) fn part_answered(&mut self, result: FsResult<Answer>) {
+        self.left = self.left.saturating_sub(1);
+        if let Err(error) = result {
+            self.part_failed.get_or_insert(error);
+        }
+    }
+
     fn new(root: Ino, goal: Goal, command: Option<u64>) -> OwnTask {
         OwnTask {
             root,

@@ -81,14 +81,14 @@ impl Client {
             Event::Reply(result) if own.store.as_ref().is_some_and(super::store::Store::registers) => {
                 (Mechanism::GlobalPersist, Some(self.own_store_kept(own, result)))
             }
-            Event::Reply(result) => (self.own_apply(own), self.own_hear_of_merge(id, own, cred, result)),
-            Event::Start if own.merging == Merging::Freeze => (self.own_apply(own), self.own_freeze(id, own, cred)),
+            Event::Reply(result) => (own.goal.apply(), self.own_hear_of_merge(id, own, cred, result)),
+            Event::Start if own.merging == Merging::Freeze => (own.goal.apply(), self.own_freeze(id, own, cred)),
             Event::Flushed if own.merging == Merging::Freeze => {
                 own.left = own.left.saturating_sub(1);
                 let frozen = if own.left == 0 { self.own_freeze(id, own, cred) } else { None };
-                (self.own_apply(own), frozen)
+                (own.goal.apply(), frozen)
             }
-            Event::Start if own.merging == Merging::Parts => (self.own_apply(own), self.own_parts(id, own, cred)),
+            Event::Start if own.merging == Merging::Parts => (own.goal.apply(), self.own_parts(id, own, cred)),
             _ => return None,
         };
         let result = ended?;
@@ -103,12 +103,6 @@ impl Client {
         self.own_run_on(id, own, cred)
     }
 
-    /// The apply that runs.
-    pub(crate) fn own_apply(&self, own: &OwnTask) -> Mechanism {
-        let applies = own.goal.stages.mechanisms().into_iter().find(|mechanism| mechanism.applies());
-        applies.unwrap_or(Mechanism::VolatileApply)
-    }
-
     pub(crate) fn own_hear_of_merge(
         &mut self,
         id: u64,
@@ -118,7 +112,7 @@ impl Client {
     ) -> Option<FsResult<()>> {
         match own.merging {
             Merging::Parts => {
-                self.own_part_answered(own, result);
+                own.part_answered(result);
                 self.own_parts(id, own, cred)
             }
             Merging::Merge => self.own_merged(id, own, cred, result),

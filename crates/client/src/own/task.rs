@@ -416,12 +416,4 @@ impl Client {
         self.core.out.push_back(Output::KeptMerged { epoch, all });
         self.own_parts(id, own, cred)
     }
-
-    /// A part was answered.
-    pub(crate) fn own_part_answered(&mut self, own: &mut OwnTask, result: FsResult<Answer>) {
-        own.left = own.left.saturating_sub(1);
-        if let Err(error) = result {
-            own.part_failed.get_or_insert(error);
-        }
-    }
 }
