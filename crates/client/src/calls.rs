@@ -178,9 +178,7 @@ impl Calls {
         }
         true
     }
-}
 
-impl Calls {
     /// Reads under way that touch a range must look again.
     pub(crate) fn redo_reads(&mut self, files: &Files, ino: Ino, start: u64, end: u64) {
         let Some(file) = files.map.get(&ino) else { return };

@@ -1,4 +1,5 @@
-//! Attribute and xattr changes, close and fsync: calls that are ordered with the writes before them.
+//! Attribute and xattr changes, space, close, fsync and the syncs of everything: calls that are ordered with the writes before them. Not
+//! here: what a fallocate needs next (`space`), and how what is held back is written (`flush`).
 
 use std::sync::Arc;
 

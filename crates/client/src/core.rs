@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use crate::leases::NamesLost;
-use crate::{Config, Now, Output};
+use crate::{Config, Invalidation, Now, Output, Token};
 
 /// The configuration, the moment, and the effects.
 #[derive(Debug)]
@@ -33,5 +33,17 @@ impl Core {
             stopping: false,
             stopped: false,
         }
+    }
+
+    /// Says what must be dropped above; with a token if somebody waits for it.
+    pub(crate) fn invalidate(&mut self, what: Invalidation, wait: bool) -> Token {
+        let token = if wait {
+            self.next_token += 1;
+            Token(self.next_token - 1)
+        } else {
+            Token::NONE
+        };
+        self.out.push_back(Output::Invalidate { token, what });
+        token
     }
 }

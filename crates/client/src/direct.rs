@@ -1,4 +1,5 @@
-//! Data operations that the client does in the store by itself, beside the rank that has the file. What it asks of ranks is in `request`.
+//! Data operations that the client does in the store by itself, beside the rank that has the file. Here is what is under way and
+//! which way an operation goes; it is sent, and its answer dealt with, in `request`.
 //!
 //! Only under a lease that leaves nobody else who could do harm: reads under CACHE or BUFFER, writes under BUFFER. What several share
 //! goes through their rank, which brings it into an order. The lease is given back when all that was written under it is answered, as
@@ -94,9 +95,7 @@ impl Direct {
         }
         delays
     }
-}
 
-impl Direct {
     /// There is a (new) connection to the store, or none.
     pub(crate) fn changed(&mut self, address: Option<Arc<[u8]>>) {
         self.life += u64::from(address.is_some());
@@ -118,19 +117,7 @@ impl Direct {
             DataThen::Flush(_) | DataThen::Block { .. } | DataThen::Own(_) | DataThen::OwnTask(_) => None,
         })
     }
-}
 
-/// The way of a data operation.
-pub(crate) enum Way {
-    /// Through the rank.
-    Rank,
-    /// In the store, beside it.
-    Store,
-    /// Through this rank, which is to be told of the connection to the store by this user.
-    Tell(Rank, Cred),
-}
-
-impl Direct {
     /// The way of a data operation on a file.
     pub(crate) fn way(&self, ranks: &Ranks, files: &Files, ino: Ino, op: &DataOp) -> Way {
         let life = self.life;
@@ -161,6 +148,16 @@ impl Direct {
         let cred = first.and_then(|handle| files.handles.get(&handle)).map(|handle| Cred::clone(&handle.cred));
         cred.map_or(Way::Rank, |cred| Way::Tell(rank, cred))
     }
+}
+
+/// The way of a data operation.
+pub(crate) enum Way {
+    /// Through the rank.
+    Rank,
+    /// In the store, beside it.
+    Store,
+    /// Through this rank, which is to be told of the connection to the store by this user.
+    Tell(Rank, Cred),
 }
 
 impl Ranks {

@@ -1,4 +1,5 @@
-//! From a call to what is done for it; and calls that are one request and nothing else.
+//! From a call to what is done for it; and calls that are one request and nothing else, with those on locks and on objects of a granted
+//! number. Not here: calls of several steps (`open`, `data`, `change`).
 
 use std::sync::Arc;
 

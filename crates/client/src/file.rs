@@ -1,5 +1,5 @@
-//! State of an open file and of its handles at the client. Data and small rules only; the work is in `open`, `read`, `write`, `flush` and
-//! `recall`.
+//! State of an open file and of its handles at the client. Data and small rules only; the work is in `open`, `data` and `flush`. Not here:
+//! which handle serves what (`handles`), the read cache (`cache`) and the buffer (`buffer`).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;

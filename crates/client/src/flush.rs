@@ -1,5 +1,5 @@
-//! Writing back: what is held back of a file goes to the server, in runs of which a file has one at a time. Here runs begin, and
-//! what they need is asked for; what that is decides the file (`run`).
+//! Giving back what is held: what was written goes to the server, in runs of which a file has one at a time, and what ranks want back is
+//! given up. Here is asked and answered; what a run needs decides the file (`run`), and what a recall takes decide the recalls (`recall`).
 
 use loligo_types::{Answer, Cred, DataAnswer, DataError, DataOp, FsError, FsResult, Ino, Lease, Op, Rank};
 

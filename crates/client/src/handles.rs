@@ -14,6 +14,24 @@ use crate::own::Own;
 use crate::ranks::Ranks;
 use crate::{CallResult, Fh, Invalidation};
 
+/// An open under way.
+#[derive(Debug)]
+pub(crate) struct Opening {
+    /// Directory whose names the answer speaks of; 0: none.
+    pub dir: Ino,
+    pub flags: OpenFlags,
+    pub handle: u64,
+    /// The request, until it was sent.
+    pub op: Option<Op>,
+    /// Cut the file once it is open, if it is not new.
+    pub truncate: bool,
+    /// The result, while the cut is under way.
+    pub opened: Option<Done>,
+    /// Lookup leases that are welcome with it (see [`Pass::ways`]), and those that came.
+    pub(crate) ways: Option<u16>,
+    pub(crate) leased: Vec<(Ino, u16)>,
+}
+
 impl Files {
     /// Inode and handle at the server of something open.
     pub(crate) fn fh_handle(&self, fh: crate::Fh) -> FsResult<(Ino, u64)> {
@@ -212,22 +230,4 @@ impl Files {
             file.current = false;
         }
     }
-}
-
-/// An open under way.
-#[derive(Debug)]
-pub(crate) struct Opening {
-    /// Directory whose names the answer speaks of; 0: none.
-    pub dir: Ino,
-    pub flags: OpenFlags,
-    pub handle: u64,
-    /// The request, until it was sent.
-    pub op: Option<Op>,
-    /// Cut the file once it is open, if it is not new.
-    pub truncate: bool,
-    /// The result, while the cut is under way.
-    pub opened: Option<Done>,
-    /// Lookup leases that are welcome with it (see [`Pass::ways`]), and those that came.
-    pub(crate) ways: Option<u16>,
-    pub(crate) leased: Vec<(Ino, u16)>,
 }

@@ -7,22 +7,22 @@
 //! Not here: bytes on the wire, sockets, paths, and any cache of names and attributes (those are cached above, by the
 //! kernel; this machine knows what may be cached and says when it must be dropped).
 
-mod buffer;
-mod cache;
 pub mod call;
-mod data;
-mod handles;
 mod io;
 
 mod blocks;
+mod buffer;
+mod cache;
 mod calls;
 mod change;
 mod core;
+mod data;
 mod direct;
 mod dispatch;
 mod extents;
 mod file;
 mod flush;
+mod handles;
 mod hints;
 mod indeterminate;
 mod leases;

@@ -4,6 +4,7 @@
 //! Locks are given back behind the caller's back, too: when a file is closed, or when nobody waits any more for what was
 //! got. So an owner may ask for a lock before the last one is known to be given back; and requests that are sent on to
 //! another rank need not come there in the order in which they were made. What is asked for waits until then.
+//! Not here: the requests (`dispatch`, `open`, `request`).
 
 use std::collections::BTreeMap;
 

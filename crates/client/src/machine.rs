@@ -1,8 +1,24 @@
-//! The client machine as a whole: its parts, and the one way in and out.
+//! The client machine as a whole: its parts, the one way in and out, and what drives tasks. The table of contents.
 //!
 //! A call becomes one request (`dispatch`), or a task of several steps (`task`). Requests have a continuation (`Then`)
 //! that says what their answer is for; a task ends by answering its [`Waiter`], which is a call or another task. Events
 //! for tasks go through a queue, so that no step runs inside another.
+//!
+//! Each part owns its state and knows the parts that it needs, but not the machine. The stages are the methods of the machine; each takes
+//! the parts that a subject needs, and asks ranks and the store for what the parts decide.
+//!
+//! | stage | subject | parts, beside those of [`Client`] |
+//! |---|---|---|
+//! | `dispatch` | from a call to what is done for it | `session::Pass` |
+//! | `request` | requests and their answers, data requests | `sending`, `numbers`, `stale_replies`, `direct`, `locks` |
+//! | `sessions` | messages, welcome, signs of life, ranks that come and go | `session`, `ranks` |
+//! | `recover` | lost connections, sessions and ranks | `losses`, `volatile`, `indeterminate` |
+//! | `moves` | migration between ranks | `places`, `route` |
+//! | `open` | opening and closing | `handles`, `file`, `lent` |
+//! | `data` | reading and writing | `reading`, `cache`, `blocks`, `writing`, `buffer`, `extents` |
+//! | `flush` | writing back, and obeying recalls | `run`, `unsynced`, `recall`, `leases` |
+//! | `change` | changes that are ordered with writes, space, syncs | `space`, `volatile` |
+//! | `own/serve`, `own/ask`, `own/task`, `own/merge` | subtrees that are decoupled for this client | the other files of `own` |
 
 use std::sync::Arc;
 
@@ -21,7 +37,7 @@ use crate::recall::Recalls;
 use crate::session::{Link, Session, Then, waiter_of};
 use crate::space::step_sync_ranks;
 use crate::task::{Event, Step, Task};
-use crate::{Call, CallId, CallResult, Config, Input, Invalidation, Now, Output, Token};
+use crate::{Call, CallId, CallResult, Config, Input, Now, Output};
 
 /// The client machine. See [`crate::io`] for how to drive it.
 #[derive(Debug)]
@@ -42,20 +58,6 @@ pub struct Client {
     pub(crate) direct: Direct,
     /// Subtrees that are decoupled for this client.
     pub(crate) own: Own,
-}
-
-impl Core {
-    /// Says what must be dropped above; with a token if somebody waits for it.
-    pub(crate) fn invalidate(&mut self, what: Invalidation, wait: bool) -> Token {
-        let token = if wait {
-            self.next_token += 1;
-            Token(self.next_token - 1)
-        } else {
-            Token::NONE
-        };
-        self.out.push_back(Output::Invalidate { token, what });
-        token
-    }
 }
 
 impl Client {

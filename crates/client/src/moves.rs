@@ -1,5 +1,5 @@
 //! Migration between ranks, as a client sees it: requests that another rank is to answer, remote inodes, and files, leases and locks that
-//! move. Not here: the rank to ask first (`route`).
+//! move. Not here: the rank to ask first (`route`), and what is noted of a move (`places`).
 
 use std::collections::{BTreeMap, BTreeSet};
 

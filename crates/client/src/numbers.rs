@@ -1,5 +1,5 @@
 //! Inode numbers that ranks have given before they are used (`Config::ino_grant`): a creation names one, so that its number
-//! is known before it is answered. Off as a rule: the numbers are lost when the session ends.
+//! is known before it is answered. Off as a rule: the numbers are lost when the session ends. They are asked for in `request`.
 
 use std::collections::VecDeque;
 

@@ -1,5 +1,6 @@
 //! Opening and closing. A handle stays open at the server for a while after its last close here, and serves the next
-//! open that asks for the same, without a message.
+//! open that asks for the same, without a message. With a close go the locks that were taken through it. Not here: which handle serves
+//! what (`handles`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -11,6 +11,15 @@ use crate::recall::Recalls;
 use crate::route::{Found, Subject};
 use crate::session::{Link, Pending};
 
+/// Requests that wait before they are sent on.
+#[derive(Debug)]
+pub(crate) struct Paused {
+    /// When, milliseconds.
+    pub due: u64,
+    pub rank: Rank,
+    pub pending: Pending,
+}
+
 impl Ranks {
     /// True if there is only one rank, and no session with another one.
     pub(crate) fn is_single(&self) -> bool {
@@ -203,13 +212,4 @@ impl Files {
             ranks.open_session(core, to);
         }
     }
-}
-
-/// Requests that wait before they are sent on.
-#[derive(Debug)]
-pub(crate) struct Paused {
-    /// When, milliseconds.
-    pub due: u64,
-    pub rank: Rank,
-    pub pending: Pending,
 }

@@ -3,7 +3,7 @@
 //! A recall of data passes three points. Until what was written is at the server, everything goes on as before; then
 //! caches above drop the data, and reads go on, but whoever keeps what they read is told to drop that, too; then no new
 //! write begins until the rest is at the server and the right is given up. So a call that the kernel waits for while it
-//! drops pages never needs anything that waits for this recall.
+//! drops pages never needs anything that waits for this recall. Not here: what is written and sent for it (`flush`).
 
 use std::collections::BTreeMap;
 
@@ -124,50 +124,7 @@ impl Recalls {
             *id = UNASKED;
         }
     }
-}
 
-impl Ranks {
-    /// A rank has refused what does not fit into an inode: it leaves it to who has the right to hold back what is written to move
-    /// the file to objects. This client may have given that right up without a word, when it was in doubt. Says so now; not if
-    /// an open is under way, whose answer may bring the right.
-    pub(crate) fn say_given_up(&mut self, core: &mut Core, files: &Files, ino: Ino) {
-        // What one at the end of a way opens shows with its answer.
-        let opens = |op: &Op| match op {
-            Op::Open { ino: of, .. } => *of == ino,
-            op => op.opens().is_some(),
-        };
-        let Some(file) = files.map.get(&ino) else { return };
-        let (rank, bits) = (file.rank, (Lease::CACHE | Lease::BUFFER).without(file.rights));
-        let waits = !file.recalls.is_empty() || self.unanswered().any(|pending| opens(&pending.request.op));
-        if file.attr.inline && bits.has(Lease::BUFFER) && !waits && self.is_up(rank) {
-            self.send(core, rank, ToServer::Release(vec![(ino, bits)]));
-        }
-    }
-
-    /// Gives up what a rank lent, and what others lent of the same: it has moved since, which may not have been heard yet, and
-    /// would be taken for lent by the new rank when it is. Of a directory in fragments of several ranks each lends the names that it has:
-    /// caches above cannot tell them apart, and drop all, so none is held any more.
-    pub(crate) fn take_lent(&mut self, rank: Rank, ino: Ino, bits: Lease) -> Lease {
-        let mut held = Lease::NONE;
-        for (of, session) in &mut self.sessions {
-            held = held | session.leases.take(ino, bits);
-            if *of != rank && !session.pending.is_empty() {
-                session.leases.void(ino, session.next_seq);
-            }
-        }
-        held
-    }
-
-    /// Answers again what may have been lost with a connection.
-    pub(crate) fn repeat_recalls_done(&mut self, core: &mut Core, rank: Rank) {
-        let Some(session) = self.session(rank) else { return };
-        for (ino, id) in session.recalls_done.clone() {
-            self.send(core, rank, ToServer::RecallDone { ino, id });
-        }
-    }
-}
-
-impl Recalls {
     /// A rank wants something back, which is not under way: begins to give it up. In how many parts, and whether it is names that are not
     /// held.
     pub(crate) fn taken(
@@ -290,6 +247,47 @@ impl Recalls {
     pub(crate) fn give_up_leases(&mut self, core: &mut Core, ranks: &mut Ranks, files: &mut Files, rank: Rank) {
         let lent = ranks.sessions.get_mut(&rank).map(|session| session.leases.take_all());
         lent.into_iter().flatten().for_each(|(ino, bits)| self.give_up_lease(core, files, rank, ino, bits));
+    }
+}
+
+impl Ranks {
+    /// A rank has refused what does not fit into an inode: it leaves it to who has the right to hold back what is written to move
+    /// the file to objects. This client may have given that right up without a word, when it was in doubt. Says so now; not if
+    /// an open is under way, whose answer may bring the right.
+    pub(crate) fn say_given_up(&mut self, core: &mut Core, files: &Files, ino: Ino) {
+        // What one at the end of a way opens shows with its answer.
+        let opens = |op: &Op| match op {
+            Op::Open { ino: of, .. } => *of == ino,
+            op => op.opens().is_some(),
+        };
+        let Some(file) = files.map.get(&ino) else { return };
+        let (rank, bits) = (file.rank, (Lease::CACHE | Lease::BUFFER).without(file.rights));
+        let waits = !file.recalls.is_empty() || self.unanswered().any(|pending| opens(&pending.request.op));
+        if file.attr.inline && bits.has(Lease::BUFFER) && !waits && self.is_up(rank) {
+            self.send(core, rank, ToServer::Release(vec![(ino, bits)]));
+        }
+    }
+
+    /// Gives up what a rank lent, and what others lent of the same: it has moved since, which may not have been heard yet, and
+    /// would be taken for lent by the new rank when it is. Of a directory in fragments of several ranks each lends the names that it has:
+    /// caches above cannot tell them apart, and drop all, so none is held any more.
+    pub(crate) fn take_lent(&mut self, rank: Rank, ino: Ino, bits: Lease) -> Lease {
+        let mut held = Lease::NONE;
+        for (of, session) in &mut self.sessions {
+            held = held | session.leases.take(ino, bits);
+            if *of != rank && !session.pending.is_empty() {
+                session.leases.void(ino, session.next_seq);
+            }
+        }
+        held
+    }
+
+    /// Answers again what may have been lost with a connection.
+    pub(crate) fn repeat_recalls_done(&mut self, core: &mut Core, rank: Rank) {
+        let Some(session) = self.session(rank) else { return };
+        for (ino, id) in session.recalls_done.clone() {
+            self.send(core, rank, ToServer::RecallDone { ino, id });
+        }
     }
 }
 

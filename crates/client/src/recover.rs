@@ -2,7 +2,7 @@
 //!
 //! A lost connection costs nothing: the session goes on over a new one, and what was not answered is sent again. A server
 //! that restarted is told what was held. A lost session loses what was held under it: handles are stale, and data that
-//! was not written is reported lost, once, by the next close or fsync.
+//! was not written is reported lost, once, by the next close or fsync. Not here: what of the state is lost (`losses`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

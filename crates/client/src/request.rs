@@ -1,5 +1,5 @@
-//! Numbered requests and their answers, and data requests, at one rank each. What is done when a rank says that another
-//! one is to be asked is in `moves`.
+//! Numbered requests and their answers, and data requests, at one rank each or in the store. Not here: how they are sent (`sending`), and
+//! what is done when a rank says that another one is to be asked (`moves`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -157,12 +157,6 @@ impl Ranks {
             }
         }
     }
-
-    /// A rank is told what is held: the answers that are under way from others do not count in it.
-    pub(crate) fn doubt_answers(&mut self, told: Rank) {
-        let others = self.sessions.iter_mut().filter(|(rank, session)| **rank != told && session.link == Link::Up);
-        others.for_each(|(_, session)| session.late_below = session.unsent);
-    }
 }
 
 impl Core {

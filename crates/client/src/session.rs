@@ -1,5 +1,5 @@
-//! The sessions, one with each rank that was asked something: handshake and messages. Requests and their answers are in
-//! `request`, what concerns several ranks in `moves`; what happens when a connection or a session is lost is in `recover`.
+//! A session with a rank: its state, what was asked in it, and what answers are for. Not here: the messages (`sessions`), requests and
+//! their answers (`request`), what concerns several ranks (`moves`), and what happens when a connection or a session is lost (`recover`).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -247,6 +247,46 @@ impl Session {
 /// A rank that is waited for is not doubted earlier than after this, milliseconds, however soon calls are given up.
 const DOUBT_MIN_MS: u64 = 500;
 
+/// A call that is one request.
+#[derive(Debug)]
+pub(crate) struct Pass {
+    pub waiter: Waiter,
+    pub cred: Arc<Cred>,
+    /// Directory whose names the answer speaks of; 0: none.
+    pub dir: Ino,
+    /// The directory that it gives a name in which something else had elsewhere, and the one in which the other has that, if they change places.
+    pub renamed: Option<(Ino, Option<Ino>)>,
+    /// Handle whose locks it changes, for the record; 0: none.
+    pub lock: Option<(u64, loligo_types::FileLock, bool)>,
+    /// True if it changes attributes of its target: handles that were opened before may not serve others then.
+    pub sets: bool,
+    /// Entries that other ranks have listed before.
+    pub listed: Vec<loligo_types::DirEntry>,
+    /// The file through which the lock was to be taken was closed meanwhile: nobody is asked for it any more, and if somebody gave it, it is
+    /// given back behind it.
+    pub over: bool,
+    /// Lookup leases are welcome with the answer; the walk begins so deep below the root.
+    pub ways: Option<u16>,
+}
+
+impl Pass {
+    /// One of which nothing is to be remembered.
+    pub(crate) fn new(waiter: Waiter, cred: &Arc<Cred>) -> Pass {
+        let cred = Arc::clone(cred);
+        Pass {
+            waiter,
+            cred,
+            dir: Ino(0),
+            renamed: None,
+            lock: None,
+            sets: false,
+            listed: Vec::new(),
+            over: false,
+            ways: None,
+        }
+    }
+}
+
 impl Ranks {
     /// A message has come from a rank: the state of the connection. `None`: there is no session.
     pub(crate) fn hears(&mut self, core: &mut Core, rank: Rank, message: &ToClient) -> Option<Link> {
@@ -438,45 +478,5 @@ pub(crate) fn task_of(then: &Then) -> Option<u64> {
     match waiter_of(then)? {
         Waiter::Task(id) => Some(id),
         Waiter::Call(_) | Waiter::Nobody => None,
-    }
-}
-
-/// A call that is one request.
-#[derive(Debug)]
-pub(crate) struct Pass {
-    pub waiter: Waiter,
-    pub cred: Arc<Cred>,
-    /// Directory whose names the answer speaks of; 0: none.
-    pub dir: Ino,
-    /// The directory that it gives a name in which something else had elsewhere, and the one in which the other has that, if they change places.
-    pub renamed: Option<(Ino, Option<Ino>)>,
-    /// Handle whose locks it changes, for the record; 0: none.
-    pub lock: Option<(u64, loligo_types::FileLock, bool)>,
-    /// True if it changes attributes of its target: handles that were opened before may not serve others then.
-    pub sets: bool,
-    /// Entries that other ranks have listed before.
-    pub listed: Vec<loligo_types::DirEntry>,
-    /// The file through which the lock was to be taken was closed meanwhile: nobody is asked for it any more, and if somebody gave it, it is
-    /// given back behind it.
-    pub over: bool,
-    /// Lookup leases are welcome with the answer; the walk begins so deep below the root.
-    pub ways: Option<u16>,
-}
-
-impl Pass {
-    /// One of which nothing is to be remembered.
-    pub(crate) fn new(waiter: Waiter, cred: &Arc<Cred>) -> Pass {
-        let cred = Arc::clone(cred);
-        Pass {
-            waiter,
-            cred,
-            dir: Ino(0),
-            renamed: None,
-            lock: None,
-            sets: false,
-            listed: Vec::new(),
-            over: false,
-            ways: None,
-        }
     }
 }

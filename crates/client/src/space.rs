@@ -1,4 +1,5 @@
-//! Calls on the space of a file: fallocate, seeking for data and holes, copying a range; and syncing everything.
+//! Calls on the space of a file, as far as they are: fallocate, seeking for data and holes, copying a range. What a fallocate needs next is
+//! decided here. Not here: what is asked for them (`change`, `data`).
 
 use std::sync::Arc;
 

@@ -6,7 +6,18 @@
 //! is from its former life), nobody there knows of it. So such an answer counts as lost, as it is when a connection is:
 //! it lends nothing, and what was opened, locked or unlocked is asked once more of whoever has it now.
 
-use loligo_types::{Answer, Lease};
+use loligo_types::{Answer, Lease, Rank};
+
+use crate::ranks::Ranks;
+use crate::session::Link;
+
+impl Ranks {
+    /// A rank is told what is held: the answers that are under way from others do not count in it.
+    pub(crate) fn doubt_answers(&mut self, told: Rank) {
+        let others = self.sessions.iter_mut().filter(|(rank, session)| **rank != told && session.link == Link::Up);
+        others.for_each(|(_, session)| session.late_below = session.unsent);
+    }
+}
 
 pub(crate) fn lends_nothing(answer: &mut Answer) {
     match answer {

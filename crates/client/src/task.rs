@@ -1,4 +1,4 @@
-//! Calls that take several steps. Each kind has its steps in the file of its subject; here is what they share.
+//! Calls that take several steps: the kinds, and what they share. Not here: the steps, which are in the stages (see `machine`).
 
 use std::sync::Arc;
 

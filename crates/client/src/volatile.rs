@@ -1,5 +1,5 @@
 //! Answers that were ahead of a rank's journal, because a directory's policy lets them: what is waited for at an fsync, and what a crash of the
-//! server took back. Not here: which answers these are (the rank says so), nor file data that a server's disk does not have (`unsynced`).
+//! server took back. Not here: which answers these are (the rank says so), file data that a server's disk does not have (`unsynced`), nor what is given up for what is lost (`recover`).
 //!
 //! Of each inode that such an answer was about it is remembered with which record it is durable. A rank that begins a new life says which record was
 //! its last: what is beyond it is lost. Then nothing that the rank had lent is believed, handles of what lost something end as those of a lost

@@ -1,5 +1,6 @@
 //! Requests of a subtree decoupled for this client to its rank: records, inode numbers, rights to objects, and resumption in a new
-//! session. One request of each kind at a time; needs that come meanwhile go with the next one.
+//! session; and orders of people that begin there. One request of each kind at a time; needs that come meanwhile go with the next one. Not
+//! here: which is the next one (`needs.rs`), and the form of orders (`command.rs`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

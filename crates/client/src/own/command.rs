@@ -1,6 +1,6 @@
 //! The command interface to decouple, sync, merge or recouple a subtree and to read its state: an extended attribute of its root, which
 //! any program can set and read, on a mount too. Setting it only begins a command: the setter holds the directory in the kernel, and
-//! others would wait. Parsing and formatting only; `task.rs` does the work.
+//! others would wait. What is ordered and what is told of it; `ask.rs` and `task.rs` do the work.
 //!
 //! ```text
 //! set:  decouple NUMBER [lease_ms=N], with a policy document from the next line on

@@ -1,5 +1,5 @@
-//! Bytes of files in subtrees that are decoupled for this client: they go where all bytes go. The rank's object server takes them once the
-//! rank was asked for the right to it (`SubtreeOp::Data`), for this session.
+//! Files in subtrees that are decoupled for this client whose bytes others may change: when the owner needs a version of its own, and what is
+//! new to caches when records come. Not here: the way of the bytes (`serve.rs`).
 
 use std::sync::Arc;
 
@@ -12,9 +12,6 @@ use crate::file::Files;
 use crate::own::Own;
 use crate::task::data_error;
 use crate::{Call, Fh, Invalidation};
-
-/// A data request is sent again at most so often because the rank does not know this session's right to it.
-pub(crate) const AGAIN_MAX: u32 = 4;
 
 impl Own {
     /// The root of a subtree in which others work, and the file of which the owner must have a version of its own before this call is decided: what is

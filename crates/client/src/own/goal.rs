@@ -184,6 +184,16 @@ impl OwnTask {
     }
 }
 
+/// One under way.
+#[derive(Debug)]
+pub(crate) struct SyncFirst {
+    /// Subtrees that are not done.
+    pub left: usize,
+    /// The next call.
+    pub then: Option<Call>,
+    pub failed: Option<FsError>,
+}
+
 impl Own {
     /// Completes, after whatever is under way there.
     pub(crate) fn complete(
@@ -433,14 +443,4 @@ impl Own {
             self.complete(core, calls, root, Waiter::Task(id), goal, None);
         }
     }
-}
-
-/// One under way.
-#[derive(Debug)]
-pub(crate) struct SyncFirst {
-    /// Subtrees that are not done.
-    pub left: usize,
-    /// The next call.
-    pub then: Option<Call>,
-    pub failed: Option<FsError>,
 }

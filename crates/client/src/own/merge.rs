@@ -1,5 +1,9 @@
-//! The stages of a pipeline, carried out for a subtree that is decoupled for this client, and above all its merge: the cut before it, its
-//! parts, and taking over what others did meanwhile. Not here: the end of a subtree (`task`), and the journal's way into the store (`serve`).
+//! The stages of a pipeline, carried out for a subtree that is decoupled for this client, and the cut before its merge, and taking over
+//! what others did meanwhile. Each stage begins when all of the one before has succeeded, and what stands in parallel runs at the same time. A failure is
+//! told with the name of its stage, and what was done before counts. Which begins when is said by [`loligo_subtree_policy::Run`]. Not here: the parts of a
+//! merge and the end (`task.rs`), and the journal's way into the store (`serve.rs`).
+//!
+//! The rules of pipelines have no apply beside a persist, so an answer of a rank is either about the store or about the merge.
 
 use std::sync::Arc;
 
@@ -11,10 +15,14 @@ use crate::machine::Client;
 use crate::own::goal::{Merging, OwnTask, Stage, TRIES};
 use crate::own::needs::Ask;
 use crate::own::rebase::chunks;
-use crate::own::seal::{FREEZE_PAUSE_MS, ROUNDS_MAX};
 use crate::route::NOWHERE;
 use crate::session::Then;
 use crate::task::Event;
+
+/// If nothing says that a change has ended, it is looked again after so long, milliseconds.
+const FREEZE_PAUSE_MS: u64 = 20;
+/// Most rounds of waiting for writes that are under way and looking again.
+const ROUNDS_MAX: u32 = 1000;
 
 impl Client {
     /// Bytes are where the stages need them: the first stage begins.

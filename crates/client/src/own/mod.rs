@@ -1,10 +1,13 @@
 //! Subtrees that are decoupled for this client, and worked in by programs that know nothing of it (Cudele, thesis §6.3: the client
 //! library, but through any call): what they ask of names and attributes below such a directory is answered here, as if by a rank of the client's
-//! own, and journaled for the merge. Here what is known of them and which operation goes there; `serve.rs` carries one out,
-//! `users.rs` says in whose name, `ask.rs` gets from the rank what is missing, `data.rs` sends bytes, `seal.rs` cuts off what others are to read, `rebase.rs` takes over what others did
-//! in the meantime, `task.rs` merges and ends,
-//! `stages.rs` carries out the stages of a pipeline, `command.rs` is how people
-//! say so. Not how an operation is decided ([`loligo_subtree`]), nor how a subtree comes to be given or merged at the rank.
+//! own, and journaled for the merge. Here what is known of them and which operation goes there.
+//!
+//! Four stages are methods of the machine: `serve.rs` carries an operation out and sends bytes, `ask.rs` gets from the rank what is missing and
+//! begins what people order, `task.rs` completes and ends, `merge.rs` runs the stages of a pipeline and takes over what others did in the
+//! meantime. The parts: `decide.rs` decides an operation, `users.rs` says in whose name, `needs.rs` what is asked next, `data.rs` which files need
+//! a version of the owner's own, `locks.rs` who gets a lock, `seal.rs` what waits for a cut, `goal.rs` how far a task is, `store.rs` what of the
+//! journal goes into the store, `rebase.rs` what conflicts are told, `command.rs` how people say and see all that. Not how an operation is decided by
+//! itself ([`loligo_subtree`]), nor how a subtree comes to be given or merged at the rank.
 //!
 //! Nobody else changes what is answered here before the next merge, so all of it may be cached, and open files may hold everything back.
 
@@ -243,9 +246,7 @@ impl Own {
         let waits = self.locks.iter_mut().map(|job| (&job.op, &mut job.then));
         waits.chain(self.replies.iter_mut().map(|reply| (&reply.op, &mut reply.then)))
     }
-}
 
-impl Own {
     /// The root of the subtree in which an operation is to be carried out here.
     pub(crate) fn root_for(&self, op: &Op) -> Option<Ino> {
         if !self.is_any() {

@@ -3,8 +3,9 @@
 //! above are told to drop what they hold. From the cut of the journal until then all requests below the root wait, because a change that is
 //! decided on old records would be taken for a conflict.
 //!
-//! Before the merge the rank is told which inodes are open here: what others have removed of them lives on. Not here: what becomes of things
-//! that both changed (the rank's), nor the bytes that others see meanwhile (the object server's copies).
+//! Before the merge the rank is told which inodes are open here: what others have removed of them lives on. Here are the conflicts, and what an
+//! open file becomes; what is asked for it is in `merge.rs`. Not here: what becomes of things that both changed (the rank's), nor the bytes that
+//! others see meanwhile (the object server's copies).
 
 use std::fmt::Write;
 

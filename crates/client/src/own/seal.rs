@@ -1,7 +1,7 @@
 //! The cut of a decoupled subtree before a merge with concurrent readers. Names and attributes are in the journal and bytes in objects,
 //! and the rank cannot tell which bytes belong to which state. So all buffered writes go to the server, and calls that write wait for
 //! that (*freezing*). Then the journal is cut, and no object is changed before the rank has merged the journal up to the cut (*sealed*):
-//! until then others read copies, from then on the objects. Calls go on meanwhile, in buffers. Not here: the merge (`task.rs`), and which
+//! until then others read copies, from then on the objects. Calls go on meanwhile, in buffers. Not here: the merge (`merge.rs`), and which
 //! objects are copied (the rank's object server).
 
 use loligo_types::{Ino, Interfere};
@@ -12,11 +12,6 @@ use crate::file::Files;
 use crate::ranks::Ranks;
 use crate::session::PendingData;
 use crate::task::{Event, Step, Task};
-
-/// Most rounds of waiting for writes that are under way and looking again.
-pub(crate) const ROUNDS_MAX: u32 = 1000;
-/// If nothing says that a change has ended, it is looked again after so long, milliseconds.
-pub(crate) const FREEZE_PAUSE_MS: u64 = 20;
 
 impl Owned {
     /// True if others read the state of the last merge.
@@ -79,9 +74,7 @@ impl Own {
     pub fn is_freezing(&self, ino: Ino) -> bool {
         self.trees.values().any(|owned| owned.freezing && owned.has(ino))
     }
-}
 
-impl Own {
     /// Files with something that is not at the server.
     pub(crate) fn unwritten(&self, files: &Files, root: Ino) -> Vec<Ino> {
         let unwritten = |file: &crate::file::File| file.rank == OWN && (!file.is_clean() || file.run.is_some());

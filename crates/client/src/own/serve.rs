@@ -1,5 +1,6 @@
-//! Requests to a subtree that is decoupled for this client, carried out here. Not here: fetching missing records (`ask.rs`), and bytes of
-//! objects (`data.rs`).
+//! Requests to a subtree that is decoupled for this client, carried out here, and bytes of its objects: they go where all bytes go. The rank's
+//! object server takes them once the rank was asked for the right to it (`SubtreeOp::Data`), for this session. The journal goes to the store in
+//! the same way. Not here: what an operation comes to (`decide.rs`), and fetching missing records (`ask.rs`).
 
 use std::sync::Arc;
 
@@ -14,11 +15,15 @@ use super::{Job, OWN, OwnReply};
 use crate::Call;
 use crate::calls::Waiter;
 use crate::machine::Client;
-use crate::own::data::AGAIN_MAX;
 use crate::own::goal::OwnTask;
-use crate::own::store::{At, STORE_TRIES};
+use crate::own::store::At;
 use crate::session::{DataThen, PendingData, Then};
 use crate::task::data_error;
+
+/// It is begun anew so often because the rank began a new life.
+const STORE_TRIES: u32 = 8;
+/// A data request is sent again at most so often because the rank does not know this session's right to it.
+const AGAIN_MAX: u32 = 4;
 
 impl Client {
     /// Something is asked that was to be asked of a rank, of what is decoupled here.

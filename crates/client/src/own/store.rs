@@ -1,6 +1,7 @@
 //! The journal of a subtree that is decoupled for this client, on its way into the store ("global persist", Cudele §6.2): written into an object of
 //! its own, synced, and then registered at the rank. What is not registered is nothing. The same as the client library does
-//! (`subtree/store.rs` in the driver), without waiting. Not here: the form of the journal ([`loligo_subtree::Growing`]).
+//! (`subtree/store.rs` in the driver), without waiting. Not here: the form of the journal ([`loligo_subtree::Growing`]), and its
+//! sending (`serve.rs`).
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,8 +16,6 @@ use crate::own::needs::record_of;
 
 /// Pieces that are on their way at once.
 pub(crate) const IN_FLIGHT: usize = 4;
-/// It is begun anew so often because the rank began a new life.
-pub(crate) const STORE_TRIES: u32 = 8;
 
 /// A write of the journal to the store.
 #[derive(Debug)]

@@ -1,5 +1,5 @@
 //! Completing what was done in a subtree that is decoupled for this client, as its policy says or as somebody asks: bytes to the server,
-//! the stages of the pipeline (`stages.rs`), the end. One such task at a time in a subtree; programs go on meanwhile, and what they do then is
+//! the stages of the pipeline (`merge.rs`), the parts of a merge, the end. One such task at a time in a subtree; programs go on meanwhile, and what they do then is
 //! another task's to complete. Not what each mechanism promises: `docs/subtree-policies.md`.
 
 use std::sync::Arc;
