@@ -156,13 +156,13 @@ impl Files {
     }
 
     /// It has said so of another one, where the file was; where it is it is asked first.
-    pub(crate) fn is_doubted(&self, ino: Ino) -> bool {
+    fn is_doubted(&self, ino: Ino) -> bool {
         self.map.get(&ino).is_some_and(|file| file.doubted && !file.flying.is_empty())
     }
 
     /// The rank does not know the handle of a run: it may have lost that in a restart. Whether there is another one that
     /// may write, so that nothing is lost with the first.
-    pub(crate) fn takes_other_handle(&mut self, ino: Ino) -> bool {
+    fn takes_other_handle(&mut self, ino: Ino) -> bool {
         let Some(file) = self.map.get_mut(&ino) else { return false };
         let Some(run) = file.run.as_mut() else { return false };
         // Several may have been lost: each is tried once.
@@ -189,7 +189,7 @@ impl Files {
         }
     }
 
-    pub(crate) fn wake_flushed(&mut self, calls: &mut Calls, ino: Ino, covers: u64, synced: bool) {
+    fn wake_flushed(&mut self, calls: &mut Calls, ino: Ino, covers: u64, synced: bool) {
         let Some(file) = self.map.get_mut(&ino) else { return };
         let unsynced = file.unsynced && !file.attr.inline;
         for waiter in std::mem::take(&mut file.flush_waiters) {

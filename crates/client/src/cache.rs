@@ -86,7 +86,7 @@ impl Files {
     }
 
     /// Keeps the read cache within its limit.
-    pub(crate) fn evict_blocks(&mut self, core: &Core) {
+    fn evict_blocks(&mut self, core: &Core) {
         while self.block_bytes > core.config.read_cache {
             let oldest = self.blocks_of.iter().filter_map(|ino| {
                 let (used, start) = self.map.get(ino)?.blocks.oldest()?;

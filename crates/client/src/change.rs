@@ -23,14 +23,7 @@ impl Client {
 
     /// Makes a file at least so long. How long it is the server looks up when it does it: until then the right to be alone
     /// may be given up, and others may have let it grow further.
-    pub(crate) fn grow_file(
-        &mut self,
-        waiter: Waiter,
-        cred: &Arc<Cred>,
-        ino: Ino,
-        (handle, kill_priv): (u64, bool),
-        size: u64,
-    ) {
+    fn grow_file(&mut self, waiter: Waiter, cred: &Arc<Cred>, ino: Ino, (handle, kill_priv): (u64, bool), size: u64) {
         let set = SetAttr { size: Some(size), grow: true, kill_priv, ..SetAttr::default() };
         let step = Step::SetAttr { set, handle: Some(handle), ahead: None };
         let task = Task { waiter, cred: Arc::clone(cred), ino, exclusive: true, step };
@@ -248,7 +241,7 @@ impl Client {
     }
 
     /// Each rank makes durable what it has. How many were asked.
-    pub(crate) fn ask_all_to_sync(&mut self, id: u64, cred: &Arc<Cred>) -> usize {
+    fn ask_all_to_sync(&mut self, id: u64, cred: &Arc<Cred>) -> usize {
         let ranks: Vec<_> = self.ranks.sessions.keys().copied().collect();
         for rank in &ranks {
             self.request_at(*rank, Cred::clone(cred), Op::Sync, Then::Task(id), 0);
@@ -288,7 +281,7 @@ impl Client {
     /// Asks the rank that has a file or directory for the answer that comes when all is durable that it has answered; and each rank that has told something of
     /// it which was not durable: if it crashed before the directory moved, this client may not have heard of that. How many are asked; 0: all is
     /// durable, because there is nothing that is relaxed, as far as was seen.
-    pub(crate) fn persist_then(&mut self, rank: Option<Rank>, ino: Ino, cred: &Arc<Cred>, task: u64) -> usize {
+    fn persist_then(&mut self, rank: Option<Rank>, ino: Ino, cred: &Arc<Cred>, task: u64) -> usize {
         // Also for what others have been told: who syncs a file syncs all that was done to it.
         let waits = |(of, session): (&Rank, &Session)| {
             let ahead = &session.ahead;

@@ -87,13 +87,13 @@ impl Client {
         reading::Next::Wait
     }
 
-    pub(crate) fn fetch_exactly(&mut self, id: u64, ino: Ino, read: &mut Read, start: u64, stop: u64) {
+    fn fetch_exactly(&mut self, id: u64, ino: Ino, read: &mut Read, start: u64, stop: u64) {
         let op = DataOp::Read { offset: start, len: (stop - start) as u32 };
         read.missing += 1;
         self.data_request(ino, op, DataThen::Read { task: id, at: start });
     }
 
-    pub(crate) fn fetch_blocks(&mut self, id: u64, ino: Ino, read: &mut Read, start: u64, stop: u64) {
+    fn fetch_blocks(&mut self, id: u64, ino: Ino, read: &mut Read, start: u64, stop: u64) {
         self.files.tick += 1;
         let tick = self.files.tick;
         for block in blocks(start, stop) {
@@ -107,7 +107,7 @@ impl Client {
         }
     }
 
-    pub(crate) fn start_fetch(&mut self, ino: Ino, block: u64, readers: Vec<u64>) {
+    fn start_fetch(&mut self, ino: Ino, block: u64, readers: Vec<u64>) {
         let Some(file) = self.files.map.get(&ino) else { return };
         let end = (block + BLOCK).min(file.attr.size);
         let op = DataOp::Read { offset: block, len: (end - block) as u32 };
@@ -148,7 +148,7 @@ impl Client {
     }
 
     /// Answers a buffered write, at once if there is room.
-    pub(crate) fn accept(&mut self, waiter: Waiter, ino: Ino, len: u64) {
+    fn accept(&mut self, waiter: Waiter, ino: Ino, len: u64) {
         let Some(file) = self.files.map.get(&ino) else { return };
         let (held, behind) = (file.held_back(), file.dirty.bytes() >= self.core.config.write_behind);
         let total = self.files.held_back();
@@ -183,7 +183,7 @@ impl Client {
         result
     }
 
-    pub(crate) fn step_writing(&mut self, id: u64, task: &mut Task, event: Event) -> Option<CallResult> {
+    fn step_writing(&mut self, id: u64, task: &mut Task, event: Event) -> Option<CallResult> {
         let (ino, cred) = (task.ino, Arc::clone(&task.cred));
         let Step::Write(writing) = &mut task.step else { return None };
         if writing.ends_discard(&event) {

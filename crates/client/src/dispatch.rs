@@ -267,7 +267,7 @@ impl Client {
 
     /// Asks for it. Objects have the default size: there is no layout that says otherwise. Nor is there a name by which they could be found: a
     /// rank lets its own numbers be used in what it has decoupled, and keeps that as long as it lasts.
-    pub(crate) fn data_raw(&mut self, waiter: Waiter, cred: &Arc<Cred>, ino: Ino, op: DataOp) {
+    fn data_raw(&mut self, waiter: Waiter, cred: &Arc<Cred>, ino: Ino, op: DataOp) {
         // It is no open file's, and waits for none.
         let task = Task { waiter, cred: Arc::clone(cred), ino: Ino(0), exclusive: false, step: Step::Raw };
         let id = self.calls.new_task(task);
@@ -275,7 +275,7 @@ impl Client {
         self.data_request_of(ino, op, DataThen::Task(id), at);
     }
 
-    pub(crate) fn set_lock(&mut self, waiter: Waiter, cred: &Arc<Cred>, fh: Fh, lock: FileLock, wait: bool) {
+    fn set_lock(&mut self, waiter: Waiter, cred: &Arc<Cred>, fh: Fh, lock: FileLock, wait: bool) {
         match self.files.fh_handle(fh) {
             Ok((ino, handle)) => {
                 let op = Op::SetLock { ino, handle, lock, wait };

@@ -212,7 +212,7 @@ impl Client {
         }
     }
 
-    pub(crate) fn step_recall(&mut self, ino: Ino, at: usize, recall: DataRecall) -> bool {
+    fn step_recall(&mut self, ino: Ino, at: usize, recall: DataRecall) -> bool {
         let cached = self.files.is_cached_above(ino);
         let Some(file) = self.files.map.get_mut(&ino) else { return false };
         let flushed = |target: u64| file.flushed >= target || file.is_clean();

@@ -55,7 +55,7 @@ impl Calls {
     }
 
     /// Tasks on files whose callers wait no longer: they may send a change later.
-    pub(crate) fn unheard_tasks(&self) -> impl Iterator<Item = &Task> {
+    fn unheard_tasks(&self) -> impl Iterator<Item = &Task> {
         self.tasks.values().filter(|task| matches!(task.waiter, Waiter::Call(_)) && !self.is_awaited(task.waiter))
     }
 
@@ -67,7 +67,7 @@ impl Calls {
         })
     }
 
-    pub(crate) fn is_heard(&self, waiter: Waiter) -> bool {
+    fn is_heard(&self, waiter: Waiter) -> bool {
         match waiter {
             Waiter::Task(id) => self.tasks.get(&id).is_some_and(|task| self.is_awaited(task.waiter)),
             waiter => self.is_awaited(waiter),

@@ -87,7 +87,7 @@ impl Lent<'_> {
     }
 
     /// The same for an entry of a listing, which brought the lease.
-    pub(crate) fn use_entry(&mut self, ino: Ino) -> bool {
+    fn use_entry(&mut self, ino: Ino) -> bool {
         self.ranks.remember(ino);
         if self.at_hand.rank == Some(OWN) {
             return self.noted(ino, Lease::ATTR);

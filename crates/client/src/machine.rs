@@ -153,7 +153,7 @@ impl Client {
     }
 
     /// Gives an event to a task.
-    pub(crate) fn advance(&mut self, id: u64, event: Event) {
+    fn advance(&mut self, id: u64, event: Event) {
         let Some(mut task) = self.calls.tasks.remove(&id) else { return };
         let result = match &mut task.step {
             Step::Open(_) => self.step_open(id, &mut task, event),
@@ -212,7 +212,7 @@ impl Client {
     }
 
     /// Requests of a call that were never sent become requests for nothing: their numbers must not be missing.
-    pub(crate) fn withdraw_requests(&mut self, id: CallId) {
+    fn withdraw_requests(&mut self, id: CallId) {
         let mut unsent: Vec<(Rank, u64)> = Vec::new();
         for (rank, session) in &self.ranks.sessions {
             let of_call = session.pending.range(session.never_sent..).filter(|(_, pending)| {
@@ -232,7 +232,7 @@ impl Client {
         }
     }
 
-    pub(crate) fn on_tick(&mut self) {
+    fn on_tick(&mut self) {
         let ranks: Vec<_> = self.ranks.sessions.keys().copied().collect();
         for rank in &ranks {
             self.keep_alive(*rank);
@@ -267,7 +267,7 @@ impl Client {
         self.own.stop(&mut self.core, &mut self.calls);
     }
 
-    pub(crate) fn check_stopped(&mut self) {
+    fn check_stopped(&mut self) {
         if self.core.stopped {
             return;
         }

@@ -293,7 +293,7 @@ impl Client {
     }
 
     /// Forgets a file that has no handle any more.
-    pub(crate) fn drop_file(&mut self, ino: Ino) {
+    fn drop_file(&mut self, ino: Ino) {
         if let Some(file) = self.files.map.remove(&ino) {
             self.files.unsynced.forget(&file);
             self.files.block_bytes = self.files.block_bytes.saturating_sub(file.blocks.bytes());
@@ -348,7 +348,7 @@ impl Client {
 
     /// The open file that a flock belongs to is gone, and so is what was asked for and is not answered yet: a kernel lets nobody close what
     /// a lock is being taken through, but a program that uses the library may.
-    pub(crate) fn drop_flock(&mut self, cred: &Arc<Cred>, opened: &Opened, owner: LockOwner) {
+    fn drop_flock(&mut self, cred: &Arc<Cred>, opened: &Opened, owner: LockOwner) {
         let kind = LockKind::Flock;
         let asked = self.ranks.end_taking(&mut self.own, (opened.ino, kind, owner));
         if asked {
@@ -368,7 +368,7 @@ impl Client {
     /// An open file is gone, and with it the record locks that were taken through it and are held still. Those are of its open file
     /// description (`F_OFD_SETLK`): nothing else tells of their end, and a process gives its own back at each close. The handle may serve
     /// the next open, so the server does not end them by itself.
-    pub(crate) fn drop_taken_through(&mut self, cred: &Arc<Cred>, opened: &Opened) {
+    fn drop_taken_through(&mut self, cred: &Arc<Cred>, opened: &Opened) {
         if self.files.locks.is_empty() {
             return;
         }

@@ -91,7 +91,7 @@ impl Ranks {
 
     /// The time a session lives without a message, milliseconds. Files that moved to a rank that was not reached yet are held in a
     /// session that this client has not seen: it lives as long there as elsewhere. `None`: nothing can be held there.
-    pub(crate) fn lives(&self, session: &Session) -> Option<u64> {
+    fn lives(&self, session: &Session) -> Option<u64> {
         let of = |session: &Session| session.id.map(|_| session.session_ms);
         of(session).or_else(|| self.sessions.values().filter_map(of).min())
     }
@@ -152,7 +152,7 @@ impl Ranks {
     }
 
     /// Calls that cannot end without a rank.
-    pub(crate) fn calls_at(&self, calls: &Calls, files: &Files, rank: Rank) -> BTreeSet<CallId> {
+    fn calls_at(&self, calls: &Calls, files: &Files, rank: Rank) -> BTreeSet<CallId> {
         let mut waiters: Vec<Waiter> = files.blocked.iter().map(|(waiter, _)| *waiter).collect();
         if let Some(session) = self.session(rank) {
             waiters.extend(session.pending.values().filter_map(|pending| waiter_of(&pending.then)));

@@ -271,7 +271,7 @@ impl Ranks {
     /// Gives up what a rank lent, and what others lent of the same: it has moved since, which may not have been heard yet, and
     /// would be taken for lent by the new rank when it is. Of a directory in fragments of several ranks each lends the names that it has:
     /// caches above cannot tell them apart, and drop all, so none is held any more.
-    pub(crate) fn take_lent(&mut self, rank: Rank, ino: Ino, bits: Lease) -> Lease {
+    fn take_lent(&mut self, rank: Rank, ino: Ino, bits: Lease) -> Lease {
         let mut held = Lease::NONE;
         for (of, session) in &mut self.sessions {
             held = held | session.leases.take(ino, bits);

@@ -260,7 +260,7 @@ impl Client {
     }
 
     /// Asks for more numbers if something is to be made, and less than half of them are left.
-    pub(crate) fn refill_numbers(&mut self, rank: Rank, cred: &Cred, op: &Op) {
+    fn refill_numbers(&mut self, rank: Rank, cred: &Cred, op: &Op) {
         // Those of requests under way count as given, too.
         let wanted = u64::from(self.core.config.ino_grant.min(limits::INO_GRANT_MAX / 2));
         if wanted == 0 || !op.makes_inode() {
@@ -276,7 +276,7 @@ impl Client {
     }
 
     /// Such an answer came: asks again, or gives back what it is for, if the answer (without what it lends) is as good as any.
-    pub(crate) fn ask_once_more(&mut self, pending: Pending, result: &mut FsResult<Answer>) -> Option<Pending> {
+    fn ask_once_more(&mut self, pending: Pending, result: &mut FsResult<Answer>) -> Option<Pending> {
         let Ok(answer) = result else { return Some(pending) };
         lends_nothing(answer);
         let gives_back = matches!(pending.request.op, Op::Unlock { .. });
@@ -302,7 +302,7 @@ impl Client {
     }
 
     /// True if a data operation bypasses the rank. If the rank does not know the connection yet, it is told.
-    pub(crate) fn goes_direct(&mut self, ino: Ino, op: &DataOp) -> bool {
+    fn goes_direct(&mut self, ino: Ino, op: &DataOp) -> bool {
         match self.direct.way(&self.ranks, &self.files, ino, op) {
             Way::Store => return true,
             Way::Rank => {}
@@ -312,7 +312,7 @@ impl Client {
     }
 
     /// Tells a rank by what the store knows this client.
-    pub(crate) fn tell_address(&mut self, rank: Rank, cred: Cred) {
+    fn tell_address(&mut self, rank: Rank, cred: Cred) {
         let Some(address) = self.direct.address.clone() else { return };
         let life = self.direct.life;
         if let Some(session) = self.ranks.sessions.get_mut(&rank) {
@@ -346,7 +346,7 @@ impl Client {
     }
 
     /// Nothing is left of lost files: what others may have of them now can be closed.
-    pub(crate) fn close_left(&mut self) {
+    fn close_left(&mut self) {
         for (lost, cred, handles) in std::mem::take(&mut self.direct.closes) {
             self.close_elsewhere(lost, &cred, &handles);
         }

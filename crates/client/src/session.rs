@@ -383,7 +383,7 @@ impl Ranks {
     /// True if a rank is to be sought at the address of the first connection. A server there knows the current ranks, even if this client
     /// has missed that all ranks it knows have gone. So other ranks than the first are sought there, too, now and then, if they cannot be
     /// found and nothing else comes from there.
-    pub(crate) fn is_at_first(&mut self, core: &Core, rank: Rank) -> bool {
+    fn is_at_first(&mut self, core: &Core, rank: Rank) -> bool {
         if !self.home_moved {
             return rank == self.home;
         }

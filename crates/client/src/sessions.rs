@@ -36,7 +36,7 @@ impl Client {
         }
     }
 
-    pub(crate) fn welcomed(&mut self, rank: Rank, welcome: Welcome) {
+    fn welcomed(&mut self, rank: Rank, welcome: Welcome) {
         let Some(rank) = self.ranks.find_home(rank, welcome.rank) else {
             // Somebody else has the address by now, and tells who is there. What was begun there is not needed, and nobody is to wait
             // for it. But a server that was started again may have found the client's own, which it is about to ask for.
@@ -90,7 +90,7 @@ impl Client {
     }
 
     /// Where a rank was sought there is another one, which tells who is there.
-    pub(crate) fn found_another(&mut self, rank: Rank, map: &ClusterMap) {
+    fn found_another(&mut self, rank: Rank, map: &ClusterMap) {
         self.ranks.home_moved |= rank == self.ranks.home;
         self.learn_map(map, None);
         // If it is elsewhere by now it is sought there already.

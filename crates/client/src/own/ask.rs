@@ -230,7 +230,7 @@ impl Client {
         }
     }
 
-    pub(crate) fn own_begin_command(&mut self, cred: &Arc<Cred>, root: Ino, value: &[u8]) -> FsResult<()> {
+    fn own_begin_command(&mut self, cred: &Arc<Cred>, root: Ino, value: &[u8]) -> FsResult<()> {
         let text = std::str::from_utf8(value).map_err(|_| FsError::Invalid)?;
         let (line, document) = text.split_once('\n').unwrap_or((text, ""));
         let (verb, rest) = line.split_once(' ').ok_or(FsError::Invalid)?;
@@ -265,7 +265,7 @@ impl Client {
     }
 
     /// The rank has given it, or not.
-    pub(crate) fn own_begun(&mut self, root: Ino, begin: Begin, result: FsResult<Answer>) {
+    fn own_begun(&mut self, root: Ino, begin: Begin, result: FsResult<Answer>) {
         if let Some(command) = self.own.begun_at_rank(&self.core, &self.ranks, root, begin, result) {
             self.own_say_answers(root, Some(command));
         }

@@ -273,7 +273,7 @@ impl Own {
 }
 
 impl Calls {
-    pub(crate) fn own_progress(&self, own: &Own, root: Ino, command: u64) -> (u64, u64) {
+    fn own_progress(&self, own: &Own, root: Ino, command: u64) -> (u64, u64) {
         let task = own.trees.get(&root).and_then(|owned| self.tasks.get(&owned.task?));
         match task.map(|task| &task.step) {
             Some(Step::Own(own)) if own.command == Some(command) => (own.merged, own.total),

@@ -208,7 +208,7 @@ impl Own {
         self.enqueue(core, calls, waiter, OwnTask::new(root, goal, command));
     }
 
-    pub(crate) fn enqueue(&mut self, core: &mut Core, calls: &mut Calls, waiter: Waiter, own: OwnTask) {
+    fn enqueue(&mut self, core: &mut Core, calls: &mut Calls, waiter: Waiter, own: OwnTask) {
         let root = own.root;
         let Some(owned) = self.trees.get_mut(&root) else {
             return calls.fail(core, waiter, FsError::Stale);
@@ -386,7 +386,7 @@ impl Own {
     }
 
     /// A stage has failed: it is told once, until it succeeds or fails in another way. It is begun again with the next completion.
-    pub(crate) fn stage_failed(&mut self, core: &mut Core, own: &mut OwnTask, mechanism: Mechanism, error: FsError) {
+    fn stage_failed(&mut self, core: &mut Core, own: &mut OwnTask, mechanism: Mechanism, error: FsError) {
         own.failed.get_or_insert((mechanism, error));
         let now = core.now.ms;
         let Some(owned) = self.trees.get_mut(&own.root) else { return };
@@ -418,7 +418,7 @@ impl Own {
         Ok(())
     }
 
-    pub(crate) fn to_persist(&self) -> Vec<(Ino, Goal)> {
+    fn to_persist(&self) -> Vec<(Ino, Goal)> {
         let goals = self.trees.iter().map(|(root, owned)| (*root, Goal::of(&owned.policy).persist()));
         goals.filter(|(_, goal)| goal.durable).collect()
     }

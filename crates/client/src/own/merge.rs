@@ -34,7 +34,7 @@ impl Client {
     }
 
     /// Begins what can begin. What the task came to, if nothing is under way any more.
-    pub(crate) fn own_run_on(&mut self, id: u64, own: &mut OwnTask, cred: &Arc<Cred>) -> Option<FsResult<()>> {
+    fn own_run_on(&mut self, id: u64, own: &mut OwnTask, cred: &Arc<Cred>) -> Option<FsResult<()>> {
         loop {
             let begun = own.run.begin();
             if begun.is_empty() {
@@ -55,7 +55,7 @@ impl Client {
         }
     }
 
-    pub(crate) fn own_begin_stage(
+    fn own_begin_stage(
         &mut self,
         id: u64,
         own: &mut OwnTask,
@@ -111,7 +111,7 @@ impl Client {
         self.own_run_on(id, own, cred)
     }
 
-    pub(crate) fn own_hear_of_merge(
+    fn own_hear_of_merge(
         &mut self,
         id: u64,
         own: &mut OwnTask,
@@ -139,7 +139,7 @@ impl Client {
     }
 
     /// Cuts the journal where it is now, and sends the part before the cut to be merged.
-    pub(crate) fn own_cut(&mut self, id: u64, own: &mut OwnTask, cred: &Arc<Cred>) -> Option<FsResult<()>> {
+    fn own_cut(&mut self, id: u64, own: &mut OwnTask, cred: &Arc<Cred>) -> Option<FsResult<()>> {
         if let Err(error) = self.own.seal(&self.core, own) {
             return Some(Err(error));
         }
@@ -153,7 +153,7 @@ impl Client {
 
     /// Asks the rank whether the subtree is this client's still, if the rank can be reached: a sync to the local disk must not succeed after somebody
     /// else was told that it has the subtree. A store or a merge has asked already.
-    pub(crate) fn own_check(&mut self, id: u64, own: &mut OwnTask, cred: &Arc<Cred>) -> Option<FsResult<()>> {
+    fn own_check(&mut self, id: u64, own: &mut OwnTask, cred: &Arc<Cred>) -> Option<FsResult<()>> {
         let rank = self.ranks.own_rank(own.root);
         if !own.goal.local() || own.goal.end || !self.ranks.is_up(rank) {
             return self.own_applied(id, own, cred);
@@ -166,7 +166,7 @@ impl Client {
     }
 
     /// Cuts off what is merged, when all that was written before is at the server.
-    pub(crate) fn own_freeze(&mut self, id: u64, own: &mut OwnTask, cred: &Arc<Cred>) -> Option<FsResult<()>> {
+    fn own_freeze(&mut self, id: u64, own: &mut OwnTask, cred: &Arc<Cred>) -> Option<FsResult<()>> {
         own.merging = Merging::Freeze;
         let Some(owned) = self.own.trees.get_mut(&own.root) else { return Some(Err(FsError::Stale)) };
         owned.freezing = true;
@@ -265,7 +265,7 @@ impl Client {
         self.own_hold_next(id, own, cred)
     }
 
-    pub(crate) fn own_hold_next(&mut self, id: u64, own: &mut OwnTask, cred: &Arc<Cred>) -> Option<FsResult<()>> {
+    fn own_hold_next(&mut self, id: u64, own: &mut OwnTask, cred: &Arc<Cred>) -> Option<FsResult<()>> {
         let Some(inos) = own.open.pop_front() else { return self.own_cut(id, own, cred) };
         let Some(owned) = self.own.trees.get(&own.root) else { return Some(Err(FsError::Stale)) };
         let what = SubtreeOp::HoldOpen { epoch: owned.machine.record().epoch, first: own.told == 0, inos };
@@ -274,13 +274,13 @@ impl Client {
         None
     }
 
-    pub(crate) fn own_ask_rank(&mut self, id: u64, own: &OwnTask, cred: &Arc<Cred>, what: SubtreeOp) {
+    fn own_ask_rank(&mut self, id: u64, own: &OwnTask, cred: &Arc<Cred>, what: SubtreeOp) {
         let op = Op::Subtree { dir: own.root, what: Box::new(what) };
         self.request_at(self.ranks.own_rank(own.root), Cred::clone(cred), op, Then::OwnTask(id), 0);
     }
 
     /// The rank knows it, or does not know this session for the owner's.
-    pub(crate) fn own_held_open(
+    fn own_held_open(
         &mut self,
         id: u64,
         own: &mut OwnTask,
@@ -309,7 +309,7 @@ impl Client {
     }
 
     /// The root is known: all else is forgotten, and the files that are open are fetched.
-    pub(crate) fn own_rebase_on(
+    fn own_rebase_on(
         &mut self,
         id: u64,
         own: &mut OwnTask,
@@ -346,7 +346,7 @@ impl Client {
         self.own_refresh(id, own, cred)
     }
 
-    pub(crate) fn own_refresh(&mut self, id: u64, own: &mut OwnTask, cred: &Arc<Cred>) -> Option<FsResult<()>> {
+    fn own_refresh(&mut self, id: u64, own: &mut OwnTask, cred: &Arc<Cred>) -> Option<FsResult<()>> {
         let Some(owned) = self.own.trees.get(&own.root) else { return Some(Err(FsError::Stale)) };
         let Some(inos) = own.open.pop_front() else { return Some(self.own_rebased(own.root)) };
         own.merging = Merging::Refresh;
@@ -356,7 +356,7 @@ impl Client {
         None
     }
 
-    pub(crate) fn own_refreshed(
+    fn own_refreshed(
         &mut self,
         id: u64,
         own: &mut OwnTask,
@@ -381,7 +381,7 @@ impl Client {
     }
 
     /// Files that are open here become what they are now. Programs go on.
-    pub(crate) fn own_rebased(&mut self, root: Ino) -> FsResult<()> {
+    fn own_rebased(&mut self, root: Ino) -> FsResult<()> {
         let owned = self.own.trees.get(&root).ok_or(FsError::Stale)?;
         let open: Vec<(Ino, Option<Attr>)> =
             owned.opens.keys().map(|ino| (*ino, owned.machine.inode(*ino).map(|inode| inode.attr()))).collect();
@@ -400,7 +400,7 @@ impl Client {
     }
 
     /// Handles of files that are not there any more, and were not said to be open in time.
-    pub(crate) fn own_lose_files(&mut self, root: Ino, gone: &[Ino]) {
+    fn own_lose_files(&mut self, root: Ino, gone: &[Ino]) {
         let Some(owned) = self.own.trees.get_mut(&root) else { return };
         owned.handles.retain(|handle, ino| {
             let stays = !gone.contains(ino);

@@ -201,7 +201,7 @@ impl Client {
     }
 
     /// Drops bytes; then the answer is given.
-    pub(crate) fn own_drop(&mut self, drops: Vec<Drop>, reply: Option<OwnReply>) {
+    fn own_drop(&mut self, drops: Vec<Drop>, reply: Option<OwnReply>) {
         let token = self.own.next_drop;
         self.own.next_drop += 1;
         if let Some(reply) = reply {
@@ -224,7 +224,7 @@ impl Client {
         self.own_store_anew(id, own)
     }
 
-    pub(crate) fn own_store_anew(&mut self, id: u64, own: &mut OwnTask) -> Option<FsResult<()>> {
+    fn own_store_anew(&mut self, id: u64, own: &mut OwnTask) -> Option<FsResult<()>> {
         let fs = self.ranks.fs_id.unwrap_or_default();
         let Some(owned) = self.own.trees.get_mut(&own.root) else { return Some(Err(FsError::Stale)) };
         match owned.begin_store(fs) {
@@ -235,14 +235,14 @@ impl Client {
         self.own_store_on(id, own)
     }
 
-    pub(crate) fn own_store_on(&mut self, id: u64, own: &mut OwnTask) -> Option<FsResult<()>> {
+    fn own_store_on(&mut self, id: u64, own: &mut OwnTask) -> Option<FsResult<()>> {
         let Some(store) = &mut own.store else { return Some(Err(FsError::Io)) };
         let ino = store.ino;
         store.next_ops().into_iter().for_each(|op| self.own_store_say(id, ino, op));
         None
     }
 
-    pub(crate) fn own_store_say(&mut self, id: u64, ino: Ino, op: DataOp) {
+    fn own_store_say(&mut self, id: u64, ino: Ino, op: DataOp) {
         self.core.next_data += 1;
         let request = DataRequest { id: self.core.next_data, ino, object_size: Layout::default().object_size, op };
         let then = DataThen::OwnTask(id);

@@ -394,13 +394,7 @@ impl Client {
         }
     }
 
-    pub(crate) fn own_group_done(
-        &mut self,
-        id: u64,
-        own: &mut OwnTask,
-        cred: &Arc<Cred>,
-        merges: u64,
-    ) -> Option<FsResult<()>> {
+    fn own_group_done(&mut self, id: u64, own: &mut OwnTask, cred: &Arc<Cred>, merges: u64) -> Option<FsResult<()>> {
         let Some(group) = own.groups.pop_front() else { return Some(Err(FsError::Io)) };
         (own.next_part, own.tries) = (0, 0);
         own.merged += group.bytes;
