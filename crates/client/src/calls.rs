@@ -48,6 +48,15 @@ impl Default for Calls {
 }
 
 impl Calls {
+    /// True if somebody still waits for the result of a task. A call that was given up or interrupted is answered, but goes on: it must
+    /// not consume news that are told only once.
+    pub(crate) fn is_waited_for(&self, waiter: Waiter) -> bool {
+        match waiter {
+            Waiter::Call(id) => self.waiting.contains(&id),
+            _ => true,
+        }
+    }
+
     /// Answers.
     pub(crate) fn complete(&mut self, core: &mut Core, waiter: Waiter, result: CallResult) {
         match waiter {

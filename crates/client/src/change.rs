@@ -7,7 +7,7 @@ use loligo_types::{Answer, Cred, FileLock, FsError, Ino, LockKind, Op, Rank, Set
 
 use crate::calls::Waiter;
 use crate::machine::Client;
-use crate::session::{DataThen, Session, Then};
+use crate::session::{DataThen, Then};
 use crate::space::Next;
 use crate::task::{Event, Step, Task, expect_entry};
 use crate::{CallResult, Done, Fh};
@@ -282,12 +282,7 @@ impl Client {
     /// it which was not durable: if it crashed before the directory moved, this client may not have heard of that. How many are asked; 0: all is
     /// durable, because there is nothing that is relaxed, as far as was seen.
     fn persist_then(&mut self, rank: Option<Rank>, ino: Ino, cred: &Arc<Cred>, task: u64) -> usize {
-        // Also for what others have been told: who syncs a file syncs all that was done to it.
-        let waits = |(of, session): (&Rank, &Session)| {
-            let ahead = &session.ahead;
-            (rank == Some(*of) && ahead.relaxed || ahead.by_ino.contains_key(&ino)).then_some(*of)
-        };
-        let ranks: Vec<Rank> = self.ranks.sessions.iter().filter_map(waits).collect();
+        let ranks = self.ranks.that_persist(rank, ino);
         for rank in &ranks {
             self.request_at(*rank, Cred::clone(cred), Op::Persist, Then::Task(task), 0);
         }

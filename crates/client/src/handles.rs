@@ -27,7 +27,7 @@ pub(crate) struct Opening {
     pub truncate: bool,
     /// The result, while the cut is under way.
     pub opened: Option<Done>,
-    /// Lookup leases that are welcome with it (see [`Pass::ways`]), and those that came.
+    /// Lookup leases that are welcome with it (see [`crate::session::Pass::ways`]), and those that came.
     pub(crate) ways: Option<u16>,
     pub(crate) leased: Vec<(Ino, u16)>,
 }

@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use loligo_types::msg::Volatile;
 use loligo_types::{About, Answer, FsResult, Ino, Kind, Lsn, Op, Rank, Seq};
 
-use crate::calls::{Calls, Waiter};
 use crate::ranks::Ranks;
+use crate::session::Session;
 
 /// Inodes that lost something and of which no fsync has told it: more are not remembered one by one.
 pub(crate) const LOST_MAX: usize = 65_536;
@@ -92,6 +92,16 @@ impl Ahead {
 }
 
 impl Ranks {
+    /// The ranks of which it is asked that all is durable that they have answered of an inode; `rank`: the one that has it.
+    pub(crate) fn that_persist(&self, rank: Option<Rank>, ino: Ino) -> Vec<Rank> {
+        // Also for what others have been told: who syncs a file syncs all that was done to it.
+        let waits = |(of, session): (&Rank, &Session)| {
+            let ahead = &session.ahead;
+            (rank == Some(*of) && ahead.relaxed || ahead.by_ino.contains_key(&ino)).then_some(*of)
+        };
+        self.sessions.iter().filter_map(waits).collect()
+    }
+
     /// An answer came.
     pub(crate) fn note_volatile(
         &mut self,
@@ -147,16 +157,5 @@ impl Ranks {
     /// True if a crash rolled back something of an inode; reported once.
     pub(crate) fn take_lost(&mut self, ino: Ino) -> bool {
         self.sessions.values_mut().any(|session| session.ahead.lost.remove(&ino))
-    }
-}
-
-impl Calls {
-    /// True if somebody still waits for the result of a task. A call that was given up or interrupted is answered, but goes on: it must
-    /// not consume news that are told only once.
-    pub(crate) fn is_waited_for(&self, waiter: Waiter) -> bool {
-        match waiter {
-            Waiter::Call(id) => self.waiting.contains(&id),
-            _ => true,
-        }
     }
 }
