@@ -204,7 +204,7 @@ pub(crate) fn compose(file: &File, offset: u64, end: u64, parts: &[(u64, Arc<[u8
 }
 
 /// Copies the common part of two ranges.
-pub(crate) fn copy_part(offset: u64, buf: &mut [u8], at: u64, bytes: &[u8]) {
+fn copy_part(offset: u64, buf: &mut [u8], at: u64, bytes: &[u8]) {
     let (start, end) = (offset.max(at), (offset + buf.len() as u64).min(at + bytes.len() as u64));
     if start < end {
         buf[(start - offset) as usize..(end - offset) as usize]

@@ -48,7 +48,7 @@ pub(crate) struct Direct {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Told {
     pub asked: u64,
-    pub known: u64,
+    known: u64,
 }
 
 impl Direct {

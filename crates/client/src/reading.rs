@@ -31,7 +31,7 @@ pub(crate) struct Read {
     len: u64,
     /// Where it ends, once the size is known.
     pub end: u64,
-    pub parts: Vec<(u64, Arc<[u8]>)>,
+    parts: Vec<(u64, Arc<[u8]>)>,
     /// Parts that are on their way.
     pub missing: usize,
     /// The bytes read may be older than a write in the meantime: read again.

@@ -17,9 +17,9 @@ use crate::ranks::Ranks;
 use crate::{Invalidation, Token};
 
 /// Recalls that were answered lately and may have to be answered again.
-pub(crate) const ANSWERED_MAX: usize = 256;
+const ANSWERED_MAX: usize = 256;
 /// The number of a recall that nobody sent: the client gives up by itself what it may not have any more. Ranks count from 1.
-pub(crate) const UNASKED: u64 = 0;
+const UNASKED: u64 = 0;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Phase {

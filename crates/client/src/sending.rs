@@ -17,7 +17,7 @@ use crate::task::{Step, Task};
 /// Requests are sent at most this far beyond the oldest unanswered one, whose followers the server must remember.
 pub(crate) const WINDOW: usize = 100_000;
 /// So often the clock of a rank is asked for that gives lookup leases, milliseconds.
-pub(crate) const COMPARE_MS: u64 = 1000;
+const COMPARE_MS: u64 = 1000;
 
 impl Ranks {
     /// Sends what is unanswered, in order.

@@ -16,22 +16,22 @@ use crate::writing::Write;
 use crate::{CallResult, Done, Fallocate, Fh};
 
 /// A fallocate on shared data is begun again at most this often, because the file was cut under it.
-pub(crate) const FALLOC_TRIES_MAX: u32 = 16;
+const FALLOC_TRIES_MAX: u32 = 16;
 /// Bytes copied or zeroed in one step.
 pub(crate) const CHUNK: u64 = 1 << 20;
 
 /// A fallocate under way.
 #[derive(Debug)]
 pub(crate) struct Falloc {
-    pub fh: Fh,
-    pub how: Fallocate,
-    pub offset: u64,
+    fh: Fh,
+    how: Fallocate,
+    offset: u64,
     pub end: u64,
     pub kill_priv: bool,
-    pub asked: Asked,
+    asked: Asked,
     /// The server knows that the file was changed: times and privileges are as they must be.
-    pub told: bool,
-    pub tries: u32,
+    told: bool,
+    tries: u32,
 }
 
 /// The request whose answer comes next.

@@ -20,8 +20,8 @@ pub(crate) const LOST_MAX: usize = 65_536;
 #[derive(Debug, Default)]
 pub(crate) struct Ahead {
     /// It has told something of what is below a relaxed directory, of which others may have been told more.
-    pub relaxed: bool,
-    pub by_ino: BTreeMap<Ino, Lsn>,
+    relaxed: bool,
+    by_ino: BTreeMap<Ino, Lsn>,
     by_lsn: BTreeSet<(Lsn, Ino)>,
     /// Those that such an answer made.
     made: BTreeSet<Ino>,

@@ -41,9 +41,9 @@ const DONE_MAX: usize = 64;
 /// A subtree that is about to be decoupled.
 #[derive(Debug)]
 pub(crate) struct Begin {
-    pub policy: SubtreePolicy,
-    pub cred: Arc<Cred>,
-    pub command: u64,
+    policy: SubtreePolicy,
+    cred: Arc<Cred>,
+    command: u64,
 }
 
 /// A command that is over: records and bytes that it merged.

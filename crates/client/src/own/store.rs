@@ -15,7 +15,7 @@ use crate::own::Owned;
 use crate::own::needs::record_of;
 
 /// Pieces that are on their way at once.
-pub(crate) const IN_FLIGHT: usize = 4;
+const IN_FLIGHT: usize = 4;
 
 /// A write of the journal to the store.
 #[derive(Debug)]
@@ -23,13 +23,13 @@ pub(crate) struct Store {
     pub ino: Ino,
     /// As it is when all of this is durable.
     pub form: Growing,
-    pub queue: VecDeque<(u64, Arc<[u8]>)>,
+    queue: VecDeque<(u64, Arc<[u8]>)>,
     /// The life of the subtree in which it was begun.
     pub life: u64,
     /// Changes that are in it then.
-    pub changes: u64,
+    changes: u64,
     /// The object that counted before.
-    pub old: Option<Ino>,
+    old: Option<Ino>,
     pub failed: Option<DataError>,
     /// Data requests that were not answered.
     pub left: usize,
@@ -72,8 +72,8 @@ impl Store {
 
 /// Pieces of what is to be written.
 pub(crate) struct Pieces {
-    pub offset: u64,
-    pub queue: VecDeque<(u64, Arc<[u8]>)>,
+    offset: u64,
+    queue: VecDeque<(u64, Arc<[u8]>)>,
 }
 
 impl Sink for Pieces {
