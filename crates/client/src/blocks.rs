@@ -1,5 +1,5 @@
 //! Bytes of objects that were read, in blocks, and the fetches that bring them. Pure data: knows no server. How much all
-//! files together keep is decided in `space`.
+//! files together keep is decided in `cache`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

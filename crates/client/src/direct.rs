@@ -1,4 +1,5 @@
-//! Data operations that the client does in the store by itself, beside the rank that has the file. What it asks of ranks is in `request`.
+//! Data operations that the client does in the store by itself, beside the rank that has the file. Here is what is under way and
+//! which way an operation goes; it is sent, and its answer dealt with, in `request`.
 //!
 //! Only under a lease that leaves nobody else who could do harm: reads under CACHE or BUFFER, writes under BUFFER. What several share
 //! goes through their rank, which brings it into an order. The lease is given back when all that was written under it is answered, as
@@ -18,34 +19,35 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use loligo_types::{Answer, Cred, DataAnswer, DataError, DataOp, FsResult, Ino, Op, Rank};
+use loligo_types::{Answer, Cred, DataOp, FsResult, Ino, Rank};
 
 use crate::Output;
-use crate::io::DirectError;
-use crate::machine::Client;
-use crate::session::{DataThen, Link, PendingData, Session, Then};
+use crate::core::Core;
+use crate::file::Files;
+use crate::ranks::Ranks;
+use crate::session::{DataThen, Link, PendingData};
 
 /// The connection to the store, and what is under way over it.
 #[derive(Debug, Default)]
 pub(crate) struct Direct {
     /// By what the store knows it; `None`: there is none.
-    address: Option<Arc<[u8]>>,
+    pub address: Option<Arc<[u8]>>,
     /// Which one that is, from 1.
-    life: u64,
+    pub life: u64,
     /// Not answered.
-    data: BTreeMap<u64, PendingData>,
+    pub data: BTreeMap<u64, PendingData>,
     /// Writes not answered to files that were lost since.
-    left: BTreeMap<u64, Ino>,
+    pub left: BTreeMap<u64, Ino>,
     /// Handles of lost sessions that are to be closed elsewhere when none is left.
-    closes: Vec<(Rank, Cred, Vec<u64>)>,
+    pub closes: Vec<(Rank, Cred, Vec<u64>)>,
     /// Ranks where all such handles are to be closed then.
-    closes_at: BTreeSet<Rank>,
+    pub closes_at: BTreeSet<Rank>,
 }
 
 /// A rank's knowledge of the connection to the store: the number of its life, 0 for none.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Told {
-    asked: u64,
+    pub asked: u64,
     known: u64,
 }
 
@@ -93,56 +95,72 @@ impl Direct {
         }
         delays
     }
-}
 
-impl Client {
     /// There is a (new) connection to the store, or none.
-    pub(crate) fn direct_changed(&mut self, address: Option<Arc<[u8]>>) {
-        self.direct.life += u64::from(address.is_some());
-        self.direct.address = address;
+    pub(crate) fn changed(&mut self, address: Option<Arc<[u8]>>) {
+        self.life += u64::from(address.is_some());
+        self.address = address;
     }
 
-    /// True if a data operation bypasses the rank. If the rank does not know the connection yet, it is told.
-    pub(crate) fn goes_direct(&mut self, ino: Ino, op: &DataOp) -> bool {
-        let life = self.direct.life;
-        if self.direct.address.is_none() {
-            return false;
+    /// Does a data operation in the store.
+    pub(crate) fn request(&mut self, core: &mut Core, files: &Files, id: u64, pending: PendingData) {
+        let file = files.map.get(&pending.request.ino);
+        let pieces = file.map_or(0, |file| file.pieces ^ u64::from(file.attr.cuts) << 40);
+        core.out.push_back(Output::Direct { request: pending.request.clone(), pieces });
+        self.data.insert(id, pending);
+    }
+
+    /// Tasks of data operations that are done in the store.
+    pub(crate) fn tasks(&self) -> impl Iterator<Item = (Ino, u64)> + '_ {
+        self.data.values().filter_map(|pending| match pending.then {
+            DataThen::Task(task) | DataThen::Read { task, .. } => Some((pending.request.ino, task)),
+            DataThen::Flush(_) | DataThen::Block { .. } | DataThen::Own(_) | DataThen::OwnTask(_) => None,
+        })
+    }
+
+    /// The way of a data operation on a file.
+    pub(crate) fn way(&self, ranks: &Ranks, files: &Files, ino: Ino, op: &DataOp) -> Way {
+        let life = self.life;
+        if self.address.is_none() {
+            return Way::Rank;
         }
-        let Some(file) = self.files.map.get(&ino) else { return false };
+        let Some(file) = files.map.get(&ino) else { return Way::Rank };
         let may = match op {
             DataOp::Read { .. } => file.may_cache(),
             DataOp::Write { .. } | DataOp::Sync => file.may_cache() && file.may_buffer(),
             DataOp::Punch { .. } | DataOp::Discard { .. } | DataOp::Seek { .. } => false,
         };
         let (rank, doubted, first) = (file.rank, file.doubted, file.handles.first().copied());
-        let Some(session) = self.session(rank).filter(|_| may && !doubted) else { return false };
+        let Some(session) = ranks.session(rank).filter(|_| may && !doubted) else { return Way::Rank };
         let changes = |pending: &PendingData| pending.request.ino == ino && pending.request.op.is_change();
         if session.link != Link::Up || session.data_held.is_some() || session.suspended {
-            return false;
+            return Way::Rank;
         }
-        if session.data.values().any(changes) || self.parked.contains_key(&ino) {
-            return false;
+        if session.data.values().any(changes) || ranks.parked.contains_key(&ino) {
+            return Way::Rank;
         }
         if session.direct.known == life {
-            return true;
+            return Way::Store;
         }
-        if session.direct.asked != life {
-            let cred = first.and_then(|handle| self.files.handles.get(&handle)).map(|handle| Cred::clone(&handle.cred));
-            self.tell_address(rank, cred);
+        if session.direct.asked == life {
+            return Way::Rank;
         }
-        false
+        let cred = first.and_then(|handle| files.handles.get(&handle)).map(|handle| Cred::clone(&handle.cred));
+        cred.map_or(Way::Rank, |cred| Way::Tell(rank, cred))
     }
+}
 
-    /// Tells a rank by what the store knows this client.
-    fn tell_address(&mut self, rank: Rank, cred: Option<Cred>) {
-        let (Some(address), Some(cred)) = (self.direct.address.clone(), cred) else { return };
-        let life = self.direct.life;
-        if let Some(session) = self.sessions.get_mut(&rank) {
-            session.direct.asked = life;
-        }
-        self.request_at(rank, cred, Op::DataAddress { address }, Then::Address(life), 0);
-    }
+/// The way of a data operation.
+pub(crate) enum Way {
+    /// Through the rank.
+    Rank,
+    /// In the store, beside it.
+    Store,
+    /// Through this rank, which is to be told of the connection to the store by this user.
+    Tell(Rank, Cred),
+}
 
+impl Ranks {
     /// A rank has put the address down, or will not.
     pub(crate) fn address_told(&mut self, rank: Rank, life: u64, result: &FsResult<Answer>) {
         let Some(session) = self.sessions.get_mut(&rank) else { return };
@@ -150,60 +168,5 @@ impl Client {
         if result.is_ok() {
             session.direct.known = session.direct.known.max(life);
         }
-    }
-
-    /// Does a data operation in the store.
-    pub(crate) fn direct_request(&mut self, id: u64, pending: PendingData) {
-        let file = self.files.map.get(&pending.request.ino);
-        let pieces = file.map_or(0, |file| file.pieces ^ u64::from(file.attr.cuts) << 40);
-        self.out.push_back(Output::Direct { request: pending.request.clone(), pieces });
-        self.direct.data.insert(id, pending);
-    }
-
-    /// It was done, or not.
-    pub(crate) fn direct_done(&mut self, id: u64, result: Result<DataAnswer, DirectError>) {
-        if self.direct.left.remove(&id).is_some() {
-            self.finish_recalls();
-            if self.direct.left.is_empty() {
-                self.close_left();
-            }
-            return;
-        }
-        let Some(pending) = self.direct.data.remove(&id) else { return };
-        match result {
-            Ok(answer) => self.data_replied(id, pending.then, Ok(answer)),
-            Err(DirectError::Failed(error)) => self.data_replied(id, pending.then, Err(error)),
-            Err(DirectError::Refused) => match self.files.map.get(&pending.request.ino) {
-                Some(file) => {
-                    let rank = file.rank;
-                    self.data_elsewhere(rank, id, pending);
-                }
-                None => self.data_replied(id, pending.then, Err(DataError::Stale)),
-            },
-        }
-        self.leave_ranks();
-    }
-
-    /// Nothing is left of lost files: what others may have of them now can be closed.
-    fn close_left(&mut self) {
-        for (lost, cred, handles) in std::mem::take(&mut self.direct.closes) {
-            self.close_elsewhere(lost, &cred, &handles);
-        }
-        for rank in std::mem::take(&mut self.direct.closes_at) {
-            self.close_lost_there(rank);
-        }
-    }
-
-    /// A session has begun, or is another one: its rank does not know of the connection to the store.
-    pub(crate) fn forget_told(session: &mut Session) {
-        session.direct = Told::default();
-    }
-
-    /// Tasks of data operations that are done in the store.
-    pub(crate) fn direct_tasks(&self) -> impl Iterator<Item = (Ino, u64)> + '_ {
-        self.direct.data.values().filter_map(|pending| match pending.then {
-            DataThen::Task(task) | DataThen::Read { task, .. } => Some((pending.request.ino, task)),
-            DataThen::Flush(_) | DataThen::Block { .. } | DataThen::Own(_) | DataThen::OwnTask(_) => None,
-        })
     }
 }

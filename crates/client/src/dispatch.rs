@@ -1,80 +1,60 @@
-//! From a call to what is done for it; and calls that are one request and nothing else.
+//! From a call to what is done for it; and calls that are one request and nothing else, with those on locks and on objects of a granted
+//! number. Not here: calls of several steps (`open`, `data`, `change`).
 
 use std::sync::Arc;
 
 use loligo_types::limits::WALK_MAX;
-use loligo_types::{About, Answer, Attr, Cred, FsError, FsResult, Ino, Kind, Name, Op, Rank, RenameMode, Replicas};
+use loligo_types::{
+    About, Answer, Cred, DataOp, FileLock, FsError, FsResult, Ino, Name, Op, Rank, RenameMode, Replicas,
+};
 
-use crate::machine::{Client, Waiter};
+use crate::call::Done;
+use crate::calls::Waiter;
+use crate::machine::Client;
 use crate::own::SUBTREE_XATTR;
-use crate::session::Then;
-use crate::task::{Event, Step, Task};
-use crate::{Call, Done, Failed, WalkAt};
-
-/// A call that is one request.
-#[derive(Debug)]
-pub(crate) struct Pass {
-    pub waiter: Waiter,
-    pub cred: Arc<Cred>,
-    /// Directory whose names the answer speaks of; 0: none.
-    pub dir: Ino,
-    /// The directory that it gives a name in which something else had elsewhere, and the one in which the other has that, if they change places.
-    pub renamed: Option<(Ino, Option<Ino>)>,
-    /// Handle whose locks it changes, for the record; 0: none.
-    pub lock: Option<(u64, loligo_types::FileLock, bool)>,
-    /// True if it changes attributes of its target: handles that were opened before may not serve others then.
-    pub sets: bool,
-    /// Entries that other ranks have listed before.
-    pub listed: Vec<loligo_types::DirEntry>,
-    /// The file through which the lock was to be taken was closed meanwhile: nobody is asked for it any more, and if somebody gave it, it is
-    /// given back behind it.
-    pub over: bool,
-    /// Lookup leases are welcome with the answer; the walk begins so deep below the root.
-    pub ways: Option<u16>,
-}
-
-impl Pass {
-    /// One of which nothing is to be remembered.
-    pub(crate) fn new(waiter: Waiter, cred: &Arc<Cred>) -> Pass {
-        let cred = Arc::clone(cred);
-        Pass {
-            waiter,
-            cred,
-            dir: Ino(0),
-            renamed: None,
-            lock: None,
-            sets: false,
-            listed: Vec::new(),
-            over: false,
-            ways: None,
-        }
-    }
-}
+use crate::session::{DataThen, Pass, Then};
+use crate::space::{Copy, Falloc, Seek};
+use crate::task::{Step, Task};
+use crate::{Call, Failed, Fh, WalkAt};
 
 impl Client {
+    /// Starts a task on a file, if that can be done.
+    fn spawn_found(&mut self, waiter: Waiter, cred: &Arc<Cred>, found: FsResult<(Ino, Step)>) {
+        match found {
+            Ok((ino, step)) => _ = self.calls.spawn(waiter, cred, ino, step),
+            Err(error) => self.calls.fail(&mut self.core, waiter, error),
+        }
+    }
+
     pub(crate) fn dispatch(&mut self, waiter: Waiter, cred: &Arc<Cred>, call: Call) {
         if self.own.is_any()
-            && let Some(file) = self.own_must_fork(&call)
+            && let Some(file) = self.own.must_fork(&self.files, &call)
         {
             return self.own_fork_first(file, waiter, cred, call);
         }
         match call {
-            call @ (Call::Op(Op::Sync) | Call::SyncAll) if self.own_persists() => {
-                self.own_sync_first(waiter, cred, call)
+            call @ (Call::Op(Op::Sync) | Call::SyncAll) if self.own.persists() => {
+                self.own.sync_first(&mut self.core, &mut self.calls, waiter, cred, call)
             }
             // What its owner does is durable as the policies say.
-            Call::FsyncDir { .. } if self.own_persists() => self.own_sync_first(waiter, cred, Call::Op(Op::Sync)),
-            Call::Op(Op::Sync) if !self.is_single() => self.sync_ranks(waiter, cred),
+            Call::FsyncDir { .. } if self.own.persists() => {
+                self.own.sync_first(&mut self.core, &mut self.calls, waiter, cred, Call::Op(Op::Sync))
+            }
+            Call::Op(Op::Sync) if !self.ranks.is_single() => self.sync_ranks(waiter, cred),
             Call::Op(Op::SetXattr { ino, name, value, .. }) if *name == *SUBTREE_XATTR => {
                 self.own_command(waiter, cred, ino, &value);
             }
-            Call::Op(Op::GetXattr { ino, name }) if *name == *SUBTREE_XATTR => match self.own_status(ino) {
-                Some(text) => self.answer(waiter, Answer::Bytes(text.into())),
-                None => self.fail(waiter, FsError::NoData),
-            },
-            Call::Op(op) => match self.own_new_policy(&op) {
-                Some((root, policy)) => self.own_change_policy(waiter, root, policy, op),
-                None => match self.behind_writes(&op) {
+            Call::Op(Op::GetXattr { ino, name }) if *name == *SUBTREE_XATTR => {
+                match self.own.status(&self.core, &self.calls, ino) {
+                    Some(text) => self.calls.answer(&mut self.core, waiter, Answer::Bytes(text.into())),
+                    None => self.calls.fail(&mut self.core, waiter, FsError::NoData),
+                }
+            }
+            Call::Op(op) => match self.own.new_policy(&op) {
+                Some((root, policy)) => {
+                    self.own.change_policy(&mut self.core, &mut self.calls, waiter, root, policy, op)
+                }
+                None => match self.files.behind_writes(&op) {
                     Some(ino) => self.spawn_behind_writes(waiter, cred, ino, op),
                     None => self.pass(waiter, cred, op),
                 },
@@ -89,7 +69,7 @@ impl Client {
             Call::SetAttr { ino, set, fh } => self.setattr(waiter, cred, ino, set, fh),
             Call::Open { ino, flags } => self.open(waiter, cred, ino, flags),
             Call::Create { dir, name, mode, umask, flags, exclusive } => {
-                let handle = self.new_handle();
+                let handle = self.files.new_handle();
                 // Cutting a file that exists must be ordered with what this client holds back of it; its number is
                 // known only when it is open.
                 let truncate = flags.truncate && !exclusive;
@@ -98,40 +78,48 @@ impl Client {
                 self.open_with(Pass::new(waiter, cred), op, truncate, None);
             }
             Call::Tmpfile { dir, mode, umask, flags, linkable } => {
-                let handle = self.new_handle();
+                let handle = self.files.new_handle();
                 let op = Op::Tmpfile { dir, mode, umask, flags, linkable, handle };
                 self.open_with(Pass::new(waiter, cred), op, false, None);
             }
             Call::Read { fh, offset, len } => self.read(waiter, cred, fh, offset, len),
             Call::Write { fh, offset, data, append, kill_priv } => {
-                self.write(waiter, cred, crate::write::Write { fh, offset, data, append, kill_priv });
+                self.write(waiter, cred, crate::writing::Write { fh, offset, data, append, kill_priv });
             }
-            Call::Flush { fh, owner } => {
-                self.spawn_fh(waiter, cred, fh, |_| Step::Flush { fh, owner, unlocking: false })
+            Call::Flush { fh, owner } => self.calls.spawn_fh(&mut self.core, &mut self.files, waiter, cred, fh, |_| {
+                Step::Flush { fh, owner, unlocking: false }
+            }),
+            Call::Fsync { fh, .. } => {
+                self.calls.spawn_fh(&mut self.core, &mut self.files, waiter, cred, fh, |_| Step::Fsync { fh, left: 0 })
             }
-            Call::Fsync { fh, .. } => self.spawn_fh(waiter, cred, fh, |_| Step::Fsync { fh, left: 0 }),
-            Call::FsyncDir { dir } => _ = self.spawn(waiter, cred, dir, Step::FsyncDir { left: 0 }),
+            Call::FsyncDir { dir } => _ = self.calls.spawn(waiter, cred, dir, Step::FsyncDir { left: 0 }),
             Call::Release { fh, flock_owner } => self.release(waiter, cred, fh, flock_owner),
             Call::Fallocate { fh, how, offset, len, kill_priv } => {
-                self.fallocate(waiter, cred, fh, (how, kill_priv), offset, len);
+                // An inline range is zeroed by writes, which have the file to themselves one by one; so this has it not.
+                let found = Falloc::new(&self.files, fh, (how, kill_priv), offset, len);
+                self.spawn_found(waiter, cred, found.map(|(ino, falloc)| (ino, Step::Fallocate(falloc))));
             }
             Call::Seek { fh, offset, data } => {
-                self.spawn_fh(waiter, cred, fh, |_| Step::Seek(crate::space::Seek::new(offset, data)));
+                self.calls.spawn_fh(&mut self.core, &mut self.files, waiter, cred, fh, |_| {
+                    Step::Seek(Seek::new(offset, data))
+                });
             }
             Call::Copy { from, from_offset, to, to_offset, len, kill_priv } => {
-                self.copy(waiter, cred, crate::space::Copy::new((from, from_offset), (to, to_offset), len, kill_priv));
+                let copy = Copy::new((from, from_offset), (to, to_offset), len, kill_priv);
+                let found = copy.target(&self.files);
+                self.spawn_found(waiter, cred, found.map(|ino| (ino, Step::Copy(copy))));
             }
-            Call::Readdir { fh, cookie, limit, plus } => match self.fh_handle(fh) {
+            Call::Readdir { fh, cookie, limit, plus } => match self.files.fh_handle(fh) {
                 Ok((dir, handle)) => {
                     self.pass(waiter, cred, Op::Readdir { dir, cookie, limit, plus, handle: Some(handle) });
                 }
-                Err(error) => self.fail(waiter, error),
+                Err(error) => self.calls.fail(&mut self.core, waiter, error),
             },
             Call::SetLock { fh, lock, wait } => self.set_lock(waiter, cred, fh, lock, wait),
             Call::Unlock { fh, lock } => self.unlock(waiter, cred, fh, lock),
-            Call::GetLock { fh, lock } => match self.fh_handle(fh) {
+            Call::GetLock { fh, lock } => match self.files.fh_handle(fh) {
                 Ok((ino, handle)) => self.pass(waiter, cred, Op::GetLock { ino, handle, lock }),
-                Err(error) => self.fail(waiter, error),
+                Err(error) => self.calls.fail(&mut self.core, waiter, error),
             },
             Call::CancelLock { ino, owner } => {
                 self.cancel_behind(ino, owner);
@@ -140,34 +128,11 @@ impl Client {
             Call::Access { ino, want } => self.pass(waiter, cred, Op::Access { ino, want }),
             Call::Forget { inos } => {
                 self.forget(inos);
-                self.answer(waiter, Answer::Done);
+                self.calls.answer(&mut self.core, waiter, Answer::Done);
             }
             Call::SyncAll => self.sync_all(waiter, cred),
             Call::Data { ino, op } => self.data_raw(waiter, cred, ino, op),
         }
-    }
-
-    /// Inode and handle at the server of something open.
-    pub(crate) fn fh_handle(&self, fh: crate::Fh) -> FsResult<(Ino, u64)> {
-        let opened = self.files.opened.get(&fh).ok_or(FsError::BadHandle)?;
-        if opened.dead { Err(FsError::Stale) } else { Ok((opened.ino, opened.handle)) }
-    }
-
-    /// Starts a task on the file of a handle.
-    pub(crate) fn spawn_fh(&mut self, waiter: Waiter, cred: &Arc<Cred>, fh: crate::Fh, step: impl FnOnce(Ino) -> Step) {
-        let Some(opened) = self.files.opened.get(&fh) else { return self.fail(waiter, FsError::BadHandle) };
-        if opened.dead {
-            let error = self.dead_error(fh);
-            return self.fail(waiter, error);
-        }
-        let ino = opened.ino;
-        if !self.files.map.contains_key(&ino) {
-            // A directory: there is nothing to flush, sync or seek in.
-            return self.answer(waiter, Answer::Done);
-        }
-        let task = Task { waiter, cred: Arc::clone(cred), ino, exclusive: false, step: step(ino) };
-        let id = self.new_task(task);
-        self.events.push_back((id, Event::Start));
     }
 
     /// Goes a way as far as one request leads.
@@ -175,16 +140,16 @@ impl Client {
         let (dir, names) = way;
         if names.is_empty() || names.len() > WALK_MAX {
             // A server would take it for nonsense, and end the connection.
-            return self.fail(pass.waiter, FsError::Invalid);
+            return self.calls.fail(&mut self.core, pass.waiter, FsError::Invalid);
         }
-        let rank = if self.is_single() { None } else { self.rank_of_walk(&names, at, to_dir) };
+        let rank = if self.ranks.is_single() { None } else { self.ranks.rank_of_walk(&names, at, to_dir) };
         let by = match rank {
-            _ if self.is_single() => Replicas::Unused,
+            _ if self.ranks.is_single() => Replicas::Unused,
             _ if to_dir => Replicas::ToTheEnd,
             _ => Replicas::OnTheWay,
         };
         let op = Op::Walk { dir, names, by };
-        let rank = rank.filter(|rank| self.router.has_rank(*rank) && self.own_root(&op).is_none());
+        let rank = rank.filter(|rank| self.ranks.router.has_rank(*rank) && self.own.root_for(&op).is_none());
         self.pass_at(rank, pass, op);
     }
 
@@ -201,30 +166,32 @@ impl Client {
     /// decoupled for this client is not the ranks': then the way alone is gone.
     fn via(&mut self, pass: Pass, way: (Ino, Arc<[Name]>), at: WalkAt, what: Op) {
         let (dir, names) = way;
-        let Some(mut what) = what.done_at(Ino(0)) else { return self.fail(pass.waiter, FsError::Invalid) };
+        let Some(mut what) = what.done_at(Ino(0)) else {
+            return self.calls.fail(&mut self.core, pass.waiter, FsError::Invalid);
+        };
         if names.is_empty() || names.len() > WALK_MAX {
-            return self.fail(pass.waiter, FsError::Invalid);
+            return self.calls.fail(&mut self.core, pass.waiter, FsError::Invalid);
         }
         let in_dir = matches!(what.about(), About::Names(_));
-        if self.config.cache_names || self.own.is_any() || self.is_ordered(&what) {
+        if self.core.config.cache_names || self.own.is_any() || self.files.is_ordered(&what) {
             return self.walk(pass, (dir, names), at, in_dir);
         }
         let mut truncate = false;
         if let Op::Open { flags, handle, .. } | Op::Create { flags, handle, .. } = &mut what {
             // As of a create: what it cuts is known only when it is open.
             truncate = std::mem::take(&mut flags.truncate);
-            *handle = self.new_handle();
+            *handle = self.files.new_handle();
         }
         let (mut rank, mut by) = (None, Replicas::Unused);
-        if !self.is_single() {
+        if !self.ranks.is_single() {
             rank = match what.first_name() {
                 Some((_, name)) => {
                     let all: Vec<Name> = names.iter().chain([name]).cloned().collect();
-                    self.rank_of_walk(&all, at, false)
+                    self.ranks.rank_of_walk(&all, at, false)
                 }
-                None => self.rank_of_walk(&names, at, in_dir),
+                None => self.ranks.rank_of_walk(&names, at, in_dir),
             };
-            rank = rank.filter(|rank| self.router.has_rank(*rank));
+            rank = rank.filter(|rank| self.ranks.router.has_rank(*rank));
             by = if in_dir { Replicas::ToTheEnd } else { Replicas::OnTheWay };
         }
         let sets = matches!(what, Op::SetAttr { .. });
@@ -233,29 +200,6 @@ impl Client {
             return self.open_with(pass, op, truncate, rank);
         }
         self.pass_at(rank, Pass { sets, ..pass }, op);
-    }
-
-    /// True if the operation at the end of a path may have to be ordered with writes that are held back here. The file shows only at the
-    /// end of the path.
-    fn is_ordered(&self, what: &Op) -> bool {
-        match what {
-            Op::SetAttr { set, .. } => set.size.is_some() || !self.dirty.is_empty(),
-            _ => false,
-        }
-    }
-
-    /// The rank that is asked for a way, if it is not the one with the first name.
-    fn rank_of_walk(&self, names: &[Name], at: WalkAt, to_dir: bool) -> Option<Rank> {
-        let dirs = if to_dir { names } else { names.split_last()?.1 };
-        match at {
-            WalkAt::First => None,
-            WalkAt::Rank(rank, _) if to_dir => Some(rank),
-            WalkAt::Rank(rank, dir) => {
-                let hash = names.last().and_then(|name| self.router.hash(name));
-                Some(self.router.rank_of_part(dir, hash?).unwrap_or(rank))
-            }
-            WalkAt::ByPath(from) => self.router.rank_by_path(dirs.get(from as usize..)?),
-        }
     }
 
     /// A call that is one request.
@@ -270,7 +214,7 @@ impl Client {
             _ => Ino(0),
         };
         if let Op::SetXattr { ino, .. } | Op::RemoveXattr { ino, .. } | Op::SetAttr { ino, .. } = &op {
-            self.forbid_reuse(*ino);
+            self.files.forbid_reuse(*ino);
         }
         let renamed = match &op {
             Op::Rename { dir, new_dir, mode, .. } => Some((*new_dir, (*mode == RenameMode::Exchange).then_some(*dir))),
@@ -282,71 +226,76 @@ impl Client {
     /// The answer of a call that is one request.
     pub(crate) fn passed(&mut self, pass: Pass, result: FsResult<Answer>) {
         // The first parts of a listing were said earlier.
-        let names_cached = pass.dir != Ino(0) && self.use_names(pass.dir) && pass.listed.is_empty();
+        let names_cached = pass.dir != Ino(0) && self.lent().use_names(pass.dir) && pass.listed.is_empty();
         let ways = if pass.ways.is_some() { std::mem::take(&mut self.at_hand.ways) } else { Vec::new() };
         if let (Some((handle, lock, take)), Ok(_), false) = (pass.lock, &result, pass.over) {
-            if take && !self.is_awaited(pass.waiter) && self.give_lock_back(&pass.cred, handle, lock) {
+            if take && !self.calls.is_awaited(pass.waiter) && self.give_lock_back(&pass.cred, handle, lock) {
                 return;
             }
-            self.lock_changed(handle, &lock, take);
+            self.files.lock_changed(handle, &lock, take);
         }
         let done = match result {
             Ok(Answer::Entry(attr)) => {
                 if pass.sets {
-                    self.forbid_reuse(attr.ino);
+                    self.files.forbid_reuse(attr.ino);
                 }
-                Ok(Done { names_cached, ..self.done_attr(attr) })
+                let (mut lent, files) = self.lent_beside_files();
+                Ok(Done { names_cached, ..lent.done_attr(files, attr) })
             }
             Ok(Answer::Entries { mut entries, next, end }) => {
                 if !pass.listed.is_empty() {
                     entries.splice(0..0, pass.listed);
                 }
+                let (mut lent, files) = self.lent_beside_files();
                 for entry in &mut entries {
-                    self.overlay_entry(&mut entry.attr, &mut entry.lease);
+                    lent.overlay_entry(files, &mut entry.attr, &mut entry.lease);
                 }
                 Ok(Done { names_cached, ..Done::plain(Answer::Entries { entries, next, end }) })
             }
-            Ok(walked @ Answer::Walked { .. }) => Ok(self.done_walked(walked)),
+            Ok(walked @ Answer::Walked { .. }) => {
+                let (mut lent, files) = self.lent_beside_files();
+                Ok(lent.done_walked(files, walked))
+            }
             Ok(answer) => {
-                let names_cached = pass.renamed.is_some_and(|(dir, other)| self.use_renamed(dir, other));
+                let names_cached = pass.renamed.is_some_and(|(dir, other)| self.lent().use_renamed(dir, other));
                 Ok(Done { names_cached, ..Done::plain(answer) })
             }
             Err(error) => Err(Failed { error, names_cached: names_cached && error == FsError::NotFound }),
         };
-        self.complete(pass.waiter, done.map(|done| Done { ways, ..done }));
+        self.calls.complete(&mut self.core, pass.waiter, done.map(|done| Done { ways, ..done }));
     }
 
-    /// The answer of a path walk, with attributes as they are with the writes that are held back.
-    pub(crate) fn done_walked(&mut self, mut walked: Answer) -> Done {
-        if let Answer::Walked { last, .. } = &mut walked {
-            match &mut **last {
-                Answer::Entry(attr) => {
-                    self.overlay(attr);
-                    self.own_overlay(attr);
-                }
-                Answer::Entries { entries, .. } => {
-                    for entry in entries {
-                        self.overlay_entry(&mut entry.attr, &mut entry.lease);
-                    }
-                }
-                _ => {}
-            }
-        }
-        Done::plain(walked)
+    /// Asks for it. Objects have the default size: there is no layout that says otherwise. Nor is there a name by which they could be found: a
+    /// rank lets its own numbers be used in what it has decoupled, and keeps that as long as it lasts.
+    fn data_raw(&mut self, waiter: Waiter, cred: &Arc<Cred>, ino: Ino, op: DataOp) {
+        // It is no open file's, and waits for none.
+        let task = Task { waiter, cred: Arc::clone(cred), ino: Ino(0), exclusive: false, step: Step::Raw };
+        let id = self.calls.new_task(task);
+        let at = (!self.ranks.is_single()).then(|| self.ranks.router.some_rank(ino.birth_rank()));
+        self.data_request_of(ino, op, DataThen::Task(id), at);
     }
 
-    /// Attributes in a listing: with what is held back, and only leases that count.
-    fn overlay_entry(&mut self, attr: &mut Option<Attr>, lease: &mut loligo_types::Lease) {
-        if let Some(attr) = attr {
-            self.overlay(attr);
-            if !lease.is_none() && !self.use_entry(attr.ino) {
-                *lease = loligo_types::Lease::NONE;
+    fn set_lock(&mut self, waiter: Waiter, cred: &Arc<Cred>, fh: Fh, lock: FileLock, wait: bool) {
+        match self.files.fh_handle(fh) {
+            Ok((ino, handle)) => {
+                let op = Op::SetLock { ino, handle, lock, wait };
+                self.lock_request(waiter, cred, op, (handle, lock, true));
             }
+            Err(error) => self.calls.fail(&mut self.core, waiter, error),
         }
     }
 
-    /// True if the attributes are those of a file whose data this machine handles.
-    pub(crate) fn is_file(attr: &Attr) -> bool {
-        attr.kind == Kind::File
+    pub(crate) fn unlock(&mut self, waiter: Waiter, cred: &Arc<Cred>, fh: Fh, lock: FileLock) {
+        match self.files.fh_handle(fh) {
+            Ok((ino, handle)) => {
+                let op = Op::Unlock { ino, handle, lock };
+                self.lock_request(waiter, cred, op, (handle, lock, false));
+            }
+            Err(error) => self.calls.fail(&mut self.core, waiter, error),
+        }
+    }
+
+    pub(crate) fn lock_request(&mut self, waiter: Waiter, cred: &Arc<Cred>, op: Op, lock: (u64, FileLock, bool)) {
+        self.request(cred, op, Then::Pass(Pass { lock: Some(lock), ..Pass::new(waiter, cred) }));
     }
 }

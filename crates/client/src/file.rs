@@ -1,5 +1,5 @@
-//! State of an open file and of its handles at the client. Data and small rules only; the work is in `open`, `read`, `write`, `flush` and
-//! `recall`.
+//! State of an open file and of its handles at the client. Data and small rules only; the work is in `open`, `data` and `flush`. Not here:
+//! which handle serves what (`handles`), the read cache (`cache`) and the buffer (`buffer`).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -8,9 +8,12 @@ use loligo_types::{Attr, Cred, FsError, Ino, Lease, OpenFlags, Rank, Time};
 
 use crate::Fh;
 use crate::blocks::Blocks;
+use crate::calls::Waiter;
+use crate::core::Core;
 use crate::extents::Extents;
-use crate::flush::{FlushWaiter, Run};
 use crate::recall::DataRecall;
+use crate::run::{FlushWaiter, Run};
+use crate::unsynced::Unsynced;
 
 /// A handle at the server.
 #[derive(Debug)]
@@ -159,6 +162,43 @@ impl File {
         }
     }
 
+    /// A handle is opened with these rights; `current`: the attributes are current. Whether rights are held here that the answer does not
+    /// say: they were lost at a rank that has forgotten them.
+    pub(crate) fn opened(
+        &mut self,
+        core: &mut Core,
+        (handle, flags): (u64, OpenFlags),
+        attr: &Attr,
+        current: bool,
+        rights: Lease,
+        data: Option<Arc<[u8]>>,
+    ) -> bool {
+        self.handles.push(handle);
+        self.writers += usize::from(flags.write);
+        if flags.truncate {
+            self.cut(attr);
+        }
+        if self.learn(attr) {
+            self.current = current;
+        }
+        // While a recall takes rights away the server gives none; what an older answer says does not count.
+        let mut unfounded = false;
+        if self.recalls.iter().all(|recall| !recall.takes_rights()) {
+            // The answer says all that the session has: what is held here besides was lost at a rank that has forgotten.
+            unfounded = !self.rights.without(rights).is_none();
+            if !self.rights.has(Lease::BUFFER) {
+                core.next_data += 1;
+                self.pieces = core.next_data;
+            }
+            self.rights = self.rights | (rights & (Lease::CACHE | Lease::BUFFER));
+        }
+        if self.may_cache() && self.attr.inline && self.base.is_none() && self.is_clean() {
+            self.base = data;
+        }
+        self.know_empty();
+        unfounded
+    }
+
     /// Takes what the server said, unless something newer is known. Whether it was news.
     pub(crate) fn learn(&mut self, attr: &Attr) -> bool {
         if attr.change < self.attr.change {
@@ -283,6 +323,19 @@ pub(crate) struct Files {
     pub locks: crate::locks::Locks,
     pub next_handle: u64,
     pub next_fh: u64,
+    /// Files with something to be written.
+    pub dirty: BTreeSet<Ino>,
+    /// Files that may hold data which the server's disk may not have.
+    pub unstable: BTreeSet<Ino>,
+    pub unsynced: Unsynced,
+    /// Files with blocks in the read cache, and a clock that counts uses.
+    pub blocks_of: BTreeSet<Ino>,
+    pub block_bytes: u64,
+    pub tick: u64,
+    /// Until when writes are not answered before they are at the server, because its store was full, milliseconds.
+    pub full_until: u64,
+    /// Writes that wait for room in the buffer, with their lengths.
+    pub blocked: VecDeque<(Waiter, u64)>,
 }
 
 impl Files {
@@ -320,5 +373,12 @@ impl Files {
             return None;
         }
         file.handles.iter().copied().find(|h| self.handles.get(h).is_some_and(|h| h.flags.write))
+    }
+
+    /// Changes attributes into what they will be when everything held back is written.
+    pub(crate) fn overlay(&self, attr: &mut Attr) {
+        if let Some(file) = self.map.get(&attr.ino) {
+            file.overlay(attr);
+        }
     }
 }

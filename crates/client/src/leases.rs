@@ -6,9 +6,10 @@ use std::hash::{BuildHasherDefault, Hasher};
 use loligo_types::msg::ToServer;
 use loligo_types::{Ino, Lease, Rank};
 
-use crate::machine::Client;
-use crate::own::OWN;
-use crate::session::HeldNames;
+use crate::core::Core;
+use crate::file::Files;
+use crate::own::Own;
+use crate::ranks::Ranks;
 
 /// Multiplies and folds: the same in every run, and good enough for inode numbers.
 #[derive(Default)]
@@ -54,18 +55,6 @@ impl Held {
     }
 }
 
-/// The answer that is being dealt with.
-#[derive(Debug, Default)]
-pub(crate) struct AtHand {
-    /// The rank that granted it; none: no rank did.
-    rank: Option<Rank>,
-    seq: u64,
-    /// Leases that came with it.
-    granted: Vec<(Ino, Lease)>,
-    /// The same, of lookup leases.
-    pub(crate) ways: Vec<(Ino, u16)>,
-}
-
 /// Leases of one rank.
 #[derive(Debug, Default)]
 pub(crate) struct Leases {
@@ -73,7 +62,7 @@ pub(crate) struct Leases {
     /// Given back: answers to requests below this number were made before the server knew, so what they grant is void.
     void_below: BTreeMap<Ino, u64>,
     /// To be given back with the next batch.
-    forgotten: BTreeSet<Ino>,
+    pub forgotten: BTreeSet<Ino>,
 }
 
 /// Number of losses of directories' names, counted for many directories together. Never too small.
@@ -99,7 +88,7 @@ impl NamesLost {
 }
 
 /// As many leases are given back in one message at most.
-const RELEASE_MAX: usize = 4096;
+pub(crate) const RELEASE_MAX: usize = 4096;
 
 impl Leases {
     pub(crate) fn has_attr(&self, ino: Ino) -> bool {
@@ -162,6 +151,11 @@ impl Leases {
         self.held.entry(ino).or_default().add(bits, next_seq);
     }
 
+    /// True if a lease was held already when a request was sent.
+    pub(crate) fn was_held(&self, ino: Ino, bits: Lease, seq: u64) -> bool {
+        self.held.get(&ino).is_some_and(|held| held.bits.has(bits) && held.is_before(seq))
+    }
+
     /// The lease on an inode.
     pub(crate) fn of(&self, ino: Ino) -> Lease {
         self.held.get(&ino).map_or(Lease::NONE, |held| held.bits)
@@ -175,136 +169,21 @@ impl Leases {
     }
 }
 
-impl Client {
+impl Ranks {
     /// True if a lease covers the attributes of an inode.
-    pub(crate) fn has_attr(&self, ino: Ino) -> bool {
-        if self.own.is_any() && self.own.may_cache(ino, Lease::ATTR) {
+    pub(crate) fn has_attr(&self, own: &Own, ino: Ino) -> bool {
+        if own.is_any() && own.may_cache(ino, Lease::ATTR) {
             return true;
         }
         self.sessions.values().any(|session| session.leases.has_attr(ino))
     }
 
-    /// An answer is dealt with from now on.
-    pub(crate) fn take_up(&mut self, rank: Rank, seq: u64, granted: &[(Ino, Lease)]) {
-        (self.at_hand.rank, self.at_hand.seq) = (Some(rank), seq);
-        self.at_hand.granted.clear();
-        self.at_hand.ways.clear();
-        self.at_hand.granted.extend_from_slice(granted);
-        self.names_from = Some(rank);
-    }
-
-    /// Ends the handling of a rank's answer.
-    pub(crate) fn put_down(&mut self) {
-        (self.at_hand.rank, self.names_from) = (None, None);
-    }
-
-    /// True if a lease covers the answer at hand: the answer brought the lease, or the lease was already held when the request was sent.
-    /// An answer that was decided before the lease's and arrives after it may be older than the lease.
-    pub(crate) fn counts(&self, ino: Ino, bits: Lease) -> bool {
-        if self.at_hand.rank == Some(OWN) {
-            let wanted = self.config.cache && (self.config.cache_names || !bits.has(Lease::NAMES));
-            return wanted && self.own.may_cache(ino, bits);
-        }
-        if self.is_unsettled(ino, bits) {
-            return false;
-        }
-        let at_hand = &self.at_hand;
-        let session = at_hand.rank.and_then(|rank| self.session(rank));
-        session.is_some_and(|session| {
-            session.leases.held.get(&ino).is_some_and(|held| held.bits.has(bits) && held.is_before(at_hand.seq))
-                || session.leases.of(ino).has(bits)
-                    && !session.leases.is_void(ino, at_hand.seq)
-                    && at_hand.granted.iter().any(|(of, given)| *of == ino && given.has(bits))
-        })
-    }
-
-    /// True if attributes that are given out now may be cached; then they are not forgotten any more.
-    pub(crate) fn use_attr(&mut self, ino: Ino) -> bool {
-        self.remember(ino);
-        self.noted(ino, Lease::ATTR)
-    }
-
-    /// True if the lease counts; the answer is noted as cached then.
-    fn noted(&mut self, ino: Ino, bits: Lease) -> bool {
-        let counts = self.counts(ino, bits);
-        if counts && self.at_hand.rank == Some(OWN) {
-            self.own.note_cached(ino, bits);
-        }
-        counts
-    }
-
-    fn remember(&mut self, ino: Ino) {
+    pub(crate) fn remember(&mut self, ino: Ino) {
         self.sessions.values_mut().for_each(|session| _ = session.leases.forgotten.remove(&ino));
     }
 
-    /// The same for an entry of a listing, which brought the lease.
-    pub(crate) fn use_entry(&mut self, ino: Ino) -> bool {
-        self.remember(ino);
-        if self.at_hand.rank == Some(OWN) {
-            return self.noted(ino, Lease::ATTR);
-        }
-        if self.is_unsettled(ino, Lease::ATTR) {
-            return false;
-        }
-        let session = self.at_hand.rank.and_then(|rank| self.session(rank));
-        session.is_some_and(|session| session.leases.has_attr(ino) && !session.leases.is_void(ino, self.at_hand.seq))
-    }
-
-    /// The same for names of a directory: those that came with the answer at hand, or with the one before of which it is
-    /// the second part.
-    pub(crate) fn use_names(&mut self, dir: Ino) -> bool {
-        let Some(rank) = self.names_from else { return false };
-        if rank == OWN {
-            return self.at_hand.rank == Some(OWN) && self.noted(dir, Lease::NAMES);
-        }
-        // At all ranks: the lease may move to one that has lent other names of the directory, which caches above forgot before.
-        self.remember(dir);
-        let Some(session) = self.session(rank) else { return false };
-        if self.at_hand.rank != Some(rank) {
-            return session.leases.has_names(dir) && !self.is_unsettled(dir, Lease::NAMES);
-        }
-        self.counts(dir, Lease::NAMES)
-    }
-
-    /// The same for a name that something has got by a rename, and for the other one in `other` if two have changed places. Whoever
-    /// gave the answer lends names of the directory with it only if the new name is among those that it has: another one may have it.
-    pub(crate) fn use_renamed(&mut self, dir: Ino, other: Option<Ino>) -> bool {
-        let brought = |(of, bits): &(Ino, Lease)| *of == dir && bits.has(Lease::NAMES);
-        (self.at_hand.rank == Some(OWN) || self.at_hand.granted.iter().any(brought))
-            && self.use_names(dir)
-            && other.is_none_or(|other| self.use_names(other))
-    }
-
-    /// The lease on a directory's names by a rank, if the names in the answer at hand are covered by it.
-    pub(crate) fn held_names(&self, rank: Rank, dir: Ino) -> Option<HeldNames> {
-        let held = self.at_hand.rank == Some(rank) && self.counts(dir, Lease::NAMES);
-        held.then(|| HeldNames { dir, of: rank, lost: self.names_lost.count(dir) })
-    }
-
-    /// Caches above hold nothing of these inodes any more.
-    pub(crate) fn forget(&mut self, inos: Vec<Ino>) {
-        let single = self.is_single();
-        for ino in inos {
-            self.close_unused(ino);
-            self.own.cached.remove(&ino);
-            if !single && !self.files.map.contains_key(&ino) {
-                self.router.forget(ino);
-            }
-            for session in self.sessions.values_mut() {
-                if single || !session.leases.of(ino).is_none() {
-                    session.leases.forgotten.insert(ino);
-                }
-            }
-        }
-        let most = self.config.some(RELEASE_MAX);
-        let many = |rank: &Rank| self.session(*rank).is_some_and(|s| s.leases.forgotten.len() >= most);
-        for rank in self.sessions.keys().copied().filter(many).collect::<Vec<_>>() {
-            self.release_forgotten(rank);
-        }
-    }
-
     /// Gives back the leases of forgotten inodes.
-    pub(crate) fn release_forgotten(&mut self, rank: Rank) {
+    pub(crate) fn release_forgotten(&mut self, core: &mut Core, files: &Files, rank: Rank) {
         if !self.is_up(rank) {
             return;
         }
@@ -313,20 +192,20 @@ impl Client {
         let mut released = Vec::new();
         for ino in std::mem::take(&mut session.leases.forgotten) {
             // An open file's attributes are in use here, whatever the kernel keeps.
-            if self.files.map.contains_key(&ino) {
+            if files.map.contains_key(&ino) {
                 continue;
             }
             let bits = session.leases.take(ino, Lease::ATTR | Lease::NAMES);
             if bits.has(Lease::NAMES) {
-                self.names_lost.add(ino);
+                core.names_lost.add(ino);
             }
             if !bits.is_none() {
                 session.leases.void_below.insert(ino, next_seq);
                 released.push((ino, bits));
             }
         }
-        for batch in released.chunks(self.config.some(RELEASE_MAX)) {
-            self.send(rank, ToServer::Release(batch.to_vec()));
+        for batch in released.chunks(core.config.some(RELEASE_MAX)) {
+            self.send(core, rank, ToServer::Release(batch.to_vec()));
         }
     }
 }

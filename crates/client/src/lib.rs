@@ -8,45 +8,55 @@
 //! kernel; this machine knows what may be cached and says when it must be dropped).
 
 pub mod call;
-pub mod interrupt;
 mod io;
 
 mod blocks;
+mod buffer;
+mod cache;
+mod calls;
 mod change;
+mod core;
+mod data;
 mod direct;
 mod dispatch;
 mod extents;
 mod file;
 mod flush;
+mod handles;
 mod hints;
 mod indeterminate;
 mod leases;
+mod lent;
 mod locks;
+mod losses;
 mod machine;
-mod members;
 mod moves;
 mod numbers;
 mod open;
 mod own;
 mod pace;
 mod path_cache;
+mod places;
+mod ranks;
 mod raw;
-mod read;
+mod reading;
 mod recall;
 mod recover;
 mod request;
 mod route;
+mod run;
+mod sending;
 mod session;
+mod sessions;
 mod space;
 mod stale_replies;
 mod task;
 #[cfg(test)]
 mod tests;
-mod tick;
 mod unmerged;
 mod unsynced;
 mod volatile;
-mod write;
+mod writing;
 
 pub use call::{Call, CallResult, Done, Failed, Fallocate, Fh, Invalidation, WalkAt};
 pub use hints::{Asked, Hints};

@@ -1,158 +1,93 @@
-//! The client machine as a whole: its parts, and the one way in and out.
+//! The client machine as a whole: its parts, the one way in and out, and what drives tasks. The table of contents.
 //!
 //! A call becomes one request (`dispatch`), or a task of several steps (`task`). Requests have a continuation (`Then`)
 //! that says what their answer is for; a task ends by answering its [`Waiter`], which is a call or another task. Events
 //! for tasks go through a queue, so that no step runs inside another.
+//!
+//! Each part owns its state and knows the parts that it needs, but not the machine. The stages are the methods of the machine; each takes
+//! the parts that a subject needs, and asks ranks and the store for what the parts decide.
+//!
+//! | stage | subject | parts, beside those of [`Client`] |
+//! |---|---|---|
+//! | `dispatch` | from a call to what is done for it | `session::Pass` |
+//! | `request` | requests and their answers, data requests | `sending`, `numbers`, `stale_replies`, `direct`, `locks` |
+//! | `sessions` | messages, welcome, signs of life, ranks that come and go | `session`, `ranks` |
+//! | `recover` | lost connections, sessions and ranks | `losses`, `volatile`, `indeterminate` |
+//! | `moves` | migration between ranks | `places`, `route` |
+//! | `open` | opening and closing | `handles`, `file`, `lent` |
+//! | `data` | reading and writing | `reading`, `cache`, `blocks`, `writing`, `buffer`, `extents` |
+//! | `flush` | writing back, and obeying recalls | `run`, `unsynced`, `recall`, `leases` |
+//! | `change` | changes that are ordered with writes, space, syncs | `space`, `volatile` |
+//! | `own/serve`, `own/ask`, `own/task`, `own/merge` | subtrees that are decoupled for this client | the other files of `own` |
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use loligo_types::{Answer, Attr, Cred, FsError, FsResult, Ino, Lease, Rank};
+use loligo_types::msg::ToServer;
+use loligo_types::{Cred, FsError, Lease, Op, Rank};
 
+use crate::calls::{Calls, Waiter};
+use crate::core::Core;
 use crate::direct::Direct;
 use crate::file::Files;
-use crate::leases::{AtHand, NamesLost};
-use crate::locks::Behind;
-use crate::moves::Paused;
+use crate::lent::{AtHand, Lent};
 use crate::own::Own;
+use crate::ranks::Ranks;
+use crate::raw::step_raw;
 use crate::recall::Recalls;
-use crate::route::{Router, SEEN_MAX};
-use crate::session::{PendingData, Session};
-use crate::task::{Event, Task};
-use crate::unsynced::Unsynced;
-use crate::{Call, CallId, CallResult, Config, Done, Input, Invalidation, Now, Output, Token};
-
-/// Receiver of a result.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Waiter {
-    Call(CallId),
-    Task(u64),
-    Nobody,
-}
+use crate::session::{Link, Session, Then, waiter_of};
+use crate::space::step_sync_ranks;
+use crate::task::{Event, Step, Task};
+use crate::{Call, CallId, CallResult, Config, Input, Now, Output};
 
 /// The client machine. See [`crate::io`] for how to drive it.
 #[derive(Debug)]
 pub struct Client {
-    pub(crate) config: Config,
-    pub(crate) now: Now,
-    pub(crate) out: VecDeque<Output>,
-    /// Calls that have not been answered.
-    pub(crate) calls: BTreeSet<CallId>,
-    /// Changes may be under way whose callers wait no longer.
-    pub(crate) unsettled: bool,
-    /// One with each rank that was asked something.
-    pub(crate) sessions: BTreeMap<Rank, Session>,
-    /// Sessions that begin count their requests from here: above all of those before. A crash can take back that a rank has ended
-    /// one, which then goes on and takes numbers for what they were.
-    pub(crate) first_seq: u64,
-    /// The rank at the driver's first connection: as configured, until it is known.
-    pub(crate) home: Rank,
-    pub(crate) home_known: bool,
-    /// Where the driver's first connection was made to there is another rank by now, or may be.
-    pub(crate) home_moved: bool,
-    pub(crate) router: Router,
-    /// Ranks of the message that is being handled: its sender, and the one that answered for the names in it.
-    pub(crate) speaker: Rank,
-    pub(crate) names_from: Option<Rank>,
+    /// The configuration, the moment, the outputs.
+    pub(crate) core: Core,
+    /// Calls and tasks.
+    pub(crate) calls: Calls,
+    /// Sessions, and which rank to ask.
+    pub(crate) ranks: Ranks,
+    /// The answer that is being dealt with.
     pub(crate) at_hand: AtHand,
-    /// Losses of directories' names.
-    pub(crate) names_lost: NamesLost,
-    /// Requests that are sent on later.
-    pub(crate) paused: Vec<Paused>,
-    /// Requests for locks whose owners are giving locks back.
-    pub(crate) behind: Vec<Behind>,
-    /// Data requests of files that are looked for.
-    pub(crate) parked: BTreeMap<Ino, Vec<(u64, PendingData)>>,
-    pub(crate) fs_id: Option<[u8; 16]>,
-    /// The server will not have this client.
-    pub(crate) refused: bool,
-    pub(crate) next_data: u64,
+    /// Open files and their handles.
+    pub(crate) files: Files,
+    /// Leases and rights that ranks want back.
+    pub(crate) recalls: Recalls,
+    /// The connection to the store.
     pub(crate) direct: Direct,
     /// Subtrees that are decoupled for this client.
     pub(crate) own: Own,
-    pub(crate) files: Files,
-    pub(crate) recalls: Recalls,
-    pub(crate) tasks: BTreeMap<u64, Task>,
-    /// Events that wait for their task.
-    pub(crate) events: VecDeque<(u64, Event)>,
-    /// Files with something to be written.
-    pub(crate) dirty: BTreeSet<Ino>,
-    /// Files that may hold data which the server's disk may not have.
-    pub(crate) unstable: BTreeSet<Ino>,
-    pub(crate) unsynced: Unsynced,
-    /// Files with blocks in the read cache, and a clock that counts uses.
-    pub(crate) blocks_of: BTreeSet<Ino>,
-    pub(crate) block_bytes: u64,
-    pub(crate) tick: u64,
-    /// Until when writes are not answered before they are at the server, because its store was full, milliseconds.
-    pub(crate) full_until: u64,
-    /// Writes that wait for room in the buffer, with their lengths.
-    pub(crate) blocked: VecDeque<(Waiter, u64)>,
-    pub(crate) next_task: u64,
-    pub(crate) next_token: u64,
-    pub(crate) stopping: bool,
-    pub(crate) stopped: bool,
 }
 
 impl Client {
     /// A client that is not connected. Its driver is to connect at once.
     pub fn new(config: Config) -> Client {
         Client {
-            sessions: BTreeMap::from([(config.rank, Session::default())]),
-            first_seq: 1,
-            home: config.rank,
-            home_known: false,
-            home_moved: false,
-            router: Router::with(config.some(SEEN_MAX)),
-            speaker: config.rank,
-            names_from: None,
+            calls: Calls::default(),
+            ranks: Ranks::new(&config),
             at_hand: AtHand::default(),
-            names_lost: NamesLost::default(),
-            paused: Vec::new(),
-            behind: Vec::new(),
-            parked: BTreeMap::new(),
-            fs_id: None,
-            refused: false,
-            next_data: 0,
-            direct: Direct::default(),
-            own: Own::default(),
-            config,
-            now: Now::default(),
-            out: VecDeque::new(),
-            calls: BTreeSet::new(),
-            unsettled: false,
             files: Files::default(),
             recalls: Recalls::default(),
-            tasks: BTreeMap::new(),
-            events: VecDeque::new(),
-            dirty: BTreeSet::new(),
-            unstable: BTreeSet::new(),
-            unsynced: Unsynced::default(),
-            blocks_of: BTreeSet::new(),
-            block_bytes: 0,
-            tick: 0,
-            full_until: 0,
-            blocked: VecDeque::new(),
-            next_task: 1,
-            next_token: 1,
-            stopping: false,
-            stopped: false,
+            direct: Direct::default(),
+            own: Own::default(),
+            core: Core::new(config),
         }
     }
 
     /// Tells it what happened. A time of zero means "as before". Afterwards drain [`Client::poll`].
     pub fn handle(&mut self, now: Now, input: Input) {
-        if now.ms >= self.now.ms && now != Now::default() {
-            self.now = now;
+        if now.ms >= self.core.now.ms && now != Now::default() {
+            self.core.now = now;
         }
         match input {
             Input::Call { id, cred, call } => self.begin(id, cred, call),
             Input::Interrupt { id, unserved } => self.interrupt(id, unserved),
-            Input::Connected { rank } => self.connected(self.swapped(rank)),
-            Input::Message { rank, message } => self.message(self.swapped(rank), message),
-            Input::Disconnected { rank } => self.disconnected(self.swapped(rank)),
+            Input::Connected { rank } => self.ranks.connected(&mut self.core, self.ranks.swapped(rank)),
+            Input::Message { rank, message } => self.message(self.ranks.swapped(rank), message),
+            Input::Disconnected { rank } => self.disconnected(self.ranks.swapped(rank)),
             Input::Invalidated { token } => self.invalidated(token),
-            Input::Direct { address } => self.direct_changed(address),
+            Input::Direct { address } => self.direct.changed(address),
             Input::DirectDone { id, result } => self.direct_done(id, result),
             Input::KeepDone { token, result } => self.own_keep_done(token, result),
             Input::Tick => self.on_tick(),
@@ -163,16 +98,16 @@ impl Client {
 
     /// True if requests are unanswered, or wait to be sent: also of calls that were given up.
     pub fn has_requests(&self) -> bool {
-        !self.paused.is_empty()
-            || !self.behind.is_empty()
+        !self.ranks.paused.is_empty()
+            || !self.ranks.behind.is_empty()
             || self.direct.is_busy()
-            || self.sessions.values().any(|session| !session.pending.is_empty())
+            || self.ranks.sessions.values().any(|session| !session.pending.is_empty())
     }
 
     /// True if a handle of a rank is open here, or was closed and is kept for the next open of the same file. `client`: the number that
     /// this client gives itself.
     pub fn has_handle(&self, client: u64, number: u64) -> bool {
-        self.config.client == client && self.files.handles.contains_key(&number)
+        self.core.config.client == client && self.files.handles.contains_key(&number)
     }
 
     /// Changes of subtrees that are decoupled for this client and that were not merged.
@@ -182,14 +117,14 @@ impl Client {
 
     /// The next output; `None`: none until the next input.
     pub fn poll(&mut self) -> Option<Output> {
-        self.out.pop_front()
+        self.core.out.pop_front()
     }
 
     /// Runs tasks until none has an event.
     fn settle(&mut self) {
         self.end_behind();
         loop {
-            if let Some((id, event)) = self.events.pop_front() {
+            if let Some((id, event)) = self.calls.events.pop_front() {
                 self.advance(id, event);
             } else if let Some(reply) = self.own.replies.pop_front() {
                 self.own_replied(reply);
@@ -197,105 +132,186 @@ impl Client {
                 break;
             }
         }
-        if self.stopping {
+        if self.core.stopping {
             self.check_stopped();
         }
     }
 
     fn begin(&mut self, id: CallId, cred: Arc<Cred>, call: Call) {
-        self.calls.insert(id);
+        self.calls.waiting.insert(id);
         let waiter = Waiter::Call(id);
         // What is open here is closed whoever is there: its caller does not come again.
         let closes = matches!(call, Call::Release { .. });
-        let nobody = self.is_single() && self.session(self.only()).is_some_and(|session| session.gave_up) && !closes;
-        if self.stopping || self.refused || nobody {
-            self.fail(waiter, FsError::Unavailable);
+        let nobody = self.ranks.is_single()
+            && self.ranks.session(self.ranks.only()).is_some_and(|session| session.gave_up)
+            && !closes;
+        if self.core.stopping || self.ranks.refused || nobody {
+            self.calls.fail(&mut self.core, waiter, FsError::Unavailable);
         } else {
             self.dispatch(waiter, &cred, call);
         }
     }
 
-    /// Answers.
-    pub(crate) fn complete(&mut self, waiter: Waiter, result: CallResult) {
-        match waiter {
-            Waiter::Call(id) => {
-                if self.calls.remove(&id) {
-                    self.out.push_back(Output::Complete { id, result });
-                }
-            }
-            Waiter::Task(id) => self.events.push_back((id, Event::Done(result))),
-            Waiter::Nobody => {}
-        }
-    }
-
-    /// True if somebody still waits: a call may have been given up.
-    pub(crate) fn is_awaited(&self, waiter: Waiter) -> bool {
-        match waiter {
-            Waiter::Call(id) => self.calls.contains(&id),
-            Waiter::Task(id) => self.tasks.contains_key(&id),
-            Waiter::Nobody => false,
-        }
-    }
-
-    /// Answers with an error.
-    pub(crate) fn fail(&mut self, waiter: Waiter, error: FsError) {
-        self.complete(waiter, Err(error.into()));
-    }
-
-    /// Answers with nothing but an answer.
-    pub(crate) fn answer(&mut self, waiter: Waiter, answer: Answer) {
-        self.complete(waiter, Ok(Done::plain(answer)));
-    }
-
-    /// Attributes as they are with what is held back, and whether they may be cached.
-    pub(crate) fn done_attr(&mut self, mut attr: Attr) -> Done {
-        self.overlay(&mut attr);
-        self.own_overlay(&mut attr);
-        Done { attr_cached: self.use_attr(attr.ino), ..Done::plain(Answer::Entry(attr)) }
-    }
-
-    /// Changes attributes into what they will be when everything held back is written.
-    pub(crate) fn overlay(&self, attr: &mut Attr) {
-        if let Some(file) = self.files.map.get(&attr.ino) {
-            file.overlay(attr);
-        }
-    }
-
-    /// Takes attributes that the server sent. They are current if the ATTR lease is held with them.
-    pub(crate) fn learn(&mut self, attr: &Attr) {
-        let current = self.counts(attr.ino, Lease::ATTR);
-        if let Some(file) = self.files.map.get_mut(&attr.ino)
-            && file.learn(attr)
-        {
-            file.current = current;
-        }
-    }
-
-    pub(crate) fn new_task(&mut self, task: Task) -> u64 {
-        let id = self.next_task;
-        self.next_task += 1;
-        self.tasks.insert(id, task);
-        id
-    }
-
-    /// Says what must be dropped above; with a token if somebody waits for it.
-    pub(crate) fn invalidate(&mut self, what: Invalidation, wait: bool) -> Token {
-        let token = if wait {
-            self.next_token += 1;
-            Token(self.next_token - 1)
-        } else {
-            Token::NONE
+    /// Gives an event to a task.
+    fn advance(&mut self, id: u64, event: Event) {
+        let Some(mut task) = self.calls.tasks.remove(&id) else { return };
+        let result = match &mut task.step {
+            Step::Open(_) => self.step_open(id, &mut task, event),
+            Step::Read(_) => self.step_read(id, &mut task, event),
+            Step::Write(_) => self.step_write(id, &mut task, event),
+            Step::SetAttr { .. } => self.step_setattr(id, &mut task, event),
+            Step::Behind(_) => self.step_behind(id, &mut task, event),
+            Step::Flush { .. } => self.step_flush(id, &mut task, event),
+            Step::Fsync { .. } => self.step_fsync(id, &mut task, event),
+            Step::FsyncDir { .. } => self.step_fsync_dir(id, &mut task, event),
+            Step::Fallocate(_) => self.step_fallocate(id, &mut task, event),
+            Step::Seek(_) => self.step_seek(id, &mut task, event),
+            Step::Copy(_) => self.step_copy(id, &mut task, event),
+            Step::Own(_) => self.step_own(id, &mut task, event),
+            Step::OwnSync(_) => self.step_own_sync(id, &mut task, event),
+            Step::SyncRanks { left } => step_sync_ranks(left, event),
+            Step::Raw => step_raw(event),
+            Step::SyncAll { .. } => self.step_sync_all(id, &mut task, event),
         };
-        self.out.push_back(Output::Invalidate { token, what });
-        token
+        match result {
+            None => {
+                self.calls.tasks.insert(id, task);
+            }
+            Some(result) => self.finish(id, &task, result),
+        }
     }
 
-    /// The attributes of a plain answer.
-    pub(crate) fn expect_entry(result: FsResult<Answer>) -> FsResult<Attr> {
-        match result? {
-            Answer::Entry(attr) => Ok(attr),
-            // The server breaks the protocol; nothing it said can be used.
-            _ => Err(FsError::Io),
+    /// A task is done: its waiter gets the result, its file goes to the next.
+    pub(crate) fn finish(&mut self, id: u64, task: &Task, result: CallResult) {
+        if let Some(file) = self.files.map.get_mut(&task.ino) {
+            file.reads.retain(|read| *read != id);
+            if file.exclusive == Some(id) {
+                file.exclusive = None;
+            }
         }
+        self.calls.complete(&mut self.core, task.waiter, result);
+        if task.exclusive {
+            self.files.start_waiting(&mut self.calls, &self.ranks, &self.own, task.ino);
+            self.step_recalls(task.ino);
+            if self.own.is_any() {
+                self.own.change_ended(&mut self.calls);
+            }
+        }
+    }
+
+    /// Ends a call; `unserved`: only if it waits for a rank to which there is no connection.
+    pub(crate) fn interrupt(&mut self, id: CallId, unserved: bool) {
+        if !self.calls.waiting.contains(&id) || unserved && !self.ranks.is_unserved(&self.calls, &self.files, id) {
+            return;
+        }
+        self.calls.waiting.remove(&id);
+        self.core.out.push_back(Output::Complete { id, result: Err(FsError::Interrupted.into()) });
+        self.calls.withdraw_tasks(&mut self.core, &mut self.files, id);
+        self.withdraw_requests(id);
+        self.calls.begin_unsettled(&mut self.core, &self.ranks, &mut self.files);
+    }
+
+    /// Requests of a call that were never sent become requests for nothing: their numbers must not be missing.
+    fn withdraw_requests(&mut self, id: CallId) {
+        let mut unsent: Vec<(Rank, u64)> = Vec::new();
+        for (rank, session) in &self.ranks.sessions {
+            let of_call = session.pending.range(session.never_sent..).filter(|(_, pending)| {
+                waiter_of(&pending.then).and_then(|waiter| self.calls.call_of(waiter)) == Some(id)
+            });
+            unsent.extend(of_call.map(|(seq, _)| (*rank, *seq)));
+        }
+        for (rank, seq) in unsent {
+            let Some(session) = self.ranks.sessions.get_mut(&rank) else { continue };
+            let Some(pending) = session.pending.get_mut(&seq) else { continue };
+            let then = std::mem::replace(&mut pending.then, Then::Nothing);
+            let request = &mut pending.request;
+            (request.op, request.want, request.ways) =
+                (Op::Close { handles: Vec::new(), lost: false }, Lease::NONE, None);
+            session.numbers.answered(request.ino.take(), &Err(FsError::Interrupted));
+            self.replied(rank, then, Err(FsError::Interrupted));
+        }
+    }
+
+    fn on_tick(&mut self) {
+        let ranks: Vec<_> = self.ranks.sessions.keys().copied().collect();
+        for rank in &ranks {
+            self.keep_alive(*rank);
+        }
+        self.end_pauses();
+        self.calls.end_unsettled(&self.ranks);
+        self.leave_ranks();
+        if !ranks.iter().any(|rank| self.ranks.is_up(*rank)) {
+            return;
+        }
+        self.close_idle();
+        self.send_closes();
+        for rank in &ranks {
+            self.ranks.release_forgotten(&mut self.core, &self.files, *rank);
+        }
+        self.flush_old();
+        self.own.tick(&mut self.core, &mut self.calls);
+        for rank in ranks {
+            self.ranks.repeat_busy(&mut self.core, rank);
+        }
+    }
+
+    /// Stops: no new calls, everything back to the server.
+    pub(crate) fn stop(&mut self) {
+        if self.core.stopping {
+            return;
+        }
+        self.core.stopping = true;
+        for ino in self.files.dirty.clone() {
+            self.start_run(ino);
+        }
+        self.own.stop(&mut self.core, &mut self.calls);
+    }
+
+    fn check_stopped(&mut self) {
+        if self.core.stopped {
+            return;
+        }
+        let hopeless = |session: &Session| self.ranks.refused || session.is_hopeless();
+        // Without a session there is nothing to give back and nobody to give it to.
+        let waits = |ino| {
+            let session = self.files.map.get(ino).and_then(|file| self.ranks.session(file.rank));
+            session.is_none_or(|session| !hopeless(session))
+        };
+        // A farewell lets others write at once.
+        if self.files.dirty.iter().any(waits) || self.direct.is_writing() {
+            return;
+        }
+        if self.own.is_stopping() && !self.ranks.sessions.values().all(hopeless) {
+            return;
+        }
+        for session in self.ranks.sessions.values() {
+            if session.link == Link::Up {
+                // Waits for locks may never end; everything else is answered soon.
+                let waits = |op: &Op| matches!(op, Op::SetLock { wait: true, .. });
+                if !session.data.is_empty() || !session.pending.values().all(|p| waits(&p.request.op)) {
+                    return;
+                }
+            } else if !hopeless(session) && session.down_since.is_none() {
+                return;
+            }
+        }
+        for rank in self.ranks.sessions.keys().copied().collect::<Vec<_>>() {
+            if self.ranks.is_up(rank) {
+                self.ranks.send(&mut self.core, rank, ToServer::Goodbye { gone: true });
+            }
+        }
+        self.core.stopped = true;
+        self.calls.give_up_calls(&mut self.core, &mut self.ranks, &mut self.files);
+        self.core.out.push_back(Output::Stopped);
+    }
+
+    pub(crate) fn lent(&mut self) -> Lent<'_> {
+        self.lent_beside_files().0
+    }
+
+    /// And beside it the open files.
+    pub(crate) fn lent_beside_files(&mut self) -> (Lent<'_>, &mut Files) {
+        let Client { core, calls, ranks, at_hand, own, files, .. } = self;
+        (Lent { at_hand, core, calls, ranks, own }, files)
     }
 }

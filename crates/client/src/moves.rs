@@ -1,5 +1,5 @@
 //! Migration between ranks, as a client sees it: requests that another rank is to answer, remote inodes, and files, leases and locks that
-//! move. Not here: the rank to ask first (`route`).
+//! move. Not here: the rank to ask first (`route`), and what is noted of a move (`places`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,9 +7,9 @@ use loligo_types::msg::Request;
 use loligo_types::{Answer, Cred, DataError, FsError, FsResult, Ino, Kind, Lease, Op, OpenFlags, Rank, Route, Seq};
 
 use crate::machine::Client;
-use crate::own::OWN;
+use crate::places::Paused;
 use crate::route::{Found, Subject};
-use crate::session::{DataThen, Link, Pending, PendingData, Second, Then};
+use crate::session::{DataThen, Pending, PendingData, Second, Then};
 
 /// A request is sent on at most this often, and a data request asked where its file is.
 const HOPS_MAX: u32 = 32;
@@ -24,55 +24,10 @@ fn pause_ms(times: u32) -> u64 {
     (PAUSE_MS << times.saturating_sub(HOPS_AT_ONCE + 1).min(16)).min(PAUSE_MAX_MS)
 }
 
-/// Requests that wait before they are sent on.
-#[derive(Debug)]
-pub(crate) struct Paused {
-    /// When, milliseconds.
-    due: u64,
-    pub rank: Rank,
-    pub pending: Pending,
-}
-
 impl Client {
-    /// True if there is only one rank, and no session with another one.
-    pub(crate) fn is_single(&self) -> bool {
-        self.router.is_single()
-            && self.sessions.len() <= 1
-            && self.sessions.keys().next().is_none_or(|rank| self.router.may_be(*rank))
-    }
-
-    /// The rank that is asked everything, if there is only one.
-    pub(crate) fn only(&self) -> Rank {
-        self.sessions.keys().next().copied().unwrap_or_else(|| self.router.some_rank(self.home))
-    }
-
-    /// The rank to ask.
-    pub(crate) fn route(&self, op: &Op) -> Rank {
-        if self.own_root(op).is_some() {
-            return OWN;
-        }
-        if self.is_single() {
-            return self.only();
-        }
-        if let Op::Close { handles, .. } = op {
-            return handles
-                .first()
-                .and_then(|handle| self.files.at.get(handle))
-                .copied()
-                .unwrap_or(self.router.some_rank(self.home));
-        }
-        let subject = self.router.subject(op);
-        if let Subject::Inode(ino) = subject
-            && let Some(file) = self.files.map.get(&ino)
-        {
-            return file.rank;
-        }
-        self.router.target(subject, self.home)
-    }
-
     /// Another rank is to be asked.
     pub(crate) fn redirected(&mut self, rank: Rank, seq: Seq, to: Rank, routes: &[Route], done: Option<(Ino, u64)>) {
-        let Some(session) = self.sessions.get_mut(&rank) else { return };
+        let Some(session) = self.ranks.sessions.get_mut(&rank) else { return };
         let Some(mut pending) = session.pending.remove(&seq.0) else { return };
         session.in_flight = session.in_flight.saturating_sub(1);
         if let (Some(ino), None) = (pending.request.ino, done) {
@@ -81,19 +36,19 @@ impl Client {
         }
         self.learn_routes(routes);
         pending.hops += 1;
-        self.put_down();
-        match self.router.subject(&pending.request.op) {
+        self.at_hand.put_down();
+        match self.ranks.router.subject(&pending.request.op) {
             // Said of what was made at the end of a way, not of where that begins.
             _ if done.is_some() && matches!(pending.request.op, Op::Via { .. }) => {}
             // One that has some of its names has not got it for that.
-            Subject::Names(dir, _) if self.router.is_parted(dir) => {}
+            Subject::Names(dir, _) if self.ranks.router.is_parted(dir) => {}
             Subject::Names(dir, _) => {
-                self.router.correct(dir, to);
+                self.ranks.router.correct(dir, to);
                 // Or that one has the name alone: what is open of the directory may be where it was.
                 self.believe(dir, to, None);
             }
             Subject::Inode(ino) => {
-                self.router.correct(ino, to);
+                self.ranks.router.correct(ino, to);
                 self.believe(ino, to, Some(rank));
             }
             Subject::Root | Subject::Handles => {}
@@ -109,20 +64,20 @@ impl Client {
             Some((ino, value)) => self.make_answer(to, pending, ino, value),
             None => self.send_on(to, pending),
         }
-        self.send_requests(rank);
+        self.ranks.send_requests(&mut self.core, rank);
     }
 
     /// Asks another rank the same.
     fn send_on(&mut self, to: Rank, pending: Pending) {
         let hops = pending.hops;
-        if self.rests_on_what_was_lost(&pending.request.op) {
+        if self.files.rests_on_what_was_lost(&pending.request.op) {
             return self.drop_lost(to, pending);
         }
         if hops > HOPS_MAX {
             return self.replied(to, pending.then, Err(FsError::Busy));
         }
         if hops > HOPS_AT_ONCE {
-            return self.paused.push(Paused { due: self.now.ms + pause_ms(hops), rank: to, pending });
+            return self.ranks.paused.push(Paused { due: self.core.now.ms + pause_ms(hops), rank: to, pending });
         }
         let Request { cred, op, .. } = pending.request;
         self.request_at(to, cred, op, pending.then, hops);
@@ -132,26 +87,14 @@ impl Client {
     /// answer that says what has changed is under way: after some times there is a pause.
     pub(crate) fn refresh(&mut self, cred: &Cred, ino: Ino, then: Then, times: u32) {
         let op = Op::GetAttr { ino };
-        let rank = self.route(&op);
+        let rank = self.ranks.route(&self.files, &self.own, &op);
         if times <= HOPS_AT_ONCE {
             return self.request_at(rank, cred.clone(), op, then, 0);
         }
         let request =
             Request { seq: Seq(0), answered: Seq(0), want: Lease::ATTR, cred: cred.clone(), op, ino: None, ways: None };
         let pending = Pending { request, then, hops: 0 };
-        self.paused.push(Paused { due: self.now.ms + pause_ms(times), rank, pending });
-    }
-
-    /// True if a request writes or locks through a handle that was lost since it was sent. Its caller was told of the loss and does not
-    /// expect a write any more, which would overwrite later writes of others. A lock granted after that would never be released.
-    fn rests_on_what_was_lost(&self, op: &Op) -> bool {
-        match op {
-            Op::WriteInline { handle, .. }
-            | Op::SetData { handle, .. }
-            | Op::Extend { handle, .. }
-            | Op::SetLock { handle, .. } => !self.files.at.contains_key(handle),
-            _ => false,
-        }
+        self.ranks.paused.push(Paused { due: self.core.now.ms + pause_ms(times), rank, pending });
     }
 
     /// It is not sent on.
@@ -164,27 +107,19 @@ impl Client {
 
     /// Sends on what has waited long enough.
     pub(crate) fn end_pauses(&mut self) {
-        let now = self.now.ms;
-        let (due, later) = std::mem::take(&mut self.paused).into_iter().partition(|paused: &Paused| paused.due <= now);
-        self.paused = later;
+        let now = self.core.now.ms;
+        let (due, later) =
+            std::mem::take(&mut self.ranks.paused).into_iter().partition(|paused: &Paused| paused.due <= now);
+        self.ranks.paused = later;
         for Paused { rank, pending, .. } in due {
-            if self.rests_on_what_was_lost(&pending.request.op) {
+            if self.files.rests_on_what_was_lost(&pending.request.op) {
                 self.drop_lost(rank, pending);
                 continue;
             }
             let Request { cred, op, .. } = pending.request;
-            let rank = self.instead_of(rank, &op);
+            let rank = self.ranks.instead_of(&self.files, &self.own, rank, &op);
             self.request_at(rank, cred, op, pending.then, pending.hops);
         }
-    }
-
-    /// The rank, or who is asked instead if it is no more: it may have been removed during a pause.
-    fn instead_of(&self, rank: Rank, op: &Op) -> Rank {
-        if self.router.may_be(rank) {
-            return rank;
-        }
-        let other = self.route(op);
-        if self.router.may_be(other) { other } else { self.router.some_rank(self.home) }
     }
 
     /// The operation was executed before what it is about moved: only its answer is made.
@@ -222,16 +157,16 @@ impl Client {
     pub(crate) fn ask_remote(&mut self, rank: Rank, pending: Pending, ino: Ino, kind: Kind, there: Rank) {
         let Pending { request: Request { cred, op, .. }, then, hops } = pending;
         if let (Op::Lookup { dir, .. }, Kind::Dir) = (&op, kind) {
-            let hash = self.router.subject(&op).hash();
-            self.router.see_child(ino, *dir, hash, there);
+            let hash = self.ranks.router.subject(&op).hash();
+            self.ranks.router.see_child(ino, *dir, hash, there);
         }
-        let to = match (self.files.map.get(&ino), self.router.find(ino, None)) {
+        let to = match (self.files.map.get(&ino), self.ranks.router.find(ino, None)) {
             (Some(file), _) => file.rank,
-            (None, Found::Known(known)) if self.router.has_rank(known) => known,
+            (None, Found::Known(known)) if self.ranks.router.has_rank(known) => known,
             _ => there,
         };
         let names = match &op {
-            Op::Lookup { dir, .. } | Op::Create { dir, .. } => self.held_names(rank, *dir),
+            Op::Lookup { dir, .. } | Op::Create { dir, .. } => self.lent().held_names(rank, *dir),
             _ => None,
         };
         // At the end of a way a create may find the name.
@@ -256,121 +191,67 @@ impl Client {
             (Err(FsError::NotFound), _) => Err(FsError::Stale),
             (result, _) => result,
         };
-        let kept = second.names.filter(|held| self.names_lost.count(held.dir) == held.lost);
-        self.names_from = kept.map(|held| held.of);
+        let kept = second.names.filter(|held| self.core.names_lost.count(held.dir) == held.lost);
+        self.at_hand.names_from = kept.map(|held| held.of);
         self.replied(rank, second.then, result);
-    }
-
-    /// Remembers who answered for what.
-    pub(crate) fn notice(&mut self, rank: Rank, op: &Op, answer: &Answer) {
-        match (op, answer) {
-            (_, Answer::Remote { .. }) => {}
-            // Of what is at the end, not of where the way begins.
-            (Op::Via { .. }, Answer::Entry(attr)) => self.see(attr.ino, rank),
-            (Op::Via { .. }, answer) if !matches!(answer, Answer::Opened { .. } | Answer::Walked { .. }) => {}
-            (_, Answer::Walked { dir, last, .. }) => {
-                // Of the names the first was asked for, and no other is known by its hash.
-                if let Answer::Entry(attr) = &**last {
-                    self.router.see_child(attr.ino, *dir, None, rank);
-                }
-            }
-            (
-                Op::Lookup { dir, .. } | Op::Mknod { dir, .. } | Op::Mkdir { dir, .. } | Op::Symlink { dir, .. },
-                Answer::Entry(attr),
-            )
-            | (Op::Create { dir, .. }, Answer::Opened { attr, .. }) => {
-                if !self.router.is_parted(*dir) {
-                    self.router.see(*dir, rank);
-                }
-                let hash = self.router.subject(op).hash();
-                self.router.see_child(attr.ino, *dir, hash, rank);
-            }
-            (Op::LookupParent { dir }, Answer::Entry(attr)) => {
-                self.router.see(attr.ino, rank);
-                self.router.see_child(*dir, attr.ino, None, rank);
-            }
-            (Op::Readdir { dir, .. }, Answer::Entries { entries, .. }) => {
-                for entry in entries.iter().filter(|entry| entry.attr.is_some()) {
-                    self.router.see_child(entry.ino, *dir, Some(entry.cookie), rank);
-                }
-            }
-            (_, Answer::Opened { attr, .. }) => self.see(attr.ino, rank),
-            _ => match self.router.subject(op) {
-                Subject::Names(dir, _) if self.router.is_parted(dir) => {}
-                Subject::Names(ino, _) | Subject::Inode(ino) => self.see(ino, rank),
-                Subject::Root | Subject::Handles => {}
-            },
-        }
-    }
-
-    /// A rank answered for an inode: it has that, with what is open of it.
-    fn see(&mut self, ino: Ino, rank: Rank) {
-        self.router.see(ino, rank);
-        if self.files.map.get(&ino).is_some_and(|file| file.rank == rank) {
-            self.files.is_known(ino);
-        }
     }
 
     /// Takes changes of the subtree map. A rank from which something moves lists the part of it that is held here ([`Client::moved`]); if
     /// that message may have been lost, the place is guessed, and asked for.
     pub(crate) fn learn_routes(&mut self, routes: &[Route]) {
-        if routes.is_empty() || !self.router.learn(routes) || self.router.is_single() {
+        if routes.is_empty() || !self.ranks.router.learn(routes) || self.ranks.router.is_single() {
             return;
         }
         self.follow_files();
-        self.follow_leases();
+        self.ranks.follow_leases(&mut self.core, &mut self.files, &mut self.recalls);
     }
 
     /// The map has changed, and these are not the rank's any more that says so. Nothing else of it has moved: a file that
     /// has lost its name stays when the directory moves that it was in. `frozen_ms`: since when the other rank may have them.
     pub(crate) fn moved(&mut self, from: Rank, routes: &[Route], moved: &[Ino], to: Option<Rank>, frozen_ms: u32) {
-        self.router.learn(routes);
+        self.ranks.router.learn(routes);
         let Some(to) = to.filter(|to| *to != from) else { return };
-        if !moved.is_empty() && self.router.may_be(to) {
+        if !moved.is_empty() && self.ranks.router.may_be(to) {
             // Also if nothing of it is held here any more, which the other rank does not know: who changes it there would wait
             // for this client to give it back.
-            let known = self.sessions.contains_key(&to);
-            let session = self.open_session(to);
+            let known = self.ranks.sessions.contains_key(&to);
+            let session = self.ranks.open_session(&mut self.core, to);
             if !known {
                 // The speaker may have answered since that rank began to wait for this client.
                 session.proven = session.proven.saturating_sub(u64::from(frozen_ms));
             }
         }
-        let forgotten = self.may_have_forgotten(to, frozen_ms);
+        let forgotten = self.ranks.may_have_forgotten(&self.core, to, frozen_ms);
         for ino in moved {
             if self.files.map.get(ino).is_some_and(|file| file.rank == from) {
                 self.move_file(*ino, to);
                 self.files.is_known(*ino);
             }
-            self.move_dir(*ino, Some(from), to);
-            self.moved_guess(from, *ino, to);
-            self.move_lease(from, to, *ino, Lease::ATTR | Lease::NAMES);
+            self.files.move_dir(&mut self.core, &mut self.ranks, *ino, Some(from), to);
+            self.files.moved_guess(from, *ino, to);
+            self.ranks.move_lease(
+                &mut self.core,
+                &mut self.files,
+                &mut self.recalls,
+                (from, to),
+                *ino,
+                Lease::ATTR | Lease::NAMES,
+            );
             if forgotten {
-                let lent =
-                    self.sessions.get_mut(&to).map(|session| session.leases.take(*ino, Lease::ATTR | Lease::NAMES));
-                self.give_up_lease(to, *ino, lent.unwrap_or_default());
+                let lent = self
+                    .ranks
+                    .sessions
+                    .get_mut(&to)
+                    .map(|session| session.leases.take(*ino, Lease::ATTR | Lease::NAMES));
+                self.recalls.give_up_lease(&mut self.core, &mut self.files, to, *ino, lent.unwrap_or_default());
             }
         }
     }
 
-    /// True if a rank may have restarted since an inode moved to it, of which this client hears only now: the rank was told of the state
-    /// here without leases, and does not know of them.
-    fn may_have_forgotten(&self, rank: Rank, frozen_ms: u32) -> bool {
-        let Some(session) = self.session(rank) else { return false };
-        // What is heard was said in a time in which the session lives.
-        let since = self.now.ms.saturating_sub(u64::from(frozen_ms) + session.session_ms);
-        session.reclaimed_ms.is_some_and(|at| at >= since)
-    }
-
-    /// True if a migration from a rank may have been missed.
-    fn may_have_missed(&self, rank: Rank) -> bool {
-        self.session(rank).is_none_or(|session| session.link != Link::Up || session.missed)
-    }
-
     /// Files, and below leases, of which it may have been missed that they moved are believed to be where the subtree map says.
     fn follow_files(&mut self) {
-        let moved = |ino: &Ino, from: Rank| match self.router.find(*ino, None) {
-            Found::Known(to) if to != from && self.may_have_missed(from) => Some((*ino, to)),
+        let moved = |ino: &Ino, from: Rank| match self.ranks.router.find(*ino, None) {
+            Found::Known(to) if to != from && self.ranks.may_have_missed(from) => Some((*ino, to)),
             _ => None,
         };
         let files: Vec<_> = self.files.map.iter().filter_map(|(ino, file)| moved(ino, file.rank)).collect();
@@ -379,15 +260,16 @@ impl Client {
             dirs.filter_map(|(number, handle)| moved(&handle.ino, *self.files.at.get(number)?)).collect();
         let mut asks: BTreeMap<Rank, BTreeSet<Ino>> = BTreeMap::new();
         for (ino, to) in files.into_iter().chain(dirs) {
-            if self.router.may_be(to) {
+            if self.ranks.router.may_be(to) {
                 asks.entry(to).or_default().insert(ino);
                 self.believe(ino, to, None);
                 continue;
             }
             // A rank that is no more, told by one that has missed who has it since, or one of which it is not heard yet: nobody
             // could be asked there. Nothing lent is relied on, and who had it says where it is.
-            self.suspend_file(ino);
-            if let Some(from) = self.files.map.get(&ino).map(|file| file.rank).filter(|from| self.router.may_be(*from))
+            self.files.suspend_file(&mut self.core, ino);
+            if let Some(from) =
+                self.files.map.get(&ino).map(|file| file.rank).filter(|from| self.ranks.router.may_be(*from))
             {
                 asks.entry(from).or_default().insert(ino);
             }
@@ -399,7 +281,7 @@ impl Client {
 
     /// Asks a rank for inodes that are open there, as is believed: if that is not so, the answer says where they are.
     pub(crate) fn ask_where(&mut self, rank: Rank, inos: &BTreeSet<Ino>) {
-        if self.is_single() {
+        if self.ranks.is_single() {
             return;
         }
         let mut asks: BTreeMap<Ino, Cred> = BTreeMap::new();
@@ -411,47 +293,10 @@ impl Client {
         }
     }
 
-    /// Leases of which it may have been missed that they moved are believed to be where the subtree map says. Names are given up: they may
-    /// have been those of a fragment, which its rank has asked back before that moved, and the rank that has it now lends none.
-    fn follow_leases(&mut self) {
-        let mut moved = Vec::new();
-        for (from, session) in self.sessions.iter().filter(|(rank, _)| self.may_have_missed(**rank)) {
-            for (ino, bits) in session.leases.all() {
-                match self.router.find(ino, None) {
-                    Found::Known(to) if to != *from => moved.push((*from, to, ino, bits)),
-                    _ => {}
-                }
-            }
-        }
-        for (from, to, ino, bits) in moved {
-            let follows = if self.router.may_be(to) { Lease::ATTR } else { Lease::NONE };
-            let lent = self.sessions.get_mut(&from).map(|session| session.leases.take(ino, bits.without(follows)));
-            self.give_up_lease(from, ino, lent.unwrap_or_default());
-            if !follows.is_none() {
-                // Also if nothing of it is held here any more, which that rank does not know.
-                self.open_session(to);
-            }
-            self.move_lease(from, to, ino, bits & follows);
-        }
-    }
-
-    fn move_lease(&mut self, from: Rank, to: Rank, ino: Ino, bits: Lease) {
-        let Some(session) = self.sessions.get_mut(&from) else { return };
-        let taken = session.leases.take(ino, bits);
-        if taken.is_none() {
-            return;
-        }
-        let session = self.open_session(to);
-        if session.suspended {
-            return self.give_up_lease(to, ino, taken);
-        }
-        session.leases.adopt(ino, taken, session.next_seq);
-    }
-
     /// Notes the believed rank of an open inode. It may still be where it was believed to be before, unless just that rank says that it is
     /// not.
     fn believe(&mut self, ino: Ino, to: Rank, not_at: Option<Rank>) {
-        let parted = self.router.is_parted(ino);
+        let parted = self.ranks.router.is_parted(ino);
         let files = &mut self.files;
         for (number, _) in files.handles.iter().filter(|(_, of)| of.ino == ino && !(of.dir && parted)) {
             files.guessed.extend(files.at.get(number).map(|before| (*number, *before)));
@@ -460,17 +305,7 @@ impl Client {
             }
         }
         self.follow_file(ino, to);
-        self.move_dir(ino, None, to);
-    }
-
-    /// Notes that an inode which may have been at a rank has moved on.
-    fn moved_guess(&mut self, from: Rank, ino: Ino, to: Rank) {
-        let files = &mut self.files;
-        for (number, _) in files.handles.iter().filter(|(_, handle)| handle.ino == ino) {
-            if files.guessed.remove(&(*number, from)) && files.at.get(number) != Some(&to) {
-                files.guessed.insert((*number, to));
-            }
-        }
+        self.files.move_dir(&mut self.core, &mut self.ranks, ino, None, to);
     }
 
     /// As [`Client::move_file`], but what was held of it may have been lost on the way: its rank did not say that it moved, or
@@ -488,7 +323,7 @@ impl Client {
 
     /// Notes that the rank may have lost the state of an open file.
     pub(crate) fn doubt(&mut self, ino: Ino) {
-        self.forbid_reuse(ino);
+        self.files.forbid_reuse(ino);
         self.doubt_rights(ino);
     }
 
@@ -501,36 +336,21 @@ impl Client {
             for handle in &file.handles {
                 self.files.at.insert(*handle, to);
             }
-            self.open_session(to);
-            self.move_lease(from, to, ino, Lease::ATTR);
-            if self.is_suspended(ino) {
-                self.suspend_file(ino);
+            self.ranks.open_session(&mut self.core, to);
+            self.ranks.move_lease(&mut self.core, &mut self.files, &mut self.recalls, (from, to), ino, Lease::ATTR);
+            if self.files.is_suspended(&self.ranks, &self.own, ino) {
+                self.files.suspend_file(&mut self.core, ino);
             }
-            self.start_waiting(ino);
+            self.files.start_waiting(&mut self.calls, &self.ranks, &self.own, ino);
         }
         self.unpark(ino, to);
-    }
-
-    /// The same for an open directory. If its fragments are at several ranks, it stays where it was opened, unless just that rank says that
-    /// it has gone from there.
-    fn move_dir(&mut self, ino: Ino, from: Option<Rank>, to: Rank) {
-        let parted = self.router.is_parted(ino);
-        let at = |number: &u64| from.is_some() && self.files.at.get(number).copied() == from;
-        let handles = self.files.handles.iter().filter(|(_, handle)| handle.dir && handle.ino == ino);
-        let numbers: Vec<u64> = handles.map(|(number, _)| *number).filter(|number| !parted || at(number)).collect();
-        for number in &numbers {
-            self.files.at.insert(*number, to);
-        }
-        if !numbers.is_empty() {
-            self.open_session(to);
-        }
     }
 
     /// A file is not where its data was asked for.
     pub(crate) fn data_moved(&mut self, rank: Rank, id: u64, mut pending: PendingData) {
         pending.hops += 1;
         let ino = pending.request.ino;
-        if self.rests_on_room(&pending.then) {
+        if self.calls.rests_on_room(&pending.then) {
             return self.data_replied(id, pending.then, Err(DataError::Stale));
         }
         let Some(file) = self.files.map.get(&ino) else {
@@ -547,7 +367,7 @@ impl Client {
         let Some(cred) = cred else {
             return self.data_replied(id, pending.then, Err(DataError::Stale));
         };
-        let parked = self.parked.entry(ino).or_default();
+        let parked = self.ranks.parked.entry(ino).or_default();
         parked.push((id, pending));
         if parked.len() == 1 {
             self.request_at(rank, cred, Op::GetAttr { ino }, Then::Located(ino), 0);
@@ -560,7 +380,7 @@ impl Client {
             DataThen::Flush(ino) if self.files.map.get(&ino).is_some_and(|file| file.doubted) => {
                 self.flush_elsewhere(ino)
             }
-            then if self.rests_on_room(&then) => self.data_replied(id, then, Err(DataError::Stale)),
+            then if self.calls.rests_on_room(&then) => self.data_replied(id, then, Err(DataError::Stale)),
             _ => self.data_request_at(to, id, pending),
         }
     }
@@ -575,14 +395,14 @@ impl Client {
             Err(FsError::Stale | FsError::NotFound | FsError::BadHandle) => DataError::Stale,
             _ => DataError::Io,
         };
-        for (id, pending) in self.parked.remove(&ino).unwrap_or_default() {
+        for (id, pending) in self.ranks.parked.remove(&ino).unwrap_or_default() {
             self.data_replied(id, pending.then, Err(error));
         }
     }
 
     /// Sends data requests that waited for their file to be found, in order.
     fn unpark(&mut self, ino: Ino, to: Rank) {
-        let mut parked = self.parked.remove(&ino).unwrap_or_default();
+        let mut parked = self.ranks.parked.remove(&ino).unwrap_or_default();
         parked.sort_unstable_by_key(|(id, _)| *id);
         for (id, pending) in parked {
             self.data_elsewhere(to, id, pending);

@@ -1,23 +1,22 @@
 //! Inode numbers that ranks have given before they are used (`Config::ino_grant`): a creation names one, so that its number
-//! is known before it is answered. Off as a rule: the numbers are lost when the session ends.
+//! is known before it is answered. Off as a rule: the numbers are lost when the session ends. They are asked for in `request`.
 
 use std::collections::VecDeque;
 
-use loligo_types::{Answer, Cred, FsError, FsResult, Ino, Op, Rank, limits};
+use loligo_types::{Answer, FsError, FsResult, Ino, Rank};
 
-use crate::machine::Client;
-use crate::session::Then;
+use crate::ranks::Ranks;
 
 /// Those of the session with one rank.
 #[derive(Debug, Default)]
 pub(crate) struct Numbers {
     /// Named by no request: from, and up to but without.
     free: VecDeque<(u64, u64)>,
-    left: u64,
+    pub left: u64,
     /// More were asked for.
-    asked: bool,
+    pub asked: bool,
     /// The rank gives no more, or does not know those that it gave: none are asked for in this session.
-    refused: bool,
+    pub refused: bool,
 }
 
 impl Numbers {
@@ -53,23 +52,7 @@ impl Numbers {
     }
 }
 
-impl Client {
-    /// Asks for more numbers if something is to be made, and less than half of them are left.
-    pub(crate) fn refill_numbers(&mut self, rank: Rank, cred: &Cred, op: &Op) {
-        // Those of requests under way count as given, too.
-        let wanted = u64::from(self.config.ino_grant.min(limits::INO_GRANT_MAX / 2));
-        if wanted == 0 || !op.makes_inode() {
-            return;
-        }
-        let numbers = &mut self.open_session(rank).numbers;
-        if numbers.asked || numbers.refused || numbers.left > wanted / 2 {
-            return;
-        }
-        let Ok(count) = u32::try_from(wanted - numbers.left) else { return };
-        numbers.asked = true;
-        self.request_at(rank, cred.clone(), Op::GrantInos { count }, Then::Numbers, 0);
-    }
-
+impl Ranks {
     /// They came, or not.
     pub(crate) fn numbers_came(&mut self, rank: Rank, result: &FsResult<Answer>) {
         let Some(session) = self.sessions.get_mut(&rank) else { return };

@@ -1,50 +1,32 @@
 //! Opening and closing. A handle stays open at the server for a while after its last close here, and serves the next
-//! open that asks for the same, without a message.
+//! open that asks for the same, without a message. With a close go the locks that were taken through it. Not here: which handle serves
+//! what (`handles`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use loligo_types::{Answer, Attr, Cred, FsError, FsResult, Ino, Lease, LockOwner, Op, OpenFlags, Rank, SetAttr};
+use loligo_types::{
+    Answer, Attr, Cred, FileLock, FsError, Ino, Kind, Lease, LockKind, LockOwner, Op, OpenFlags, Rank, SetAttr,
+};
 
-use crate::dispatch::Pass;
+use crate::calls::Waiter;
 use crate::file::{File, Handle, Opened};
-use crate::machine::{Client, Waiter};
-use crate::session::Then;
+use crate::handles::Opening;
+use crate::locks::{Key, taken};
+use crate::machine::Client;
+use crate::session::{Pass, Then};
 use crate::task::{Event, Step, Task};
 use crate::{CallResult, Done, Fh};
 
 /// Handles closed with one request.
 const CLOSE_BATCH: usize = 64;
 
-/// An open under way.
-#[derive(Debug)]
-pub(crate) struct Opening {
-    /// Directory whose names the answer speaks of; 0: none.
-    dir: Ino,
-    flags: OpenFlags,
-    handle: u64,
-    /// The request, until it was sent.
-    op: Option<Op>,
-    /// Cut the file once it is open, if it is not new.
-    truncate: bool,
-    /// The result, while the cut is under way.
-    opened: Option<Done>,
-    /// Lookup leases that are welcome with it (see [`Pass::ways`]), and those that came.
-    pub(crate) ways: Option<u16>,
-    pub(crate) leased: Vec<(Ino, u16)>,
-}
-
 impl Client {
-    pub(crate) fn new_handle(&mut self) -> u64 {
-        self.files.next_handle += 1;
-        self.files.next_handle
-    }
-
     pub(crate) fn open(&mut self, waiter: Waiter, cred: &Arc<Cred>, ino: Ino, flags: OpenFlags) {
-        if let Some(done) = self.reopen(cred, ino, flags) {
-            return self.complete(waiter, Ok(done));
+        if let Some(done) = self.files.reopen(&self.calls, &self.ranks, &self.own, cred, ino, flags) {
+            return self.calls.complete(&mut self.core, waiter, Ok(done));
         }
-        let handle = self.new_handle();
+        let handle = self.files.new_handle();
         let op = Op::Open { ino, flags, handle };
         if flags.truncate && self.files.map.contains_key(&ino) {
             // Ordered with what is held back of it.
@@ -59,7 +41,7 @@ impl Client {
                 leased: Vec::new(),
             };
             let task = Task { waiter, cred: Arc::clone(cred), ino, exclusive: true, step: Step::Open(opening) };
-            self.spawn_exclusive(task);
+            self.files.spawn_exclusive(&mut self.calls, &self.ranks, &self.own, task);
         } else {
             self.open_with(Pass::new(waiter, cred), op, false, None);
         }
@@ -68,11 +50,13 @@ impl Client {
     /// Opens with a request, of this rank if it says one; `truncate`: then cuts what is not new.
     pub(crate) fn open_with(&mut self, pass: Pass, op: Op, truncate: bool, rank: Option<Rank>) {
         let Pass { waiter, cred, ways, .. } = pass;
-        let Some((handle, flags)) = op.opens() else { return self.fail(waiter, FsError::Invalid) };
+        let Some((handle, flags)) = op.opens() else {
+            return self.calls.fail(&mut self.core, waiter, FsError::Invalid);
+        };
         let dir = if let Op::Create { dir, .. } = &op { *dir } else { Ino(0) };
         let opening = Opening { dir, flags, handle, op: None, truncate, opened: None, ways, leased: Vec::new() };
         let task = Task { waiter, cred: Arc::clone(&cred), ino: Ino(0), exclusive: false, step: Step::Open(opening) };
-        let id = self.new_task(task);
+        let id = self.calls.new_task(task);
         match rank {
             Some(rank) => self.request_at(rank, Cred::clone(&cred), op, Then::Task(id), 0),
             None => self.request(&cred, op, Then::Task(id)),
@@ -96,7 +80,8 @@ impl Client {
                 if let Some(file) = self.files.map.get_mut(&ino) {
                     file.at_risk = true;
                 }
-                let names_cached = opening.dir != Ino(0) && error == FsError::NotFound && self.use_names(opening.dir);
+                let names_cached =
+                    opening.dir != Ino(0) && error == FsError::NotFound && self.lent().use_names(opening.dir);
                 return Some(Err(crate::Failed { error, names_cached }));
             }
             Event::Reply(Ok(answer)) => {
@@ -104,27 +89,30 @@ impl Client {
                 let ways = std::mem::take(&mut opening.leased);
                 let (attr, created, rights, data) = match answer {
                     Answer::Opened { attr, created, rights, data } => (attr, created, rights, data),
-                    walked @ Answer::Walked { .. } => return Some(Ok(Done { ways, ..self.done_walked(walked) })),
+                    walked @ Answer::Walked { .. } => {
+                        let (mut lent, files) = self.lent_beside_files();
+                        return Some(Ok(Done { ways, ..lent.done_walked(files, walked) }));
+                    }
                     _ => return Some(Err(FsError::Io.into())),
                 };
-                if !self.is_awaited(task.waiter) {
+                if !self.calls.is_awaited(task.waiter) {
                     // Given up meanwhile: nobody will close it.
                     self.close_later(handle, &cred);
                     return Some(Err(FsError::Interrupted.into()));
                 }
                 let done = self.opened(&cred, handle, flags, &attr, rights, data);
-                let names_cached = dir != Ino(0) && self.use_names(dir);
+                let names_cached = dir != Ino(0) && self.lent().use_names(dir);
                 let answer = Answer::Opened { attr: done.1, created, rights: done.2, data: None };
                 let mut result = Done {
                     fh: Some(done.0),
                     keep_data: done.3,
-                    attr_cached: self.use_attr(attr.ino),
+                    attr_cached: self.lent().use_attr(attr.ino),
                     names_cached,
                     ways,
                     ..Done::plain(answer)
                 };
                 let Step::Open(opening) = &mut task.step else { return None };
-                if !opening.truncate || created || !Self::is_file(&attr) {
+                if !opening.truncate || created || attr.kind != Kind::File {
                     return Some(Ok(result));
                 }
                 result.keep_data = false;
@@ -164,8 +152,8 @@ impl Client {
         rights: Lease,
         data: Option<Arc<[u8]>>,
     ) -> (Fh, Attr, Lease, bool) {
-        let is_file = Self::is_file(attr);
-        let fh = self.new_fh(attr.ino, handle, flags);
+        let is_file = attr.kind == Kind::File;
+        let fh = self.files.new_fh(attr.ino, handle, flags);
         let handle_state = Handle {
             ino: attr.ino,
             flags: OpenFlags { truncate: false, ..flags },
@@ -176,42 +164,21 @@ impl Client {
             reusable: true,
         };
         self.files.handles.insert(handle, handle_state);
-        let rank = *self.files.at.entry(handle).or_insert(self.speaker);
+        let rank = *self.files.at.entry(handle).or_insert(self.ranks.speaker);
         if !is_file {
-            self.learn(attr);
+            let (lent, files) = self.lent_beside_files();
+            lent.learn(files, attr);
             return (fh, *attr, Lease::NONE, false);
         }
         let known = self.files.map.contains_key(&attr.ino);
-        let current = self.counts(attr.ino, Lease::ATTR);
+        let current = self.lent().counts(attr.ino, Lease::ATTR);
         if known {
             // It may have moved since it was opened before.
             self.move_file(attr.ino, rank);
         }
         let file = self.files.map.entry(attr.ino).or_insert_with(|| File::new(*attr, rank));
         let keep = known && file.may_cache() && !flags.truncate;
-        file.handles.push(handle);
-        file.writers += usize::from(flags.write);
-        if flags.truncate {
-            file.cut(attr);
-        }
-        if file.learn(attr) {
-            file.current = current;
-        }
-        // While a recall takes rights away the server gives none; what an older answer says does not count.
-        let mut unfounded = false;
-        if file.recalls.iter().all(|recall| !recall.takes_rights()) {
-            // The answer says all that the session has: what is held here besides was lost at a rank that has forgotten.
-            unfounded = !file.rights.without(rights).is_none();
-            if !file.rights.has(Lease::BUFFER) {
-                self.next_data += 1;
-                file.pieces = self.next_data;
-            }
-            file.rights = file.rights | (rights & (Lease::CACHE | Lease::BUFFER));
-        }
-        if file.may_cache() && file.attr.inline && file.base.is_none() && file.is_clean() {
-            file.base = data;
-        }
-        file.know_empty();
+        let unfounded = file.opened(&mut self.core, (handle, flags), attr, current, rights, data);
         let (cached, errors) = (file.may_cache(), file.errors);
         let mut attr = *attr;
         file.overlay(&mut attr);
@@ -225,68 +192,10 @@ impl Client {
         (fh, attr, rights, keep && !unfounded)
     }
 
-    fn new_fh(&mut self, ino: Ino, handle: u64, flags: OpenFlags) -> Fh {
-        self.files.next_fh += 1;
-        let fh = Fh(self.files.next_fh);
-        let opened = Opened {
-            ino,
-            handle,
-            flags,
-            errors_seen: 0,
-            cached: false,
-            next_read: 0,
-            window: 0,
-            dead: false,
-            lost: false,
-        };
-        self.files.opened.insert(fh, opened);
-        fh
-    }
-
-    /// Opens without asking: a handle that the same user opened in the same way before, and nothing that the server
-    /// would look at can have changed since.
-    fn reopen(&mut self, cred: &Arc<Cred>, ino: Ino, flags: OpenFlags) -> Option<Done> {
-        if flags.truncate || !self.has_attr(ino) || self.is_unsettled(ino, Lease::ATTR) || self.is_suspended(ino) {
-            return None;
-        }
-        let file = self.files.map.get(&ino)?;
-        if !file.recalls.is_empty() {
-            return None;
-        }
-        let handle = file.spare.iter().copied().find(|handle| {
-            self.files.handles.get(handle).is_some_and(|h| {
-                h.fh.is_none() && h.reusable && h.flags == flags && (Arc::ptr_eq(&h.cred, cred) || h.cred == *cred)
-            })
-        })?;
-        let file = self.files.map.get_mut(&ino)?;
-        file.spare.retain(|spare| *spare != handle);
-        let (rights, mut attr, errors) = (file.rights, file.attr, file.errors);
-        file.overlay(&mut attr);
-        let fh = self.new_fh(ino, handle, flags);
-        self.files.handles.get_mut(&handle)?.fh = Some(fh);
-        let opened = self.files.opened.get_mut(&fh)?;
-        opened.cached = rights.any(Lease::CACHE | Lease::BUFFER);
-        opened.errors_seen = errors;
-        let keep_data = opened.cached;
-        let answer = Answer::Opened { attr, created: false, rights, data: None };
-        // Times and links may be newer at the server, by operations of this session that did not tell: not for caches.
-        Some(Done { fh: Some(fh), keep_data, ..Done::plain(answer) })
-    }
-
-    /// Permissions change, or the handles may be lost: those not in use serve nobody any more.
-    pub(crate) fn forbid_reuse(&mut self, ino: Ino) {
-        let Some(file) = self.files.map.get(&ino) else { return };
-        for handle in &file.handles {
-            if let Some(handle) = self.files.handles.get_mut(handle) {
-                handle.reusable = false;
-            }
-        }
-    }
-
     /// The last descriptor was closed. Answered at once; the rest goes on behind.
     pub(crate) fn release(&mut self, waiter: Waiter, cred: &Arc<Cred>, fh: Fh, flock_owner: Option<LockOwner>) {
         let Some(opened) = self.files.opened.remove(&fh) else {
-            return self.fail(waiter, FsError::BadHandle);
+            return self.calls.fail(&mut self.core, waiter, FsError::BadHandle);
         };
         if !opened.dead {
             if let Some(owner) = flock_owner {
@@ -296,12 +205,12 @@ impl Client {
             self.retire(opened.handle);
             self.kick(opened.ino);
         }
-        self.answer(waiter, Answer::Done);
+        self.calls.answer(&mut self.core, waiter, Answer::Done);
     }
 
     /// A handle is not in use any more.
     fn retire(&mut self, number: u64) {
-        let (now, delay) = (self.now.ms, self.config.close_delay_ms);
+        let (now, delay) = (self.core.now.ms, self.core.config.close_delay_ms);
         let Some(handle) = self.files.handles.get_mut(&number) else { return };
         handle.fh = None;
         handle.idle_since = now;
@@ -309,26 +218,16 @@ impl Client {
         if let Some(file) = self.files.map.get_mut(&handle.ino) {
             file.spare.push(number);
         }
-        if is_dir || !self.config.cache || delay == 0 {
+        if is_dir || !self.core.config.cache || delay == 0 {
             handle.reusable = false;
-        } else if self.has_like(number) && !self.is_needed(number) {
+        } else if self.files.has_like(number) && !self.files.is_needed(number) {
             // Who opens by path gets a new one each time.
             return self.close(number);
         }
         self.files.idle.push_back(number);
-        if is_dir || !self.config.cache || self.files.idle.len() > self.config.idle_handles {
+        if is_dir || !self.core.config.cache || self.files.idle.len() > self.core.config.idle_handles {
             self.close_idle();
         }
-    }
-
-    /// True if another unused handle serves every open that this one would serve.
-    fn has_like(&self, number: u64) -> bool {
-        let Some(handle) = self.files.handles.get(&number) else { return false };
-        let Some(file) = self.files.map.get(&handle.ino) else { return false };
-        let is_like = |other: &Handle| {
-            other.fh.is_none() && other.reusable && other.flags == handle.flags && other.cred == handle.cred
-        };
-        handle.reusable && file.spare.iter().any(|of| *of != number && self.files.handles.get(of).is_some_and(is_like))
     }
 
     /// Closes handles that were idle for long enough, or are too many.
@@ -341,13 +240,13 @@ impl Client {
             if handle.fh.is_some() {
                 continue;
             }
-            let old = self.now.ms.saturating_sub(handle.idle_since) >= self.config.close_delay_ms;
-            let crowded = self.files.idle.len() >= self.config.idle_handles;
-            if handle.reusable && !old && !crowded && !self.stopping {
+            let old = self.core.now.ms.saturating_sub(handle.idle_since) >= self.core.config.close_delay_ms;
+            let crowded = self.files.idle.len() >= self.core.config.idle_handles;
+            if handle.reusable && !old && !crowded && !self.core.stopping {
                 self.files.idle.push_front(number);
                 return;
             }
-            if self.is_needed(number) {
+            if self.files.is_needed(number) {
                 self.files.idle.push_back(number);
                 continue;
             }
@@ -362,23 +261,11 @@ impl Client {
             .handles
             .iter()
             .copied()
-            .filter(|h| self.files.handles.get(h).is_some_and(|h| h.fh.is_none()) && !self.is_needed(*h))
+            .filter(|h| self.files.handles.get(h).is_some_and(|h| h.fh.is_none()) && !self.files.is_needed(*h))
             .collect();
         for handle in idle {
             self.close(handle);
         }
-    }
-
-    /// True if data that waits to be written, or a task, may need the handle.
-    pub(crate) fn is_needed(&self, number: u64) -> bool {
-        let Some(handle) = self.files.handles.get(&number) else { return false };
-        let Some(file) = self.files.map.get(&handle.ino) else { return false };
-        !file.is_clean()
-            || file.run.is_some()
-            || !file.flush_waiters.is_empty()
-            || file.exclusive.is_some()
-            || !file.waiting.is_empty()
-            || !file.reads.is_empty()
     }
 
     /// Ends a handle. Nothing of its file may need it.
@@ -406,12 +293,12 @@ impl Client {
     }
 
     /// Forgets a file that has no handle any more.
-    pub(crate) fn drop_file(&mut self, ino: Ino) {
+    fn drop_file(&mut self, ino: Ino) {
         if let Some(file) = self.files.map.remove(&ino) {
-            self.unsynced.forget(&file);
-            self.block_bytes = self.block_bytes.saturating_sub(file.blocks.bytes());
-            self.blocks_of.remove(&ino);
-            self.dirty.remove(&ino);
+            self.files.unsynced.forget(&file);
+            self.files.block_bytes = self.files.block_bytes.saturating_sub(file.blocks.bytes());
+            self.files.blocks_of.remove(&ino);
+            self.files.dirty.remove(&ino);
             self.recalls.file_gone(ino, &file.recalls);
         }
         self.finish_recalls();
@@ -432,10 +319,12 @@ impl Client {
         let Some(cred) = self.files.close_cred.take() else { return };
         let mut ranks = BTreeMap::<Rank, Vec<u64>>::new();
         for handle in std::mem::take(&mut self.files.closing) {
-            let at = self.files.at.remove(&handle).unwrap_or(self.router.some_rank(self.home));
+            let at = self.files.at.remove(&handle).unwrap_or(self.ranks.router.some_rank(self.ranks.home));
             ranks.entry(at).or_default().push(handle);
             // Whoever does not have it passes that over.
-            for from in self.files.take_guessed(handle).into_iter().filter(|from| self.sessions.contains_key(from)) {
+            for from in
+                self.files.take_guessed(handle).into_iter().filter(|from| self.ranks.sessions.contains_key(from))
+            {
                 ranks.entry(from).or_default().push(handle);
             }
         }
@@ -444,16 +333,60 @@ impl Client {
         }
     }
 
-    /// The file of an open handle, for reading or writing data.
-    pub(crate) fn file_of(&self, fh: Fh, write: bool) -> FsResult<(Ino, u64)> {
-        let opened = self.files.opened.get(&fh).ok_or(FsError::BadHandle)?;
-        if opened.dead {
-            return Err(FsError::Stale);
+    /// A lock was got after its call had been given up: nobody would ever give it back. Not done if the owner has others
+    /// there, or asks for one, which would go with it.
+    pub(crate) fn give_lock_back(&mut self, cred: &Arc<Cred>, handle: u64, lock: FileLock) -> bool {
+        let Some(ino) = self.files.handles.get(&handle).map(|handle| handle.ino) else { return false };
+        let key = (ino, lock.kind, lock.owner);
+        let asks = self.ranks.unanswered().any(|pending| taken(&pending.request.op) == Some(key));
+        if asks || self.files.holds_locks(ino, lock.kind, lock.owner) {
+            return false;
         }
-        let allowed = if write { opened.flags.write } else { opened.flags.read || opened.flags.exec };
-        if !self.files.map.contains_key(&opened.ino) {
-            return Err(FsError::IsDir);
+        self.lock_request(Waiter::Nobody, cred, Op::Unlock { ino, handle, lock }, (handle, lock, false));
+        true
+    }
+
+    /// The open file that a flock belongs to is gone, and so is what was asked for and is not answered yet: a kernel lets nobody close what
+    /// a lock is being taken through, but a program that uses the library may.
+    fn drop_flock(&mut self, cred: &Arc<Cred>, opened: &Opened, owner: LockOwner) {
+        let kind = LockKind::Flock;
+        let asked = self.ranks.end_taking(&mut self.own, (opened.ino, kind, owner));
+        if asked {
+            // It may wait at the server. If it has it, it is given back below: what is asked of a rank is done in order.
+            self.cancel_behind(opened.ino, owner);
+            self.request(cred, Op::CancelLock { ino: opened.ino, owner }, Then::Nothing);
         }
-        if allowed { Ok((opened.ino, opened.handle)) } else { Err(FsError::BadHandle) }
+        if !asked && !self.files.holds_locks(opened.ino, kind, owner) {
+            return;
+        }
+        self.files.locks.remove(&(opened.ino, kind, owner));
+        let lock = FileLock { kind, owner, pid: 0, exclusive: false, start: 0, end: u64::MAX };
+        let op = Op::Unlock { ino: opened.ino, handle: opened.handle, lock };
+        self.lock_request(Waiter::Nobody, cred, op, (opened.handle, lock, false));
+    }
+
+    /// An open file is gone, and with it the record locks that were taken through it and are held still. Those are of its open file
+    /// description (`F_OFD_SETLK`): nothing else tells of their end, and a process gives its own back at each close. The handle may serve
+    /// the next open, so the server does not end them by itself.
+    fn drop_taken_through(&mut self, cred: &Arc<Cred>, opened: &Opened) {
+        if self.files.locks.is_empty() {
+            return;
+        }
+        let (ino, kind) = (opened.ino, LockKind::Posix);
+        let of_file = (ino, kind, LockOwner(0))..=(ino, kind, LockOwner(u64::MAX));
+        let mut taken = Vec::new();
+        for (_, held) in self.files.locks.range_mut(of_file.clone()) {
+            taken.extend(held.extract_if(.., |(through, _)| *through == opened.handle).map(|(_, lock)| lock));
+        }
+        if taken.is_empty() {
+            return;
+        }
+        let ended: Vec<Key> =
+            self.files.locks.range(of_file).filter(|(_, held)| held.is_empty()).map(|(key, _)| *key).collect();
+        ended.iter().for_each(|key| _ = self.files.locks.remove(key));
+        for lock in taken {
+            let op = Op::Unlock { ino, handle: opened.handle, lock };
+            self.lock_request(Waiter::Nobody, cred, op, (opened.handle, lock, false));
+        }
     }
 }

@@ -5,36 +5,26 @@
 //! to be lost, maybe: whoever writes begins anew from the last sync on.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
-use loligo_types::{Answer, Cred, DataAnswer, DataOp, Ino};
+use loligo_types::{Answer, DataAnswer};
 
 use crate::CallResult;
 use crate::call::Done;
-use crate::machine::{Client, Waiter};
+use crate::calls::Calls;
+use crate::ranks::Ranks;
 use crate::session::DataThen;
-use crate::task::{Event, Step, Task, data_error};
+use crate::task::{Event, Step, data_error};
 
-impl Client {
-    /// Asks for it. Objects have the default size: there is no layout that says otherwise. Nor is there a name by which they could be found: a
-    /// rank lets its own numbers be used in what it has decoupled, and keeps that as long as it lasts.
-    pub(crate) fn data_raw(&mut self, waiter: Waiter, cred: &Arc<Cred>, ino: Ino, op: DataOp) {
-        // It is no open file's, and waits for none.
-        let task = Task { waiter, cred: Arc::clone(cred), ino: Ino(0), exclusive: false, step: Step::Raw };
-        let id = self.new_task(task);
-        let at = (!self.is_single()).then(|| self.router.some_rank(ino.birth_rank()));
-        self.data_request_of(ino, op, DataThen::Task(id), at);
-    }
-
+impl Calls {
     /// Calls have failed because the rank is not there: of these nothing shall be done when it is back, beside what is asked then.
-    pub(crate) fn forget_raw(&mut self) {
+    pub(crate) fn forget_raw(&mut self, ranks: &mut Ranks) {
         let tasks: BTreeSet<u64> =
             self.tasks.iter().filter(|(_, task)| matches!(task.step, Step::Raw)).map(|(id, _)| *id).collect();
         if tasks.is_empty() {
             return;
         }
         self.tasks.retain(|id, _| !tasks.contains(id));
-        for session in self.sessions.values_mut() {
+        for session in ranks.sessions.values_mut() {
             session.data.retain(|_, asked| !matches!(asked.then, DataThen::Task(task) if tasks.contains(&task)));
         }
     }

@@ -3,23 +3,26 @@
 //! A recall of data passes three points. Until what was written is at the server, everything goes on as before; then
 //! caches above drop the data, and reads go on, but whoever keeps what they read is told to drop that, too; then no new
 //! write begins until the rest is at the server and the right is given up. So a call that the kernel waits for while it
-//! drops pages never needs anything that waits for this recall.
+//! drops pages never needs anything that waits for this recall. Not here: what is written and sent for it (`flush`).
 
 use std::collections::BTreeMap;
 
 use loligo_types::msg::ToServer;
 use loligo_types::{Ino, Lease, Op, Rank};
 
-use crate::machine::Client;
-use crate::{Invalidation, Output, Token};
+use crate::core::Core;
+use crate::direct::Direct;
+use crate::file::{File, Files};
+use crate::ranks::Ranks;
+use crate::{Invalidation, Token};
 
 /// Recalls that were answered lately and may have to be answered again.
-const DONE_MAX: usize = 256;
+const ANSWERED_MAX: usize = 256;
 /// The number of a recall that nobody sent: the client gives up by itself what it may not have any more. Ranks count from 1.
-const OWN: u64 = 0;
+const UNASKED: u64 = 0;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Phase {
+pub(crate) enum Phase {
     /// Until this many writes are at the server.
     Flush(u64),
     Invalidate(Token),
@@ -32,9 +35,9 @@ enum Phase {
 pub(crate) struct DataRecall {
     /// The rank that recalls it.
     pub rank: Rank,
-    id: u64,
-    bits: Lease,
-    phase: Phase,
+    pub id: u64,
+    pub bits: Lease,
+    pub phase: Phase,
 }
 
 impl DataRecall {
@@ -44,7 +47,7 @@ impl DataRecall {
 
     /// Nobody wants anything back: the rights are doubted.
     pub(crate) fn is_own(&self) -> bool {
-        self.id == OWN
+        self.id == UNASKED
     }
 
     pub(crate) fn takes_rights(&self) -> bool {
@@ -61,9 +64,9 @@ impl DataRecall {
 #[derive(Debug, Default)]
 pub(crate) struct Recalls {
     /// Number of open parts of each recall.
-    open: BTreeMap<(Rank, Ino, u64), usize>,
+    pub open: BTreeMap<(Rank, Ino, u64), usize>,
     /// Invalidations that are waited for, and of what: NAMES, ATTR, or CACHE for data.
-    tokens: BTreeMap<Token, (Rank, Ino, u64, Lease)>,
+    pub tokens: BTreeMap<Token, (Rank, Ino, u64, Lease)>,
     /// Number of those that drop an inode's names and attributes.
     dropped: BTreeMap<Ino, usize>,
 }
@@ -86,18 +89,18 @@ impl Recalls {
     }
 
     /// True if they are dropping something of an inode.
-    fn drops(&self, ino: Ino) -> bool {
+    pub(crate) fn drops(&self, ino: Ino) -> bool {
         self.dropped.contains_key(&ino)
     }
 
     /// Caches above are to drop names or attributes.
-    fn begin(&mut self, token: Token, rank: Rank, ino: Ino, id: u64, bits: Lease) {
+    pub(crate) fn begin(&mut self, token: Token, rank: Rank, ino: Ino, id: u64, bits: Lease) {
         self.tokens.insert(token, (rank, ino, id, bits));
         *self.dropped.entry(ino).or_default() += 1;
     }
 
     /// They have dropped something: for what, and what it was.
-    fn end(&mut self, token: Token) -> Option<(Rank, Ino, u64, Lease)> {
+    pub(crate) fn end(&mut self, token: Token) -> Option<(Rank, Ino, u64, Lease)> {
         let ended = self.tokens.remove(&token)?;
         let (_, ino, _, bits) = ended;
         if !bits.has(Lease::CACHE)
@@ -115,41 +118,43 @@ impl Recalls {
     /// what they drop: whoever wants that back anew waits for it. Rights to data are given up only after it, so they are as
     /// before.
     pub(crate) fn clear(&mut self, rank: Rank) {
-        self.open.retain(|(of, _, id), _| *of != rank || *id == OWN);
+        self.open.retain(|(of, _, id), _| *of != rank || *id == UNASKED);
         self.tokens.retain(|_, (of, _, _, bits)| *of != rank || !bits.has(Lease::CACHE));
         for (_, _, id, _) in self.tokens.values_mut().filter(|(of, ..)| *of == rank) {
-            *id = OWN;
+            *id = UNASKED;
         }
     }
-}
 
-impl Client {
-    /// A rank wants something back.
-    pub(crate) fn recalled(&mut self, rank: Rank, ino: Ino, id: u64, bits: Lease) {
-        if self.recalls.open.contains_key(&(rank, ino, id)) {
-            // Said again over a new connection, and under way already.
-            return;
-        }
+    /// A rank wants something back, which is not under way: begins to give it up. In how many parts, and whether it is names that are not
+    /// held.
+    pub(crate) fn taken(
+        &mut self,
+        core: &mut Core,
+        ranks: &mut Ranks,
+        files: &mut Files,
+        (rank, ino, id): (Rank, Ino, u64),
+        bits: Lease,
+    ) -> (usize, bool) {
         let wanted = bits & (Lease::ATTR | Lease::NAMES);
-        let mut held = self.take_lent(rank, ino, wanted);
-        if held != wanted && self.recalls.drops(ino) {
+        let mut held = ranks.take_lent(rank, ino, wanted);
+        if held != wanted && self.drops(ino) {
             // Given up already, but caches above may have it yet.
             held = wanted;
         }
         let mut parts = 0;
         if held.has(Lease::NAMES) {
-            self.names_lost.add(ino);
-            let token = self.invalidate(Invalidation::Names(ino), true);
-            self.recalls.begin(token, rank, ino, id, Lease::NAMES);
+            core.names_lost.add(ino);
+            let token = core.invalidate(Invalidation::Names(ino), true);
+            self.begin(token, rank, ino, id, Lease::NAMES);
             parts += 1;
         }
         if held.has(Lease::ATTR) {
-            let token = self.invalidate(Invalidation::Attr(ino), true);
-            self.recalls.begin(token, rank, ino, id, Lease::ATTR);
+            let token = core.invalidate(Invalidation::Attr(ino), true);
+            self.begin(token, rank, ino, id, Lease::ATTR);
             parts += 1;
         }
         let data = bits & (Lease::CACHE | Lease::BUFFER | Lease::FLUSH);
-        if let Some(file) = self.files.map.get_mut(&ino) {
+        if let Some(file) = files.map.get_mut(&ino) {
             if held.has(Lease::ATTR) {
                 file.current = false;
             }
@@ -158,56 +163,50 @@ impl Client {
                 parts += 1;
             }
         }
-        // No names of a decoupled root are lent to its owner: the rank says that it may have another one.
-        let of_root = wanted.has(Lease::NAMES) && !held.has(Lease::NAMES);
-        let is_own = of_root && self.own.trees.contains_key(&ino);
-        self.recalls.open.insert((rank, ino, id), parts + usize::from(is_own));
-        if is_own {
-            self.own_doubt(ino, (rank, id));
-        } else if of_root {
-            self.out.push_back(Output::Doubt { dir: ino });
-        }
-        self.finish_recalls();
-        self.kick(ino);
-        self.step_recalls(ino);
+        (parts, wanted.has(Lease::NAMES) && !held.has(Lease::NAMES))
     }
 
-    /// Gives up the rights to a file's data: its rank may not know of them, and may have given them to others. So nothing
-    /// is read here any more from now on, and no write begins until what was held back is at the server, which is first
-    /// asked whether it knows the handle.
-    pub(crate) fn doubt_rights(&mut self, ino: Ino) {
-        let cached = self.is_cached_above(ino);
-        let Some(file) = self.files.map.get_mut(&ino) else { return };
+    /// Begins to give up the rights to a file's data. Whether there are any.
+    pub(crate) fn doubt(&mut self, core: &mut Core, files: &mut Files, ino: Ino) -> bool {
+        let cached = files.is_cached_above(ino);
+        let Some(file) = files.map.get_mut(&ino) else { return false };
         if !file.may_cache() {
-            return file.end_doubt();
+            file.end_doubt();
+            return false;
         }
         let (rank, bits) = (file.rank, Lease::CACHE | Lease::BUFFER);
         file.doubted = true;
-        file.recalls.push(DataRecall { rank, id: OWN, bits, phase: Phase::Gate(file.written) });
+        file.recalls.push(DataRecall { rank, id: UNASKED, bits, phase: Phase::Gate(file.written) });
         (file.base, file.current) = (None, false);
-        self.change_blocks(ino, |file| file.blocks.clear());
+        files.change_blocks(ino, |file| file.blocks.clear());
         if cached {
-            self.invalidate(Invalidation::Data(ino), false);
+            core.invalidate(Invalidation::Data(ino), false);
         }
-        self.recalls.open.insert((rank, ino, OWN), 1);
-        self.kick(ino);
-        self.step_recalls(ino);
+        self.open.insert((rank, ino, UNASKED), 1);
+        true
     }
 
-    /// A rank has refused what does not fit into an inode: it leaves it to who has the right to hold back what is written to move
-    /// the file to objects. This client may have given that right up without a word, when it was in doubt. Says so now; not if
-    /// an open is under way, whose answer may bring the right.
-    pub(crate) fn say_given_up(&mut self, ino: Ino) {
-        // What one at the end of a way opens shows with its answer.
-        let opens = |op: &Op| match op {
-            Op::Open { ino: of, .. } => *of == ino,
-            op => op.opens().is_some(),
-        };
-        let Some(file) = self.files.map.get(&ino) else { return };
-        let (rank, bits) = (file.rank, (Lease::CACHE | Lease::BUFFER).without(file.rights));
-        let waits = !file.recalls.is_empty() || self.unanswered().any(|pending| opens(&pending.request.op));
-        if file.attr.inline && bits.has(Lease::BUFFER) && !waits && self.is_up(rank) {
-            self.send(rank, ToServer::Release(vec![(ino, bits)]));
+    /// Recalls of which nothing is left to do.
+    pub(crate) fn done(&self, direct: &Direct) -> Vec<(Rank, Ino, u64)> {
+        let done = self.open.iter().filter(|((_, ino, _), left)| **left == 0 && !direct.is_left(*ino));
+        done.map(|(key, _)| *key).collect()
+    }
+
+    /// They are answered.
+    pub(crate) fn answer(&mut self, core: &mut Core, ranks: &mut Ranks, done: Vec<(Rank, Ino, u64)>) {
+        for (rank, ino, id) in done {
+            self.open.remove(&(rank, ino, id));
+            if id == UNASKED {
+                continue;
+            }
+            if ranks.is_up(rank) {
+                ranks.send(core, rank, ToServer::RecallDone { ino, id });
+            }
+            let Some(session) = ranks.sessions.get_mut(&rank) else { continue };
+            session.recalls_done.push_back((ino, id));
+            if session.recalls_done.len() > ANSWERED_MAX {
+                session.recalls_done.pop_front();
+            }
         }
     }
 
@@ -215,39 +214,58 @@ impl Client {
     /// it still lends what the map does not say to be its own: whoever has that now may lose it, or end a session of which
     /// nothing is known here, and nobody would say so. So it is given up, and if somebody wants it back nevertheless he is
     /// answered when caches above have dropped it.
-    pub(crate) fn give_up_unplaced(&mut self, rank: Rank) {
-        if self.is_single() {
+    pub(crate) fn give_up_unplaced(&mut self, core: &mut Core, ranks: &mut Ranks, files: &mut Files, rank: Rank) {
+        if ranks.is_single() {
             return;
         }
-        let Some(session) = self.session(rank) else { return };
+        let Some(session) = ranks.session(rank) else { return };
         let mut unplaced = session.leases.all();
-        unplaced.retain(|(ino, _)| !self.router.says(rank, *ino));
+        unplaced.retain(|(ino, _)| !ranks.router.says(rank, *ino));
         for (ino, bits) in unplaced {
-            _ = self.sessions.get_mut(&rank).map(|session| session.leases.take(ino, bits));
-            self.give_up_lease(rank, ino, bits);
+            _ = ranks.sessions.get_mut(&rank).map(|session| session.leases.take(ino, bits));
+            self.give_up_lease(core, files, rank, ino, bits);
         }
     }
 
     /// Gives up a lease by itself. The rank does not know it: its recall is answered when caches above have dropped the inode.
-    pub(crate) fn give_up_lease(&mut self, rank: Rank, ino: Ino, bits: Lease) {
+    pub(crate) fn give_up_lease(&mut self, core: &mut Core, files: &mut Files, rank: Rank, ino: Ino, bits: Lease) {
         if bits.has(Lease::NAMES) {
-            self.names_lost.add(ino);
-            let token = self.invalidate(Invalidation::Names(ino), true);
-            self.recalls.begin(token, rank, ino, OWN, Lease::NAMES);
+            core.names_lost.add(ino);
+            let token = core.invalidate(Invalidation::Names(ino), true);
+            self.begin(token, rank, ino, UNASKED, Lease::NAMES);
         }
         if bits.has(Lease::ATTR) {
-            let token = self.invalidate(Invalidation::Attr(ino), true);
-            self.recalls.begin(token, rank, ino, OWN, Lease::ATTR);
-            if let Some(file) = self.files.map.get_mut(&ino) {
+            let token = core.invalidate(Invalidation::Attr(ino), true);
+            self.begin(token, rank, ino, UNASKED, Lease::ATTR);
+            if let Some(file) = files.map.get_mut(&ino) {
                 file.current = false;
             }
         }
     }
 
     /// The same of all that it has lent.
-    pub(crate) fn give_up_leases(&mut self, rank: Rank) {
-        let lent = self.sessions.get_mut(&rank).map(|session| session.leases.take_all());
-        lent.into_iter().flatten().for_each(|(ino, bits)| self.give_up_lease(rank, ino, bits));
+    pub(crate) fn give_up_leases(&mut self, core: &mut Core, ranks: &mut Ranks, files: &mut Files, rank: Rank) {
+        let lent = ranks.sessions.get_mut(&rank).map(|session| session.leases.take_all());
+        lent.into_iter().flatten().for_each(|(ino, bits)| self.give_up_lease(core, files, rank, ino, bits));
+    }
+}
+
+impl Ranks {
+    /// A rank has refused what does not fit into an inode: it leaves it to who has the right to hold back what is written to move
+    /// the file to objects. This client may have given that right up without a word, when it was in doubt. Says so now; not if
+    /// an open is under way, whose answer may bring the right.
+    pub(crate) fn say_given_up(&mut self, core: &mut Core, files: &Files, ino: Ino) {
+        // What one at the end of a way opens shows with its answer.
+        let opens = |op: &Op| match op {
+            Op::Open { ino: of, .. } => *of == ino,
+            op => op.opens().is_some(),
+        };
+        let Some(file) = files.map.get(&ino) else { return };
+        let (rank, bits) = (file.rank, (Lease::CACHE | Lease::BUFFER).without(file.rights));
+        let waits = !file.recalls.is_empty() || self.unanswered().any(|pending| opens(&pending.request.op));
+        if file.attr.inline && bits.has(Lease::BUFFER) && !waits && self.is_up(rank) {
+            self.send(core, rank, ToServer::Release(vec![(ino, bits)]));
+        }
     }
 
     /// Gives up what a rank lent, and what others lent of the same: it has moved since, which may not have been heard yet, and
@@ -264,126 +282,19 @@ impl Client {
         held
     }
 
-    /// Caches above have dropped something.
-    pub(crate) fn invalidated(&mut self, token: Token) {
-        if self.own_invalidated(token) {
-            return;
-        }
-        let Some((rank, ino, id, bits)) = self.recalls.end(token) else { return };
-        if !bits.has(Lease::CACHE) {
-            return self.part_done(rank, ino, id);
-        }
-        if let Some(file) = self.files.map.get_mut(&ino) {
-            let written = file.written;
-            for recall in &mut file.recalls {
-                if recall.phase == Phase::Invalidate(token) {
-                    recall.phase = Phase::Gate(written);
-                }
-            }
-        }
-        self.kick(ino);
-        self.step_recalls(ino);
-    }
-
-    pub(crate) fn part_done(&mut self, rank: Rank, ino: Ino, id: u64) {
-        if let Some(left) = self.recalls.open.get_mut(&(rank, ino, id)) {
-            *left = left.saturating_sub(1);
-        }
-        self.finish_recalls();
-    }
-
-    /// Answers recalls of which nothing is left to do.
-    pub(crate) fn finish_recalls(&mut self) {
-        let done: Vec<_> = self
-            .recalls
-            .open
-            .iter()
-            .filter(|((_, ino, _), left)| **left == 0 && !self.direct.is_left(*ino))
-            .map(|(key, _)| *key)
-            .collect();
-        if done.is_empty() {
-            return;
-        }
-        // A handle that is closed here only would keep a right alive.
-        self.send_closes();
-        for (rank, ino, id) in done {
-            self.recalls.open.remove(&(rank, ino, id));
-            if id == OWN {
-                continue;
-            }
-            if self.is_up(rank) {
-                self.send(rank, ToServer::RecallDone { ino, id });
-            }
-            let Some(session) = self.sessions.get_mut(&rank) else { continue };
-            session.recalls_done.push_back((ino, id));
-            if session.recalls_done.len() > DONE_MAX {
-                session.recalls_done.pop_front();
-            }
-        }
-    }
-
     /// Answers again what may have been lost with a connection.
-    pub(crate) fn repeat_recalls_done(&mut self, rank: Rank) {
+    pub(crate) fn repeat_recalls_done(&mut self, core: &mut Core, rank: Rank) {
         let Some(session) = self.session(rank) else { return };
         for (ino, id) in session.recalls_done.clone() {
-            self.send(rank, ToServer::RecallDone { ino, id });
+            self.send(core, rank, ToServer::RecallDone { ino, id });
         }
     }
+}
 
-    /// Goes on with the recalls of a file's data as far as they can.
-    pub(crate) fn step_recalls(&mut self, ino: Ino) {
-        let mut at = 0;
-        while let Some(recall) = self.files.map.get(&ino).and_then(|file| file.recalls.get(at)).copied() {
-            if self.step_recall(ino, at, recall) {
-                // Done, and taken out.
-                self.part_done(recall.rank, ino, recall.id);
-            } else {
-                at += 1;
-            }
-        }
-    }
-
-    fn step_recall(&mut self, ino: Ino, at: usize, recall: DataRecall) -> bool {
-        let cached = self.is_cached_above(ino);
-        let Some(file) = self.files.map.get_mut(&ino) else { return false };
-        let flushed = |target: u64| file.flushed >= target || file.is_clean();
-        match recall.phase {
-            Phase::Flush(target) if flushed(target) => {
-                if !recall.takes_rights() {
-                    file.recalls.remove(at);
-                    return true;
-                }
-                let phase = if recall.bits.has(Lease::CACHE) && cached {
-                    let token = self.invalidate(Invalidation::Data(ino), true);
-                    self.recalls.tokens.insert(token, (recall.rank, ino, recall.id, Lease::CACHE));
-                    Phase::Invalidate(token)
-                } else {
-                    Phase::Gate(file.written)
-                };
-                let gate = matches!(phase, Phase::Gate(_));
-                if let Some(recall) = self.files.map.get_mut(&ino).and_then(|file| file.recalls.get_mut(at)) {
-                    recall.phase = phase;
-                }
-                if gate {
-                    self.kick(ino);
-                    let again = self.files.map.get(&ino).and_then(|file| file.recalls.get(at)).copied();
-                    return again.is_some_and(|recall| self.step_recall(ino, at, recall));
-                }
-                false
-            }
-            Phase::Gate(target) if flushed(target) && !file.discarding => {
-                file.recalls.remove(at);
-                file.end_doubt();
-                self.give_up(ino, recall.bits);
-                true
-            }
-            _ => false,
-        }
-    }
-
-    /// Gives up rights to data: everything written is at the server.
-    fn give_up(&mut self, ino: Ino, bits: Lease) {
-        let Some(file) = self.files.map.get_mut(&ino) else { return };
+impl Files {
+    /// Gives up rights to data: everything written is at the server. Whether there is such a file.
+    pub(crate) fn give_up(&mut self, ino: Ino, bits: Lease) -> bool {
+        let Some(file) = self.map.get_mut(&ino) else { return false };
         file.rights = if bits.has(Lease::CACHE) { Lease::NONE } else { file.rights.without(bits) };
         file.clean_to = file.attr.size;
         if !file.may_buffer() {
@@ -393,18 +304,25 @@ impl Client {
             file.base = None;
             self.change_blocks(ino, |file| file.blocks.clear());
         }
-        // Somebody else opens the file: handles that nobody uses here would only hold them up.
-        self.close_unused(ino);
-        self.start_waiting(ino);
+        true
     }
 
     /// True if caches above may hold data of the file.
     pub(crate) fn is_cached_above(&self, ino: Ino) -> bool {
-        self.files.map.get(&ino).is_some_and(|file| {
+        self.map.get(&ino).is_some_and(|file| {
             file.handles.iter().any(|handle| {
-                let fh = self.files.handles.get(handle).and_then(|handle| handle.fh);
-                fh.and_then(|fh| self.files.opened.get(&fh)).is_some_and(|opened| opened.cached)
+                let fh = self.handles.get(handle).and_then(|handle| handle.fh);
+                fh.and_then(|fh| self.opened.get(&fh)).is_some_and(|opened| opened.cached)
             })
         })
+    }
+}
+
+impl File {
+    /// Caches above have dropped its data: no new writes begin until those before are at the server.
+    pub(crate) fn data_dropped(&mut self, token: Token) {
+        for recall in self.recalls.iter_mut().filter(|recall| recall.phase == Phase::Invalidate(token)) {
+            recall.phase = Phase::Gate(self.written);
+        }
     }
 }

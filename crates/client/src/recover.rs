@@ -2,74 +2,68 @@
 //!
 //! A lost connection costs nothing: the session goes on over a new one, and what was not answered is sent again. A server
 //! that restarted is told what was held. A lost session loses what was held under it: handles are stale, and data that
-//! was not written is reported lost, once, by the next close or fsync.
+//! was not written is reported lost, once, by the next close or fsync. Not here: what of the state is lost (`losses`).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use loligo_types::msg::{Reclaim, Refusal, ToServer};
-use loligo_types::{Answer, Cred, FsError, FsResult, Ino, Lease, Op, Rank, Route};
+use loligo_types::msg::{Refusal, ToServer};
+use loligo_types::{Answer, Cred, FsError, FsResult, Ino, Lsn, Op, Rank, Route};
 
-use crate::file::File;
-use crate::flush::ANY_LOCK;
-use crate::machine::{Client, Waiter};
-use crate::numbers::Numbers;
-use crate::session::{DataThen, Link, Pending, Then};
-use crate::task::{Event, Step};
-use crate::{CallId, Fh, Invalidation, Output};
+use crate::Output;
+use crate::losses::{Asked, Lost};
+use crate::machine::Client;
+use crate::route::NOWHERE;
+use crate::run::ANY_LOCK;
+use crate::session::{Link, Pending, Then, task_of};
+use crate::task::Event;
 
 /// Handles closed in one request.
 const CLOSES_MAX: usize = 4096;
-/// Where that is which is lost: no rank has this number.
-pub(crate) const NOWHERE: Rank = Rank(u16::MAX);
 /// Handles of lost sessions that are remembered: the newest.
 const LOST_MAX: usize = 65_536;
 
 impl Client {
-    pub(crate) fn is_up(&self, rank: Rank) -> bool {
-        self.session(rank).is_some_and(|session| session.link == Link::Up)
-    }
-
     /// A connection is gone.
     pub(crate) fn disconnected(&mut self, rank: Rank) {
-        let now = self.now.ms;
-        let Some(session) = self.sessions.get_mut(&rank) else { return };
+        let now = self.core.now.ms;
+        let Some(session) = self.ranks.sessions.get_mut(&rank) else { return };
         session.greeted |= session.link == Link::Greeting && session.id.is_none();
         (session.link, session.missed) = (Link::Down, true);
         session.down_since.get_or_insert(now);
-        if self.refused || self.stopped {
+        if self.ranks.refused || self.core.stopped {
             return;
         }
-        if self.session(rank).is_some_and(|session| session.left) {
+        if self.ranks.session(rank).is_some_and(|session| session.left) {
             return self.left(rank);
         }
-        if self.router.may_be(rank) {
-            return self.want_connection(rank);
+        if self.ranks.router.may_be(rank) {
+            return self.ranks.want_connection(&mut self.core, rank);
         }
         // The rank is no more, and what it had is another's.
-        self.out.push_back(Output::Disconnect { rank: self.swapped(rank) });
+        self.core.out.push_back(Output::Disconnect { rank: self.ranks.swapped(rank) });
         self.session_lost(rank);
-        self.sessions.remove(&rank);
-        self.stay_somewhere();
+        self.ranks.sessions.remove(&rank);
+        self.ranks.stay_somewhere(&mut self.core);
     }
 
     pub(crate) fn refused(&mut self, rank: Rank, why: Refusal, text: String) {
-        if let Some(session) = self.sessions.get_mut(&rank) {
+        if let Some(session) = self.ranks.sessions.get_mut(&rank) {
             session.link = Link::Down;
         }
-        let for_now = matches!(why, Refusal::TooMany | Refusal::Stopping) && self.fs_id.is_some();
-        if for_now || rank != self.home {
+        let for_now = matches!(why, Refusal::TooMany | Refusal::Stopping) && self.ranks.fs_id.is_some();
+        if for_now || rank != self.ranks.home {
             // It was welcome before: this may be over soon.
             return self.disconnected(rank);
         }
-        self.refused = true;
-        self.out.push_back(Output::Refused { why, text });
-        self.give_up_rank(rank);
+        self.ranks.refused = true;
+        self.core.out.push_back(Output::Refused { why, text });
+        self.ranks.give_up_rank(&mut self.core, &mut self.calls, &mut self.files, rank);
     }
 
     /// A rank has ended the session.
     pub(crate) fn evicted(&mut self, rank: Rank) {
-        if let Some(session) = self.sessions.get_mut(&rank) {
+        if let Some(session) = self.ranks.sessions.get_mut(&rank) {
             session.id = None;
             session.link = Link::Down;
         }
@@ -79,34 +73,16 @@ impl Client {
 
     /// Everything held there is void. Calls under way fail, but those that may simply be asked again.
     pub(crate) fn session_lost(&mut self, rank: Rank) {
-        let single = self.sessions.len() == 1 && !self.own.is_any();
+        let single = self.ranks.sessions.len() == 1 && !self.own.is_any();
         self.files.guessed.retain(|(_, before)| *before != rank);
-        let Some(session) = self.sessions.get_mut(&rank) else { return };
-        session.recalls_done.clear();
-        session.numbers = Numbers::default();
-        Client::forget_told(session);
-        let (data, elsewhere) =
-            std::mem::take(&mut session.data).into_iter().partition::<BTreeMap<_, _>, _>(|(_, pending)| {
-                self.files.map.get(&pending.request.ino).is_none_or(|file| file.rank == rank)
-            });
-        session.data_held = None;
-        let pending = std::mem::take(&mut session.pending);
-        self.first_seq = self.first_seq.max(session.next_seq);
-        session.next_seq = self.first_seq;
-        session.unsent = 0;
-        let mut lost: BTreeSet<u64> = pending.values().filter_map(|pending| task_of(&pending.then)).collect();
-        lost.extend(data.values().filter_map(|pending| match pending.then {
-            DataThen::Task(task) | DataThen::Read { task, .. } => Some(task),
-            DataThen::Flush(_) | DataThen::Block { .. } | DataThen::Own(_) | DataThen::OwnTask(_) => None,
-        }));
-        let at = |ino: &Ino| self.files.map.get(ino).is_none_or(|file| file.rank == rank);
-        lost.extend(self.direct_tasks().filter(|(ino, _)| at(ino)).map(|(_, task)| task));
+        let Some(asked) = self.ranks.end_session(&self.files, &self.direct, rank) else { return };
+        let Asked { pending, elsewhere, tasks: lost } = asked;
         self.lose_held(rank, lost, single);
         if self.own.is_any() {
             // Whether its server was restarted is not known.
-            self.rewrite_unstable(rank);
+            self.files.rewrite_unstable(&mut self.core, rank);
         }
-        let alone = self.router.is_single();
+        let alone = self.ranks.router.is_single();
         // What it was to close may have moved, as well as what is lost now; so may what it has opened without a word of that.
         let closes = pending.values().filter_map(|pending| match &pending.request.op {
             Op::Close { handles, .. } if !handles.is_empty() => Some((pending.request.cred.clone(), handles.clone())),
@@ -131,8 +107,8 @@ impl Client {
     /// session that had ended before it was met; or it comes just now, or is elsewhere. So nothing lent is relied on, and the
     /// rank is asked for each handle.
     pub(crate) fn begun_without(&mut self, rank: Rank) {
-        self.give_up_leases(rank);
-        for ino in self.files_at(rank) {
+        self.recalls.give_up_leases(&mut self.core, &mut self.ranks, &mut self.files, rank);
+        for ino in self.files.files_at(rank) {
             if let Some(file) = self.files.map.get_mut(&ino) {
                 file.doubted = true;
             }
@@ -163,27 +139,32 @@ impl Client {
 
     /// Gives up everything that a rank had lent, and the tasks that need it. `all`: every one.
     pub(crate) fn lose_held(&mut self, rank: Rank, mut lost: BTreeSet<u64>, all: bool) {
-        self.drop_leases(rank);
+        self.ranks.drop_leases(&mut self.core, rank);
         self.recalls.clear(rank);
-        let (orphans, waiting) = self.lose_files(rank);
-        if all {
-            lost.extend(self.tasks.keys());
-        } else {
-            lost.extend(self.tasks.iter().filter(|(_, task)| orphans.contains(&task.ino)).map(|(id, _)| *id));
+        let Lost { files: orphans, waiting, handles, cred } =
+            self.files.lose(&mut self.core, &mut self.direct, &mut self.recalls, rank);
+        if let Some(cred) = cred {
+            self.close_elsewhere(rank, &cred, &handles);
         }
-        let tasks: Vec<_> = lost.into_iter().filter_map(|id| Some((id, self.tasks.remove(&id)?))).collect();
+        self.ranks.forget_asked(&orphans);
+        if all {
+            lost.extend(self.calls.tasks.keys());
+        } else {
+            lost.extend(self.calls.tasks.iter().filter(|(_, task)| orphans.contains(&task.ino)).map(|(id, _)| *id));
+        }
+        let tasks: Vec<_> = lost.into_iter().filter_map(|id| Some((id, self.calls.tasks.remove(&id)?))).collect();
         for (id, task) in tasks {
             if all {
-                self.fail(task.waiter, FsError::Stale);
+                self.calls.fail(&mut self.core, task.waiter, FsError::Stale);
             } else {
                 self.finish(id, &task, Err(FsError::Stale.into()));
             }
         }
         // Others that wait for one of several files.
-        self.events.extend(waiting.into_iter().map(|task| (task, Event::Flushed)));
+        self.calls.events.extend(waiting.into_iter().map(|task| (task, Event::Flushed)));
         if all {
-            for (waiter, _) in std::mem::take(&mut self.blocked) {
-                self.fail(waiter, FsError::Stale);
+            for (waiter, _) in std::mem::take(&mut self.files.blocked) {
+                self.calls.fail(&mut self.core, waiter, FsError::Stale);
             }
         }
         // Those that go on have lost only what was wanted back.
@@ -191,7 +172,7 @@ impl Client {
             if let Some(file) = self.files.map.get_mut(&ino) {
                 file.void_recalls(rank);
             }
-            self.start_waiting(ino);
+            self.files.start_waiting(&mut self.calls, &self.ranks, &self.own, ino);
         }
         self.relieve();
         self.finish_recalls();
@@ -201,7 +182,7 @@ impl Client {
         let op = pending.request.op;
         match pending.then {
             // Also of a file that moved meanwhile: to give back once more what was given back does no harm, and nobody else would.
-            Then::Pass(pass) if is_repeatable(&op) || self.gives_back(&op) => {
+            Then::Pass(pass) if is_repeatable(&op) || self.files.gives_back(&op) => {
                 let cred = pass.cred.clone();
                 self.request(&cred, op, Then::Pass(pass));
             }
@@ -213,80 +194,15 @@ impl Client {
                 self.request(&Arc::new(pending.request.cred), op, Then::Flush(ino));
             }
             // Whether it was done is not known.
-            Then::Pass(pass) => self.fail(pass.waiter, FsError::Io),
-            Then::Located(ino) => self.located(ino, self.home, &Err(FsError::Stale)),
+            Then::Pass(pass) => self.calls.fail(&mut self.core, pass.waiter, FsError::Io),
+            Then::Located(ino) => self.located(ino, self.ranks.home, &Err(FsError::Stale)),
             // What is decoupled for this client stays so for longer than a session.
             Then::Own { root, ask } => self.own_asked(root, ask, Err(FsError::Stale)),
-            Then::OwnTask(id) => self.events.push_back((id, Event::Reply(Err(FsError::Stale)))),
+            Then::OwnTask(id) => self.calls.events.push_back((id, Event::Reply(Err(FsError::Stale)))),
             // They were given to the session that is gone.
             Then::Numbers | Then::Address(_) => {}
             _ => {}
         }
-    }
-
-    /// Forgets the files and handles at a rank; which files, and which tasks waited for their data to be written.
-    fn lose_files(&mut self, rank: Rank) -> (BTreeSet<Ino>, Vec<u64>) {
-        // Whether the server that knows nothing of the session was restarted, it does not say.
-        self.unsynced.lose();
-        let (files, left) =
-            std::mem::take(&mut self.files.map).into_iter().partition::<BTreeMap<_, _>, _>(|(_, f)| f.rank == rank);
-        self.files.map = left;
-        self.direct.lose(|ino| files.contains_key(ino));
-        if files.values().any(|file| !file.is_clean()) {
-            self.unsynced.fail(FsError::Io);
-        }
-        let at = &self.files.at;
-        let here = |handle: &u64| at.get(handle) == Some(&rank);
-        for opened in self.files.opened.values_mut().filter(|opened| !opened.dead && here(&opened.handle)) {
-            opened.dead = true;
-            if let Some(file) = files.get(&opened.ino) {
-                opened.lost = opened.flags.write && (!file.is_clean() || opened.errors_seen != file.errors);
-            }
-        }
-        let cred = self.files.handles.iter().find(|(handle, _)| here(handle)).map(|(_, lost)| Cred::clone(&lost.cred));
-        let cred = cred.or_else(|| self.files.close_cred.as_deref().cloned());
-        let gone: Vec<u64> = at.iter().filter(|(_, at)| **at == rank).map(|(handle, _)| *handle).collect();
-        self.files.handles.retain(|handle, _| !here(handle));
-        self.files.closing.retain(|handle| !here(handle));
-        self.files.at.retain(|_, at| *at != rank);
-        self.files.guessed.retain(|(handle, _)| self.files.at.contains_key(handle));
-        if self.files.closing.is_empty() {
-            self.files.close_cred = None;
-        }
-        let handles = &self.files.handles;
-        self.files.idle.retain(|handle| handles.contains_key(handle));
-        self.files.locks.retain(|(ino, _, _), _| !files.contains_key(ino));
-        for (ino, file) in &files {
-            // Also of ranks from which it had moved: one that is never answered would end its session.
-            self.recalls.file_gone(*ino, &file.recalls);
-            if file.may_cache() {
-                self.invalidate(Invalidation::Data(*ino), false);
-            }
-            self.dirty.remove(ino);
-            self.blocks_of.remove(ino);
-            self.block_bytes = self.block_bytes.saturating_sub(file.blocks.bytes());
-        }
-        let waiting = files.values().flat_map(File::flush_waiting).collect();
-        if let Some(cred) = cred {
-            self.close_elsewhere(rank, &cred, &gone);
-        }
-        let lost = files.into_keys().collect();
-        self.forget_asked(&lost);
-        (lost, waiting)
-    }
-
-    /// Nobody waits any more for what was asked for files that are lost: their runs and tasks have gone with them, and those of the
-    /// same file, if it is opened again, are others, which must not take the answers for theirs.
-    fn forget_asked(&mut self, lost: &BTreeSet<Ino>) {
-        let is_of_it =
-            |pending: &Pending| matches!(pending.then, Then::Flush(ino) | Then::Located(ino) if lost.contains(&ino));
-        for session in self.sessions.values_mut() {
-            session.data.retain(|_, pending| !lost.contains(&pending.request.ino));
-            let asked = session.pending.values_mut().filter(|pending| is_of_it(pending));
-            asked.for_each(|pending| pending.then = Then::Nothing);
-        }
-        self.paused.retain(|paused| !is_of_it(&paused.pending));
-        self.parked.retain(|ino, _| !lost.contains(ino));
     }
 
     /// Closes handles of a lost session at all other ranks: what they open may have moved there, with locks, before this
@@ -295,18 +211,18 @@ impl Client {
         if self.direct.delays_closes(lost, cred, handles) {
             return;
         }
-        let others: Vec<Rank> = self.sessions.keys().copied().filter(|rank| *rank != lost).collect();
+        let others: Vec<Rank> = self.ranks.sessions.keys().copied().filter(|rank| *rank != lost).collect();
         for rank in others {
             self.close_lost(rank, cred, handles);
         }
         self.files.lost.extend(handles);
-        let surplus = self.files.lost.len().saturating_sub(self.config.some(LOST_MAX));
+        let surplus = self.files.lost.len().saturating_sub(self.core.config.some(LOST_MAX));
         self.files.lost.drain(..surplus);
         self.files.lost_cred = Some(cred.clone());
     }
 
     fn close_lost(&mut self, rank: Rank, cred: &Cred, handles: &[u64]) {
-        for handles in handles.chunks(self.config.some(CLOSES_MAX)) {
+        for handles in handles.chunks(self.core.config.some(CLOSES_MAX)) {
             let op = Op::Close { handles: handles.to_vec(), lost: true };
             self.request_at(rank, cred.clone(), op, Then::Nothing, 0);
         }
@@ -324,12 +240,6 @@ impl Client {
         }
     }
 
-    /// Errors of a handle of a lost session: first that data was lost, if it was, then that it is stale.
-    pub(crate) fn dead_error(&mut self, fh: Fh) -> FsError {
-        let lost = self.files.opened.get_mut(&fh).is_some_and(|opened| std::mem::take(&mut opened.lost));
-        if lost { FsError::Io } else { FsError::Stale }
-    }
-
     /// A rank restarted: tells it what is held. `lost`: it may have forgotten data that was not synced. `routes`: who has
     /// what, as it says.
     pub(crate) fn reclaim(&mut self, rank: Rank, routes: &[Route], lost: bool) {
@@ -337,71 +247,43 @@ impl Client {
         self.recalls.clear(rank);
         self.lose_rooms(rank);
         self.files.map.values_mut().for_each(|file| file.void_recalls(rank));
-        let Some(session) = self.sessions.get_mut(&rank) else { return };
+        let Some(session) = self.ranks.sessions.get_mut(&rank) else { return };
         session.recalls_done.clear();
-        session.reclaimed_ms = Some(self.now.ms);
+        session.reclaimed_ms = Some(self.core.now.ms);
         session.restarts += u64::from(lost);
         if lost {
             // Before the routes are learned: what they say to have moved away may have stayed, and what is kept of it is dropped
             // with the rights to it, unless it waits to be written.
-            self.rewrite_unstable(rank);
+            self.files.rewrite_unstable(&mut self.core, rank);
         }
-        let Some(session) = self.sessions.get(&rank) else { return };
-        let mut claim = Reclaim { leases: session.leases.all(), ..Reclaim::default() };
+        let Some(session) = self.ranks.sessions.get(&rank) else { return };
+        let mut leases = session.leases.all();
         let there = self.files.handles.iter().filter(|(number, _)| self.files.at.get(number) == Some(&rank));
         let opened: BTreeSet<Ino> = there.map(|(_, handle)| handle.ino).collect();
-        if !self.router.is_single() {
+        if !self.ranks.router.is_single() {
             // What has moved there unheard it has forgotten, too, and it gives that to others if nobody claims it now: be the
             // word of it lost, or still under way from a rank that is there, and though the map may not say where it is. What is
             // only believed to have moved away may be there still. Of what it has not got it takes no notice.
             self.learn_routes(routes);
-            let leases = self.sessions.iter().flat_map(|(of, session)| {
-                let all = session.leases.all().into_iter();
-                all.filter(|(ino, _)| *of == rank || self.router.may_have(rank, *ino))
-            });
-            claim.leases.extend(leases);
+            leases.extend(self.ranks.leases_claimed(rank));
         }
-        // What caches above have not dropped yet is in use: others must not change it before they have. If the rank wants it
-        // back after that, it is answered at once.
-        let dropping = self.recalls.dropping().filter(|(of, ino, _)| *of == rank || self.router.may_have(rank, *ino));
-        claim.leases.extend(dropping.map(|(_, ino, bits)| (ino, bits)));
-        claim.leases.sort_unstable();
-        claim.leases.dedup();
-        // Files that are known to be elsewhere, too: what that rank says of their move may be under way.
-        let files = &self.files;
-        let may_be = |number: &u64, ino: Ino| match files.at.get(number) {
-            // This client's own affair: no rank knows of the handle.
-            Some(&crate::own::OWN) => false,
-            at => {
-                at == Some(&rank)
-                    || files.guessed.contains(&(*number, rank))
-                    || !self.router.is_single() && (self.router.may_have(rank, ino) || files.map.contains_key(&ino))
-            }
-        };
-        for (number, handle) in files.handles.iter().filter(|(number, handle)| may_be(number, handle.ino)) {
-            let rights = files.map.get(&handle.ino).map_or(Lease::NONE, |file| file.rights);
-            claim.opens.push((*number, handle.ino, handle.flags, rights));
-        }
-        for ((ino, _, _), locks) in &files.locks {
-            let held = locks.iter().filter(|(handle, _)| may_be(handle, *ino));
-            claim.locks.extend(held.map(|(handle, lock)| (*ino, *handle, *lock)));
-        }
-        self.send(rank, ToServer::Reclaim(claim));
-        self.doubt_answers(rank);
+        let claim = self.files.claim(&self.ranks, &self.recalls, rank, leases);
+        self.ranks.send(&mut self.core, rank, ToServer::Reclaim(claim));
+        self.ranks.doubt_answers(rank);
         self.close_what_may_have_moved(rank);
         self.ask_where(rank, &opened);
         for ino in self.files.map.keys().copied().collect::<Vec<_>>() {
-            self.start_waiting(ino);
+            self.files.start_waiting(&mut self.calls, &self.ranks, &self.own, ino);
         }
     }
 
     /// Closes handles at a restarted rank that may have moved away before: the rank may have forgotten that, and they are not reclaimed, so
     /// nobody says where they are.
     fn close_what_may_have_moved(&mut self, rank: Rank) {
-        if self.router.is_single() {
+        if self.ranks.router.is_single() {
             return;
         }
-        let Some(session) = self.sessions.get(&rank) else { return };
+        let Some(session) = self.ranks.sessions.get(&rank) else { return };
         let asked = session.pending.values().filter_map(|pending| match &pending.request.op {
             // Those that are said to be lost were told to all already.
             Op::Close { handles, lost: false } => Some((pending.request.cred.clone(), handles.clone())),
@@ -425,103 +307,21 @@ impl Client {
         }
     }
 
-    /// So long without a connection to a rank: calls that it is to answer fail, whatever becomes of their requests.
-    pub(crate) fn give_up_rank(&mut self, rank: Rank) {
-        if let Some(session) = self.sessions.get_mut(&rank) {
-            session.gave_up = true;
-        }
-        if self.refused || self.is_single() {
-            return self.give_up_calls();
-        }
-        for id in self.calls_at(rank) {
-            if self.calls.remove(&id) {
-                self.out.push_back(Output::Complete { id, result: Err(FsError::Unavailable.into()) });
+    /// A rank says hello. `epochs`: of its data, before and now; each start that may have lost something counts one. If they are the same, nothing is
+    /// lost, and what is ahead of its journal still is.
+    pub(crate) fn lose_volatile(&mut self, rank: Rank, recovered: Lsn, epochs: (u64, u64)) {
+        let Some((lost, at_once)) = self.ranks.lose_ahead(&self.calls, &self.files, rank, recovered, epochs) else {
+            return;
+        };
+        self.files.unsynced.fail(FsError::Io);
+        // What was seen and lost may be cached anywhere.
+        self.recalls.give_up_leases(&mut self.core, &mut self.ranks, &mut self.files, rank);
+        if self.files.lose_inodes(rank, &lost) {
+            self.lose_held(NOWHERE, BTreeSet::new(), false);
+            for opened in self.files.opened.values_mut() {
+                opened.lost |= opened.dead && at_once.contains(&opened.ino) && opened.flags.write;
             }
         }
-        self.begin_unsettled();
-    }
-
-    /// All calls fail.
-    pub(crate) fn give_up_calls(&mut self) {
-        self.forget_raw();
-        for id in std::mem::take(&mut self.calls) {
-            self.out.push_back(Output::Complete { id, result: Err(FsError::Unavailable.into()) });
-        }
-        self.begin_unsettled();
-    }
-
-    /// Calls that cannot end without a rank.
-    pub(crate) fn calls_at(&self, rank: Rank) -> BTreeSet<CallId> {
-        let mut waiters: Vec<Waiter> = self.blocked.iter().map(|(waiter, _)| *waiter).collect();
-        if let Some(session) = self.session(rank) {
-            waiters.extend(session.pending.values().filter_map(|pending| waiter_of(&pending.then)));
-            waiters.extend(session.data.values().filter_map(|pending| match pending.then {
-                DataThen::Task(task) | DataThen::Read { task, .. } => Some(Waiter::Task(task)),
-                DataThen::Flush(_) | DataThen::Block { .. } | DataThen::Own(_) | DataThen::OwnTask(_) => None,
-            }));
-        }
-        waiters.extend(self.waiters_behind(rank));
-        let at = |ino: &Ino| self.files.map.get(ino).is_some_and(|file| file.rank == rank);
-        let tasks = self.tasks.iter().filter(|(_, task)| at(&task.ino) || matches!(task.step, Step::SyncAll { .. }));
-        waiters.extend(tasks.map(|(id, _)| Waiter::Task(*id)));
-        waiters.into_iter().filter_map(|waiter| self.call_of(waiter)).collect()
-    }
-
-    pub(crate) fn call_of(&self, mut waiter: Waiter) -> Option<CallId> {
-        loop {
-            match waiter {
-                Waiter::Call(id) => return Some(id),
-                Waiter::Task(id) => waiter = self.tasks.get(&id)?.waiter,
-                Waiter::Nobody => return None,
-            }
-        }
-    }
-
-    /// A rank may have given to others what this client holds: nothing of it is served from here until it is back.
-    pub(crate) fn suspend(&mut self, rank: Rank) {
-        if let Some(session) = self.sessions.get_mut(&rank) {
-            session.suspended = true;
-        }
-        self.give_up_leases(rank);
-        for ino in self.files_at(rank) {
-            self.suspend_file(ino);
-        }
-    }
-
-    /// The same for one file of such a rank.
-    pub(crate) fn suspend_file(&mut self, ino: Ino) {
-        if self.files.map.get(&ino).is_some_and(|file| file.may_cache()) {
-            self.invalidate(Invalidation::Data(ino), false);
-        }
-        if let Some(file) = self.files.map.get_mut(&ino) {
-            file.current = false;
-        }
-    }
-}
-
-/// The task that waits for an answer.
-pub(crate) fn task_of(then: &Then) -> Option<u64> {
-    match waiter_of(then)? {
-        Waiter::Task(id) => Some(id),
-        Waiter::Call(_) | Waiter::Nobody => None,
-    }
-}
-
-/// The receiver of an answer.
-pub(crate) fn waiter_of(then: &Then) -> Option<Waiter> {
-    match then {
-        Then::Task(id) => Some(Waiter::Task(*id)),
-        Then::Pass(pass) => Some(pass.waiter),
-        Then::Second(second) => waiter_of(&second.then),
-        Then::Nothing
-        | Then::Flush(_)
-        | Then::Own { .. }
-        | Then::OwnTask(_)
-        | Then::Reclaimed(_)
-        | Then::Located(_)
-        | Then::Verified(_)
-        | Then::Numbers
-        | Then::Address(_) => None,
     }
 }
 

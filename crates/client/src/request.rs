@@ -1,136 +1,36 @@
-//! Numbered requests and their answers, and data requests, at one rank each. What is done when a rank says that another
-//! one is to be asked is in `moves`.
+//! Numbered requests and their answers, and data requests, at one rank each or in the store. Not here: how they are sent (`sending`), and
+//! what is done when a rank says that another one is to be asked (`moves`).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use loligo_types::limits::IN_FLIGHT_MAX;
 use loligo_types::msg::{DataRequest, Request, ToServer};
 use loligo_types::{
-    Answer, Cred, DataAnswer, DataError, DataOp, DirEntry, FsError, FsResult, Ino, Lease, Op, Rank, Seq,
+    Answer, Cred, DataAnswer, DataError, DataOp, DirEntry, FsError, FsResult, Ino, Lease, LockOwner, Op, OpenFlags,
+    Rank, Seq, limits,
 };
 
-use crate::Invalidation;
+use crate::direct::Way;
 use crate::file::File;
-use crate::machine::{Client, Waiter};
+use crate::io::DirectError;
+use crate::locks::{Behind, Key, given_back};
+use crate::machine::Client;
 use crate::own::{Job, OWN};
-use crate::recover::task_of;
-use crate::session::{DataThen, Link, Pending, PendingData, Then};
-use crate::task::{Event, Step, Task};
-
-/// Requests are sent at most this far beyond the oldest unanswered one, whose followers the server must remember.
-const WINDOW: usize = 100_000;
-/// So often the clock of a rank is asked for that gives lookup leases, milliseconds.
-const COMPARE_MS: u64 = 1000;
+use crate::reading::bytes_at;
+use crate::session::{DataThen, Link, Pending, PendingData, Second, Then, task_of, waiter_of};
+use crate::stale_replies::lends_nothing;
+use crate::task::Event;
 
 impl Client {
-    /// Sends what is unanswered, in order.
-    pub(crate) fn resend(&mut self, rank: Rank) {
-        let Some(session) = self.sessions.get_mut(&rank) else { return };
-        session.in_flight = 0;
-        session.unsent = 0;
-        session.late_below = 0;
-        self.send_data(rank);
-        self.send_requests(rank);
-    }
-
-    /// Sends all data requests that are unanswered, unless they must wait.
-    pub(crate) fn send_data(&mut self, rank: Rank) {
-        let Some(session) = self.sessions.get_mut(&rank) else { return };
-        if session.data_held.is_some() {
-            return;
-        }
-        let mut data = Vec::new();
-        for pending in session.data.values_mut() {
-            pending.again = false;
-            data.push(pending.request.clone());
-        }
-        for request in data {
-            self.send(rank, ToServer::Data(request));
-        }
-    }
-
-    /// Holds data requests back until a request was answered that the server does only when it knows what is open.
-    pub(crate) fn hold_data(&mut self, rank: Rank) {
-        // Also if only files of others were claimed: one of them may be said to have moved there before it is known there.
-        let (files, single) = (&self.files, self.is_single());
-        let mut claimed = files.handles.iter().filter(|(number, handle)| {
-            files.at.get(number) == Some(&rank) || !single && files.map.contains_key(&handle.ino)
-        });
-        let Some(cred) = claimed.next().map(|(_, handle)| Cred::clone(&handle.cred)) else { return };
-        let Some(session) = self.sessions.get_mut(&rank) else { return };
-        let seq = session.next_seq.max(1);
-        session.next_seq = seq + 1;
-        session.data_held = Some(seq);
-        let op = Op::Close { handles: Vec::new(), lost: false };
-        let request = Request { seq: Seq(seq), answered: Seq(seq), want: Lease::NONE, cred, op, ino: None, ways: None };
-        session.pending.insert(seq, Pending { request, then: Then::Reclaimed(seq), hops: 0 });
-    }
-
-    /// Sends requests as far as the server takes them.
-    pub(crate) fn send_requests(&mut self, rank: Rank) {
-        let window = self.config.some(WINDOW) as u64;
-        while let Some(session) = self.sessions.get_mut(&rank) {
-            if session.link != Link::Up || session.in_flight >= IN_FLIGHT_MAX {
-                return;
-            }
-            let Some((seq, pending)) = session.pending.range(session.unsent..).next() else { return };
-            let (seq, mut request) = (*seq, pending.request.clone());
-            let first = session.first_unanswered();
-            if seq >= first + window {
-                return;
-            }
-            request.answered = Seq(first);
-            session.unsent = seq + 1;
-            session.never_sent = session.never_sent.max(seq + 1);
-            session.in_flight += 1;
-            self.send(rank, ToServer::Request(request));
-        }
-    }
-
     /// Asks the rank that is likely to know.
     pub(crate) fn request(&mut self, cred: &Arc<Cred>, op: Op, then: Then) {
         if self.own.is_any()
-            && let Some(error) = self.own_crosses(&op)
+            && let Some(error) = self.own.crosses(&op)
         {
             return self.own.answer(op, then, Err(error));
         }
-        let rank = self.route(&op);
+        let rank = self.ranks.route(&self.files, &self.own, &op);
         self.request_at(rank, Cred::clone(cred), op, then, 0);
-    }
-
-    /// Depth below the root at which a walk begins, if lookup leases are welcome with its answer.
-    fn ways_of(&self, then: &Then) -> Option<u16> {
-        match then {
-            Then::Pass(pass) => pass.ways,
-            Then::Task(id) => self.tasks.get(id).and_then(|task| match &task.step {
-                Step::Open(opening) => opening.ways,
-                _ => None,
-            }),
-            _ => None,
-        }
-    }
-
-    /// They came.
-    fn lookup_leases_came(&mut self, rank: Rank, then: &Then, mut ways: Vec<(Ino, u16)>) {
-        if !ways.is_empty() {
-            let now = self.now.ms;
-            let Some(session) = self.sessions.get(&rank) else { return };
-            if !session.pace.trusts(now) {
-                ways.clear();
-            }
-            if now.saturating_sub(session.asked_life) >= COMPARE_MS {
-                // They are worth something only if the clocks run alike.
-                self.send(rank, ToServer::Ping);
-            }
-        }
-        match then {
-            Then::Task(id) if !ways.is_empty() => {
-                if let Some(Task { step: Step::Open(opening), .. }) = self.tasks.get_mut(id) {
-                    opening.leased = ways;
-                }
-            }
-            _ => self.at_hand.ways = ways,
-        }
     }
 
     /// Asks a rank something.
@@ -138,21 +38,21 @@ impl Client {
         if rank == OWN {
             return self.own_request(cred, op, then);
         }
-        let want = self.want(&op);
-        let single = self.is_single();
-        let session = self.open_session(rank);
-        if session.gave_up && !single && self.deny(&then) {
+        let want = self.core.want(&op);
+        let single = self.ranks.is_single();
+        let session = self.ranks.open_session(&mut self.core, rank);
+        if session.gave_up && !single && self.calls.deny(&mut self.core, &then) {
             return;
         }
         if is_over(&then) {
             return self.replied(rank, then, Err(FsError::Interrupted));
         }
-        if let Some(key) = self.given_back_first(&op) {
-            return self.wait_behind(key, rank, cred, op, then, hops);
+        if let Some(key) = self.ranks.given_back_first(&op) {
+            return self.ranks.wait_behind(key, rank, cred, op, then, hops);
         }
         self.refill_numbers(rank, &cred, &op);
-        let ways = self.ways_of(&then);
-        let session = self.open_session(rank);
+        let ways = self.calls.ways_of(&then);
+        let session = self.ranks.open_session(&mut self.core, rank);
         session.next_seq = session.next_seq.max(1);
         let seq = session.next_seq;
         session.next_seq += 1;
@@ -160,60 +60,7 @@ impl Client {
         let ino = if op.makes_inode() { session.numbers.take() } else { None };
         let request = Request { seq: Seq(seq), answered: Seq(seq), want, cred, op, ino, ways };
         session.pending.insert(seq, Pending { request, then, hops });
-        self.send_requests(rank);
-    }
-
-    /// Says that a rank is not there, instead of asking it. Not of what must be asked sooner or later.
-    fn deny(&mut self, then: &Then) -> bool {
-        match then {
-            // A lock that is given back behind everybody's back.
-            Then::Pass(pass) if pass.waiter == Waiter::Nobody => return false,
-            Then::Pass(pass) => self.fail(pass.waiter, FsError::Unavailable),
-            Then::Task(id) => self.events.push_back((*id, Event::Reply(Err(FsError::Unavailable)))),
-            Then::Second(second) => return self.deny(&second.then),
-            Then::OwnTask(id) => self.events.push_back((*id, Event::Reply(Err(FsError::Unavailable)))),
-            Then::Nothing
-            | Then::Own { .. }
-            | Then::Flush(_)
-            | Then::Reclaimed(_)
-            | Then::Located(_)
-            | Then::Verified(_)
-            | Then::Numbers
-            | Then::Address(_) => {
-                return false;
-            }
-        }
-        true
-    }
-    /// Leases that are of use with an operation.
-    fn want(&self, op: &Op) -> Lease {
-        if !self.config.cache {
-            return Lease::NONE;
-        }
-        let names = if self.config.cache_names { Lease::NAMES } else { Lease::NONE };
-        match op {
-            Op::Lookup { .. }
-            | Op::LookupParent { .. }
-            | Op::Create { .. }
-            | Op::Mknod { .. }
-            | Op::Mkdir { .. }
-            | Op::Symlink { .. }
-            | Op::Link { .. } => names | Lease::ATTR,
-            // As of an open by number.
-            Op::Via { what, .. } if what.opens().is_some() => Lease::ATTR,
-            Op::Readdir { plus: true, .. } => names | Lease::ATTR,
-            // What caches above know of a name that moves is true of the new one as long as names there are lent.
-            Op::Readdir { .. } | Op::Rename { .. } => names,
-            Op::GetAttr { .. }
-            | Op::SetAttr { .. }
-            | Op::Open { .. }
-            | Op::Tmpfile { .. }
-            | Op::SetXattr { .. }
-            | Op::RemoveXattr { .. }
-            | Op::WriteInline { .. }
-            | Op::SetData { .. } => Lease::ATTR,
-            _ => Lease::NONE,
-        }
+        self.ranks.send_requests(&mut self.core, rank);
     }
 
     pub(crate) fn reply(
@@ -224,7 +71,7 @@ impl Client {
         granted: &[(Ino, Lease)],
         ways: Vec<(Ino, u16)>,
     ) {
-        let Some(session) = self.sessions.get_mut(&rank) else { return };
+        let Some(session) = self.ranks.sessions.get_mut(&rank) else { return };
         let Some(mut pending) = session.pending.remove(&seq.0) else { return };
         session.in_flight = session.in_flight.saturating_sub(1);
         if matches!((&pending.request.op, &result), (Op::SetLock { wait: true, .. }, Err(FsError::Busy))) {
@@ -241,7 +88,7 @@ impl Client {
         if result == Err(FsError::Busy) && self.own.is_any() && may_claim(&pending) {
             let Request { cred, op, .. } = pending.request;
             self.own_claim(Box::new(Job { cred, op, then: pending.then }), Vec::new());
-            return self.send_requests(rank);
+            return self.ranks.send_requests(&mut self.core, rank);
         }
         let answered = session.first_unanswered();
         let late = seq.0 < session.late_below;
@@ -249,20 +96,21 @@ impl Client {
         if late {
             match self.ask_once_more(pending, &mut result) {
                 Some(back) => pending = back,
-                None => return self.send_requests(rank),
+                None => return self.ranks.send_requests(&mut self.core, rank),
             }
         }
-        let Some(session) = self.sessions.get_mut(&rank) else { return };
+        let Some(session) = self.ranks.sessions.get_mut(&rank) else { return };
         if let Ok(Answer::Opened { attr, rights, .. }) = &mut result
             && session.leases.is_void(attr.ino, seq.0)
         {
             *rights = Lease::NONE;
         }
         session.leases.grant(seq.0, session.next_seq, granted, answered);
-        self.take_up(rank, seq.0, granted);
-        self.lookup_leases_came(rank, &pending.then, ways);
+        self.at_hand.take_up(rank, seq.0, granted);
+        self.ranks.lookup_leases_came(&mut self.core, &mut self.calls, &mut self.at_hand, rank, &pending.then, ways);
         if let Ok(answer) = &result {
-            self.learn_answer(rank, seq, &pending.request.op, answer);
+            let (mut lent, files) = self.lent_beside_files();
+            lent.learn_answer(files, rank, seq, &pending.request.op, answer);
             self.close_unwanted(&pending, answer);
         }
         match result {
@@ -270,12 +118,12 @@ impl Client {
             Ok(Answer::Entries { entries, next, end: false }) => self.list_on(rank, pending, entries, next),
             result => self.replied(rank, pending.then, result),
         }
-        self.send_requests(rank);
+        self.ranks.send_requests(&mut self.core, rank);
     }
 
     /// Closes a handle whose open was given up meanwhile, with the loss of a rank: nobody else would.
     fn close_unwanted(&mut self, pending: &Pending, answer: &Answer) {
-        let given_up = task_of(&pending.then).is_some_and(|task| !self.tasks.contains_key(&task));
+        let given_up = task_of(&pending.then).is_some_and(|task| !self.calls.tasks.contains_key(&task));
         if let (true, Answer::Opened { .. }, Some((handle, _))) = (given_up, answer, pending.request.op.opens()) {
             self.close_later(handle, &Arc::new(pending.request.cred.clone()));
         }
@@ -301,45 +149,24 @@ impl Client {
     pub(crate) fn replied(&mut self, rank: Rank, then: Then, result: FsResult<Answer>) {
         match then {
             Then::Nothing => {}
-            Then::Numbers => self.numbers_came(rank, &result),
-            Then::Address(life) => self.address_told(rank, life, &result),
+            Then::Numbers => self.ranks.numbers_came(rank, &result),
+            Then::Address(life) => self.ranks.address_told(rank, life, &result),
             Then::Pass(pass) => self.passed(pass, result),
-            Then::Task(id) => self.events.push_back((id, Event::Reply(result))),
+            Then::Task(id) => self.calls.events.push_back((id, Event::Reply(result))),
             Then::Flush(ino) => self.flush_reply(ino, result),
             Then::Own { root, ask } => self.own_asked(root, ask, result),
-            Then::OwnTask(id) => self.events.push_back((id, Event::Reply(result))),
+            Then::OwnTask(id) => self.calls.events.push_back((id, Event::Reply(result))),
             // What waited is sent once: what comes again over the same connection comes after what was done in the store since the first
             // answer. So of several waits, for connections that were lost, only the last one counts.
             Then::Reclaimed(seq) => {
-                let session = self.sessions.get_mut(&rank);
+                let session = self.ranks.sessions.get_mut(&rank);
                 if session.is_some_and(|session| session.data_held.take_if(|held| *held == seq).is_some()) {
-                    self.send_data(rank);
+                    self.ranks.send_data(&mut self.core, rank);
                 }
             }
             Then::Located(ino) => self.located(ino, rank, &result),
             Then::Verified(handle) => self.handle_verified(rank, handle, &result),
             Then::Second(second) => self.second(rank, *second, result),
-        }
-    }
-
-    fn learn_answer(&mut self, rank: Rank, seq: Seq, op: &Op, answer: &Answer) {
-        match answer {
-            Answer::Entry(attr) => self.learn(attr),
-            Answer::Opened { .. } => {
-                if let Some((handle, _)) = op.opens() {
-                    self.files.at.insert(handle, rank);
-                }
-            }
-            Answer::Entries { entries, .. } => {
-                let Some(session) = self.sessions.get_mut(&rank) else { return };
-                for entry in entries.iter().filter(|entry| !entry.lease.is_none()) {
-                    session.leases.grant(seq.0, session.next_seq, &[(entry.ino, entry.lease)], 0);
-                }
-            }
-            _ => {}
-        }
-        if !self.router.is_single() {
-            self.notice(rank, op, answer);
         }
     }
 
@@ -352,9 +179,9 @@ impl Client {
     pub(crate) fn data_request_of(&mut self, ino: Ino, op: DataOp, then: DataThen, at: Option<Rank>) -> u64 {
         let file = self.files.map.get(&ino);
         let object_size = file.map(|file| file.attr.layout).unwrap_or_default().object_size;
-        let rank = file.map(|file| file.rank).or(at).unwrap_or_else(|| self.router.some_rank(self.home));
-        self.next_data += 1;
-        let id = self.next_data;
+        let rank = file.map(|file| file.rank).or(at).unwrap_or_else(|| self.ranks.router.some_rank(self.ranks.home));
+        self.core.next_data += 1;
+        let id = self.core.next_data;
         let direct = self.goes_direct(ino, &op);
         if let (DataOp::Discard { .. }, Some(file)) = (&op, self.files.map.get_mut(&ino)) {
             file.pieces = id;
@@ -364,7 +191,7 @@ impl Client {
         if rank == OWN {
             self.own_data(id, pending);
         } else if direct {
-            self.direct_request(id, pending);
+            self.direct.request(&mut self.core, &self.files, id, pending);
         } else {
             self.data_request_at(rank, id, pending);
         }
@@ -375,16 +202,16 @@ impl Client {
         if rank == OWN {
             return self.own_data(id, pending);
         }
-        let session = self.open_session(rank);
+        let session = self.ranks.open_session(&mut self.core, rank);
         if session.link == Link::Up && session.data_held.is_none() {
             let request = pending.request.clone();
-            self.send(rank, ToServer::Data(request));
+            self.ranks.send(&mut self.core, rank, ToServer::Data(request));
         }
-        self.open_session(rank).data.insert(id, pending);
+        self.ranks.open_session(&mut self.core, rank).data.insert(id, pending);
     }
 
     pub(crate) fn data_reply(&mut self, rank: Rank, id: u64, result: Result<DataAnswer, DataError>) {
-        let Some(session) = self.sessions.get_mut(&rank) else { return };
+        let Some(session) = self.ranks.sessions.get_mut(&rank) else { return };
         let Some(pending) = session.data.get_mut(&id) else { return };
         if result == Err(DataError::Busy) {
             pending.again = true;
@@ -406,7 +233,7 @@ impl Client {
         let is_elsewhere = match result {
             Err(DataError::Moved) => true,
             Err(DataError::Stale) => {
-                file.is_some_and(|file| asks(file) && follows(file)) || self.is_sought(rank, &pending)
+                file.is_some_and(|file| asks(file) && follows(file)) || self.ranks.is_sought(rank, &pending)
             }
             _ => false,
         };
@@ -415,63 +242,149 @@ impl Client {
         }
         if result == Err(DataError::Stale) {
             // Its rank does not know the handles. Those that open it from now on shall not suffer from that.
-            self.forbid_reuse(pending.request.ino);
+            self.files.forbid_reuse(pending.request.ino);
         }
         self.data_replied(id, pending.then, result);
-    }
-
-    /// True if a restarted rank has been asked whether it has the file of a data request and has not answered yet. It may have given the
-    /// file away without this client hearing of it, and refuse the request because of that. Asked once per data request.
-    fn is_sought(&self, rank: Rank, data: &PendingData) -> bool {
-        let asks = |pending: &Pending| match &pending.request.op {
-            Op::GetAttr { ino } => *ino == data.request.ino,
-            Op::GetLock { ino, .. } => *ino == data.request.ino && matches!(pending.then, Then::Verified(_)),
-            _ => false,
-        };
-        let session = self.session(rank).filter(|_| data.hops == 0 && !self.is_single());
-        session.is_some_and(|session| session.pending.values().any(asks))
     }
 
     /// Gives an answer to who asked.
     pub(crate) fn data_replied(&mut self, id: u64, then: DataThen, result: Result<DataAnswer, DataError>) {
         match then {
-            DataThen::Task(task) => self.events.push_back((task, Event::Data(result))),
-            DataThen::Read { task, at } => self.events.push_back((task, Event::Block(bytes_at(at, result)))),
+            DataThen::Task(task) => self.calls.events.push_back((task, Event::Data(result))),
+            DataThen::Read { task, at } => self.calls.events.push_back((task, Event::Block(bytes_at(at, result)))),
             DataThen::Flush(ino) => self.flush_data(ino, result),
-            DataThen::Own(token) => self.own_dropped(token, result),
-            DataThen::OwnTask(task) => self.events.push_back((task, Event::Data(result))),
-            DataThen::Block { ino, start } => self.fetched(id, ino, start, result),
+            DataThen::Own(token) => self.own.dropped(&mut self.calls, token, result),
+            DataThen::OwnTask(task) => self.calls.events.push_back((task, Event::Data(result))),
+            DataThen::Block { ino, start } => self.files.fetched(&self.core, &mut self.calls, id, ino, start, result),
         }
     }
 
-    /// Sends data requests again that the server was too busy for. In order, and all: later ones of the same file may
-    /// rest on earlier ones.
-    pub(crate) fn repeat_busy(&mut self, rank: Rank) {
-        let Some(session) = self.sessions.get_mut(&rank) else { return };
-        if session.link != Link::Up || session.data_held.is_some() {
+    /// Asks for more numbers if something is to be made, and less than half of them are left.
+    fn refill_numbers(&mut self, rank: Rank, cred: &Cred, op: &Op) {
+        // Those of requests under way count as given, too.
+        let wanted = u64::from(self.core.config.ino_grant.min(limits::INO_GRANT_MAX / 2));
+        if wanted == 0 || !op.makes_inode() {
             return;
         }
-        let mut requests = Vec::new();
-        for pending in session.data.values_mut().filter(|pending| pending.again) {
-            pending.again = false;
-            requests.push(pending.request.clone());
+        let numbers = &mut self.ranks.open_session(&mut self.core, rank).numbers;
+        if numbers.asked || numbers.refused || numbers.left > wanted / 2 {
+            return;
         }
-        for request in requests {
-            self.send(rank, ToServer::Data(request));
+        let Ok(count) = u32::try_from(wanted - numbers.left) else { return };
+        numbers.asked = true;
+        self.request_at(rank, cred.clone(), Op::GrantInos { count }, Then::Numbers, 0);
+    }
+
+    /// Such an answer came: asks again, or gives back what it is for, if the answer (without what it lends) is as good as any.
+    fn ask_once_more(&mut self, pending: Pending, result: &mut FsResult<Answer>) -> Option<Pending> {
+        let Ok(answer) = result else { return Some(pending) };
+        lends_nothing(answer);
+        let gives_back = matches!(pending.request.op, Op::Unlock { .. });
+        if !gives_back && waiter_of(&pending.then).is_none_or(|waiter| !self.calls.is_awaited(waiter)) {
+            // Nobody waits for it: what it has got is given back.
+            return Some(pending);
+        }
+        let cred = Arc::new(pending.request.cred.clone());
+        match (answer, pending.request.op.opens()) {
+            (Answer::Opened { attr, created, .. }, Some((handle, flags))) => {
+                // It was cut when it was opened first.
+                let op = Op::Open { ino: attr.ino, flags: OpenFlags { truncate: false, ..flags }, handle };
+                let second = Second { names: None, created: Some(*created), then: pending.then };
+                self.request(&cred, op, Then::Second(Box::new(second)));
+                None
+            }
+            (Answer::Done, None) if matches!(pending.request.op, Op::SetLock { .. } | Op::Unlock { .. }) => {
+                self.request(&cred, pending.request.op, pending.then);
+                None
+            }
+            _ => Some(pending),
         }
     }
 
-    /// Drops everything that was lent, above and here, without waiting: it may be somebody else's by now.
-    pub(crate) fn drop_leases(&mut self, rank: Rank) {
-        let Some(session) = self.sessions.get_mut(&rank) else { return };
-        for (ino, bits) in session.leases.take_all() {
-            if bits.has(Lease::NAMES) {
-                self.names_lost.add(ino);
-                self.invalidate(Invalidation::Names(ino), false);
+    /// True if a data operation bypasses the rank. If the rank does not know the connection yet, it is told.
+    fn goes_direct(&mut self, ino: Ino, op: &DataOp) -> bool {
+        match self.direct.way(&self.ranks, &self.files, ino, op) {
+            Way::Store => return true,
+            Way::Rank => {}
+            Way::Tell(rank, cred) => self.tell_address(rank, cred),
+        }
+        false
+    }
+
+    /// Tells a rank by what the store knows this client.
+    fn tell_address(&mut self, rank: Rank, cred: Cred) {
+        let Some(address) = self.direct.address.clone() else { return };
+        let life = self.direct.life;
+        if let Some(session) = self.ranks.sessions.get_mut(&rank) {
+            session.direct.asked = life;
+        }
+        self.request_at(rank, cred, Op::DataAddress { address }, Then::Address(life), 0);
+    }
+
+    /// It was done, or not.
+    pub(crate) fn direct_done(&mut self, id: u64, result: Result<DataAnswer, DirectError>) {
+        if self.direct.left.remove(&id).is_some() {
+            self.finish_recalls();
+            if self.direct.left.is_empty() {
+                self.close_left();
             }
-            if bits.has(Lease::ATTR) {
-                self.invalidate(Invalidation::Attr(ino), false);
+            return;
+        }
+        let Some(pending) = self.direct.data.remove(&id) else { return };
+        match result {
+            Ok(answer) => self.data_replied(id, pending.then, Ok(answer)),
+            Err(DirectError::Failed(error)) => self.data_replied(id, pending.then, Err(error)),
+            Err(DirectError::Refused) => match self.files.map.get(&pending.request.ino) {
+                Some(file) => {
+                    let rank = file.rank;
+                    self.data_elsewhere(rank, id, pending);
+                }
+                None => self.data_replied(id, pending.then, Err(DataError::Stale)),
+            },
+        }
+        self.leave_ranks();
+    }
+
+    /// Nothing is left of lost files: what others may have of them now can be closed.
+    fn close_left(&mut self) {
+        for (lost, cred, handles) in std::mem::take(&mut self.direct.closes) {
+            self.close_elsewhere(lost, &cred, &handles);
+        }
+        for rank in std::mem::take(&mut self.direct.closes_at) {
+            self.close_lost_there(rank);
+        }
+    }
+
+    /// Asks for locks that waited until others were given back, or were lost with a session.
+    pub(crate) fn end_behind(&mut self) {
+        if self.ranks.behind.is_empty() {
+            return;
+        }
+        let busy: BTreeSet<Key> =
+            self.ranks.unanswered().filter_map(|pending| given_back(&pending.request.op)).collect();
+        let (wait, ready) =
+            std::mem::take(&mut self.ranks.behind).into_iter().partition(|behind| busy.contains(&behind.key));
+        self.ranks.behind = wait;
+        for Behind { cred, op, then, hops, .. } in ready {
+            // The file may have moved meanwhile. What nobody waits for any more is not asked for at all.
+            if waiter_of(&then).is_some_and(|waiter| self.calls.is_awaited(waiter)) {
+                self.request_at(self.ranks.route(&self.files, &self.own, &op), cred, op, then, hops);
             }
+        }
+    }
+
+    /// An owner waits no longer for locks that no server has been asked for yet, or only one that sent the request on. Of
+    /// the others the server knows.
+    pub(crate) fn cancel_behind(&mut self, ino: Ino, owner: LockOwner) {
+        let of_it =
+            |op: &Op| matches!(op, Op::SetLock { ino: of, lock, wait: true, .. } if (*of, lock.owner) == (ino, owner));
+        let behind =
+            self.ranks.behind.extract_if(.., |behind| of_it(&behind.op)).map(|behind| (behind.rank, behind.then));
+        let mut ended: Vec<_> = behind.collect();
+        let paused = self.ranks.paused.extract_if(.., |paused| of_it(&paused.pending.request.op));
+        ended.extend(paused.map(|paused| (paused.rank, paused.pending.then)));
+        for (rank, then) in ended {
+            self.replied(rank, then, Err(FsError::Interrupted));
         }
     }
 }
@@ -489,15 +402,6 @@ fn may_claim(pending: &Pending) -> bool {
     );
     let asks = matches!(pending.then, Then::Pass(_) | Then::Task(_));
     !otherwise && asks
-}
-
-/// The bytes of an answer to a read.
-pub(crate) fn bytes_at(at: u64, result: Result<DataAnswer, DataError>) -> Result<(u64, Arc<[u8]>), DataError> {
-    match result? {
-        DataAnswer::Bytes(bytes) => Ok((at, bytes)),
-        // The server breaks the protocol; nothing it said can be used.
-        _ => Err(DataError::Io),
-    }
 }
 
 /// True if a data request may only be sent on if this client still has its rights there: if they had been lost on the way, it would

@@ -8,6 +8,9 @@ use loligo_types::{About, ClusterMap, Ino, Name, Op, Rank, RankState, Route};
 
 use crate::leases::InoHasher;
 
+/// Where that is which is lost: no rank has this number.
+pub(crate) const NOWHERE: Rank = Rank(u16::MAX);
+
 /// Inodes whose place is remembered at most.
 pub(crate) const SEEN_MAX: usize = 1 << 20;
 /// Directories that are looked at on the way up at most: a chain that was put together at different times may be a ring.

@@ -1,19 +1,21 @@
-//! The sessions, one with each rank that was asked something: handshake and messages. Requests and their answers are in
-//! `request`, what concerns several ranks in `moves`; what happens when a connection or a session is lost is in `recover`.
+//! A session with a rank: its state, what was asked in it, and what answers are for. Not here: the messages (`sessions`), requests and
+//! their answers (`request`), what concerns several ranks (`moves`), and what happens when a connection or a session is lost (`recover`).
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use loligo_types::msg::{DataRequest, Hello, PROTOCOL_VERSION, Request, ToClient, ToServer, Welcome};
-use loligo_types::{ClusterMap, Ino, Rank, SessionId};
+use loligo_types::{Cred, Ino, Rank, SessionId};
 
 use crate::Output;
+use crate::calls::Waiter;
+use crate::core::Core;
 use crate::direct::Told;
-use crate::dispatch::Pass;
 use crate::leases::Leases;
-use crate::machine::Client;
 use crate::numbers::Numbers;
 use crate::own::Ask;
 use crate::pace::Pace;
+use crate::ranks::Ranks;
 use crate::volatile::Ahead;
 
 /// A rank that cannot be connected to for so long may be gone, milliseconds.
@@ -198,7 +200,40 @@ pub(crate) struct Session {
     pub missed: bool,
 }
 
+/// The change of a session with a welcome.
+pub(crate) struct Welcomed {
+    /// There was one before.
+    pub had: bool,
+    pub replaced: bool,
+    /// The epoch of the server's data before, and whether data may be lost.
+    pub before: u64,
+    pub lost: bool,
+    pub suspended: bool,
+}
+
 impl Session {
+    /// A rank welcomes this client.
+    pub(crate) fn welcome(&mut self, welcome: &Welcome) -> Welcomed {
+        let had = self.id.replace((welcome.session, welcome.secret)).is_some();
+        // Or what has moved there is the session's. A restart cannot tell it from one that was begun without that, and what was
+        // held may have been given to others since.
+        let replaced = std::mem::take(&mut self.replaced);
+        self.greeted = false;
+        if !had || !welcome.resumed || welcome.direct.is_empty() {
+            self.direct = Told::default();
+        }
+        let before = std::mem::replace(&mut self.data_epoch, welcome.data_epoch);
+        // What was written before it moved there is durable.
+        let lost = had && (before != welcome.data_epoch || before == 0);
+        self.inline_max = u64::from(welcome.inline_max);
+        self.session_ms = u64::from(welcome.session_ms).max(100);
+        (self.down_since, self.silent_since) = (None, None);
+        self.gave_up = false;
+        self.missed = if had { self.missed && welcome.resumed } else { welcome.resumed || welcome.kept };
+        let suspended = std::mem::take(&mut self.suspended);
+        Welcomed { had, replaced, before, lost, suspended }
+    }
+
     /// Nothing can be given back to it, and nothing got from it.
     pub(crate) fn is_hopeless(&self) -> bool {
         self.id.is_none() || self.gave_up
@@ -209,55 +244,150 @@ impl Session {
     }
 }
 
-impl Client {
+/// A rank that is waited for is not doubted earlier than after this, milliseconds, however soon calls are given up.
+const DOUBT_MIN_MS: u64 = 500;
+
+/// A call that is one request.
+#[derive(Debug)]
+pub(crate) struct Pass {
+    pub waiter: Waiter,
+    pub cred: Arc<Cred>,
+    /// Directory whose names the answer speaks of; 0: none.
+    pub dir: Ino,
+    /// The directory that it gives a name in which something else had elsewhere, and the one in which the other has that, if they change places.
+    pub renamed: Option<(Ino, Option<Ino>)>,
+    /// Handle whose locks it changes, for the record; 0: none.
+    pub lock: Option<(u64, loligo_types::FileLock, bool)>,
+    /// True if it changes attributes of its target: handles that were opened before may not serve others then.
+    pub sets: bool,
+    /// Entries that other ranks have listed before.
+    pub listed: Vec<loligo_types::DirEntry>,
+    /// The file through which the lock was to be taken was closed meanwhile: nobody is asked for it any more, and if somebody gave it, it is
+    /// given back behind it.
+    pub over: bool,
+    /// Lookup leases are welcome with the answer; the walk begins so deep below the root.
+    pub ways: Option<u16>,
+}
+
+impl Pass {
+    /// One of which nothing is to be remembered.
+    pub(crate) fn new(waiter: Waiter, cred: &Arc<Cred>) -> Pass {
+        let cred = Arc::clone(cred);
+        Pass {
+            waiter,
+            cred,
+            dir: Ino(0),
+            renamed: None,
+            lock: None,
+            sets: false,
+            listed: Vec::new(),
+            over: false,
+            ways: None,
+        }
+    }
+}
+
+impl Ranks {
+    /// A message has come from a rank: the state of the connection. `None`: there is no session.
+    pub(crate) fn hears(&mut self, core: &mut Core, rank: Rank, message: &ToClient) -> Option<Link> {
+        let now = core.now.ms;
+        let session = self.sessions.get_mut(&rank)?;
+        (session.heard, session.mute) = (now, 0);
+        if let ToClient::Welcome(_) | ToClient::Pong { .. } = message {
+            let asked = session.unanswered.pop_front();
+            session.proven = asked.unwrap_or(session.proven);
+            if let (ToClient::Pong { at_ms: at_ms @ 1.. }, Some(asked)) = (message, asked)
+                && let Some(runs) = session.pace.compare(asked, now, *at_ms)
+            {
+                core.out.push_back(Output::ClockRuns { rank, runs });
+            }
+        }
+        self.speaker = rank;
+        Some(session.link)
+    }
+
+    /// Asks a rank that is waited for whether it lives. Whether it is to be left, because it has not said so.
+    pub(crate) fn asks_in_vain(&mut self, core: &mut Core, rank: Rank) -> bool {
+        let now = core.now.ms;
+        // It takes up to one and a half times as long: calls that are to fail earlier must not wait for that.
+        let doubt = core.config.doubt_ms.min((core.config.give_up_ms / 2).max(DOUBT_MIN_MS));
+        let Some(session) = self.sessions.get_mut(&rank).filter(|_| doubt > 0) else { return false };
+        let quiet = now.saturating_sub(session.heard);
+        let waits = !session.pending.is_empty() || !session.data.is_empty();
+        session.waits_since = waits.then(|| session.waits_since.unwrap_or(now));
+        match session.link {
+            Link::Up if waits => {
+                let asked = session.unanswered.front().map(|sent| now.saturating_sub(*sent));
+                if quiet >= doubt && asked.is_some_and(|asked| asked >= doubt) {
+                    // It was not there when they began to wait, and not only since that is known. A client that was itself stopped for
+                    // long knows no more than that it asked.
+                    let since =
+                        session.waits_since.unwrap_or(now).max(session.heard).max(now.saturating_sub(2 * doubt));
+                    // Where it is sought goes by when the connection was lost.
+                    session.silent_since.get_or_insert(since);
+                    return true;
+                } else if quiet >= doubt / 2 && now.saturating_sub(session.asked_life) >= doubt / 2 {
+                    self.send(core, rank, ToServer::Ping);
+                }
+            }
+            // One that has just started may have much to do before it welcomes anybody: it is given more time every other time.
+            Link::Greeting if now.saturating_sub(session.asked_life) >= doubt << (session.mute / 2).min(5) => {
+                session.mute += 1;
+                return true;
+            }
+            _ => {}
+        }
+        false
+    }
+
     /// The session with a rank, for reading.
     pub(crate) fn session(&self, rank: Rank) -> Option<&Session> {
         self.sessions.get(&rank)
     }
 
     /// The session with a rank; asks for a connection if there was none.
-    pub(crate) fn open_session(&mut self, rank: Rank) -> &mut Session {
+    pub(crate) fn open_session(&mut self, core: &mut Core, rank: Rank) -> &mut Session {
         if !self.sessions.contains_key(&rank) {
             // What moves there unseen is held by the rank that speaks until after its last sign of life.
-            let proven = self.session(self.speaker).map_or(self.now.ms, |speaker| speaker.proven);
-            let (down_since, next_seq) = (Some(self.now.ms), self.first_seq);
+            let proven = self.session(self.speaker).map_or(core.now.ms, |speaker| speaker.proven);
+            let (down_since, next_seq) = (Some(core.now.ms), self.first_seq);
             let session = Session { down_since, proven, next_seq, ..Session::default() };
             self.sessions.insert(rank, session);
-            self.want_connection(rank);
+            self.want_connection(core, rank);
         }
         self.sessions.entry(rank).or_default()
     }
 
     /// A rank that was nowhere is sought once more where somebody may know of it: whoever would tell this client may be gone, too.
-    pub(crate) fn seek_again(&mut self, rank: Rank) {
+    pub(crate) fn seek_again(&mut self, core: &mut Core, rank: Rank) {
         // One that was never met would begin a session there.
         let seeks = |session: &Session| session.nowhere && !session.left && session.id.is_some();
         if self.home_moved && self.session(rank).is_some_and(seeks) {
-            self.want_connection(rank);
+            self.want_connection(core, rank);
         }
     }
 
     /// Asks for a connection, now or when it is known where to.
-    pub(crate) fn want_connection(&mut self, rank: Rank) {
-        let first = self.is_at_first(rank);
+    pub(crate) fn want_connection(&mut self, core: &mut Core, rank: Rank) {
+        let first = self.is_at_first(core, rank);
         let address = if first { None } else { self.router.address(rank) };
         let nowhere = !first && address.is_none();
         if let Some(session) = self.sessions.get_mut(&rank) {
             session.nowhere = nowhere;
         }
         if !nowhere {
-            self.out.push_back(Output::Connect { rank: self.swapped(rank), address });
+            core.out.push_back(Output::Connect { rank: self.swapped(rank), address });
         }
     }
 
     /// True if a rank is to be sought at the address of the first connection. A server there knows the current ranks, even if this client
     /// has missed that all ranks it knows have gone. So other ranks than the first are sought there, too, now and then, if they cannot be
     /// found and nothing else comes from there.
-    fn is_at_first(&mut self, rank: Rank) -> bool {
+    fn is_at_first(&mut self, core: &Core, rank: Rank) -> bool {
         if !self.home_moved {
             return rank == self.home;
         }
-        let now = self.now.ms;
+        let now = core.now.ms;
         let Some(session) = self.sessions.get_mut(&rank) else { return false };
         // Whoever takes connections and says nothing may have lost the rank to another server.
         if session.mute == 0 && session.down_since.is_none_or(|since| now < since + LOST_MS) {
@@ -271,25 +401,25 @@ impl Client {
     /// made before it was known which rank is there: if it is another one than was thought, the two change names.
     pub(crate) fn swapped(&self, rank: Rank) -> Rank {
         if rank == self.home {
-            self.config.rank
-        } else if rank == self.config.rank {
+            self.named
+        } else if rank == self.named {
             self.home
         } else {
             rank
         }
     }
 
-    pub(crate) fn send(&mut self, rank: Rank, message: ToServer) {
+    pub(crate) fn send(&mut self, core: &mut Core, rank: Rank, message: ToServer) {
         if let (ToServer::Hello(_) | ToServer::Ping, Some(session)) = (&message, self.sessions.get_mut(&rank)) {
-            session.asked_life = self.now.ms;
-            session.unanswered.push_back(self.now.ms);
+            session.asked_life = core.now.ms;
+            session.unanswered.push_back(core.now.ms);
         }
-        self.out.push_back(Output::Send { rank: self.swapped(rank), message });
+        core.out.push_back(Output::Send { rank: self.swapped(rank), message });
     }
 
     /// A connection was made: greets.
-    pub(crate) fn connected(&mut self, rank: Rank) {
-        let late = self.session(rank).is_some_and(|session| self.may_have_ended(session));
+    pub(crate) fn connected(&mut self, core: &mut Core, rank: Rank) {
+        let late = self.session(rank).is_some_and(|session| self.may_have_ended(core, session));
         let Some(session) = self.sessions.get_mut(&rank) else { return };
         session.link = Link::Greeting;
         session.unanswered.clear();
@@ -299,52 +429,15 @@ impl Client {
         let hello = Hello {
             versions: (PROTOCOL_VERSION, PROTOCOL_VERSION),
             resume: session.id,
-            name: self.config.name.clone(),
-            client: self.config.client,
+            name: core.config.name.clone(),
+            client: core.config.client,
             fs_id: self.fs_id,
         };
-        self.send(rank, ToServer::Hello(hello));
-    }
-
-    pub(crate) fn message(&mut self, rank: Rank, message: ToClient) {
-        let now = self.now.ms;
-        let Some(session) = self.sessions.get_mut(&rank) else { return };
-        (session.heard, session.mute) = (now, 0);
-        if let ToClient::Welcome(_) | ToClient::Pong { .. } = message {
-            let asked = session.unanswered.pop_front();
-            session.proven = asked.unwrap_or(session.proven);
-            if let (ToClient::Pong { at_ms: at_ms @ 1.. }, Some(asked)) = (&message, asked)
-                && let Some(runs) = session.pace.compare(asked, now, *at_ms)
-            {
-                self.out.push_back(Output::ClockRuns { rank, runs });
-            }
-        }
-        self.speaker = rank;
-        match (session.link, message) {
-            (Link::Greeting, ToClient::Welcome(welcome)) => self.welcomed(rank, welcome),
-            (Link::Greeting, ToClient::Refused { why, text }) => self.refused(rank, why, text),
-            (Link::Up, ToClient::Reply { seq, result, granted, ways, volatile }) => {
-                self.note_volatile(rank, seq, &result, volatile);
-                self.reply(rank, seq, result, &granted, ways);
-            }
-            (Link::Up, ToClient::Redirect { seq, rank: to, routes, done }) => {
-                self.redirected(rank, seq, to, &routes, done);
-            }
-            (Link::Up, ToClient::Data { id, result }) => self.data_reply(rank, id, result),
-            (Link::Up, ToClient::Recall { ino, id, bits }) => self.recalled(rank, ino, id, bits),
-            (Link::Up, ToClient::Routes { routes, moved, to, frozen_ms }) => {
-                self.moved(rank, &routes, &moved, to, frozen_ms);
-            }
-            (Link::Up, ToClient::Map(map)) => self.learn_map(&map, None),
-            (Link::Greeting, ToClient::Map(map)) => self.found_another(rank, &map),
-            (Link::Up | Link::Greeting, ToClient::Evicted) => self.evicted(rank),
-            // Of a connection that was given up already, or out of place.
-            _ => {}
-        }
+        self.send(core, rank, ToServer::Hello(hello));
     }
 
     /// Which rank is where the driver's first connection goes. Whether it is the one that it ought to be.
-    fn find_home(&mut self, rank: Rank, speaks: Rank) -> Option<Rank> {
+    pub(crate) fn find_home(&mut self, rank: Rank, speaks: Rank) -> Option<Rank> {
         if rank == speaks {
             self.home_known |= rank == self.home;
             return Some(rank);
@@ -360,100 +453,30 @@ impl Client {
         (self.home, self.home_known, self.speaker) = (speaks, true, speaks);
         Some(speaks)
     }
+}
 
-    /// Where a rank was sought there is another one, which tells who is there.
-    fn found_another(&mut self, rank: Rank, map: &ClusterMap) {
-        self.home_moved |= rank == self.home;
-        self.learn_map(map, None);
-        // If it is elsewhere by now it is sought there already.
-        if self.session(rank).is_some_and(|session| session.link == Link::Greeting) {
-            self.disconnected(rank);
-        }
+/// The receiver of an answer.
+pub(crate) fn waiter_of(then: &Then) -> Option<Waiter> {
+    match then {
+        Then::Task(id) => Some(Waiter::Task(*id)),
+        Then::Pass(pass) => Some(pass.waiter),
+        Then::Second(second) => waiter_of(&second.then),
+        Then::Nothing
+        | Then::Flush(_)
+        | Then::Own { .. }
+        | Then::OwnTask(_)
+        | Then::Reclaimed(_)
+        | Then::Located(_)
+        | Then::Verified(_)
+        | Then::Numbers
+        | Then::Address(_) => None,
     }
+}
 
-    fn welcomed(&mut self, rank: Rank, welcome: Welcome) {
-        let Some(rank) = self.find_home(rank, welcome.rank) else {
-            // Somebody else has the address by now, and tells who is there. What was begun there is not needed, and nobody is to wait
-            // for it. But a server that was started again may have found the client's own, which it is about to ask for.
-            let own = self.sessions.get(&welcome.rank).map(|own| own.id);
-            let is_own = own.is_some_and(|id| id.is_none_or(|(id, _)| id == welcome.session));
-            if !is_own {
-                self.send(rank, ToServer::Goodbye { gone: false });
-            }
-            return self.found_another(rank, &welcome.map);
-        };
-        let Some(session) = self.sessions.get_mut(&rank) else { return };
-        let had = session.id.replace((welcome.session, welcome.secret)).is_some();
-        // Or what has moved there is the session's. A restart cannot tell it from one that was begun without that, and what was
-        // held may have been given to others since.
-        let replaced = std::mem::take(&mut session.replaced);
-        session.greeted = false;
-        if !had || !welcome.resumed || welcome.direct.is_empty() {
-            Client::forget_told(session);
-        }
-        let before = std::mem::replace(&mut session.data_epoch, welcome.data_epoch);
-        // What was written before it moved there is durable.
-        let lost = had && (before != welcome.data_epoch || before == 0);
-        session.inline_max = u64::from(welcome.inline_max);
-        session.session_ms = u64::from(welcome.session_ms).max(100);
-        (session.down_since, session.silent_since) = (None, None);
-        session.gave_up = false;
-        session.missed = if had { session.missed && welcome.resumed } else { welcome.resumed || welcome.kept };
-        let suspended = std::mem::take(&mut session.suspended);
-        self.fs_id = Some(welcome.fs_id);
-        self.router.hash_key = Some(welcome.hash_key);
-        self.out.push_back(Output::Ready { rank: self.swapped(rank), welcome: welcome.clone() });
-        // Before anything is given up or claimed: what is not here any more may be at a rank that was not known.
-        self.learn_map(&welcome.map, Some(rank));
-        self.lose_volatile(rank, welcome.recovered, (before, welcome.data_epoch));
-        if had && !welcome.resumed {
-            self.session_lost(rank);
-            if welcome.kept {
-                self.close_lost_there(rank);
-            }
-        } else if !replaced && welcome.resumed && !welcome.kept {
-            self.reclaim(rank, &welcome.routes, lost);
-            self.hold_data(rank);
-        } else if !had && !welcome.kept {
-            self.begun_without(rank);
-        } else if !had {
-            self.close_lost_there(rank);
-        } else if welcome.resumed {
-            self.repeat_recalls_done(rank);
-        }
-        if suspended {
-            for ino in self.files_at(rank) {
-                self.start_waiting(ino);
-            }
-        }
-        if let Some(session) = self.sessions.get_mut(&rank) {
-            session.link = Link::Up;
-        }
-        if had && !(welcome.resumed && welcome.kept) {
-            self.own_doubt_all(rank);
-        }
-        self.resend(rank);
-        self.leave_ranks();
-        self.learn_routes(&welcome.routes);
-        self.give_up_unplaced(rank);
-        // It may have been on its way for long.
-        self.keep_alive(rank);
-    }
-
-    /// The open files that a rank has.
-    pub(crate) fn files_at(&self, rank: Rank) -> Vec<Ino> {
-        self.files.map.iter().filter(|(_, file)| file.rank == rank).map(|(ino, _)| *ino).collect()
-    }
-
-    /// True if the leases that a rank granted for an open file cannot be relied on.
-    pub(crate) fn is_suspended(&self, ino: Ino) -> bool {
-        let session = self.files.map.get(&ino).and_then(|file| self.session(file.rank));
-        session.is_some_and(|session| session.suspended) || self.own.is_any() && self.own.is_freezing(ino)
-    }
-
-    /// Number of restarts with possible data loss of the rank that has an open file.
-    pub(crate) fn restarts(&self, ino: Ino) -> u64 {
-        let session = self.files.map.get(&ino).and_then(|file| self.session(file.rank));
-        session.map_or(0, |session| session.restarts)
+/// The task that waits for an answer.
+pub(crate) fn task_of(then: &Then) -> Option<u64> {
+    match waiter_of(then)? {
+        Waiter::Task(id) => Some(id),
+        Waiter::Call(_) | Waiter::Nobody => None,
     }
 }

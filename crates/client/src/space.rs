@@ -1,20 +1,24 @@
-//! Calls on the space of a file: fallocate, seeking for data and holes, copying a range; and syncing everything.
+//! Calls on the space of a file, as far as they are: fallocate, seeking for data and holes, copying a range. What a fallocate needs next is
+//! decided here. Not here: what is asked for them (`change`, `data`).
 
 use std::sync::Arc;
 
 use loligo_types::limits::FILE_SIZE_MAX;
-use loligo_types::{Answer, Cred, DataAnswer, DataError, DataOp, FsError, Ino, Op, SetTime};
+use loligo_types::{Answer, DataOp, FsError, FsResult, Ino, Op, SetTime};
 
-use crate::machine::{Client, Waiter};
-use crate::read::STALE_MAX;
-use crate::session::{DataThen, Then};
-use crate::task::{Event, Step, Task, data_error};
+use crate::call::Failed;
+use crate::calls::Calls;
+use crate::core::Core;
+use crate::file::Files;
+use crate::ranks::Ranks;
+use crate::task::{Event, data_error};
+use crate::writing::Write;
 use crate::{CallResult, Done, Fallocate, Fh};
 
 /// A fallocate on shared data is begun again at most this often, because the file was cut under it.
-const TRIES_MAX: u32 = 16;
+const FALLOC_TRIES_MAX: u32 = 16;
 /// Bytes copied or zeroed in one step.
-const CHUNK: u64 = 1 << 20;
+pub(crate) const CHUNK: u64 = 1 << 20;
 
 /// A fallocate under way.
 #[derive(Debug)]
@@ -22,8 +26,8 @@ pub(crate) struct Falloc {
     fh: Fh,
     how: Fallocate,
     offset: u64,
-    end: u64,
-    kill_priv: bool,
+    pub end: u64,
+    pub kill_priv: bool,
     asked: Asked,
     /// The server knows that the file was changed: times and privileges are as they must be.
     told: bool,
@@ -32,7 +36,7 @@ pub(crate) struct Falloc {
 
 /// The request whose answer comes next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Asked {
+pub(crate) enum Asked {
     Flush,
     Size,
     Punch,
@@ -47,10 +51,10 @@ enum Asked {
 /// A seek under way.
 #[derive(Debug)]
 pub(crate) struct Seek {
-    offset: u64,
-    data: bool,
+    pub offset: u64,
+    pub data: bool,
     /// Number of refusals by the server because the file had changed by then.
-    stale: u32,
+    pub stale: u32,
 }
 
 impl Seek {
@@ -62,326 +66,206 @@ impl Seek {
 /// A copy under way.
 #[derive(Debug)]
 pub(crate) struct Copy {
-    from: Fh,
-    from_offset: u64,
-    to: Fh,
-    to_offset: u64,
-    left: u64,
-    copied: u64,
-    kill_priv: bool,
+    pub from: Fh,
+    pub from_offset: u64,
+    pub to: Fh,
+    pub to_offset: u64,
+    pub left: u64,
+    pub copied: u64,
+    pub kill_priv: bool,
+}
+
+/// The next need of a fallocate.
+pub(crate) enum Next {
+    /// Answers that are on their way.
+    Wait,
+    /// That all is at the server that was written before.
+    Flush,
+    Ask(Op),
+    /// A look at the attributes, after so many.
+    Look(u32),
+    Data(DataOp),
+    /// A call that writes zeros.
+    Write(Write),
+    /// A call that makes the file reach to the end of the range.
+    Grow {
+        handle: u64,
+    },
+    /// Nothing: it is over.
+    Done(CallResult),
+}
+
+impl Falloc {
+    /// The file that it is about, and how it begins.
+    pub(crate) fn new(
+        files: &Files,
+        fh: Fh,
+        (how, kill_priv): (Fallocate, bool),
+        offset: u64,
+        len: u64,
+    ) -> FsResult<(Ino, Falloc)> {
+        let (ino, _) = files.file_of(fh, true)?;
+        let end = match offset.checked_add(len) {
+            _ if len == 0 => return Err(FsError::Invalid),
+            Some(end) if end <= FILE_SIZE_MAX => end,
+            _ => return Err(FsError::FileTooBig),
+        };
+        Ok((ino, Falloc { fh, how, offset, end, kill_priv, asked: Asked::Flush, told: false, tries: 0 }))
+    }
+
+    /// Something came that it has waited for.
+    pub(crate) fn heard(
+        &mut self,
+        files: &mut Files,
+        core: &mut Core,
+        calls: &mut Calls,
+        ranks: &mut Ranks,
+        ino: Ino,
+        event: Event,
+    ) -> Next {
+        match (event, self.asked) {
+            (Event::Start, _) => Next::Flush,
+            (Event::Flushed, _) => {
+                self.asked = Asked::Size;
+                Next::Ask(Op::GetAttr { ino })
+            }
+            // Cut since its attributes were seen: looks, and begins again.
+            (Event::Reply(Err(FsError::Stale | FsError::Busy)), Asked::Tell | Asked::Grow | Asked::Touch)
+                if self.tries < FALLOC_TRIES_MAX =>
+            {
+                self.tries += 1;
+                self.asked = Asked::Size;
+                Next::Look(self.tries)
+            }
+            (Event::Reply(Err(error)), _) | (Event::Done(Err(Failed { error, .. })), _) => {
+                Next::Done(Err(error.into()))
+            }
+            (Event::Data(Err(error)), _) => Next::Done(Err(data_error(error).into())),
+            (Event::Reply(Ok(answer)), Asked::Size) => {
+                let Answer::Entry(attr) = answer else { return Next::Done(Err(FsError::Io.into())) };
+                let mut attr = attr;
+                files.overlay(&mut attr);
+                if self.tries > 0 {
+                    ranks.say_given_up(core, files, ino);
+                }
+                let stop = self.end.min(attr.size);
+                if matches!(self.how, Fallocate::Allocate { .. }) || self.offset >= stop {
+                    return self.grow(files, ino, attr.size);
+                }
+                if attr.inline {
+                    self.asked = Asked::Zero(self.offset);
+                    return self.zero(files, ino, attr.size);
+                }
+                // What came meanwhile (also from a restart of the server) must not be written over the hole.
+                if files.map.get(&ino).is_some_and(|file| file.has_waiting(self.offset, stop)) {
+                    self.asked = Asked::Flush;
+                    return Next::Flush;
+                }
+                self.asked = Asked::Punch;
+                if let Some(file) = files.map.get_mut(&ino) {
+                    (file.unsynced, file.at_risk) = (true, true);
+                    file.drop_unstable(self.offset, stop);
+                }
+                let op = DataOp::Punch { offset: self.offset, len: stop - self.offset };
+                Next::Data(op)
+            }
+            (Event::Data(Ok(_)), Asked::Punch) => {
+                let (start, end) = (self.offset, self.end);
+                calls.redo_reads(files, ino, start, end);
+                files.change_blocks(ino, |file| file.blocks.drop_range(start, end));
+                let Some(handle) = files.opened.get(&self.fh).map(|opened| opened.handle) else {
+                    return Next::Done(Err(FsError::Interrupted.into()));
+                };
+                let Some(file) = files.map.get_mut(&ino) else { return Next::Done(Err(FsError::Stale.into())) };
+                (file.unsynced, file.at_risk) = (true, true);
+                let (cuts, kill_priv) = (file.attr.cuts, self.kill_priv);
+                let (mtime, spilled) = (SetTime::Now, false);
+                self.asked = Asked::Tell;
+                let (grow_to, behind) = (None, None);
+                let op = Op::SetData { ino, handle, cuts, grow_to, behind, mtime, spilled, kill_priv };
+                Next::Ask(op)
+            }
+            (Event::Done(Ok(_)), Asked::Zero(_)) => {
+                self.told = true;
+                let size = files.map.get(&ino).map_or(0, |file| file.size);
+                self.zero(files, ino, size)
+            }
+            (Event::Reply(Ok(_)), Asked::Tell) => {
+                self.told = true;
+                let size = files.map.get(&ino).map_or(0, |file| file.size);
+                self.grow(files, ino, size)
+            }
+            (Event::Done(Ok(_)) | Event::Reply(Ok(_)), _) => Next::Done(Ok(Done::plain(Answer::Done))),
+            _ => Next::Wait,
+        }
+    }
+
+    /// Overwrites the next part of an inline range with zeros.
+    fn zero(&mut self, files: &Files, ino: Ino, size: u64) -> Next {
+        let Asked::Zero(at) = self.asked else { return Next::Wait };
+        let stop = self.end.min(size);
+        if at >= stop {
+            return self.grow(files, ino, size);
+        }
+        let len = (stop - at).min(CHUNK);
+        self.asked = Asked::Zero(at + len);
+        let data = Arc::from(vec![0; len as usize]);
+        Next::Write(Write { fh: self.fh, offset: at, data, append: false, kill_priv: self.kill_priv })
+    }
+
+    /// Makes the file reach over the range, if that is meant.
+    fn grow(&mut self, files: &Files, ino: Ino, size: u64) -> Next {
+        let keep = match self.how {
+            Fallocate::PunchHole => true,
+            Fallocate::Allocate { keep_size } | Fallocate::ZeroRange { keep_size } => keep_size,
+        };
+        let grows = !keep && self.end > size;
+        if !grows && self.told {
+            return Next::Done(Ok(Done::plain(Answer::Done)));
+        }
+        let Some(file) = files.map.get(&ino) else { return Next::Done(Err(FsError::Stale.into())) };
+        let Some(handle) = files.opened.get(&self.fh).map(|opened| opened.handle) else {
+            return Next::Done(Err(FsError::Interrupted.into()));
+        };
+        let kill_priv = self.kill_priv;
+        self.asked = if grows { Asked::Grow } else { Asked::Touch };
+        if !grows {
+            let (cuts, mtime) = (file.attr.cuts, SetTime::Now);
+            let op = Op::SetData { ino, handle, cuts, grow_to: None, behind: None, mtime, spilled: false, kill_priv };
+            Next::Ask(op)
+        } else if file.may_buffer() {
+            Next::Grow { handle }
+        } else if file.attr.inline {
+            let (offset, data, mtime) = (Some(self.end), Arc::from(&[][..]), SetTime::Now);
+            let op = Op::WriteInline { ino, handle, offset, data, mtime, kill_priv };
+            Next::Ask(op)
+        } else {
+            // Others may let the file grow at the same time: this never shrinks it.
+            let cuts = file.attr.cuts;
+            let (grow_to, behind, mtime) = (Some(self.end), None, SetTime::Now);
+            let op = Op::SetData { ino, handle, cuts, grow_to, behind, mtime, spilled: false, kill_priv };
+            Next::Ask(op)
+        }
+    }
 }
 
 impl Copy {
     pub(crate) fn new((from, from_offset): (Fh, u64), (to, to_offset): (Fh, u64), len: u64, kill_priv: bool) -> Copy {
         Copy { from, from_offset, to, to_offset, left: len, copied: 0, kill_priv }
     }
-}
 
-impl Client {
-    pub(crate) fn fallocate(
-        &mut self,
-        waiter: Waiter,
-        cred: &Arc<Cred>,
-        fh: Fh,
-        (how, kill_priv): (Fallocate, bool),
-        offset: u64,
-        len: u64,
-    ) {
-        let ino = match self.file_of(fh, true) {
-            Ok((ino, _)) => ino,
-            Err(error) => return self.fail(waiter, error),
+    /// The file that is written, if it can be done.
+    pub(crate) fn target(&self, files: &Files) -> FsResult<Ino> {
+        let (from, to) = (files.file_of(self.from, false), files.file_of(self.to, true));
+        let ((from, _), (to, _)) = (from?, to?);
+        let far = |offset: u64| offset.checked_add(self.left).filter(|end| *end <= FILE_SIZE_MAX);
+        let (Some(from_end), Some(to_end)) = (far(self.from_offset), far(self.to_offset)) else {
+            return Err(FsError::FileTooBig);
         };
-        let end = match offset.checked_add(len) {
-            _ if len == 0 => return self.fail(waiter, FsError::Invalid),
-            Some(end) if end <= FILE_SIZE_MAX => end,
-            _ => return self.fail(waiter, FsError::FileTooBig),
-        };
-        let falloc = Falloc { fh, how, offset, end, kill_priv, asked: Asked::Flush, told: false, tries: 0 };
-        // An inline range is zeroed by writes, which have the file to themselves one by one; so this has it not.
-        self.spawn(waiter, cred, ino, Step::Fallocate(falloc));
-    }
-
-    pub(crate) fn step_fallocate(&mut self, id: u64, task: &mut Task, event: Event) -> Option<CallResult> {
-        let (ino, cred) = (task.ino, Arc::clone(&task.cred));
-        let Step::Fallocate(falloc) = &mut task.step else { return None };
-        match (event, falloc.asked) {
-            (Event::Start, _) => self.flush_then(ino, id),
-            (Event::Flushed, _) => {
-                falloc.asked = Asked::Size;
-                self.request(&cred, Op::GetAttr { ino }, Then::Task(id));
-            }
-            // Cut since its attributes were seen: looks, and begins again.
-            (Event::Reply(Err(FsError::Stale | FsError::Busy)), Asked::Tell | Asked::Grow | Asked::Touch)
-                if falloc.tries < TRIES_MAX =>
-            {
-                falloc.tries += 1;
-                falloc.asked = Asked::Size;
-                self.refresh(&cred, ino, Then::Task(id), falloc.tries);
-            }
-            (Event::Reply(Err(error)), _) | (Event::Done(Err(crate::Failed { error, .. })), _) => {
-                return Some(Err(error.into()));
-            }
-            (Event::Data(Err(error)), _) => return Some(Err(data_error(error).into())),
-            (Event::Reply(Ok(answer)), Asked::Size) => {
-                let Answer::Entry(attr) = answer else { return Some(Err(FsError::Io.into())) };
-                let mut attr = attr;
-                self.overlay(&mut attr);
-                if falloc.tries > 0 {
-                    self.say_given_up(ino);
-                }
-                let stop = falloc.end.min(attr.size);
-                if matches!(falloc.how, Fallocate::Allocate { .. }) || falloc.offset >= stop {
-                    return self.grow(id, ino, &cred, falloc, attr.size);
-                }
-                if attr.inline {
-                    falloc.asked = Asked::Zero(falloc.offset);
-                    return self.zero(id, ino, &cred, falloc, attr.size);
-                }
-                // What came meanwhile (also from a restart of the server) must not be written over the hole.
-                if self.files.map.get(&ino).is_some_and(|file| file.has_waiting(falloc.offset, stop)) {
-                    falloc.asked = Asked::Flush;
-                    self.flush_then(ino, id);
-                    return None;
-                }
-                falloc.asked = Asked::Punch;
-                if let Some(file) = self.files.map.get_mut(&ino) {
-                    (file.unsynced, file.at_risk) = (true, true);
-                    file.drop_unstable(falloc.offset, stop);
-                }
-                let op = DataOp::Punch { offset: falloc.offset, len: stop - falloc.offset };
-                self.data_request(ino, op, DataThen::Task(id));
-            }
-            (Event::Data(Ok(_)), Asked::Punch) => {
-                let (start, end) = (falloc.offset, falloc.end);
-                self.redo_reads(ino, start, end);
-                self.change_blocks(ino, |file| file.blocks.drop_range(start, end));
-                let Some(handle) = self.files.opened.get(&falloc.fh).map(|opened| opened.handle) else {
-                    return Some(Err(FsError::Interrupted.into()));
-                };
-                let Some(file) = self.files.map.get_mut(&ino) else { return Some(Err(FsError::Stale.into())) };
-                (file.unsynced, file.at_risk) = (true, true);
-                let (cuts, kill_priv) = (file.attr.cuts, falloc.kill_priv);
-                let (mtime, spilled) = (SetTime::Now, false);
-                falloc.asked = Asked::Tell;
-                let (grow_to, behind) = (None, None);
-                let op = Op::SetData { ino, handle, cuts, grow_to, behind, mtime, spilled, kill_priv };
-                self.request(&cred, op, Then::Task(id));
-            }
-            (Event::Done(Ok(_)), Asked::Zero(_)) => {
-                falloc.told = true;
-                let size = self.files.map.get(&ino).map_or(0, |file| file.size);
-                return self.zero(id, ino, &cred, falloc, size);
-            }
-            (Event::Reply(Ok(_)), Asked::Tell) => {
-                falloc.told = true;
-                let size = self.files.map.get(&ino).map_or(0, |file| file.size);
-                return self.grow(id, ino, &cred, falloc, size);
-            }
-            (Event::Done(Ok(_)) | Event::Reply(Ok(_)), _) => return Some(Ok(Done::plain(Answer::Done))),
-            _ => {}
+        if from == to && self.from_offset < to_end && self.to_offset < from_end {
+            return Err(FsError::Invalid);
         }
-        None
-    }
-
-    /// Overwrites the next part of an inline range with zeros.
-    fn zero(&mut self, id: u64, ino: Ino, cred: &Arc<Cred>, falloc: &mut Falloc, size: u64) -> Option<CallResult> {
-        let Asked::Zero(at) = falloc.asked else { return None };
-        let stop = falloc.end.min(size);
-        if at >= stop {
-            return self.grow(id, ino, cred, falloc, size);
-        }
-        let len = (stop - at).min(CHUNK);
-        falloc.asked = Asked::Zero(at + len);
-        let data = Arc::from(vec![0; len as usize]);
-        let write = crate::write::Write { fh: falloc.fh, offset: at, data, append: false, kill_priv: falloc.kill_priv };
-        self.write(Waiter::Task(id), cred, write);
-        None
-    }
-
-    /// Makes the file reach over the range, if that is meant.
-    fn grow(&mut self, id: u64, ino: Ino, cred: &Arc<Cred>, falloc: &mut Falloc, size: u64) -> Option<CallResult> {
-        let keep = match falloc.how {
-            Fallocate::PunchHole => true,
-            Fallocate::Allocate { keep_size } | Fallocate::ZeroRange { keep_size } => keep_size,
-        };
-        let grows = !keep && falloc.end > size;
-        if !grows && falloc.told {
-            return Some(Ok(Done::plain(Answer::Done)));
-        }
-        let Some(file) = self.files.map.get(&ino) else { return Some(Err(FsError::Stale.into())) };
-        let Some(handle) = self.files.opened.get(&falloc.fh).map(|opened| opened.handle) else {
-            return Some(Err(FsError::Interrupted.into()));
-        };
-        let kill_priv = falloc.kill_priv;
-        falloc.asked = if grows { Asked::Grow } else { Asked::Touch };
-        if !grows {
-            let (cuts, mtime) = (file.attr.cuts, SetTime::Now);
-            let op = Op::SetData { ino, handle, cuts, grow_to: None, behind: None, mtime, spilled: false, kill_priv };
-            self.request(cred, op, Then::Task(id));
-        } else if file.may_buffer() {
-            self.grow_file(Waiter::Task(id), cred, ino, (handle, kill_priv), falloc.end);
-        } else if file.attr.inline {
-            let (offset, data, mtime) = (Some(falloc.end), Arc::from(&[][..]), SetTime::Now);
-            let op = Op::WriteInline { ino, handle, offset, data, mtime, kill_priv };
-            self.request(cred, op, Then::Task(id));
-        } else {
-            // Others may let the file grow at the same time: this never shrinks it.
-            let cuts = file.attr.cuts;
-            let (grow_to, behind, mtime) = (Some(falloc.end), None, SetTime::Now);
-            let op = Op::SetData { ino, handle, cuts, grow_to, behind, mtime, spilled: false, kill_priv };
-            self.request(cred, op, Then::Task(id));
-        }
-        None
-    }
-
-    pub(crate) fn step_seek(&mut self, id: u64, task: &mut Task, event: Event) -> Option<CallResult> {
-        let (ino, cred) = (task.ino, Arc::clone(&task.cred));
-        let Step::Seek(seek) = &mut task.step else { return None };
-        match event {
-            Event::Start => self.flush_then(ino, id),
-            Event::Flushed => self.request(&cred, Op::GetAttr { ino }, Then::Task(id)),
-            Event::Reply(result) => {
-                let mut attr = match Self::expect_entry(result) {
-                    Ok(attr) => attr,
-                    Err(error) => return Some(Err(error.into())),
-                };
-                self.overlay(&mut attr);
-                if seek.offset >= attr.size {
-                    return Some(Err(FsError::NoSuchOffset.into()));
-                }
-                if attr.inline {
-                    // All of it is data, and the hole is at its end.
-                    let at = if seek.data { seek.offset } else { attr.size };
-                    return Some(Ok(Done::plain(Answer::Offset(at))));
-                }
-                let op = DataOp::Seek { offset: seek.offset, size: attr.size, data: seek.data };
-                self.data_request(ino, op, DataThen::Task(id));
-            }
-            Event::Data(Ok(DataAnswer::Offset(Some(at)))) => return Some(Ok(Done::plain(Answer::Offset(at)))),
-            Event::Data(Ok(_)) => return Some(Err(FsError::NoSuchOffset.into())),
-            Event::Data(Err(DataError::Stale)) if seek.stale < STALE_MAX => {
-                seek.stale += 1;
-                self.request(&cred, Op::GetAttr { ino }, Then::Task(id));
-            }
-            Event::Data(Err(error)) => return Some(Err(data_error(error).into())),
-            _ => {}
-        }
-        None
-    }
-
-    pub(crate) fn copy(&mut self, waiter: Waiter, cred: &Arc<Cred>, copy: Copy) {
-        let (from, to) = (self.file_of(copy.from, false), self.file_of(copy.to, true));
-        let (from, to) = match (from, to) {
-            (Ok((from, _)), Ok((to, _))) => (from, to),
-            (Err(error), _) | (_, Err(error)) => return self.fail(waiter, error),
-        };
-        let far = |offset: u64| offset.checked_add(copy.left).filter(|end| *end <= FILE_SIZE_MAX);
-        let (Some(from_end), Some(to_end)) = (far(copy.from_offset), far(copy.to_offset)) else {
-            return self.fail(waiter, FsError::FileTooBig);
-        };
-        if from == to && copy.from_offset < to_end && copy.to_offset < from_end {
-            return self.fail(waiter, FsError::Invalid);
-        }
-        self.spawn(waiter, cred, to, Step::Copy(copy));
-    }
-
-    pub(crate) fn step_copy(&mut self, id: u64, task: &mut Task, event: Event) -> Option<CallResult> {
-        let cred = Arc::clone(&task.cred);
-        let Step::Copy(copy) = &mut task.step else { return None };
-        let finished = |copy: &Copy| Some(Ok(Done::plain(Answer::Offset(copy.copied))));
-        match event {
-            Event::Done(Err(_)) if copy.copied > 0 => return finished(copy),
-            Event::Done(Err(error)) => return Some(Err(error)),
-            Event::Done(Ok(Done { answer: Answer::Bytes(data), .. })) => {
-                if data.is_empty() {
-                    return finished(copy);
-                }
-                // The source ends here, even if it is the same file and grows by what is copied.
-                if (data.len() as u64) < copy.left.min(CHUNK) {
-                    copy.left = data.len() as u64;
-                }
-                let (fh, offset) = (copy.to, copy.to_offset + copy.copied);
-                let write = crate::write::Write { fh, offset, data, append: false, kill_priv: copy.kill_priv };
-                self.write(Waiter::Task(id), &cred, write);
-                return None;
-            }
-            Event::Done(Ok(Done { answer: Answer::Offset(n), .. })) => {
-                copy.copied += n;
-                copy.left = copy.left.saturating_sub(n);
-            }
-            _ => {}
-        }
-        if copy.left == 0 {
-            return finished(copy);
-        }
-        let (fh, offset, len) = (copy.from, copy.from_offset + copy.copied, copy.left.min(CHUNK) as u32);
-        self.read(Waiter::Task(id), &cred, fh, offset, len);
-        None
-    }
-
-    pub(crate) fn sync_all(&mut self, waiter: Waiter, cred: &Arc<Cred>) {
-        let step = Step::SyncAll { left: 0, closed: 0, losses: self.unsynced.losses() };
-        let task = Task { waiter, cred: Arc::clone(cred), ino: Ino(0), exclusive: false, step };
-        let id = self.new_task(task);
-        let inos: Vec<Ino> = self
-            .files
-            .map
-            .iter()
-            .filter(|(_, f)| f.unsynced || !f.is_clean() || f.run.is_some())
-            .map(|(i, _)| *i)
-            .collect();
-        if let Some(Task { step: Step::SyncAll { left, .. }, .. }) = self.tasks.get_mut(&id) {
-            *left = inos.len() + 1;
-        }
-        for ino in inos {
-            self.sync_then(ino, id);
-        }
-        self.events.push_back((id, Event::Flushed));
-    }
-
-    /// Everything of which a rank has told this client is durable when it is answered, files that are open here apart.
-    pub(crate) fn sync_ranks(&mut self, waiter: Waiter, cred: &Arc<Cred>) {
-        let step = Step::SyncRanks { left: self.sessions.len() };
-        let id = self.new_task(Task { waiter, cred: Arc::clone(cred), ino: Ino(0), exclusive: false, step });
-        self.ask_all_to_sync(id, cred);
-    }
-
-    /// Each rank makes durable what it has. How many were asked.
-    fn ask_all_to_sync(&mut self, id: u64, cred: &Arc<Cred>) -> usize {
-        let ranks: Vec<_> = self.sessions.keys().copied().collect();
-        for rank in &ranks {
-            self.request_at(*rank, Cred::clone(cred), Op::Sync, Then::Task(id), 0);
-        }
-        ranks.len()
-    }
-
-    pub(crate) fn step_sync_all(&mut self, id: u64, task: &mut Task, event: Event) -> Option<CallResult> {
-        if !self.is_waited_for(task.waiter) {
-            return Some(Err(FsError::Unavailable.into()));
-        }
-        let cred = Arc::clone(&task.cred);
-        let Step::SyncAll { left, closed, losses } = &mut task.step else { return None };
-        match event {
-            Event::Flushed => {
-                *left = left.saturating_sub(1);
-                if *left == 0 {
-                    // What was written through handles that are closed by now is the server's to make durable.
-                    *closed = self.unsynced.closed;
-                    *left = self.ask_all_to_sync(id, &cred);
-                }
-                None
-            }
-            Event::Reply(Err(error)) => Some(Err(error.into())),
-            Event::Reply(Ok(_)) if *left > 1 => {
-                *left -= 1;
-                None
-            }
-            Event::Reply(Ok(answer)) => {
-                self.unsynced.settled = self.unsynced.settled.max(*closed);
-                Some(self.unsynced.tell(*losses).map_or(Ok(Done::plain(answer)), |error| Err(error.into())))
-            }
-            _ => None,
-        }
+        Ok(to)
     }
 }
 

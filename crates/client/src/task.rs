@@ -1,12 +1,13 @@
-//! Calls that take several steps. Each kind has its steps in the file of its subject; here is what they share.
+//! Calls that take several steps: the kinds, and what they share. Not here: the steps, which are in the stages (see `machine`).
 
 use std::sync::Arc;
 
-use loligo_types::{Answer, Cred, DataAnswer, DataError, FsError, FsResult, Ino, LockOwner, Op, SetAttr};
+use loligo_types::{Answer, Attr, Cred, DataAnswer, DataError, FsError, FsResult, Ino, LockOwner, Op, SetAttr};
 
-use crate::machine::{Client, Waiter};
-use crate::raw::step_raw;
-use crate::space::step_sync_ranks;
+use crate::calls::{Calls, Waiter};
+use crate::file::Files;
+use crate::own::Own;
+use crate::ranks::Ranks;
 use crate::{CallResult, Fh};
 
 /// An event for a task.
@@ -33,9 +34,9 @@ pub(crate) enum Event {
 /// The kinds.
 #[derive(Debug)]
 pub(crate) enum Step {
-    Open(crate::open::Opening),
-    Read(crate::read::Read),
-    Write(crate::write::Writing),
+    Open(crate::handles::Opening),
+    Read(crate::reading::Read),
+    Write(crate::writing::Writing),
     SetAttr {
         set: SetAttr,
         handle: Option<u64>,
@@ -87,86 +88,41 @@ pub(crate) struct Task {
     pub step: Step,
 }
 
-impl Client {
+impl Files {
     /// Starts a task that has its file to itself: at once, or when those before it are done.
-    pub(crate) fn spawn_exclusive(&mut self, task: Task) -> u64 {
+    pub(crate) fn spawn_exclusive(&mut self, calls: &mut Calls, ranks: &Ranks, own: &Own, task: Task) -> u64 {
         let ino = task.ino;
-        let id = self.new_task(Task { exclusive: true, ..task });
-        if let Some(file) = self.files.map.get_mut(&ino) {
+        let id = calls.new_task(Task { exclusive: true, ..task });
+        if let Some(file) = self.map.get_mut(&ino) {
             file.waiting.push_back(id);
-            self.start_waiting(ino);
+            self.start_waiting(calls, ranks, own, ino);
         } else {
-            self.events.push_back((id, Event::Start));
+            calls.events.push_back((id, Event::Start));
         }
         id
     }
 
-    /// Starts a task.
-    pub(crate) fn spawn(&mut self, waiter: Waiter, cred: &Arc<Cred>, ino: Ino, step: Step) -> u64 {
-        let id = self.new_task(Task { waiter, cred: Arc::clone(cred), ino, exclusive: false, step });
-        self.events.push_back((id, Event::Start));
-        id
-    }
-
     /// Gives a file to the next that waits for it.
-    pub(crate) fn start_waiting(&mut self, ino: Ino) {
-        let suspended = self.is_suspended(ino);
-        let Some(file) = self.files.map.get_mut(&ino) else { return };
+    pub(crate) fn start_waiting(&mut self, calls: &mut Calls, ranks: &Ranks, own: &Own, ino: Ino) {
+        let suspended = self.is_suspended(ranks, own, ino);
+        let Some(file) = self.map.get_mut(&ino) else { return };
         // What is held back is this client's to write again only once the server has taken it back.
         if file.exclusive.is_some() || file.is_gated() || suspended {
             return;
         }
         if let Some(id) = file.waiting.pop_front() {
             file.exclusive = Some(id);
-            self.events.push_back((id, Event::Start));
+            calls.events.push_back((id, Event::Start));
         }
     }
+}
 
-    /// Gives an event to a task.
-    pub(crate) fn advance(&mut self, id: u64, event: Event) {
-        let Some(mut task) = self.tasks.remove(&id) else { return };
-        let result = match &mut task.step {
-            Step::Open(_) => self.step_open(id, &mut task, event),
-            Step::Read(_) => self.step_read(id, &mut task, event),
-            Step::Write(_) => self.step_write(id, &mut task, event),
-            Step::SetAttr { .. } => self.step_setattr(id, &mut task, event),
-            Step::Behind(_) => self.step_behind(id, &mut task, event),
-            Step::Flush { .. } => self.step_flush(id, &mut task, event),
-            Step::Fsync { .. } => self.step_fsync(id, &mut task, event),
-            Step::FsyncDir { .. } => self.step_fsync_dir(id, &mut task, event),
-            Step::Fallocate(_) => self.step_fallocate(id, &mut task, event),
-            Step::Seek(_) => self.step_seek(id, &mut task, event),
-            Step::Copy(_) => self.step_copy(id, &mut task, event),
-            Step::Own(_) => self.step_own(id, &mut task, event),
-            Step::OwnSync(_) => self.step_own_sync(id, &mut task, event),
-            Step::SyncRanks { left } => step_sync_ranks(left, event),
-            Step::Raw => step_raw(event),
-            Step::SyncAll { .. } => self.step_sync_all(id, &mut task, event),
-        };
-        match result {
-            None => {
-                self.tasks.insert(id, task);
-            }
-            Some(result) => self.finish(id, &task, result),
-        }
-    }
-
-    /// A task is done: its waiter gets the result, its file goes to the next.
-    pub(crate) fn finish(&mut self, id: u64, task: &Task, result: CallResult) {
-        if let Some(file) = self.files.map.get_mut(&task.ino) {
-            file.reads.retain(|read| *read != id);
-            if file.exclusive == Some(id) {
-                file.exclusive = None;
-            }
-        }
-        self.complete(task.waiter, result);
-        if task.exclusive {
-            self.start_waiting(task.ino);
-            self.step_recalls(task.ino);
-            if self.own.is_any() {
-                self.own_change_ended();
-            }
-        }
+impl Calls {
+    /// Starts a task.
+    pub(crate) fn spawn(&mut self, waiter: Waiter, cred: &Arc<Cred>, ino: Ino, step: Step) -> u64 {
+        let id = self.new_task(Task { waiter, cred: Arc::clone(cred), ino, exclusive: false, step });
+        self.events.push_back((id, Event::Start));
+        id
     }
 }
 
@@ -179,5 +135,14 @@ pub(crate) fn data_error(error: DataError) -> FsError {
         DataError::Moved | DataError::Stale => FsError::Stale,
         DataError::Busy => FsError::Busy,
         DataError::TooLarge => FsError::FileTooBig,
+    }
+}
+
+/// The attributes of a plain answer.
+pub(crate) fn expect_entry(result: FsResult<Answer>) -> FsResult<Attr> {
+    match result? {
+        Answer::Entry(attr) => Ok(attr),
+        // The server breaks the protocol; nothing it said can be used.
+        _ => Err(FsError::Io),
     }
 }

@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 use loligo_types::{FsError, Ino, Rank};
 
 use crate::Invalidation;
+use crate::core::Core;
 use crate::extents::Extents;
-use crate::file::File;
-use crate::machine::Client;
+use crate::file::{File, Files};
 
 /// Unsynced data beside that of open files.
 #[derive(Debug, Default)]
@@ -71,22 +71,22 @@ impl File {
     }
 }
 
-impl Client {
+impl Files {
     /// A run wrote these bytes to objects and did not wait for the disk.
-    pub(crate) fn keep_unstable(&mut self, ino: Ino, written: Extents) {
-        let Some(file) = self.files.map.get_mut(&ino) else { return };
+    pub(crate) fn keep_unstable(&mut self, core: &Core, ino: Ino, written: Extents) {
+        let Some(file) = self.map.get_mut(&ino) else { return };
         file.unstable.absorb(written);
-        if !file.may_buffer() || file.unstable.bytes() > self.config.write_buffer_file {
+        if !file.may_buffer() || file.unstable.bytes() > core.config.write_buffer_file {
             return file.risk();
         }
         self.unstable.insert(ino);
         // Files without any are taken out only here, so this is looked at rarely.
         if self.unstable.len() > 1 {
-            let files = &self.files.map;
+            let files = &self.map;
             self.unstable.retain(|ino| files.get(ino).is_some_and(|file| !file.unstable.is_empty()));
             let total: u64 = self.unstable.iter().filter_map(|ino| files.get(ino)).map(|f| f.unstable.bytes()).sum();
-            if total > self.config.write_buffer_total
-                && let Some(file) = self.files.map.get_mut(&ino)
+            if total > core.config.write_buffer_total
+                && let Some(file) = self.map.get_mut(&ino)
             {
                 file.risk();
             }
@@ -95,14 +95,14 @@ impl Client {
 
     /// A rank restarted: what its disk did not have is to be written again, or is lost. Also of files that are only believed to
     /// have moved away: they may be there still. What really moves is durable before.
-    pub(crate) fn rewrite_unstable(&mut self, rank: Rank) {
+    pub(crate) fn rewrite_unstable(&mut self, core: &mut Core, rank: Rank) {
         self.unsynced.lose();
-        let guessed = self.files.guessed.iter().filter(|(_, from)| *from == rank);
-        let guessed = guessed.filter_map(|(number, _)| self.files.handles.get(number)).map(|handle| handle.ino);
+        let guessed = self.guessed.iter().filter(|(_, from)| *from == rank);
+        let guessed = guessed.filter_map(|(number, _)| self.handles.get(number)).map(|handle| handle.ino);
         let inos: BTreeSet<Ino> = self.files_at(rank).into_iter().chain(guessed).chain(self.own_files()).collect();
         for ino in inos.iter().copied() {
-            let now = self.now.ms;
-            let Some(file) = self.files.map.get_mut(&ino) else { continue };
+            let now = core.now.ms;
+            let Some(file) = self.map.get_mut(&ino) else { continue };
             file.restart_run();
             file.clean_to = file.clean_to.min(file.attr.size);
             if !file.may_buffer() {
@@ -128,11 +128,11 @@ impl Client {
                 self.unsynced.fail(FsError::Io);
                 self.change_blocks(ino, |file| file.blocks.clear());
                 if self.is_cached_above(ino) {
-                    self.invalidate(Invalidation::Data(ino), false);
+                    core.invalidate(Invalidation::Data(ino), false);
                 }
             }
         }
-        let files = &self.files.map;
+        let files = &self.map;
         self.unstable.retain(|ino| files.contains_key(ino) && !inos.contains(ino));
     }
 }

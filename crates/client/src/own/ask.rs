@@ -1,104 +1,33 @@
 //! Requests of a subtree decoupled for this client to its rank: records, inode numbers, rights to objects, and resumption in a new
-//! session. One request of each kind at a time; needs that come meanwhile go with the next one.
+//! session; and orders of people that begin there. One request of each kind at a time; needs that come meanwhile go with the next one. Not
+//! here: which is the next one (`needs.rs`), and the form of orders (`command.rs`).
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use loligo_types::limits::{FETCH_MAX, SUBTREE_INOS_MAX};
-use loligo_types::{
-    About, Answer, Cred, DecoupledRecord, FsError, FsResult, Ino, Need, Op, Rank, SubtreeAnswer, SubtreeOp,
-};
+use loligo_types::{About, Answer, Cred, FsError, FsResult, Ino, Need, Op, Rank, SubtreeAnswer, SubtreeOp};
 
 use super::command::Begin;
-use super::task::Goal;
-use super::{Job, OWN};
+use super::{Job, OWN, Owned};
 use crate::Output;
+use crate::calls::Waiter;
 use crate::machine::Client;
-use crate::recover::NOWHERE;
+use crate::own::command::LEASE_MS;
+use crate::own::goal::Goal;
+use crate::own::needs::{Ask, record_of};
+use crate::route::NOWHERE;
 use crate::session::Then;
 use crate::task::Event;
 
-/// Numbers asked for at once at most when those that were granted are used up.
-const MORE_MAX: u64 = 1 << 20;
 /// No task has this number.
 const NOBODY: u64 = 0;
-
-/// The kind of request.
-#[derive(Debug)]
-pub(crate) enum Ask {
-    Records,
-    Numbers,
-    Rights(Vec<Ino>),
-    /// To change files that others read as they were at the last merge.
-    Overwrite(Vec<Ino>),
-    /// To have a version of files that others may change, before what changes them is decided.
-    Fork(Vec<Ino>, u64),
-    Resume,
-    /// The rank is told that this client answers below the root by itself: after a decoupling, with the number of its command.
-    Answers(Option<u64>),
-    /// It was not to be: it is given back, and the command has failed like this.
-    Undo(u64, FsError),
-    /// To have it.
-    Begin(Box<Begin>),
-    /// Fetch of an inode known only by its number, from before decoupling: if the subtree contains it, the job is done here. The roots
-    /// tried so far.
-    Claim(Box<Job>, Vec<Ino>),
-}
 
 impl Client {
     /// Asks for what something waits for.
     pub(super) fn own_ask(&mut self, root: Ino) {
-        let Some(owned) = self.own.trees.get_mut(&root) else { return };
-        if owned.asked {
-            return;
+        if let Some((what, ask)) = self.own.trees.get_mut(&root).and_then(Owned::next_ask) {
+            self.own_say(root, what, ask);
         }
-        if std::mem::take(&mut owned.doubted) {
-            owned.asked = true;
-            if let Some(what) = self.own_resume_op(root) {
-                self.own_say(root, what, Ask::Resume);
-            }
-            return;
-        }
-        let record = owned.machine.record();
-        let epoch = record.epoch;
-        let (what, ask) = if !owned.needs.is_empty() {
-            let mut needs = std::mem::take(&mut owned.needs);
-            needs.sort_unstable();
-            needs.dedup();
-            needs.truncate(FETCH_MAX / 2);
-            // Who looks for one name of a directory will look for others: those behind it come along.
-            let key = owned.machine.settings().hash_key;
-            let ranges: Vec<Need> = needs.iter().filter_map(|need| range_at(key, need)).collect();
-            needs.extend(ranges);
-            (SubtreeOp::Fetch { epoch, needs }, Ask::Records)
-        } else if owned.numbers {
-            let had: u64 = record.grants.iter().map(|(_, count)| count).sum();
-            let inos = had.clamp(1, MORE_MAX).min(SUBTREE_INOS_MAX);
-            (SubtreeOp::Grant { epoch, inos }, Ask::Numbers)
-        } else if !owned.is_cutting() && owned.unforked.iter().any(|(ino, ..)| !owned.machine.lacks_data(*ino)) {
-            let all = owned.unforked.iter().map(|(ino, ..)| *ino);
-            let mut inos: Vec<Ino> = all.filter(|ino| !owned.machine.lacks_data(*ino)).collect();
-            inos.sort_unstable();
-            inos.dedup();
-            inos.truncate(if owned.one_by_one { 1 } else { FETCH_MAX / 2 });
-            (SubtreeOp::Overwrite { epoch, inos: inos.clone() }, Ask::Fork(inos, owned.rebased))
-        } else if !owned.data.is_empty() {
-            let overwrites = |(_, pending): &&(u64, crate::session::PendingData)| owned.overwrites(pending);
-            let changes = owned.data.iter().any(|pending| overwrites(&pending));
-            let asked = owned.data.iter().filter(|pending| overwrites(pending) == changes);
-            let mut inos: Vec<Ino> = asked.map(|(_, pending)| pending.request.ino).collect();
-            inos.sort_unstable();
-            inos.dedup();
-            inos.truncate(if owned.one_by_one { 1 } else { FETCH_MAX / 2 });
-            match changes {
-                true => (SubtreeOp::Overwrite { epoch, inos: inos.clone() }, Ask::Overwrite(inos)),
-                false => (SubtreeOp::Data { epoch, inos: inos.clone() }, Ask::Rights(inos)),
-            }
-        } else {
-            owned.one_by_one = false;
-            return;
-        };
-        owned.asked = true;
-        self.own_say(root, what, ask);
     }
 
     /// A rank has said that it may have been taken from this client, with this recall: it is asked, and the recall answered when that is known.
@@ -111,7 +40,8 @@ impl Client {
 
     /// A rank has begun another life, or has another session of this client: what is decoupled for it there may have been taken from it.
     pub(crate) fn own_doubt_all(&mut self, rank: Rank) {
-        let roots: Vec<Ino> = self.own.trees.keys().copied().filter(|root| self.own_rank(*root) == rank).collect();
+        let roots: Vec<Ino> =
+            self.own.trees.keys().copied().filter(|root| self.ranks.own_rank(*root) == rank).collect();
         for root in roots {
             _ = self.own.trees.get_mut(&root).map(|owned| owned.doubted = true);
             self.own_ask(root);
@@ -122,12 +52,7 @@ impl Client {
         let Some(owned) = self.own.trees.get(&root) else { return };
         let cred = Cred::clone(&owned.cred);
         let op = Op::Subtree { dir: root, what: Box::new(what) };
-        self.request_at(self.own_rank(root), cred, op, Then::Own { root, ask }, 0);
-    }
-
-    /// The rank may know another session of this client, or none: says whose the subtree is.
-    pub(super) fn own_resume_op(&self, root: Ino) -> Option<SubtreeOp> {
-        Some(SubtreeOp::resume(self.own.trees.get(&root)?.machine.record()))
+        self.request_at(self.ranks.own_rank(root), cred, op, Then::Own { root, ask }, 0);
     }
 
     /// The rank has answered.
@@ -149,7 +74,7 @@ impl Client {
         match (ask, result) {
             (Ask::Records, Ok(Answer::Subtree(answer))) => {
                 if let SubtreeAnswer::Records(items) = *answer {
-                    self.own_learn(root, items);
+                    self.own.learn(&mut self.core, &mut self.files, root, items);
                 }
                 self.own_retry(root);
                 self.own_start_unforked(root);
@@ -191,7 +116,7 @@ impl Client {
             }
             // Of this session the rank knows nothing.
             (ask, Err(FsError::Stale)) if !matches!(ask, Ask::Resume) => {
-                if let Some(what) = self.own_resume_op(root) {
+                if let Some(what) = self.own.resume_op(root) {
                     if let Some(owned) = self.own.trees.get_mut(&root) {
                         owned.asked = true;
                     }
@@ -204,19 +129,21 @@ impl Client {
             (Ask::Rights(inos) | Ask::Overwrite(inos) | Ask::Fork(inos, _), Err(_)) if inos.len() > 1 => {
                 owned.one_by_one = true;
             }
-            (Ask::Fork(inos, _), Err(error)) => self.own_fail_unforked(root, &inos, error),
+            (Ask::Fork(inos, _), Err(error)) => {
+                self.own.fail_unforked(&mut self.core, &mut self.calls, root, &inos, error)
+            }
             (Ask::Rights(inos) | Ask::Overwrite(inos), Err(error)) => self.own_fail_data(root, &inos, error),
             (Ask::Resume, Err(error)) => {
-                self.own_fail_waiting(root, error);
-                self.own_fail_unforked(root, &[], error);
+                self.own.fail_waiting(root, error);
+                self.own.fail_unforked(&mut self.core, &mut self.calls, root, &[], error);
                 self.own_fail_data(root, &[], error);
             }
             (_, Err(error)) => {
                 owned.numbers = false;
-                self.own_fail_waiting(root, error);
-                self.own_fail_unforked(root, &[], error);
+                self.own.fail_waiting(root, error);
+                self.own.fail_unforked(&mut self.core, &mut self.calls, root, &[], error);
             }
-            (_, Ok(_)) => self.own_fail_waiting(root, FsError::Io),
+            (_, Ok(_)) => self.own.fail_waiting(root, FsError::Io),
         }
         self.own_ask(root);
     }
@@ -232,28 +159,28 @@ impl Client {
         // Requests that wait fail.
         _ = self.own.trees.get_mut(&root).map(|owned| owned.gated = false);
         self.own_unseal(root);
-        self.own_fail_waiting(root, FsError::Stale);
-        self.own_fail_unforked(root, &[], FsError::Stale);
+        self.own.fail_waiting(root, FsError::Stale);
+        self.own.fail_unforked(&mut self.core, &mut self.calls, root, &[], FsError::Stale);
         self.own_fail_data(root, &[], FsError::Stale);
         self.own.commands.lost(root);
-        self.own_drop_cached(root, false);
+        self.own.drop_cached(&mut self.core, root, false);
         let Some(mut owned) = self.own.trees.remove(&root) else { return };
         let told = std::mem::take(&mut owned.told);
         let (record, epoch) = (Box::new(owned.machine.record().clone()), owned.machine.record().epoch);
-        if self.config.keeps && Goal::of(&owned.policy).durable && owned.machine.outstanding().changes > 0 {
-            let (fs, groups) = (self.fs_id.unwrap_or_default(), owned.machine.groups());
-            self.out.push_back(Output::Keep { token: NOBODY, fs, record, groups });
+        if self.core.config.keeps && Goal::of(&owned.policy).durable && owned.machine.outstanding().changes > 0 {
+            let (fs, groups) = (self.ranks.fs_id.unwrap_or_default(), owned.machine.groups());
+            self.core.out.push_back(Output::Keep { token: NOBODY, fs, record, groups });
         }
-        self.out.push_back(Output::KeptLost { epoch });
+        self.core.out.push_back(Output::KeptLost { epoch });
         // One that waits before it tries something again would not be told by anybody else.
-        owned.task.into_iter().for_each(|id| self.events.push_back((id, Event::Start)));
+        owned.task.into_iter().for_each(|id| self.calls.events.push_back((id, Event::Start)));
         let of_it = |job: &mut Job| matches!(job.op, Op::SetLock { ino, .. } if owned.machine.knows(ino));
         for job in self.own.locks.extract_if(.., of_it).collect::<Vec<_>>() {
             self.own.answer(job.op, job.then, Err(FsError::Stale));
         }
         // A task under way finds that it is gone.
         for task in owned.queue {
-            self.fail(task.waiter, FsError::Stale);
+            self.calls.fail(&mut self.core, task.waiter, FsError::Stale);
         }
         if self.own.is_any() {
             // Others are there: only what was open in this one.
@@ -289,24 +216,58 @@ impl Client {
             && let SubtreeAnswer::Records(items) = *answer
             && self.own.trees.contains_key(&root)
         {
-            self.own_learn(root, items);
+            self.own.learn(&mut self.core, &mut self.files, root, items);
             return self.own_run(root, *job);
         }
         self.own_claim(job, tried);
     }
-}
 
-pub(super) fn record_of(answer: Answer) -> Option<DecoupledRecord> {
-    let Answer::Subtree(answer) = answer else { return None };
-    match *answer {
-        SubtreeAnswer::Decoupled { record, .. } | SubtreeAnswer::Forked { record, .. } => Some(record),
-        _ => None,
+    /// The attribute is set.
+    pub(crate) fn own_command(&mut self, waiter: Waiter, cred: &Arc<Cred>, root: Ino, value: &[u8]) {
+        match self.own_begin_command(cred, root, value) {
+            Ok(()) => self.calls.answer(&mut self.core, waiter, Answer::Done),
+            Err(error) => self.calls.fail(&mut self.core, waiter, error),
+        }
     }
-}
 
-/// The names behind one that is looked for.
-fn range_at(key: (u64, u64), need: &Need) -> Option<Need> {
-    let Need::Entry { dir, name } = need else { return None };
-    let from_hash = loligo_types::hash::name_hash(key, name.as_bytes());
-    Some(Need::Range { dir: *dir, from_hash })
+    fn own_begin_command(&mut self, cred: &Arc<Cred>, root: Ino, value: &[u8]) -> FsResult<()> {
+        let text = std::str::from_utf8(value).map_err(|_| FsError::Invalid)?;
+        let (line, document) = text.split_once('\n').unwrap_or((text, ""));
+        let (verb, rest) = line.split_once(' ').ok_or(FsError::Invalid)?;
+        let (number, lease) = rest.trim().split_once(' ').unwrap_or((rest.trim(), ""));
+        let number = number.parse().map_err(|_| FsError::Invalid)?;
+        if verb == "decouple" {
+            let lease_ms = match lease.trim().strip_prefix("lease_ms=") {
+                Some(ms) => ms.parse().map_err(|_| FsError::Invalid)?,
+                None => LEASE_MS,
+            };
+            let (what, ask) = self.own.begin(&self.core, cred, root, number, (lease_ms, document))?;
+            let op = Op::Subtree { dir: root, what: Box::new(what) };
+            self.request_at(self.ranks.own_rank(root), Cred::clone(cred), op, Then::Own { root, ask }, 0);
+            return Ok(());
+        }
+        let none = if self.own.commands.taken.contains(&root) { FsError::Stale } else { FsError::NoData };
+        let owned = self.own.trees.get(&root).ok_or(none)?;
+        if !cred.is_root() && cred.uid != owned.cred.uid {
+            return Err(FsError::Perm);
+        }
+        let goal = Goal::of(&owned.policy);
+        let goal = match verb {
+            "sync" => goal,
+            "merge" => goal.and_apply(),
+            "recouple" => Goal { end: true, ..goal },
+            "abandon" => Goal { end: true, abandon: true, ..Goal::default() },
+            _ => return Err(FsError::Invalid),
+        };
+        self.own.commands.begin(number, root);
+        self.own.complete(&mut self.core, &mut self.calls, root, Waiter::Nobody, goal, Some(number));
+        Ok(())
+    }
+
+    /// The rank has given it, or not.
+    fn own_begun(&mut self, root: Ino, begin: Begin, result: FsResult<Answer>) {
+        if let Some(command) = self.own.begun_at_rank(&self.core, &self.ranks, root, begin, result) {
+            self.own_say_answers(root, Some(command));
+        }
+    }
 }

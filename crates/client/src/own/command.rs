@@ -1,6 +1,6 @@
 //! The command interface to decouple, sync, merge or recouple a subtree and to read its state: an extended attribute of its root, which
 //! any program can set and read, on a mount too. Setting it only begins a command: the setter holds the directory in the kernel, and
-//! others would wait. Parsing and formatting only; `task.rs` does the work.
+//! others would wait. What is ordered and what is told of it; `ask.rs` and `task.rs` do the work.
 //!
 //! ```text
 //! set:  decouple NUMBER [lease_ms=N], with a policy document from the next line on
@@ -19,11 +19,14 @@ use loligo_subtree::Subtree;
 use loligo_subtree_policy::{Mechanism, SubtreePolicy};
 use loligo_types::{Answer, Cred, FsError, FsResult, Ino, Interfere, Op, RefusedBy, SubtreeAnswer, SubtreeOp};
 
+use super::Owned;
 use super::rebase::Conflicts;
-use super::task::Goal;
-use super::{Ask, Owned};
-use crate::machine::{Client, Waiter};
-use crate::session::Then;
+use crate::calls::Calls;
+use crate::core::Core;
+use crate::own::Own;
+use crate::own::goal::Goal;
+use crate::own::needs::Ask;
+use crate::ranks::Ranks;
 use crate::task::Step;
 
 /// The attribute.
@@ -31,7 +34,7 @@ pub const NAME: &[u8] = b"loligo.subtree";
 /// The attribute that holds a directory's policy.
 const POLICY: &[u8] = b"loligo.policy.subtree";
 /// The lease of a decoupled subtree: the owner's longest silence beyond the end of its session, milliseconds.
-const LEASE_MS: u32 = 60_000;
+pub(crate) const LEASE_MS: u32 = 60_000;
 /// Commands whose results are remembered.
 const DONE_MAX: usize = 64;
 
@@ -63,11 +66,11 @@ pub(crate) struct Commands {
     running: BTreeMap<u64, Ino>,
     done: VecDeque<Over>,
     /// Directories that were taken from this client, the newest last: whoever gives an order about one is told so.
-    taken: VecDeque<Ino>,
+    pub taken: VecDeque<Ino>,
 }
 
 impl Commands {
-    fn begin(&mut self, number: u64, root: Ino) {
+    pub(crate) fn begin(&mut self, number: u64, root: Ino) {
         self.done.retain(|over| over.number != number);
         self.running.insert(number, root);
     }
@@ -83,7 +86,7 @@ impl Commands {
     }
 
     /// A directory is not decoupled because of the policy of another one.
-    fn refused(&mut self, number: u64, by: RefusedBy, dir: Ino) {
+    pub(crate) fn refused(&mut self, number: u64, by: RefusedBy, dir: Ino) {
         self.over(number, Err(by.error()), Some((by, dir)), None, Conflicts::default());
     }
 
@@ -113,76 +116,31 @@ impl Commands {
     }
 }
 
-impl Client {
-    /// The attribute is set.
-    pub(crate) fn own_command(&mut self, waiter: Waiter, cred: &Arc<Cred>, root: Ino, value: &[u8]) {
-        match self.own_begin_command(cred, root, value) {
-            Ok(()) => self.answer(waiter, Answer::Done),
-            Err(error) => self.fail(waiter, error),
-        }
-    }
-
-    /// Returns the root and the new policy if a request changes the policy of a root that is decoupled for this client.
-    pub(crate) fn own_new_policy(&self, op: &Op) -> Option<(Ino, SubtreePolicy)> {
-        let Op::SetXattr { ino, name, value, .. } = op else { return None };
-        let is_policy = **name == *POLICY && self.own.trees.contains_key(ino);
-        // What makes no sense the rank refuses.
-        is_policy.then(|| SubtreePolicy::parse_bytes(value).ok()).flatten().map(|policy| (*ino, policy))
-    }
-
-    fn own_begin_command(&mut self, cred: &Arc<Cred>, root: Ino, value: &[u8]) -> FsResult<()> {
-        let text = std::str::from_utf8(value).map_err(|_| FsError::Invalid)?;
-        let (line, document) = text.split_once('\n').unwrap_or((text, ""));
-        let (verb, rest) = line.split_once(' ').ok_or(FsError::Invalid)?;
-        let (number, lease) = rest.trim().split_once(' ').unwrap_or((rest.trim(), ""));
-        let number = number.parse().map_err(|_| FsError::Invalid)?;
-        if verb == "decouple" {
-            let lease_ms = match lease.trim().strip_prefix("lease_ms=") {
-                Some(ms) => ms.parse().map_err(|_| FsError::Invalid)?,
-                None => LEASE_MS,
-            };
-            return self.own_decouple(cred, root, number, (lease_ms, document));
-        }
-        let none = if self.own.commands.taken.contains(&root) { FsError::Stale } else { FsError::NoData };
-        let owned = self.own.trees.get(&root).ok_or(none)?;
-        if !cred.is_root() && cred.uid != owned.cred.uid {
-            return Err(FsError::Perm);
-        }
-        let goal = Goal::of(&owned.policy);
-        let goal = match verb {
-            "sync" => goal,
-            "merge" => goal.and_apply(),
-            "recouple" => Goal { end: true, ..goal },
-            "abandon" => Goal { end: true, abandon: true, ..Goal::default() },
-            _ => return Err(FsError::Invalid),
-        };
-        self.own.commands.begin(number, root);
-        self.own_complete(root, Waiter::Nobody, goal, Some(number));
-        Ok(())
-    }
-
-    fn own_decouple(
+impl Own {
+    /// A directory is to be decoupled: what its rank is asked for.
+    pub(super) fn begin(
         &mut self,
+        core: &Core,
         cred: &Arc<Cred>,
         root: Ino,
         command: u64,
         (lease_ms, document): (u32, &str),
-    ) -> FsResult<()> {
+    ) -> FsResult<(SubtreeOp, Ask)> {
         let policy = SubtreePolicy::parse(document).map_err(|_| FsError::Invalid)?;
         if !policy.pipeline().has_client_journal() {
             // Operations go to the rank one by one: there is nothing to decouple.
             return Err(FsError::NotSupported);
         }
-        if Goal::of(&policy).local() && !self.config.keeps {
+        if Goal::of(&policy).local() && !core.config.keeps {
             return Err(FsError::NotSupported);
         }
-        if self.own.root_of(root).is_some() {
+        if self.root_of(root).is_some() {
             return Err(FsError::Busy);
         }
-        self.own.begun += 1;
+        self.begun += 1;
         // Nobody else must be able to guess it.
-        let mixed = (self.config.client ^ self.own.begun).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let owner = (mixed ^ (mixed >> 29) ^ self.now.wall.0.cast_unsigned()).wrapping_mul(0xbf58_476d_1ce4_e5b9) | 1;
+        let mixed = (core.config.client ^ self.begun).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let owner = (mixed ^ (mixed >> 29) ^ core.now.wall.0.cast_unsigned()).wrapping_mul(0xbf58_476d_1ce4_e5b9) | 1;
         let interfere = match policy.interfere() {
             loligo_subtree_policy::Interfere::Block => Interfere::Block,
             loligo_subtree_policy::Interfere::Read => Interfere::Read,
@@ -191,20 +149,28 @@ impl Client {
         let promise = policy.cell().promise().ok_or(FsError::NotSupported)?;
         let inos = policy.allocated_inodes().min(loligo_types::limits::SUBTREE_INOS_MAX / 2);
         let what = SubtreeOp::Decouple { owner, resume: 0, inos, lease_ms, interfere, promise };
-        self.own.commands.begin(command, root);
+        self.commands.begin(command, root);
         let ask = Ask::Begin(Box::new(Begin { policy, cred: Arc::clone(cred), command }));
-        let op = Op::Subtree { dir: root, what: Box::new(what) };
-        self.request_at(self.own_rank(root), Cred::clone(cred), op, Then::Own { root, ask }, 0);
-        Ok(())
+        Ok((what, ask))
     }
 
-    /// The rank has given it, or not.
-    pub(super) fn own_begun(&mut self, root: Ino, begin: Begin, result: FsResult<Answer>) {
+    /// The rank has given it, or not. `Some`: it has, and the command is done when it is told that this client answers below.
+    pub(super) fn begun_at_rank(
+        &mut self,
+        core: &Core,
+        ranks: &Ranks,
+        root: Ino,
+        begin: Begin,
+        result: FsResult<Answer>,
+    ) -> Option<u64> {
         let Begin { policy, cred, command } = begin;
         let given = match result {
             Ok(Answer::Subtree(answer)) => match *answer {
                 SubtreeAnswer::Decoupled { record, root, inline_max, split } => Ok((record, root, inline_max, split)),
-                SubtreeAnswer::Refused { by, dir } => return self.own.commands.refused(command, by, dir),
+                SubtreeAnswer::Refused { by, dir } => {
+                    self.commands.refused(command, by, dir);
+                    return None;
+                }
                 _ => Err(FsError::Io),
             },
             Ok(_) => Err(FsError::Io),
@@ -212,35 +178,47 @@ impl Client {
         };
         let (record, inode, inline_max, split) = match given {
             Ok(given) => given,
-            Err(error) => return self.own.commands.done(command, Err(error)),
+            Err(error) => {
+                self.commands.done(command, Err(error));
+                return None;
+            }
         };
-        let hash_key = self.router.hash_key.unwrap_or_default();
+        let hash_key = ranks.router.hash_key.unwrap_or_default();
         let settings = loligo_subtree::Settings { hash_key, inline_max, split };
         let machine = Subtree::new(settings, record, *inode).with_objects();
-        let owned = Owned::new(machine, policy, cred, self.now.ms);
+        let owned = Owned::new(machine, policy, cred, core.now.ms);
         let is_shared = owned.is_shared();
-        self.own.trees.insert(root, Owned { gated: is_shared, ..owned });
-        self.own.commands.taken.retain(|taken| *taken != root);
+        self.trees.insert(root, Owned { gated: is_shared, ..owned });
+        self.commands.taken.retain(|taken| *taken != root);
         if is_shared {
-            return self.own_say_answers(root, Some(command));
+            return Some(command);
         }
-        self.own.commands.done(command, Ok((0, 0)));
+        self.commands.done(command, Ok((0, 0)));
+        None
+    }
+
+    /// Returns the root and the new policy if a request changes the policy of a root that is decoupled for this client.
+    pub(crate) fn new_policy(&self, op: &Op) -> Option<(Ino, SubtreePolicy)> {
+        let Op::SetXattr { ino, name, value, .. } = op else { return None };
+        let is_policy = **name == *POLICY && self.trees.contains_key(ino);
+        // What makes no sense the rank refuses.
+        is_policy.then(|| SubtreePolicy::parse_bytes(value).ok()).flatten().map(|policy| (*ino, policy))
     }
 
     /// The value of the attribute; `None` if nothing is known.
-    pub(crate) fn own_status(&self, ino: Ino) -> Option<Vec<u8>> {
-        let root = self.own.root_of(ino).unwrap_or(ino);
+    pub(crate) fn status(&self, core: &Core, calls: &Calls, ino: Ino) -> Option<Vec<u8>> {
+        let root = self.root_of(ino).unwrap_or(ino);
         let mut text = String::new();
-        if let Some(owned) = self.own.trees.get(&root) {
-            self.own_describe(owned, &mut text);
+        if let Some(owned) = self.trees.get(&root) {
+            self.describe(core, owned, &mut text);
         }
-        for (number, _) in self.own.commands.running.iter().filter(|(_, of)| **of == root) {
-            let (done, total) = self.own_progress(root, *number);
+        for (number, _) in self.commands.running.iter().filter(|(_, of)| **of == root) {
+            let (done, total) = calls.own_progress(self, root, *number);
             // Writing to a string does not fail.
             _ = writeln!(text, "command {number} running {done} {total}");
         }
         for Over { number, result, refused, stage, conflicts, .. } in
-            self.own.commands.done.iter().filter(|over| over.root == root)
+            self.commands.done.iter().filter(|over| over.root == root)
         {
             _ = match (result, refused, stage) {
                 (Ok((records, bytes)), ..) => {
@@ -255,9 +233,9 @@ impl Client {
         (!text.is_empty()).then(|| text.into_bytes())
     }
 
-    fn own_describe(&self, owned: &Owned, text: &mut String) {
+    pub(crate) fn describe(&self, core: &Core, owned: &Owned, text: &mut String) {
         let (record, out) = (owned.machine.record(), owned.machine.outstanding());
-        let age_ms = out.since.map_or(0, |since| (self.now.wall.0 - since.0).max(0) / 1_000_000);
+        let age_ms = out.since.map_or(0, |since| (core.now.wall.0 - since.0).max(0) / 1_000_000);
         let goal = Goal::of(&owned.policy);
         let facts: [(&str, u64); 11] = [
             ("root", record.dir.0),
@@ -292,9 +270,11 @@ impl Client {
             text.push_str("ending 1\n");
         }
     }
+}
 
-    fn own_progress(&self, root: Ino, command: u64) -> (u64, u64) {
-        let task = self.own.trees.get(&root).and_then(|owned| self.tasks.get(&owned.task?));
+impl Calls {
+    fn own_progress(&self, own: &Own, root: Ino, command: u64) -> (u64, u64) {
+        let task = own.trees.get(&root).and_then(|owned| self.tasks.get(&owned.task?));
         match task.map(|task| &task.step) {
             Some(Step::Own(own)) if own.command == Some(command) => (own.merged, own.total),
             _ => (0, 0),

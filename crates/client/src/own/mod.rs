@@ -1,25 +1,15 @@
 //! Subtrees that are decoupled for this client, and worked in by programs that know nothing of it (Cudele, thesis §6.3: the client
 //! library, but through any call): what they ask of names and attributes below such a directory is answered here, as if by a rank of the client's
-//! own, and journaled for the merge. Here what is known of them and which operation goes there; `serve.rs` carries one out,
-//! `users.rs` says in whose name, `ask.rs` gets from the rank what is missing, `data.rs` sends bytes, `seal.rs` cuts off what others are to read, `rebase.rs` takes over what others did
-//! in the meantime, `task.rs` merges and ends,
-//! `stages.rs` carries out the stages of a pipeline, `command.rs` is how people
-//! say so. Not how an operation is decided ([`loligo_subtree`]), nor how a subtree comes to be given or merged at the rank.
+//! own, and journaled for the merge. Here what is known of them and which operation goes there.
+//!
+//! Four stages are methods of the machine: `serve.rs` carries an operation out and sends bytes, `ask.rs` gets from the rank what is missing and
+//! begins what people order, `task.rs` completes and ends, `merge.rs` runs the stages of a pipeline and takes over what others did in the
+//! meantime. The parts: `decide.rs` decides an operation, `users.rs` says in whose name, `needs.rs` what is asked next, `data.rs` which files need
+//! a version of the owner's own, `locks.rs` who gets a lock, `seal.rs` what waits for a cut, `goal.rs` how far a task is, `store.rs` what of the
+//! journal goes into the store, `rebase.rs` what conflicts are told, `command.rs` how people say and see all that. Not how an operation is decided by
+//! itself ([`loligo_subtree`]), nor how a subtree comes to be given or merged at the rank.
 //!
 //! Nobody else changes what is answered here before the next merge, so all of it may be cached, and open files may hold everything back.
-
-mod ask;
-mod command;
-mod data;
-mod locks;
-mod rebase;
-mod seal;
-mod serve;
-mod stages;
-mod store;
-mod sync;
-mod task;
-mod users;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::fmt;
@@ -28,18 +18,32 @@ use std::sync::Arc;
 
 use loligo_subtree::{Growing, Subtree};
 use loligo_subtree_policy::{Mechanism, SubtreePolicy};
-use loligo_types::{About, Cred, FsError, FsResult, Ino, Lease, Op, Rank};
+use loligo_types::{About, Attr, Cred, FsError, FsResult, Ino, Lease, Op, Rank, SubtreeOp};
 
 use crate::Call;
+use crate::calls::Waiter;
 use crate::leases::InoHasher;
-use crate::machine::{Client, Waiter};
+use crate::ranks::Ranks;
 use crate::session::{PendingData, Then};
 use crate::task::Task;
-
-pub(crate) use ask::Ask;
 pub use command::NAME as SUBTREE_XATTR;
-pub(crate) use sync::SyncFirst;
-pub(crate) use task::OwnTask;
+pub(crate) use goal::{OwnTask, SyncFirst};
+pub(crate) use needs::Ask;
+
+mod ask;
+mod command;
+mod data;
+mod decide;
+mod goal;
+mod locks;
+mod merge;
+mod needs;
+mod rebase;
+mod seal;
+mod serve;
+mod store;
+mod task;
+mod users;
 
 /// The pseudo-rank that serves what is decoupled for this client. No rank has this number.
 pub(crate) const OWN: Rank = Rank(u16::MAX - 1);
@@ -242,15 +246,13 @@ impl Own {
         let waits = self.locks.iter_mut().map(|job| (&job.op, &mut job.then));
         waits.chain(self.replies.iter_mut().map(|reply| (&reply.op, &mut reply.then)))
     }
-}
 
-impl Client {
     /// The root of the subtree in which an operation is to be carried out here.
-    pub(crate) fn own_root(&self, op: &Op) -> Option<Ino> {
-        if !self.own.is_any() {
+    pub(crate) fn root_for(&self, op: &Op) -> Option<Ino> {
+        if !self.is_any() {
             return None;
         }
-        let is_root = |ino: &Ino| self.own.trees.contains_key(ino);
+        let is_root = |ino: &Ino| self.trees.contains_key(ino);
         match op {
             // A root's place, and what policies say of it, is its parent's rank's.
             Op::LookupParent { dir } if is_root(dir) => None,
@@ -262,36 +264,63 @@ impl Client {
             Op::Subtree { .. } => None,
             Op::Close { handles, .. } => {
                 let first = handles.first()?;
-                self.own.trees.iter().find(|(_, owned)| owned.handles.contains_key(first)).map(|(root, _)| *root)
+                self.trees.iter().find(|(_, owned)| owned.handles.contains_key(first)).map(|(root, _)| *root)
             }
             op => match op.about() {
-                About::Names(ino) | About::Inode(ino) => self.own.root_of(ino),
+                About::Names(ino) | About::Inode(ino) => self.root_of(ino),
                 About::Nothing => None,
             },
         }
     }
 
     /// Returns an error if an operation involves an inode inside such a subtree and another outside.
-    pub(crate) fn own_crosses(&self, op: &Op) -> Option<FsError> {
+    pub(crate) fn crosses(&self, op: &Op) -> Option<FsError> {
         let (one, other) = match op {
             Op::Rename { dir, new_dir, .. } => (dir, new_dir),
             Op::Link { ino, dir, .. } => (ino, dir),
             _ => return None,
         };
-        (self.own.root_of(*one) != self.own.root_of(*other)).then_some(FsError::CrossDevice)
+        (self.root_of(*one) != self.root_of(*other)).then_some(FsError::CrossDevice)
     }
 
+    /// Largest file that is held in an inode there, bytes.
+    pub(crate) fn inline_max(&self, ino: Ino) -> u64 {
+        let root = self.root_of(ino).and_then(|root| self.trees.get(&root));
+        root.map_or(0, |owned| u64::from(owned.machine.settings().inline_max))
+    }
+
+    /// Overlays a rank's attributes of the root of a decoupled subtree with those here.
+    pub(crate) fn overlay(&self, attr: &mut Attr) {
+        if let Some(root) = self.trees.get(&attr.ino).and_then(|owned| owned.machine.inode(attr.ino)) {
+            let here = root.attr();
+            (attr.size, attr.nlink) = (here.size, here.nlink);
+            (attr.mtime, attr.ctime) = (here.mtime.max(attr.mtime), here.ctime.max(attr.ctime));
+        }
+    }
+
+    /// Fails the requests that wait in a subtree.
+    pub(super) fn fail_waiting(&mut self, root: Ino, error: FsError) {
+        let waiting = self.trees.get_mut(&root).map(|owned| {
+            owned.needs.clear();
+            std::mem::take(&mut owned.waiting)
+        });
+        for job in waiting.unwrap_or_default() {
+            self.answer(job.op, job.then, Err(error));
+        }
+    }
+
+    /// The rank may know another session of this client, or none: says whose the subtree is.
+    pub(super) fn resume_op(&self, root: Ino) -> Option<SubtreeOp> {
+        Some(SubtreeOp::resume(self.trees.get(&root)?.machine.record()))
+    }
+}
+
+impl Ranks {
     /// The rank that a subtree was decoupled at.
     pub(crate) fn own_rank(&self, root: Ino) -> Rank {
         if self.is_single() {
             return self.only();
         }
         self.router.target(crate::route::Subject::Inode(root), self.home)
-    }
-
-    /// Largest file that is held in an inode there, bytes.
-    pub(crate) fn own_inline_max(&self, ino: Ino) -> u64 {
-        let root = self.own.root_of(ino).and_then(|root| self.own.trees.get(&root));
-        root.map_or(0, |owned| u64::from(owned.machine.settings().inline_max))
     }
 }

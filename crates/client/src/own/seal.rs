@@ -1,23 +1,17 @@
 //! The cut of a decoupled subtree before a merge with concurrent readers. Names and attributes are in the journal and bytes in objects,
 //! and the rank cannot tell which bytes belong to which state. So all buffered writes go to the server, and calls that write wait for
 //! that (*freezing*). Then the journal is cut, and no object is changed before the rank has merged the journal up to the cut (*sealed*):
-//! until then others read copies, from then on the objects. Calls go on meanwhile, in buffers. Not here: the merge (`task.rs`), and which
+//! until then others read copies, from then on the objects. Calls go on meanwhile, in buffers. Not here: the merge (`merge.rs`), and which
 //! objects are copied (the rank's object server).
 
-use std::sync::Arc;
+use loligo_types::{Ino, Interfere};
 
-use loligo_types::{Cred, FsError, FsResult, Ino, Interfere};
-
-use super::task::{Merging, OwnTask};
 use super::{OWN, Own, Owned};
-use crate::machine::Client;
+use crate::calls::Calls;
+use crate::file::Files;
+use crate::ranks::Ranks;
 use crate::session::PendingData;
 use crate::task::{Event, Step, Task};
-
-/// Most rounds of waiting for writes that are under way and looking again.
-const ROUNDS_MAX: u32 = 1000;
-/// If nothing says that a change has ended, it is looked again after so long, milliseconds.
-const PAUSE_MS: u64 = 20;
 
 impl Owned {
     /// True if others read the state of the last merge.
@@ -80,90 +74,38 @@ impl Own {
     pub fn is_freezing(&self, ino: Ino) -> bool {
         self.trees.values().any(|owned| owned.freezing && owned.has(ino))
     }
-}
-
-impl Client {
-    /// Cuts off what is merged, when all that was written before is at the server.
-    pub(super) fn own_freeze(&mut self, id: u64, own: &mut OwnTask, cred: &Arc<Cred>) -> Option<FsResult<()>> {
-        own.merging = Merging::Freeze;
-        let Some(owned) = self.own.trees.get_mut(&own.root) else { return Some(Err(FsError::Stale)) };
-        owned.freezing = true;
-        let dirty = self.own_unwritten(own.root);
-        if dirty.is_empty() && !self.own_is_changing(own.root) {
-            let Some(owned) = self.own.trees.get_mut(&own.root) else { return Some(Err(FsError::Stale)) };
-            owned.sealed = true;
-            if owned.is_shared() {
-                // A write from here on would go over changes that others made meanwhile.
-                owned.gated = true;
-                return self.own_hold_open(id, own, cred);
-            }
-            owned.freezing = false;
-            self.own_start_writes(own.root);
-            return self.own_cut(id, own, cred);
-        }
-        own.rounds += 1;
-        if own.rounds > ROUNDS_MAX {
-            return Some(Err(FsError::Busy));
-        }
-        own.left = dirty.len();
-        for ino in &dirty {
-            if own.goal.durable { self.sync_then(*ino, id) } else { self.flush_then(*ino, id) }
-        }
-        if dirty.is_empty() {
-            own.again_ms = Some(self.now.ms + PAUSE_MS);
-        }
-        None
-    }
 
     /// Files with something that is not at the server.
-    fn own_unwritten(&self, root: Ino) -> Vec<Ino> {
+    pub(crate) fn unwritten(&self, files: &Files, root: Ino) -> Vec<Ino> {
         let unwritten = |file: &crate::file::File| file.rank == OWN && (!file.is_clean() || file.run.is_some());
-        let files = self.files.map.iter().filter(|(_, file)| unwritten(file)).map(|(ino, _)| *ino);
-        files.filter(|ino| self.own.root_of(*ino) == Some(root)).collect()
+        let files = files.map.iter().filter(|(_, file)| unwritten(file)).map(|(ino, _)| *ino);
+        files.filter(|ino| self.root_of(*ino) == Some(root)).collect()
     }
 
     /// True if calls that change files, or changes of objects, are under way.
-    fn own_is_changing(&self, root: Ino) -> bool {
-        let is_of_it = |ino: Ino| self.own.root_of(ino) == Some(root);
-        let exclusive = self.files.map.iter().any(|(ino, file)| file.exclusive.is_some() && is_of_it(*ino));
+    pub(crate) fn is_changing(&self, ranks: &Ranks, files: &Files, root: Ino) -> bool {
+        let is_of_it = |ino: Ino| self.root_of(ino) == Some(root);
+        let exclusive = files.map.iter().any(|(ino, file)| file.exclusive.is_some() && is_of_it(*ino));
         let changes = |pending: &PendingData| pending.request.op.is_change() && is_of_it(pending.request.ino);
-        let waits = self.own.trees.get(&root).is_some_and(|owned| owned.data.iter().any(|(_, one)| changes(one)));
-        exclusive || waits || self.sessions.values().any(|session| session.data.values().any(changes))
+        let waits = self.trees.get(&root).is_some_and(|owned| owned.data.iter().any(|(_, one)| changes(one)));
+        exclusive || waits || ranks.sessions.values().any(|session| session.data.values().any(changes))
     }
 
     /// A change has ended: one that cuts off what is merged may have waited for it.
-    pub(crate) fn own_change_ended(&mut self) {
-        for id in self.own.trees.values().filter(|owned| owned.freezing).filter_map(|owned| owned.task) {
-            if let Some(Task { step: Step::Own(own), .. }) = self.tasks.get_mut(&id)
+    pub(crate) fn change_ended(&self, calls: &mut Calls) {
+        for id in self.trees.values().filter(|owned| owned.freezing).filter_map(|owned| owned.task) {
+            if let Some(Task { step: Step::Own(own), .. }) = calls.tasks.get_mut(&id)
                 && own.again_ms.take().is_some()
             {
-                self.events.push_back((id, Event::Start));
+                calls.events.push_back((id, Event::Start));
             }
         }
     }
 
-    /// Ends freezing and sealing once the cut state is merged, or will not be; sends the data requests that waited for it.
-    pub(super) fn own_unseal(&mut self, root: Ino) {
-        let Some(owned) = self.own.trees.get_mut(&root) else { return };
-        let was_frozen = std::mem::take(&mut owned.freezing);
-        let was_gated = std::mem::take(&mut owned.gated);
-        owned.sealed = false;
-        for (id, pending) in std::mem::take(&mut owned.held) {
-            self.own_data(id, pending);
-        }
-        if was_gated {
-            self.own_retry(root);
-        }
-        if was_frozen {
-            self.own_start_writes(root);
-        }
-        self.own_start_unforked(root);
-    }
-
     /// Calls that wrote files have waited.
-    fn own_start_writes(&mut self, root: Ino) {
-        let waits = self.files.map.iter().filter(|(_, file)| !file.waiting.is_empty()).map(|(ino, _)| *ino);
-        let waits: Vec<Ino> = waits.filter(|ino| self.own.root_of(*ino) == Some(root)).collect();
-        waits.into_iter().for_each(|ino| self.start_waiting(ino));
+    pub(crate) fn start_writes(&self, calls: &mut Calls, ranks: &Ranks, files: &mut Files, root: Ino) {
+        let waits = files.map.iter().filter(|(_, file)| !file.waiting.is_empty()).map(|(ino, _)| *ino);
+        let waits: Vec<Ino> = waits.filter(|ino| self.root_of(*ino) == Some(root)).collect();
+        waits.into_iter().for_each(|ino| files.start_waiting(calls, ranks, self, ino));
     }
 }

@@ -1,225 +1,27 @@
 //! Completing what was done in a subtree that is decoupled for this client, as its policy says or as somebody asks: bytes to the server,
-//! the stages of the pipeline (`stages.rs`), the end. One such task at a time in a subtree; programs go on meanwhile, and what they do then is
+//! the stages of the pipeline (`merge.rs`), the parts of a merge, the end. One such task at a time in a subtree; programs go on meanwhile, and what they do then is
 //! another task's to complete. Not what each mechanism promises: `docs/subtree-policies.md`.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
-use loligo_subtree::{FULL_PAUSE_MS, Group, PARTS_IN_FLIGHT};
-use loligo_subtree_policy::{Completion, Mechanism, Run, SubtreePolicy};
-use loligo_types::{Answer, Cred, FsError, FsResult, Ino, Lease, MergeInto, Op, SubtreeAnswer, SubtreeOp};
+use loligo_subtree::{FULL_PAUSE_MS, PARTS_IN_FLIGHT};
+use loligo_types::{Answer, Cred, FsError, FsResult, Ino, Op, SubtreeAnswer, SubtreeOp};
 
-use super::ask::record_of;
-use super::rebase::Conflicts;
-use super::store::Store;
 use super::{OWN, Owned};
-use crate::machine::{Client, Waiter};
+use crate::calls::Waiter;
+use crate::machine::Client;
+use crate::own::goal::{Merging, OwnTask, Stage, TRIES};
+use crate::own::needs::record_of;
 use crate::session::Then;
 use crate::task::{Event, Step, Task};
-use crate::{CallResult, Done, Invalidation, Output, Token};
+use crate::{Call, CallResult, Done, Output};
 
 /// Pause before the end is tried again while changes of objects wait for their right, milliseconds.
 const QUIET_PAUSE_MS: u64 = 20;
 /// So long the end waits for handles that are in use, milliseconds: a kernel tells of a close after the program has gone on.
 const CLOSE_MS: u64 = 1500;
-/// A group is begun anew so often because the rank began a new life.
-pub(super) const TRIES: u32 = 8;
-
-/// The goal of a task.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Goal {
-    /// Buffered writes of programs are flushed to the server first.
-    pub flush: bool,
-    /// Bytes are to be durable.
-    pub durable: bool,
-    /// Then these stages, as they are written.
-    pub stages: Completion,
-    /// The subtree is given back.
-    pub end: bool,
-    /// Without what is outstanding.
-    pub abandon: bool,
-}
-
-impl Goal {
-    /// The goal that a policy sets for the completion of work.
-    pub(crate) fn of(policy: &SubtreePolicy) -> Goal {
-        let stages = Completion::of(policy.pipeline());
-        let durable = stages.mechanisms().into_iter().any(|mechanism| mechanism != Mechanism::VolatileApply);
-        Goal { flush: true, durable, stages, ..Goal::default() }
-    }
-
-    /// The part of the goal that makes changes durable without making them visible.
-    pub(crate) fn persist(self) -> Goal {
-        Goal { stages: self.stages.persists(), end: false, ..self }
-    }
-
-    /// The same, and others see it.
-    pub(crate) fn and_apply(self) -> Goal {
-        Goal { stages: self.stages.and_apply(), ..self }
-    }
-
-    /// The journal goes to this machine's disk.
-    pub(crate) fn local(&self) -> bool {
-        self.stages.has(Mechanism::LocalPersist)
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Stage {
-    /// Bytes that are held back go to the server.
-    Flush,
-    /// They become durable there.
-    Sync,
-    /// The stages of the pipeline run.
-    Stages,
-    /// The rank is asked whether the subtree is this client's still.
-    Check,
-    /// Handles that are in use are waited for.
-    Close,
-    Drop,
-    End,
-    Policy,
-}
-
-/// The state of a merge, or its precondition.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Merging {
-    Not,
-    /// Writes that were begun before the cut are waited for.
-    Freeze,
-    /// The rank is told what is open here, where others may remove it.
-    Hold,
-    Parts,
-    Merge,
-    Resume,
-    /// It is merged, and the rank is asked for the root as it is by then.
-    Rebase,
-    /// And for the files that are open.
-    Refresh,
-}
-
-/// A task.
-#[derive(Debug)]
-pub(crate) struct OwnTask {
-    pub root: Ino,
-    pub goal: Goal,
-    /// The command that it is for.
-    pub command: Option<u64>,
-    /// The policy that counts when all else is done, and the request that says so to the rank.
-    policy: Option<Box<(SubtreePolicy, Op)>>,
-    pub(super) stage: Stage,
-    /// The progress of the pipeline's stages.
-    pub(super) run: Run,
-    /// The first of them that failed, and why.
-    pub(super) failed: Option<(Mechanism, FsError)>,
-    /// The write of the journal to the store, and the number of its starts.
-    pub(super) store: Option<Store>,
-    pub(super) store_tries: u32,
-    /// Files that are being written, parts that were not answered.
-    pub(super) left: usize,
-    pub(super) merging: Merging,
-    groups: VecDeque<Group>,
-    next_part: usize,
-    part_failed: Option<FsError>,
-    pub(super) tries: u32,
-    /// The rank had no room for a part: when it is sent again.
-    pub(super) again_ms: Option<u64>,
-    /// Since when handles that are in use are waited for.
-    closing_ms: Option<u64>,
-    /// Rounds of waiting for writes that were begun before the cut.
-    pub(super) rounds: u32,
-    /// The rank does not take this client's word for what it merges, because that is limited to paths: all of it is looked through.
-    looked_through: bool,
-    /// Bytes of the journal that are merged, and of all that is to be.
-    pub merged: u64,
-    pub total: u64,
-    pub records: u64,
-    /// Inodes that the rank is to be told or asked of, one request after the other, and number of requests sent.
-    pub(super) open: VecDeque<Vec<Ino>>,
-    pub(super) told: u32,
-    /// Conflicts with what others did, and the first of them.
-    pub conflicts: Conflicts,
-}
-
-impl OwnTask {
-    fn new(root: Ino, goal: Goal, command: Option<u64>) -> OwnTask {
-        OwnTask {
-            root,
-            goal,
-            command,
-            policy: None,
-            stage: Stage::Flush,
-            run: Run::default(),
-            failed: None,
-            store: None,
-            store_tries: 0,
-            left: 0,
-            merging: Merging::Not,
-            groups: VecDeque::new(),
-            next_part: 0,
-            part_failed: None,
-            tries: 0,
-            again_ms: None,
-            closing_ms: None,
-            rounds: 0,
-            looked_through: false,
-            merged: 0,
-            total: 0,
-            records: 0,
-            open: VecDeque::new(),
-            told: 0,
-            conflicts: Conflicts::default(),
-        }
-    }
-}
 
 impl Client {
-    /// Completes, after whatever is under way there.
-    pub(crate) fn own_complete(&mut self, root: Ino, waiter: Waiter, goal: Goal, command: Option<u64>) {
-        self.own_enqueue(waiter, OwnTask::new(root, goal, command));
-    }
-
-    fn own_enqueue(&mut self, waiter: Waiter, own: OwnTask) {
-        let root = own.root;
-        let Some(owned) = self.own.trees.get_mut(&root) else {
-            return self.fail(waiter, FsError::Stale);
-        };
-        let step = Step::Own(Box::new(own));
-        let task = Task { waiter, cred: Arc::clone(&owned.cred), ino: Ino(0), exclusive: false, step };
-        if owned.task.is_some() {
-            return owned.queue.push_back(task);
-        }
-        self.own_start(root, task);
-    }
-
-    /// The policy of a decoupled root is changed while it is decoupled: what is outstanding is first brought to what the new one promises,
-    /// then the rank is told, and from then on the new one counts (Cudele's future work, "dynamic change"). Until then the old
-    /// one does, whoever dies.
-    pub(crate) fn own_change_policy(&mut self, waiter: Waiter, root: Ino, policy: SubtreePolicy, op: Op) {
-        let Some(owned) = self.own.trees.get(&root) else { return self.fail(waiter, FsError::Stale) };
-        let (old, new) = (Goal::of(&owned.policy), Goal::of(&policy));
-        if new.local() && !self.config.keeps {
-            return self.fail(waiter, FsError::NotSupported);
-        }
-        let end = !policy.pipeline().has_client_journal();
-        let is_new = |mechanism: Mechanism| match mechanism.applies() {
-            true => !old.stages.applies(),
-            false => !old.stages.has(mechanism),
-        };
-        let goal = Goal { stages: new.stages.only(is_new), end, ..new };
-        let goal = if end { goal.and_apply() } else { goal };
-        let policy = Some(Box::new((policy, op)));
-        self.own_enqueue(waiter, OwnTask { policy, ..OwnTask::new(root, goal, None) });
-    }
-
-    fn own_start(&mut self, root: Ino, task: Task) {
-        let id = self.new_task(task);
-        if let Some(owned) = self.own.trees.get_mut(&root) {
-            owned.task = Some(id);
-        }
-        self.events.push_back((id, Event::Start));
-    }
-
     /// Ends a task with its result; the next one begins.
     fn own_finish(&mut self, own: &OwnTask, result: FsResult<()>) -> CallResult {
         self.own_unseal(own.root);
@@ -229,9 +31,9 @@ impl Client {
         }
         if let Some(owned) = self.own.trees.get_mut(&own.root) {
             owned.task = None;
-            owned.given_up |= self.stopping && result.is_err();
+            owned.given_up |= self.core.stopping && result.is_err();
             if let Some(next) = owned.queue.pop_front() {
-                self.own_start(own.root, next);
+                self.own.start(&mut self.calls, own.root, next);
             }
         }
         result.map(|()| Done::plain(Answer::Done)).map_err(Into::into)
@@ -247,7 +49,7 @@ impl Client {
         let ended = match (own.stage, event) {
             (Stage::Flush, Event::Start) => {
                 own.left = if own.goal.flush { 1 + self.own_flush(id, own) } else { 1 };
-                self.events.push_back((id, Event::Flushed));
+                self.calls.events.push_back((id, Event::Flushed));
                 None
             }
             (Stage::Flush, Event::Flushed) => {
@@ -256,16 +58,16 @@ impl Client {
             }
             (Stage::Sync, Event::Reply(result)) => match result {
                 Ok(_) => self.own_synced(id, own, &cred),
-                Err(error) => self.own_not_synced(own, error),
+                Err(error) => self.own.not_synced(&mut self.core, own, error),
             },
             (Stage::Stages | Stage::Check, event) => self.own_hear(id, own, &cred, event),
-            (Stage::Close, Event::Start) if own.goal.abandon || self.own_is_in_use(own.root) => {
+            (Stage::Close, Event::Start) if own.goal.abandon || self.own.is_in_use(&self.files, own.root) => {
                 self.own_drop_caches(id, own, &cred)
             }
             (Stage::Close, Event::Start) => {
                 // With a close something may have been written.
                 own.stage = Stage::Flush;
-                self.events.push_back((id, Event::Start));
+                self.calls.events.push_back((id, Event::Start));
                 None
             }
             (Stage::Drop, Event::Start) => {
@@ -292,7 +94,7 @@ impl Client {
         };
         if let (Some(Ok(())), Some(changed), false) = (&ended, &own.policy, own.stage == Stage::Policy) {
             own.stage = Stage::Policy;
-            self.request_at(self.own_rank(own.root), Cred::clone(&cred), changed.1.clone(), Then::OwnTask(id), 0);
+            self.request_at(self.ranks.own_rank(own.root), Cred::clone(&cred), changed.1.clone(), Then::OwnTask(id), 0);
             return None;
         }
         ended.map(|result| self.own_finish(own, result))
@@ -315,31 +117,159 @@ impl Client {
         if own.goal.abandon {
             return self.own_drop_caches(id, own, cred);
         }
-        let is_rank = !self.own_has_written(own.root);
+        let is_rank = !self.own.has_written(own.root);
         if !own.goal.durable || is_rank {
             return self.own_synced(id, own, cred);
         }
         // What was written through handles that are closed by now.
         own.stage = Stage::Sync;
-        self.request_at(self.own_rank(own.root), Cred::clone(cred), Op::Sync, Then::OwnTask(id), 0);
+        self.request_at(self.ranks.own_rank(own.root), Cred::clone(cred), Op::Sync, Then::OwnTask(id), 0);
         None
     }
 
-    /// True if bytes may have been written to objects of the subtree.
-    fn own_has_written(&self, root: Ino) -> bool {
-        let written = |owned: &Owned| !owned.rights.is_empty() || !owned.machine.record().objects.is_empty();
-        self.own.trees.get(&root).is_some_and(written)
+    pub(super) fn own_applied(&mut self, id: u64, own: &mut OwnTask, cred: &Arc<Cred>) -> Option<FsResult<()>> {
+        self.own_unseal(own.root);
+        if !own.goal.end {
+            return Some(Ok(()));
+        }
+        let outstanding = self.own.trees.get(&own.root).is_some_and(|owned| owned.machine.outstanding().changes > 0);
+        if outstanding {
+            // Made meanwhile, or never to be merged by itself.
+            return if own.goal.stages.applies() && own.tries < TRIES {
+                own.tries += 1;
+                own.stage = Stage::Flush;
+                self.calls.events.push_back((id, Event::Start));
+                None
+            } else {
+                Some(Err(FsError::NotEmpty))
+            };
+        }
+        self.own_drop_caches(id, own, cred)
+    }
+
+    /// Nothing of it may be held above when it is others', too.
+    fn own_drop_caches(&mut self, id: u64, own: &mut OwnTask, cred: &Arc<Cred>) -> Option<FsResult<()>> {
+        let Some(owned) = self.own.trees.get(&own.root) else { return Some(Err(FsError::Stale)) };
+        let handles: Vec<u64> = owned.handles.keys().copied().collect();
+        if !self.core.stopping && self.own.is_in_use(&self.files, own.root) {
+            let now = self.core.now.ms;
+            if now >= *own.closing_ms.get_or_insert(now) + CLOSE_MS {
+                return Some(Err(FsError::Busy));
+            }
+            own.stage = Stage::Close;
+            own.again_ms = Some(now + QUIET_PAUSE_MS);
+            return None;
+        }
+        if !own.goal.abandon && handles.iter().any(|handle| self.files.is_needed(*handle)) {
+            // Written and closed since all was flushed: it is not in the journal yet.
+            own.stage = Stage::Flush;
+            self.calls.events.push_back((id, Event::Start));
+            return None;
+        }
+        handles.into_iter().for_each(|handle| self.close(handle));
+        self.send_closes();
+        let Some(owned) = self.own.trees.get_mut(&own.root) else { return Some(Err(FsError::Stale)) };
+        if owned.machine.outstanding().changes > 0 && !own.goal.abandon {
+            return Some(Err(FsError::NotEmpty));
+        }
+        owned.ending = true;
+        own.stage = Stage::Drop;
+        let tokens = self.own.drop_cached(&mut self.core, own.root, true);
+        own.left = tokens.len();
+        for token in tokens {
+            self.own.tokens.insert(token, id);
+        }
+        if own.left == 0 {
+            self.own_say_end(id, own, cred);
+        }
+        None
+    }
+
+    fn own_say_end(&mut self, id: u64, own: &mut OwnTask, cred: &Arc<Cred>) {
+        let waits = |owned: &Owned| !owned.data.is_empty() || !owned.held.is_empty();
+        if self.own.trees.get(&own.root).is_some_and(waits) {
+            // Objects of files without a name are to be dropped, for which the rank is being asked. After the end it would not be.
+            own.stage = Stage::Drop;
+            own.again_ms = Some(self.core.now.ms + QUIET_PAUSE_MS);
+            return;
+        }
+        own.stage = Stage::End;
+        let Some(epoch) = self.own.trees.get(&own.root).map(|owned| owned.machine.record().epoch) else { return };
+        let op = Op::Subtree { dir: own.root, what: Box::new(SubtreeOp::End { epoch }) };
+        self.request_at(self.ranks.own_rank(own.root), Cred::clone(cred), op, Then::OwnTask(id), 0);
+    }
+
+    /// It is a directory like others again, or is not this client's any more.
+    pub(super) fn own_ended(&mut self, root: Ino, result: FsResult<Answer>) -> FsResult<()> {
+        match result {
+            // Stale: it was ended before, and the answer was lost; or it was taken back. Nothing is outstanding.
+            Ok(_) | Err(FsError::Stale) => {
+                let Some(owned) = self.own.trees.remove(&root) else { return Ok(()) };
+                // Of what is on the disk nothing is needed: it is merged, or was given up.
+                self.core.out.push_back(Output::KeptMerged { epoch: owned.machine.record().epoch, all: true });
+                for job in owned.waiting {
+                    self.request(&Arc::new(job.cred), job.op, job.then);
+                }
+                for (_, waiter, cred, call) in owned.unforked {
+                    self.dispatch(waiter, &cred, call);
+                }
+                for task in owned.queue {
+                    if let Step::Own(own) = &task.step
+                        && let Some(command) = own.command
+                    {
+                        self.own.commands.done(command, Err(FsError::Stale));
+                    }
+                    self.calls.fail(&mut self.core, task.waiter, FsError::Stale);
+                }
+                let told = owned.told;
+                told.into_iter().for_each(|(rank, id)| self.part_done(rank, root, id));
+                Ok(())
+            }
+            Err(error) => {
+                if let Some(owned) = self.own.trees.get_mut(&root) {
+                    owned.ending = false;
+                }
+                self.own_retry(root);
+                Err(error)
+            }
+        }
+    }
+
+    pub(crate) fn step_own_sync(&mut self, id: u64, task: &mut Task, event: Event) -> Option<CallResult> {
+        let cred = Arc::clone(&task.cred);
+        let Step::OwnSync(sync) = &mut task.step else { return None };
+        let Event::Done(result) = event else { return None };
+        if sync.left == 0 {
+            return Some(result);
+        }
+        sync.left -= 1;
+        if let Err(failed) = result {
+            sync.failed.get_or_insert(failed.error);
+        }
+        if sync.left > 0 {
+            return None;
+        }
+        if let Some(error) = sync.failed {
+            return Some(Err(error.into()));
+        }
+        let waiter = Waiter::Task(id);
+        match sync.then.take()? {
+            Call::SyncAll => self.sync_all(waiter, &cred),
+            _ if self.ranks.is_single() => self.pass(waiter, &cred, Op::Sync),
+            _ => self.sync_ranks(waiter, &cred),
+        }
+        None
     }
 
     /// Sends the parts of the oldest group.
-    pub(super) fn own_parts(&mut self, id: u64, own: &mut OwnTask, cred: &Arc<Cred>) -> Option<FsResult<()>> {
+    pub(crate) fn own_parts(&mut self, id: u64, own: &mut OwnTask, cred: &Arc<Cred>) -> Option<FsResult<()>> {
         own.merging = Merging::Parts;
-        let rank = self.own_rank(own.root);
+        let rank = self.ranks.own_rank(own.root);
         let Some(record) = self.own.trees.get(&own.root).map(|owned| owned.machine.record()) else {
             return Some(Err(FsError::Stale));
         };
         let (epoch, merge) = (record.epoch, record.merges + 1);
-        let (into, blind) = self.own_how(own.root, cred);
+        let (into, blind) = self.own.how(own.root, cred);
         let blind = blind && !own.looked_through;
         let Some(group) = own.groups.front() else {
             own.merging = Merging::Not;
@@ -374,18 +304,8 @@ impl Client {
         None
     }
 
-    /// The merge mode that the policy sets: where new inodes go first, and whether the merge is blind (the rank trusts the owner), which
-    /// only root may ask for.
-    fn own_how(&self, root: Ino, cred: &Cred) -> (MergeInto, bool) {
-        let policy = self.own.trees.get(&root).map(|owned| &owned.policy);
-        let has = |mechanism| policy.is_some_and(|policy| policy.pipeline().composition().has(mechanism));
-        let into = if has(Mechanism::NonvolatileApply) { MergeInto::Table } else { MergeInto::Memory };
-        let is_shared = self.own.trees.get(&root).is_some_and(Owned::is_shared);
-        (into, policy.is_some_and(SubtreePolicy::blind) && cred.is_root() && !is_shared)
-    }
-
     /// This life of the rank does not know what was sent, or not who this is, or it has no room: from the first part on.
-    pub(super) fn own_parts_failed(
+    pub(crate) fn own_parts_failed(
         &mut self,
         id: u64,
         own: &mut OwnTask,
@@ -398,18 +318,18 @@ impl Client {
             FsError::WouldBlock if own.tries < TRIES => self.own_parts(id, own, cred),
             FsError::NoSpace if own.tries < TRIES => {
                 own.merging = Merging::Parts;
-                own.again_ms = Some(self.now.ms + (FULL_PAUSE_MS << (own.tries - 1)));
+                own.again_ms = Some(self.core.now.ms + (FULL_PAUSE_MS << (own.tries - 1)));
                 None
             }
-            FsError::Perm if !own.looked_through && self.own_how(own.root, cred).1 => {
+            FsError::Perm if !own.looked_through && self.own.how(own.root, cred).1 => {
                 own.looked_through = true;
                 self.own_parts(id, own, cred)
             }
             FsError::Stale if own.tries < TRIES => {
                 own.merging = Merging::Resume;
-                if let Some(what) = self.own_resume_op(own.root) {
+                if let Some(what) = self.own.resume_op(own.root) {
                     let op = Op::Subtree { dir: own.root, what: Box::new(what) };
-                    self.request_at(self.own_rank(own.root), Cred::clone(cred), op, Then::OwnTask(id), 0);
+                    self.request_at(self.ranks.own_rank(own.root), Cred::clone(cred), op, Then::OwnTask(id), 0);
                 }
                 None
             }
@@ -417,7 +337,7 @@ impl Client {
         }
     }
 
-    pub(super) fn own_resumed(
+    pub(crate) fn own_resumed(
         &mut self,
         id: u64,
         own: &mut OwnTask,
@@ -444,7 +364,7 @@ impl Client {
     }
 
     /// The rank does not take this client for the owner any more, or it is not known whether it does.
-    pub(super) fn own_not_resumed(&mut self, own: &OwnTask, error: FsError) -> Option<FsResult<()>> {
+    pub(crate) fn own_not_resumed(&mut self, own: &OwnTask, error: FsError) -> Option<FsResult<()>> {
         match error {
             FsError::Stale | FsError::Perm | FsError::NotFound => {
                 self.own_lost(own.root);
@@ -454,7 +374,7 @@ impl Client {
         }
     }
 
-    pub(super) fn own_merged(
+    pub(crate) fn own_merged(
         &mut self,
         id: u64,
         own: &mut OwnTask,
@@ -487,210 +407,7 @@ impl Client {
             (owned.persisted.min(outstanding), owned.stored_changes.min(outstanding));
         owned.stored.iter_mut().for_each(|(_, form)| form.one_is_merged());
         let (epoch, all) = (owned.machine.record().epoch, owned.machine.outstanding().changes == 0);
-        self.out.push_back(Output::KeptMerged { epoch, all });
+        self.core.out.push_back(Output::KeptMerged { epoch, all });
         self.own_parts(id, own, cred)
-    }
-
-    pub(super) fn own_applied(&mut self, id: u64, own: &mut OwnTask, cred: &Arc<Cred>) -> Option<FsResult<()>> {
-        self.own_unseal(own.root);
-        if !own.goal.end {
-            return Some(Ok(()));
-        }
-        let outstanding = self.own.trees.get(&own.root).is_some_and(|owned| owned.machine.outstanding().changes > 0);
-        if outstanding {
-            // Made meanwhile, or never to be merged by itself.
-            return if own.goal.stages.applies() && own.tries < TRIES {
-                own.tries += 1;
-                own.stage = Stage::Flush;
-                self.events.push_back((id, Event::Start));
-                None
-            } else {
-                Some(Err(FsError::NotEmpty))
-            };
-        }
-        self.own_drop_caches(id, own, cred)
-    }
-
-    /// Seals the outstanding changes into the groups of a merge.
-    pub(super) fn own_seal(&mut self, own: &mut OwnTask) -> FsResult<()> {
-        let owned = self.own.trees.get_mut(&own.root).ok_or(FsError::Stale)?;
-        owned.synced_ms = self.now.ms;
-        own.groups = owned.machine.sealed().into();
-        own.total = own.groups.iter().map(|group| group.bytes).sum();
-        Ok(())
-    }
-
-    /// A part was answered.
-    pub(super) fn own_part_answered(&mut self, own: &mut OwnTask, result: FsResult<Answer>) {
-        own.left = own.left.saturating_sub(1);
-        if let Err(error) = result {
-            own.part_failed.get_or_insert(error);
-        }
-    }
-
-    /// True if programs have something open in it.
-    fn own_is_in_use(&self, root: Ino) -> bool {
-        let in_use = |handle: &u64| self.files.handles.get(handle).is_some_and(|handle| handle.fh.is_some());
-        self.own.trees.get(&root).is_some_and(|owned| owned.handles.keys().any(in_use))
-    }
-
-    /// Nothing of it may be held above when it is others', too.
-    fn own_drop_caches(&mut self, id: u64, own: &mut OwnTask, cred: &Arc<Cred>) -> Option<FsResult<()>> {
-        let Some(owned) = self.own.trees.get(&own.root) else { return Some(Err(FsError::Stale)) };
-        let handles: Vec<u64> = owned.handles.keys().copied().collect();
-        if !self.stopping && self.own_is_in_use(own.root) {
-            let now = self.now.ms;
-            if now >= *own.closing_ms.get_or_insert(now) + CLOSE_MS {
-                return Some(Err(FsError::Busy));
-            }
-            own.stage = Stage::Close;
-            own.again_ms = Some(now + QUIET_PAUSE_MS);
-            return None;
-        }
-        if !own.goal.abandon && handles.iter().any(|handle| self.is_needed(*handle)) {
-            // Written and closed since all was flushed: it is not in the journal yet.
-            own.stage = Stage::Flush;
-            self.events.push_back((id, Event::Start));
-            return None;
-        }
-        handles.into_iter().for_each(|handle| self.close(handle));
-        self.send_closes();
-        let Some(owned) = self.own.trees.get_mut(&own.root) else { return Some(Err(FsError::Stale)) };
-        if owned.machine.outstanding().changes > 0 && !own.goal.abandon {
-            return Some(Err(FsError::NotEmpty));
-        }
-        owned.ending = true;
-        own.stage = Stage::Drop;
-        let tokens = self.own_drop_cached(own.root, true);
-        own.left = tokens.len();
-        for token in tokens {
-            self.own.tokens.insert(token, id);
-        }
-        if own.left == 0 {
-            self.own_say_end(id, own, cred);
-        }
-        None
-    }
-
-    /// Says what caches above must drop of a subtree. What will be told when it is done.
-    pub(super) fn own_drop_cached(&mut self, root: Ino, wait: bool) -> Vec<Token> {
-        let Some(owned) = self.own.trees.get(&root) else { return Vec::new() };
-        let cached = self.own.cached.iter().filter(|(ino, _)| owned.machine.knows(**ino));
-        let mut cached: Vec<(Ino, Lease)> = cached.map(|(ino, bits)| (*ino, *bits)).collect();
-        cached.sort_unstable();
-        let mut tokens = Vec::new();
-        for (ino, bits) in cached {
-            self.own.cached.remove(&ino);
-            if bits.has(Lease::NAMES) {
-                self.names_lost.add(ino);
-                tokens.push(self.invalidate(Invalidation::Names(ino), wait));
-            }
-            if bits.has(Lease::ATTR) {
-                tokens.push(self.invalidate(Invalidation::Attr(ino), wait));
-            }
-        }
-        tokens
-    }
-
-    /// Caches above have dropped something; whether that was said of such a subtree.
-    pub(crate) fn own_invalidated(&mut self, token: Token) -> bool {
-        let task = self.own.tokens.remove(&token);
-        task.map(|id| self.events.push_back((id, Event::Dropped))).is_some()
-    }
-
-    fn own_say_end(&mut self, id: u64, own: &mut OwnTask, cred: &Arc<Cred>) {
-        let waits = |owned: &Owned| !owned.data.is_empty() || !owned.held.is_empty();
-        if self.own.trees.get(&own.root).is_some_and(waits) {
-            // Objects of files without a name are to be dropped, for which the rank is being asked. After the end it would not be.
-            own.stage = Stage::Drop;
-            own.again_ms = Some(self.now.ms + QUIET_PAUSE_MS);
-            return;
-        }
-        own.stage = Stage::End;
-        let Some(epoch) = self.own.trees.get(&own.root).map(|owned| owned.machine.record().epoch) else { return };
-        let op = Op::Subtree { dir: own.root, what: Box::new(SubtreeOp::End { epoch }) };
-        self.request_at(self.own_rank(own.root), Cred::clone(cred), op, Then::OwnTask(id), 0);
-    }
-
-    /// It is a directory like others again, or is not this client's any more.
-    pub(super) fn own_ended(&mut self, root: Ino, result: FsResult<Answer>) -> FsResult<()> {
-        match result {
-            // Stale: it was ended before, and the answer was lost; or it was taken back. Nothing is outstanding.
-            Ok(_) | Err(FsError::Stale) => {
-                let Some(owned) = self.own.trees.remove(&root) else { return Ok(()) };
-                // Of what is on the disk nothing is needed: it is merged, or was given up.
-                self.out.push_back(Output::KeptMerged { epoch: owned.machine.record().epoch, all: true });
-                for job in owned.waiting {
-                    self.request(&Arc::new(job.cred), job.op, job.then);
-                }
-                for (_, waiter, cred, call) in owned.unforked {
-                    self.dispatch(waiter, &cred, call);
-                }
-                for task in owned.queue {
-                    if let Step::Own(own) = &task.step
-                        && let Some(command) = own.command
-                    {
-                        self.own.commands.done(command, Err(FsError::Stale));
-                    }
-                    self.fail(task.waiter, FsError::Stale);
-                }
-                let told = owned.told;
-                told.into_iter().for_each(|(rank, id)| self.part_done(rank, root, id));
-                Ok(())
-            }
-            Err(error) => {
-                if let Some(owned) = self.own.trees.get_mut(&root) {
-                    owned.ending = false;
-                }
-                self.own_retry(root);
-                Err(error)
-            }
-        }
-    }
-
-    /// Sends again what was refused for want of room, and sends on what is outstanding, where that is due.
-    pub(crate) fn own_tick(&mut self) {
-        let now = self.now.ms;
-        for id in self.own.trees.values().filter_map(|owned| owned.task) {
-            if let Some(Task { step: Step::Own(own), .. }) = self.tasks.get_mut(&id)
-                && own.again_ms.take_if(|again| *again <= now).is_some()
-            {
-                self.events.push_back((id, Event::Start));
-            }
-        }
-        let due = |owned: &Owned| {
-            let interval = owned.policy.sync_interval().map(loligo_subtree_policy::SyncInterval::millis);
-            let is_due = interval.is_some_and(|interval| now >= owned.synced_ms + interval);
-            // Without changes of its own, too, its owner learns what others did.
-            is_due && owned.task.is_none() && (owned.machine.outstanding().changes > 0 || owned.is_shared())
-        };
-        let roots: Vec<Ino> = self.own.trees.iter().filter(|(_, owned)| due(owned)).map(|(root, _)| *root).collect();
-        for root in roots {
-            let Some(owned) = self.own.trees.get(&root) else { continue };
-            let goal = Goal::of(&owned.policy).and_apply();
-            self.own_complete(root, Waiter::Nobody, goal, None);
-        }
-    }
-
-    /// The client stops: what policies say is done, and what has nothing outstanding then is given back.
-    pub(crate) fn own_stop(&mut self) {
-        for root in self.own.trees.keys().copied().collect::<Vec<_>>() {
-            let Some(owned) = self.own.trees.get(&root) else { continue };
-            let goal = Goal { end: true, ..Goal::of(&owned.policy) };
-            self.own_complete(root, Waiter::Nobody, goal, None);
-        }
-    }
-
-    /// True if a subtree is still to be completed before the client may stop.
-    pub(crate) fn own_is_stopping(&self) -> bool {
-        self.own.trees.values().any(|owned| !owned.given_up)
-    }
-
-    /// The root and goal of a file's fsync besides the file's own bytes; `None` if the policy promises nothing.
-    pub(crate) fn own_fsync(&self, ino: Ino) -> Option<(Ino, Goal)> {
-        let root = if self.own.is_any() { self.own.root_of(ino)? } else { return None };
-        let goal = Goal::of(&self.own.trees.get(&root)?.policy).persist();
-        // Other files' bytes are their own affair.
-        goal.durable.then_some((root, Goal { flush: false, durable: false, ..goal }))
     }
 }

@@ -350,7 +350,7 @@ fn the_read_cache_has_a_limit() {
     net.fsync(0, fh).unwrap();
     for n in 0..6 {
         net.read(0, fh, n << 20, 1 << 20);
-        assert!(net.nodes[0].client.block_bytes <= 3 << 20);
+        assert!(net.nodes[0].client.files.block_bytes <= 3 << 20);
     }
     log(&mut net);
     net.read(0, fh, 5 << 20, 100);

@@ -1,6 +1,6 @@
 //! Calls that nobody waits for any more.
 
-use loligo_types::{FsError, Lease, SetAttr};
+use loligo_types::{FsError, Ino, Lease, SetAttr};
 
 use super::net::{Net, create, ro, rw, write};
 use crate::{Call, CallId, Input};
@@ -13,6 +13,11 @@ fn error(net: &mut Net, id: CallId) -> Option<FsError> {
     net.nodes[0].done.remove(&id).map(|result| result.expect_err("it was interrupted").error)
 }
 
+fn is_unsettled(net: &Net, ino: Ino) -> bool {
+    let client = &net.nodes[0].client;
+    client.calls.is_unsettled(&client.ranks, ino, Lease::ATTR)
+}
+
 #[test]
 fn a_call_ends_and_what_was_sent_for_it_is_unsettled_until_it_is_answered() {
     let mut net = Net::new(1);
@@ -22,12 +27,12 @@ fn a_call_ends_and_what_was_sent_for_it_is_unsettled_until_it_is_answered() {
     let change = net.submit(0, Call::SetAttr { ino, set, fh: None });
     interrupt(&mut net, change, false);
     assert_eq!(error(&mut net, change), Some(FsError::Interrupted));
-    assert!(net.nodes[0].client.is_unsettled(ino, Lease::ATTR), "it is on its way");
+    assert!(is_unsettled(&net, ino), "it is on its way");
     interrupt(&mut net, change, false);
     net.run();
     net.pass_time(100);
     assert_eq!(net.server.attr(ino).mode & 0o777, 0o600, "it was sent");
-    assert!(!net.nodes[0].client.is_unsettled(ino, Lease::ATTR));
+    assert!(!is_unsettled(&net, ino));
     assert!(net.nodes[0].done.is_empty(), "it is answered once");
 }
 

@@ -212,7 +212,7 @@ impl Run {
                 }
                 self.net.disconnect(at);
                 // A restarted server waits for those it knew before it goes on.
-                while restart && self.net.nodes.iter().any(|node| !node.client.is_up(Rank::ZERO)) {
+                while restart && self.net.nodes.iter().any(|node| !node.client.ranks.is_up(Rank::ZERO)) {
                     self.net.step();
                 }
                 self.net.server.forgets = false;
