@@ -173,6 +173,9 @@ impl Client {
 
     pub(crate) fn step_write(&mut self, id: u64, task: &mut Task, event: Event) -> Option<CallResult> {
         let result = self.step_writing(id, task, event);
+        if let (Some(Err(_)), Some(file)) = (&result, self.files.map.get_mut(&task.ino)) {
+            file.leaves_bytes = true;
+        }
         if let (Some(Err(_)), Step::Write(writing)) = (&result, &task.step)
             && writing.leaves_something(&self.files)
         {

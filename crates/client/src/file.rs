@@ -103,6 +103,8 @@ pub(crate) struct File {
     /// Buffered writes that were lost with the last run that failed, the first and the last of them by their numbers. From 0:
     /// others that were at the server may be lost as well.
     pub failed: (u64, u64),
+    /// A write failed: objects may hold bytes of it whose size was never told. The rank drops them when the file is closed.
+    pub leaves_bytes: bool,
     /// Objects may hold bytes that are not durable.
     pub unsynced: bool,
     /// Unsynced bytes that this client wrote, as far as they are kept.
@@ -150,6 +152,7 @@ impl File {
             errors: 0,
             error: None,
             failed: (0, 0),
+            leaves_bytes: false,
             // Somebody may have written before and not waited for the disk.
             unsynced: true,
             unstable: Extents::default(),
@@ -280,6 +283,7 @@ impl File {
 
     /// Notes that written data was lost.
     pub(crate) fn fail(&mut self, error: FsError) {
+        self.leaves_bytes = true;
         self.errors += 1;
         self.error = Some(error);
     }
@@ -312,6 +316,8 @@ pub(crate) struct Files {
     pub opened: BTreeMap<Fh, Opened>,
     /// Handles whose `Close` was not sent yet.
     pub closing: Vec<u64>,
+    /// Those of them whose file may have such bytes ([`File::leaves_bytes`]).
+    pub closing_leaves: BTreeSet<u64>,
     /// A user who had one of them open.
     pub close_cred: Option<Arc<Cred>>,
     /// Handles that were lost with sessions: what they opened may have moved before, to a rank that has not been met yet.

@@ -271,6 +271,9 @@ impl Client {
     /// Ends a handle. Nothing of its file may need it.
     pub(crate) fn close(&mut self, number: u64) {
         let Some(handle) = self.files.handles.remove(&number) else { return };
+        if handle.flags.write && self.files.map.get(&handle.ino).is_some_and(|file| file.leaves_bytes) {
+            self.files.closing_leaves.insert(number);
+        }
         let writer = match self.files.map.get_mut(&handle.ino) {
             Some(file) => {
                 file.handles.retain(|h| *h != number);
@@ -317,19 +320,21 @@ impl Client {
     /// Closes at the server what is closed here.
     pub(crate) fn send_closes(&mut self) {
         let Some(cred) = self.files.close_cred.take() else { return };
-        let mut ranks = BTreeMap::<Rank, Vec<u64>>::new();
+        let mut ranks = BTreeMap::<(Rank, bool), Vec<u64>>::new();
+        let leaves = std::mem::take(&mut self.files.closing_leaves);
         for handle in std::mem::take(&mut self.files.closing) {
+            let lost = leaves.contains(&handle);
             let at = self.files.at.remove(&handle).unwrap_or(self.ranks.router.some_rank(self.ranks.home));
-            ranks.entry(at).or_default().push(handle);
+            ranks.entry((at, lost)).or_default().push(handle);
             // Whoever does not have it passes that over.
             for from in
                 self.files.take_guessed(handle).into_iter().filter(|from| self.ranks.sessions.contains_key(from))
             {
-                ranks.entry(from).or_default().push(handle);
+                ranks.entry((from, lost)).or_default().push(handle);
             }
         }
-        for (rank, handles) in ranks {
-            self.request_at(rank, Cred::clone(&cred), Op::Close { handles, lost: false }, Then::Nothing, 0);
+        for ((rank, lost), handles) in ranks {
+            self.request_at(rank, Cred::clone(&cred), Op::Close { handles, lost }, Then::Nothing, 0);
         }
     }
 

@@ -285,8 +285,7 @@ impl Client {
         }
         let Some(session) = self.ranks.sessions.get(&rank) else { return };
         let asked = session.pending.values().filter_map(|pending| match &pending.request.op {
-            // Those that are said to be lost were told to all already.
-            Op::Close { handles, lost: false } => Some((pending.request.cred.clone(), handles.clone())),
+            Op::Close { handles, .. } => Some((pending.request.cred.clone(), handles.clone())),
             _ => None,
         });
         let mut closes: Vec<(Cred, Vec<u64>)> = asked.collect();
@@ -298,6 +297,7 @@ impl Client {
         if closes.is_empty() {
             return;
         }
+        // Handles that were lost were told to all already.
         let told: BTreeSet<u64> = self.files.lost.iter().copied().collect();
         for (cred, mut handles) in closes {
             handles.retain(|number| !told.contains(number));

@@ -150,6 +150,32 @@ fn a_full_store_is_told_by_close_and_then_by_write() {
     assert!(log(&mut net).is_empty());
 }
 
+/// The objects of a file may hold bytes although its size was refused. Only the server can drop them once the file is closed.
+#[test]
+fn a_file_whose_write_failed_is_closed_as_one_that_leaves_bytes() {
+    for buffered in [true, false] {
+        let mut net = Net::new(1);
+        let (fh, ino) = in_objects(&mut net, 100);
+        let (sound, other) = net.create(0, "sound");
+        net.write(0, sound, 0, b"x");
+        if buffered {
+            net.server.faults.data.push_back(DataError::NoSpace);
+            net.write(0, fh, 0, &[7; 10]);
+            assert_eq!(net.flush(0, fh).unwrap_err().error, FsError::NoSpace);
+        } else {
+            fill(&mut net);
+            net.server.faults.data.push_back(DataError::NoSpace);
+            assert_eq!(net.err(0, write(fh, 200, &[7; 10])), FsError::NoSpace);
+        }
+        release(&mut net, 0, fh);
+        release(&mut net, 0, sound);
+        net.pass_time(10_000);
+        let mut closed = std::mem::take(&mut net.server.closed);
+        closed.sort();
+        assert_eq!(closed, [(ino, true), (other, false)], "buffered: {buffered}");
+    }
+}
+
 #[test]
 fn a_write_that_fails_tells_of_itself_and_not_of_what_was_lost_before() {
     let mut net = Net::new(1);

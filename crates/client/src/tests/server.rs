@@ -96,6 +96,8 @@ pub struct Server {
     pub claimed: Vec<(Ino, u64, FileLock)>,
     /// Ranges that were given back, in that order.
     pub unlocked: Vec<(Ino, LockOwner, u64, u64)>,
+    /// Files of closed handles, and whether bytes that were never told of may be left of them.
+    pub closed: Vec<(Ino, bool)>,
 }
 
 impl Server {
@@ -442,9 +444,10 @@ impl Server {
                 }
                 self.open(client, *ino, *flags, *handle, false)
             }
-            Op::Close { handles, .. } => {
+            Op::Close { handles, lost } => {
                 for handle in handles {
                     let Some((ino, _)) = self.peers[client].handles.remove(handle) else { continue };
+                    self.closed.push((ino, *lost));
                     if !self.peers[client].handles.values().any(|(of, _)| *of == ino) {
                         self.peers[client].rights.remove(&ino);
                     }
