@@ -380,11 +380,13 @@ impl Mds {
 
     /// The first directory that nothing keeps here; if all are kept, the first one: why it is says the attempt.
     fn next_to_give(&mut self, dirs: &[Ino]) -> Option<Ino> {
-        let is_free = |dir: &Ino, mds: &mut Mds| {
-            let frags = mds.frags_of(*dir);
-            matches!(mds.stays_for(*dir, &frags), Ok(None))
-        };
-        dirs.iter().find(|dir| is_free(dir, self)).or(dirs.first()).copied()
+        for dir in dirs {
+            let frags = self.frags_of(*dir);
+            if matches!(self.stays_for(*dir, &frags), Ok(None)) {
+                return Some(*dir);
+            }
+        }
+        dirs.first().copied()
     }
 
     fn give_dir(&mut self, drain: &mut Drain, dir: Ino, pinned: &[Rank]) {

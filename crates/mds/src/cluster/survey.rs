@@ -1,6 +1,6 @@
 //! Which of the inodes in memory are below a directory that moves. Told apart by their directories, which are remembered.
 
-use loligo_namespace::{Found, Need};
+use loligo_namespace::{Found, Need, Tree};
 use loligo_types::{Event, Frag, Ino, Inode, Kind, Name, Rank, limits};
 
 use super::Where;
@@ -177,27 +177,41 @@ impl Mds {
     /// The rank to which something that is still in memory has moved: the record is made, and it is not dropped yet. `Err`: these
     /// must be read first.
     pub(crate) fn has_moved(&mut self, ino: Ino) -> Result<Option<Rank>, Vec<Need>> {
-        self.has_moved_by(|mds, survey| match mds.core.tree.peek(ino).is_some() || survey.knows(ino) {
-            true => mds.moves(survey, ino),
+        let Some((export, mut survey)) = self.take_moving() else { return Ok(None) };
+        let moves = match self.core.tree.peek(ino).is_some() || survey.knows(ino) {
+            true => self.moves(&mut survey, ino),
             false => Moves::No,
-        })
+        };
+        self.put_moving_back(export, survey, moves)
     }
 
     /// The same of what has a name in a directory, be it in memory or dropped already.
     pub(super) fn name_has_moved(&mut self, dir: Ino, hash: u64) -> Result<Option<Rank>, Vec<Need>> {
-        self.has_moved_by(|mds, survey| match survey.name_moves(dir, hash) {
+        let Some((export, mut survey)) = self.take_moving() else { return Ok(None) };
+        let moves = match survey.name_moves(dir, hash) {
             Some(true) => Moves::Yes,
             Some(false) => Moves::No,
-            None if mds.core.tree.peek(dir).is_some() || survey.knows(dir) => mds.moves(survey, dir),
+            None if self.core.tree.peek(dir).is_some() || survey.knows(dir) => self.moves(&mut survey, dir),
             None => Moves::No,
-        })
+        };
+        self.put_moving_back(export, survey, moves)
     }
 
-    fn has_moved_by(&mut self, look: impl FnOnce(&mut Mds, &mut Survey) -> Moves) -> Result<Option<Rank>, Vec<Need>> {
+    /// Takes a migration out whose record is made or about to be, and its survey.
+    fn take_moving(&mut self) -> Option<(Box<Export>, Survey)> {
         let begun = |export: &mut Box<Export>| matches!(export.stage, Stage::Moving(_) | Stage::Cleaning);
-        let Some(mut export) = self.cluster.exports.now.take_if(begun) else { return Ok(None) };
-        let mut survey = std::mem::take(&mut export.survey);
-        let moves = look(self, &mut survey);
+        let mut export = self.cluster.exports.now.take_if(begun)?;
+        let survey = std::mem::take(&mut export.survey);
+        Some((export, survey))
+    }
+
+    /// Puts it back; where goes what moves.
+    fn put_moving_back(
+        &mut self,
+        mut export: Box<Export>,
+        survey: Survey,
+        moves: Moves,
+    ) -> Result<Option<Rank>, Vec<Need>> {
         export.survey = survey;
         let to = export.to;
         self.cluster.exports.now = Some(export);
@@ -251,9 +265,9 @@ impl Mds {
         let dir = survey.dir.0;
         if survey.rest.is_none() {
             // Directories stay known until the end: what is below them is told apart by them.
-            let forget = |mds: &mut Mds, ino: Ino| match ino == dir {
+            let forget = |tree: &mut Tree, ino: Ino| match ino == dir {
                 true => 0,
-                false => FORGET + mds.core.tree.forget(ino) * ENTRY,
+                false => FORGET + tree.forget(ino) * ENTRY,
             };
             if !self.survey_and(survey, forget) {
                 return false;
@@ -290,7 +304,7 @@ impl Mds {
     }
 
     /// Looks at a slice of memory, and does something with each inode that moves: what that cost.
-    fn survey_and(&mut self, survey: &mut Survey, mut each: impl FnMut(&mut Mds, Ino) -> usize) -> bool {
+    fn survey_and(&mut self, survey: &mut Survey, mut each: impl FnMut(&mut Tree, Ino) -> usize) -> bool {
         if survey.reading {
             return false;
         }
@@ -317,7 +331,7 @@ impl Mds {
                     break;
                 }
                 (Some((ino, _)), Moves::Yes) => {
-                    cost += each(self, ino);
+                    cost += each(&mut self.core.tree, ino);
                     survey.found += 1;
                 }
                 _ => {}
