@@ -148,7 +148,7 @@ impl Mds {
         }
         if !needs.is_empty() {
             self.background.sums_waiting = true;
-            self.load(needs, Waiter::Sums);
+            self.cluster.load(&mut self.core, needs, Waiter::Sums);
             return;
         }
         if let Some(events) = propagate(&self.core.tree, self.core.config.some(SUMS_PER_TICK)) {
@@ -167,7 +167,7 @@ impl Mds {
         let (here, abroad) = self.sum_needs(needs);
         if !here.is_empty() {
             self.background.sums_waiting = true;
-            self.load(here, Waiter::Sums);
+            self.cluster.load(&mut self.core, here, Waiter::Sums);
             return;
         }
         // What is lent as a whole comes back as the borrower saw it.
@@ -181,7 +181,7 @@ impl Mds {
         // All in one record: what has been told and what is to be told of it are there together after a crash, or neither is.
         let mut peers = BTreeMap::new();
         for (dir, sum) in sums {
-            let Where::Elsewhere(rank) = self.locate(dir, &mut Vec::new()) else { continue };
+            let Where::Elsewhere(rank) = self.cluster.locate(&mut self.core, dir, &mut Vec::new()) else { continue };
             let peer = peers.entry(rank).or_insert_with(|| self.core.tree.peer(rank));
             peer.sent += 1;
             let letter = Arc::new(Letter::Sum { dir, entries: sum.entries, bytes: sum.bytes });

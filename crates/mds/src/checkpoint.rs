@@ -305,7 +305,7 @@ impl Mds {
             // writes from now on the next life would not know of.
             let mut conns: Vec<_> = self.sessions.conns.keys().copied().collect();
             conns.sort_unstable();
-            conns.into_iter().for_each(|conn| self.close_conn(conn));
+            conns.into_iter().for_each(|conn| self.sessions.close_conn(&mut self.core, conn));
             self.core.out.push_back(Output::Stopped);
         }
     }

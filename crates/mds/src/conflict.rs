@@ -175,7 +175,7 @@ impl Mds {
         let mut count = 0;
         for claim in &claims {
             for (slot, bits) in self.holders_due(job, *claim) {
-                self.recall(claim.0, slot, bits, id);
+                self.recalls.recall(&mut self.core, &self.sessions, claim.0, slot, bits, id);
                 count += 1;
                 if claim.1.has(Lease::NAMES) {
                     // Several work in this directory: lending it out again at once would only mean asking again.

@@ -84,7 +84,7 @@ impl Mds {
                 self.tidy.forget(*ino);
                 self.tidy.leave(*ino);
             }
-            self.closed(*ino);
+            self.opens.closed(&self.core, &mut self.tidy, *ino);
         }
         // Now, not with the next tick: who waits for the file is one who writes it by then.
         opened.into_iter().filter(|(_, wrote)| *wrote).for_each(|(ino, _)| self.tidy_one(ino));

@@ -169,7 +169,7 @@ impl Mds {
         let mut wants = Vec::new();
         let place = self.locate_here(ino, &mut wants);
         if place == Where::Unknown {
-            self.load(wants, Waiter::EofCleanup(ino));
+            self.cluster.load(&mut self.core, wants, Waiter::EofCleanup(ino));
             return;
         }
         self.tidy.left.remove(&ino);
@@ -186,7 +186,7 @@ impl Mds {
     /// The location of a file; a rank alone has all.
     fn locate_here(&mut self, ino: Ino, wants: &mut Vec<Need>) -> Where {
         if !self.cluster.is_alone() {
-            return self.locate(ino, wants);
+            return self.cluster.locate(&mut self.core, ino, wants);
         }
         if !matches!(self.core.tree.find(ino), Found::Unknown) {
             return Where::Here;

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use loligo_namespace::{Change, Ctx, Lookup, answer_again, may_search, need, need_again, prepare};
 use loligo_types::{Answer, FsError, FsResult, Ino, Kind, Op, OpenFlags, Origin, Rank, Stamp, SubtreeOp};
 
+use crate::cluster::Cluster;
 use crate::cluster::{Gathered, Where};
+use crate::core::Core;
 
 use crate::gate::Reply;
 use crate::machine::Mds;
@@ -184,7 +186,7 @@ impl Mds {
         }
         let needs = need(&self.core.tree, &job.op, &job.cred);
         if !needs.is_empty() {
-            return self.wait_for(job, needs);
+            return self.cluster.wait_for(&mut self.core, job, needs);
         }
         self.place_new_dir(job);
         self.step_loaded(job, held)
@@ -206,7 +208,7 @@ impl Mds {
                     self.step_loaded(job, held)
                 }
             },
-            Gathered::Own(needs) => self.wait_for(job, needs),
+            Gathered::Own(needs) => self.cluster.wait_for(&mut self.core, job, needs),
             Gathered::Remote(ino, rank) => self.tell_remote(job, ino, rank),
             // What is still in memory of something that has moved says nothing of what is to be borrowed.
             Gathered::Foreign(foreign) => match self.has_moved_on(job) {
@@ -257,14 +259,6 @@ impl Mds {
             Some(why) => Step::Wait(why),
             None => self.decide(job, held),
         }
-    }
-
-    /// Lets a request wait for records.
-    pub(crate) fn wait_for(&mut self, job: &mut Job, needs: Vec<loligo_namespace::Need>) -> Step {
-        let id = self.core.parked.number(job);
-        let count = self.load(needs, crate::load::Waiter::Job(id));
-        job.reads += count;
-        Step::Wait(WaitReason::Load(count))
     }
 
     /// The handle that the operation goes through.
@@ -382,7 +376,7 @@ impl Mds {
         let ino = change.answer.attr()?.ino;
         match flags.truncate {
             true if self.data_is_busy(ino) => Some(WaitReason::Data(ino)),
-            true => self.wait_for_rooms(ino),
+            true => self.opens.wait_for_rooms(&mut self.tidy, ino),
             false => None,
         }
     }
@@ -443,7 +437,7 @@ impl Mds {
             needs.push(loligo_namespace::Need::Inline(origin.ino));
         }
         if !needs.is_empty() {
-            return self.wait_for(job, needs);
+            return self.cluster.wait_for(&mut self.core, job, needs);
         }
         let answer = answer_again(&self.core.tree, &job.op, origin);
         if let Ok(Answer::Opened { .. }) = &answer
@@ -462,6 +456,16 @@ impl Mds {
     }
 }
 
+impl Cluster {
+    /// Lets a request wait for records.
+    pub(crate) fn wait_for(&mut self, core: &mut Core, job: &mut Job, needs: Vec<loligo_namespace::Need>) -> Step {
+        let id = core.parked.number(job);
+        let count = self.load(core, needs, crate::load::Waiter::Job(id));
+        job.reads += count;
+        Step::Wait(WaitReason::Load(count))
+    }
+}
+
 impl Mds {
     /// The step for a request about a subtree with the number of an executed one; `None` if it may go on. Nothing says that it is the same
     /// request.
@@ -471,11 +475,11 @@ impl Mds {
                 return Some(Step::Wait(WaitReason::Peers));
             }
             let mut wants = Vec::new();
-            match self.locate(dir, &mut wants) {
+            match self.cluster.locate(&mut self.core, dir, &mut wants) {
                 Where::Here => {}
                 // As long as it was this client's it was here.
                 Where::Elsewhere(_) => return Some(Step::Answer(Err(FsError::Stale))),
-                Where::Unknown => return Some(self.wait_for(job, wants)),
+                Where::Unknown => return Some(self.cluster.wait_for(&mut self.core, job, wants)),
             }
         }
         if job.limited.is_some() { self.limit(job, None) } else { None }
@@ -524,10 +528,10 @@ impl Mds {
             return Some(step);
         }
         let mut wants = Vec::new();
-        match self.locate(ino, &mut wants) {
+        match self.cluster.locate(&mut self.core, ino, &mut wants) {
             Where::Here => None,
             Where::Elsewhere(rank) => Some(Step::Redirect(rank)),
-            Where::Unknown => Some(self.wait_for(job, wants)),
+            Where::Unknown => Some(self.cluster.wait_for(&mut self.core, job, wants)),
         }
     }
 }

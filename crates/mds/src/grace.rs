@@ -192,7 +192,7 @@ impl Mds {
         inos.dedup();
         let rounds = told.rounds;
         let needs = self.reclaim_needs(&inos, rounds);
-        let count = self.load(needs, Waiter::Reclaim(slot, id));
+        let count = self.cluster.load(&mut self.core, needs, Waiter::Reclaim(slot, id));
         let Some(grace) = &mut self.grace else { return };
         if let (1.., Some(told)) = (count, grace.told.get_mut(&id)) {
             (told.left, told.rounds) = (count, told.rounds + 1);
@@ -253,7 +253,7 @@ impl Mds {
             let unknown = inos.iter().filter(|ino| rounds == 0 && matches!(self.core.tree.find(**ino), Found::Unknown));
             needs.extend(unknown.map(|ino| Need::Inode(*ino)));
         } else if rounds < ROUNDS_MAX {
-            inos.iter().for_each(|ino| _ = self.locate(*ino, &mut needs));
+            inos.iter().for_each(|ino| _ = self.cluster.locate(&mut self.core, *ino, &mut needs));
             needs.sort();
             needs.dedup();
         }
@@ -297,10 +297,10 @@ impl Mds {
     fn take_back_open(&mut self, slot: Slot, id: SessionId, number: u64, ino: Ino, flags: OpenFlags, rights: Lease) {
         let taken = self.opens.handles(slot) >= HANDLES_MAX || self.opens.handle(slot, number).is_some();
         // A directory of which this rank has only a part is open where its home is.
-        let is_here = self.home_of_part(ino).is_none();
+        let is_here = self.cluster.home_of_part(&self.core, ino).is_none();
         let kind = self.core.tree.inode(ino).filter(|_| is_here).map(|inode| inode.kind);
         if taken || !matches!(kind, Some(Kind::File | Kind::Dir)) {
-            if let Where::Elsewhere(rank) = self.locate(ino, &mut Vec::new()) {
+            if let Where::Elsewhere(rank) = self.cluster.locate(&mut self.core, ino, &mut Vec::new()) {
                 // What was open of it has gone there before the restart, if it was here. The client may close it before it hears of that.
                 self.note_moved_handles(&[(slot, number)], rank);
             }
@@ -358,7 +358,7 @@ impl Mds {
         for (slot, rights) in holders {
             let excess = rights.without(self.opens.allowed(ino, slot));
             if !excess.is_none() && !self.recalls.pending(ino, slot).has(excess) {
-                self.recall(ino, slot, excess | Lease::ATTR, 0);
+                self.recalls.recall(&mut self.core, &self.sessions, ino, slot, excess | Lease::ATTR, 0);
             }
         }
     }

@@ -5,9 +5,11 @@ use std::collections::BTreeSet;
 use loligo_types::msg::{Hello, PROTOCOL_VERSION, Refusal, ToClient, Welcome};
 use loligo_types::{Event, SessionId};
 
+use crate::core::Core;
 use crate::hash::session_secret;
 use crate::io::{ConnId, IdentityKey, Output, Peer};
 use crate::machine::Mds;
+use crate::session::Sessions;
 use crate::session::{Conn, Session, Slot, Standing};
 
 /// Longest name of a session, bytes.
@@ -45,7 +47,7 @@ impl Mds {
         if id.rank() != self.core.me() && !self.cluster.map.ranks.is_empty() {
             // It seeks another rank where clients begin: it is told who is there, and leaves nothing behind.
             self.core.out.push_back(Output::Send { conn, msg: ToClient::Map(self.cluster.map.clone()) });
-            return self.close_conn(conn);
+            return self.sessions.close_conn(&mut self.core, conn);
         }
         if secret != session_secret(self.core.config.hash_key, id.0, hello.client) {
             return self.refuse(conn, Refusal::NotAuthorized, "the secret does not belong to the session");
@@ -120,13 +122,7 @@ impl Mds {
     fn refuse(&mut self, conn: ConnId, why: Refusal, text: &str) {
         let msg = ToClient::Refused { why, text: text.into() };
         self.core.out.push_back(Output::Send { conn, msg });
-        self.close_conn(conn);
-    }
-
-    /// Closes a connection.
-    pub(crate) fn close_conn(&mut self, conn: ConnId) {
-        self.sessions.conns.remove(&conn);
-        self.core.out.push_back(Output::Close { conn });
+        self.sessions.close_conn(&mut self.core, conn);
     }
 
     /// A new session. Its number is that of the journal record that tells of it, so no number is ever used twice; the
@@ -182,7 +178,7 @@ impl Mds {
         session.identity = peer.identity.as_ref().map(|identity| identity.key);
         if self.is_overdue(slot, self.core.config.session_ms) {
             // To answer would let it rely on what it was lent once more.
-            return self.close_conn(conn);
+            return self.sessions.close_conn(&mut self.core, conn);
         }
         let Some(session) = self.sessions.get_mut(slot) else { return };
         let kept = knows && session.standing == Standing::Here;
@@ -193,7 +189,7 @@ impl Mds {
         session.window.reconnected();
         let id = session.id;
         if let Some(old) = self.sessions.bind(slot, conn) {
-            self.close_conn(old);
+            self.sessions.close_conn(&mut self.core, old);
         }
         self.welcome(conn, slot, id, resumed, kept);
         self.repeat_recalls(slot);
@@ -253,12 +249,12 @@ impl Mds {
         let conns = self.sessions.conns.iter().filter(|(_, conn)| is_revoked(came(conn)));
         let mut conns: Vec<ConnId> = conns.map(|(conn, _)| *conn).collect();
         conns.sort();
-        conns.into_iter().for_each(|conn| self.close_conn(conn));
+        conns.into_iter().for_each(|conn| self.sessions.close_conn(&mut self.core, conn));
     }
 
     pub(crate) fn say_evicted(&mut self, conn: ConnId) {
         self.core.out.push_back(Output::Send { conn, msg: ToClient::Evicted });
-        self.close_conn(conn);
+        self.sessions.close_conn(&mut self.core, conn);
     }
 
     /// Ends a session that has written back all it had. `gone`: the client itself ends.
@@ -267,11 +263,19 @@ impl Mds {
         if let Some(client) = client.filter(|_| gone) {
             self.say_client_gone(client);
         }
-        self.opens.end(slot).into_iter().for_each(|(ino, _)| self.closed(ino));
+        self.opens.end(slot).into_iter().for_each(|(ino, _)| self.opens.closed(&self.core, &mut self.tidy, ino));
         // Whoever says so has nothing under way, neither here nor in the store.
         if let Some(session) = self.sessions.get(slot) {
             self.core.out.push_back(Output::Fence { session: session.id });
         }
         self.free_session(slot);
+    }
+}
+
+impl Sessions {
+    /// Closes a connection.
+    pub(crate) fn close_conn(&mut self, core: &mut Core, conn: ConnId) {
+        self.conns.remove(&conn);
+        core.out.push_back(Output::Close { conn });
     }
 }

@@ -9,6 +9,8 @@
 use loligo_namespace::{Loaded, Need};
 use loligo_types::Ino;
 
+use crate::cluster::Cluster;
+use crate::core::Core;
 use crate::load::Waiter;
 use crate::machine::Mds;
 
@@ -37,7 +39,7 @@ impl Mds {
         let Some(from_hash) = self.core.tree.unknown_from(dir, frag, hash) else { return };
         let need = Need::Hashes { dir, from_hash };
         if !self.core.loads.is_read(&need) {
-            self.read_now(vec![need], Waiter::Ahead);
+            self.cluster.read_now(&mut self.core, vec![need], Waiter::Ahead);
         }
     }
 
@@ -55,35 +57,37 @@ impl Mds {
     /// Reads the entries from this hash on, if they are this rank's and there is room.
     pub(crate) fn read_on(&mut self, dir: Ino, from_hash: u64) {
         if self.core.tree.is_known_before(dir, from_hash) {
-            self.read_range(dir, from_hash);
+            self.cluster.read_range(&mut self.core, dir, from_hash);
         }
     }
 
     /// Where a read under way goes on has become known.
     pub(crate) fn load_goes_on(&mut self, ticket: u64, dir: Ino, from_hash: u64) {
         self.core.loads.goes_on(ticket, dir, from_hash);
-        self.read_behind(ticket);
+        self.cluster.read_behind(&mut self.core, ticket);
     }
+}
 
+impl Cluster {
     /// Reads the entries behind those of a read under way, if a request waits for that, and it goes on behind what is known.
-    pub(crate) fn read_behind(&mut self, ticket: u64) {
-        if let Some((dir, from_hash, behind)) = self.core.loads.awaited_range(ticket)
-            && self.core.tree.is_known_before(dir, from_hash)
+    pub(crate) fn read_behind(&self, core: &mut Core, ticket: u64) {
+        if let Some((dir, from_hash, behind)) = core.loads.awaited_range(ticket)
+            && core.tree.is_known_before(dir, from_hash)
         {
-            self.read_range(dir, behind);
+            self.read_range(core, dir, behind);
         }
     }
 
-    fn read_range(&mut self, dir: Ino, from_hash: u64) {
-        if self.core.tree.memory_bytes() >= self.core.config.cache_bytes_max {
+    fn read_range(&self, core: &mut Core, dir: Ino, from_hash: u64) {
+        if core.tree.memory_bytes() >= core.config.cache_bytes_max {
             return;
         }
-        if self.cluster.routes.of(dir, from_hash).is_some_and(|rank| rank != self.core.me()) {
+        if self.routes.of(dir, from_hash).is_some_and(|rank| rank != core.me()) {
             return;
         }
         let need = Need::Range { dir, from_hash };
-        if !self.core.loads.is_read(&need) {
-            self.read_now(vec![need], Waiter::Ahead);
+        if !core.loads.is_read(&need) {
+            self.read_now(core, vec![need], Waiter::Ahead);
         }
     }
 }

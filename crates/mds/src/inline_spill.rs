@@ -68,6 +68,6 @@ impl Mds {
             self.commit(None, &events);
         }
         self.core.parked.wake(&WaitReason::Data(ino));
-        self.closed(ino);
+        self.opens.closed(&self.core, &mut self.tidy, ino);
     }
 }

@@ -9,7 +9,9 @@ use std::collections::BTreeMap;
 use loligo_namespace::{Loaded, Need};
 use loligo_types::{FsError, Ino, Rank, SessionId};
 
+use crate::cluster::Cluster;
 use crate::cluster::pinned_dirs;
+use crate::core::Core;
 use crate::io::Output;
 use crate::machine::Mds;
 use crate::park::WaitReason;
@@ -143,53 +145,6 @@ fn cut_dir(item: &Loaded) -> Option<Ino> {
 }
 
 impl Mds {
-    /// Reads these for somebody; how many reads that is to wait for.
-    pub(crate) fn load(&mut self, mut needs: Vec<Need>, waiter: Waiter) -> usize {
-        let later = self.read_later(&mut needs, waiter);
-        later + self.read_now(needs, waiter)
-    }
-
-    /// The same, also of what was to be read later.
-    pub(crate) fn read_now(&mut self, needs: Vec<Need>, waiter: Waiter) -> usize {
-        let (mut count, mut fresh) = (0, Vec::new());
-        let mut joined = Vec::new();
-        for need in needs {
-            match self.core.loads.by_need.get(&need) {
-                Some(ticket) if !joined.contains(ticket) => joined.push(*ticket),
-                Some(_) => {}
-                None => fresh.push(need),
-            }
-        }
-        for number in joined {
-            if let Some(ticket) = self.core.loads.tickets.get_mut(&number) {
-                ticket.waiters.push(waiter);
-                count += 1;
-                self.read_behind(number);
-            }
-        }
-        let births = &self.cluster.births;
-        for need in fresh.extract_if(.., |need| births.is_asked(need)) {
-            // Nothing is read: the end of the question ends it.
-            self.core.loads.last_birth += 1;
-            let ticket = BIRTHS + self.core.loads.last_birth;
-            self.core.loads.by_need.insert(need.clone(), ticket);
-            self.core.loads.tickets.insert(ticket, Ticket { needs: vec![need], waiters: vec![waiter], behind: None });
-            count += 1;
-        }
-        if !fresh.is_empty() {
-            self.core.loads.last += 1;
-            let ticket = self.core.loads.last;
-            fresh.iter().for_each(|need| _ = self.core.loads.by_need.insert(need.clone(), ticket));
-            self.core
-                .loads
-                .tickets
-                .insert(ticket, Ticket { needs: fresh.clone(), waiters: vec![waiter], behind: None });
-            self.core.out.push_back(Output::Load { ticket, needs: fresh });
-            count += 1;
-        }
-        count
-    }
-
     /// The records came.
     pub(crate) fn loaded(&mut self, ticket: u64, items: Vec<Loaded>) {
         let Some(done) = self.end_ticket(ticket) else { return };
@@ -274,5 +229,51 @@ impl Mds {
         let done = self.core.loads.tickets.remove(&ticket)?;
         done.needs.iter().for_each(|need| _ = self.core.loads.by_need.remove(need));
         Some(done)
+    }
+}
+
+impl Cluster {
+    /// Reads these for somebody; how many reads that is to wait for.
+    pub(crate) fn load(&mut self, core: &mut Core, mut needs: Vec<Need>, waiter: Waiter) -> usize {
+        let later = self.read_later(&mut needs, waiter);
+        later + self.read_now(core, needs, waiter)
+    }
+
+    /// The same, also of what was to be read later.
+    pub(crate) fn read_now(&self, core: &mut Core, needs: Vec<Need>, waiter: Waiter) -> usize {
+        let (mut count, mut fresh) = (0, Vec::new());
+        let mut joined = Vec::new();
+        for need in needs {
+            match core.loads.by_need.get(&need) {
+                Some(ticket) if !joined.contains(ticket) => joined.push(*ticket),
+                Some(_) => {}
+                None => fresh.push(need),
+            }
+        }
+        for number in joined {
+            if let Some(ticket) = core.loads.tickets.get_mut(&number) {
+                ticket.waiters.push(waiter);
+                count += 1;
+                self.read_behind(core, number);
+            }
+        }
+        let births = &self.births;
+        for need in fresh.extract_if(.., |need| births.is_asked(need)) {
+            // Nothing is read: the end of the question ends it.
+            core.loads.last_birth += 1;
+            let ticket = BIRTHS + core.loads.last_birth;
+            core.loads.by_need.insert(need.clone(), ticket);
+            core.loads.tickets.insert(ticket, Ticket { needs: vec![need], waiters: vec![waiter], behind: None });
+            count += 1;
+        }
+        if !fresh.is_empty() {
+            core.loads.last += 1;
+            let ticket = core.loads.last;
+            fresh.iter().for_each(|need| _ = core.loads.by_need.insert(need.clone(), ticket));
+            core.loads.tickets.insert(ticket, Ticket { needs: fresh.clone(), waiters: vec![waiter], behind: None });
+            core.out.push_back(Output::Load { ticket, needs: fresh });
+            count += 1;
+        }
+        count
     }
 }

@@ -197,7 +197,7 @@ impl Mds {
             match msg {
                 ToServer::Hello(hello) => self.hello(conn, hello),
                 // Nothing else makes sense on a connection without a session.
-                _ => self.close_conn(conn),
+                _ => self.sessions.close_conn(&mut self.core, conn),
             }
             return;
         };
@@ -223,7 +223,7 @@ impl Mds {
             ToServer::Ping => self.ping(slot),
             ToServer::Goodbye { gone } => {
                 self.goodbye(slot, gone);
-                self.close_conn(conn);
+                self.sessions.close_conn(&mut self.core, conn);
             }
             ToServer::Reclaim(held) => self.reclaim(slot, held),
             ToServer::Hello(hello) => self.hello(conn, hello),

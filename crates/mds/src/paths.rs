@@ -15,7 +15,9 @@ use loligo_namespace::{Change, Found, Need};
 use loligo_types::{Answer, FsError, Ino, Kind, Name, Op, Rank, SessionId, limits};
 
 use crate::admit::changes;
+use crate::cluster::Cluster;
 use crate::cluster::{Where, principal};
+use crate::core::Core;
 use crate::execute::Step;
 use crate::load::Waiter;
 use crate::machine::Mds;
@@ -172,7 +174,7 @@ impl Mds {
         }
         let (names, oldest) = match self.way(ino) {
             Way::Found { names, oldest } => (names, oldest),
-            Way::Load(needs) => return Some(self.wait_for(job, needs)),
+            Way::Load(needs) => return Some(self.cluster.wait_for(&mut self.core, job, needs)),
             Way::Ask(at, rank) => return Some(self.ask_way(at, rank)),
         };
         let verdict = match names {
@@ -241,7 +243,7 @@ impl Mds {
             if at.0 == 0 {
                 break;
             }
-            match self.next(at) {
+            match self.cluster.next(&mut self.core, at) {
                 Next::Up { hash, parent } => {
                     names.push(hash);
                     at = parent;
@@ -258,47 +260,6 @@ impl Mds {
             }
         }
         Way::Found { names: None, oldest }
-    }
-
-    /// The directory that an inode is in.
-    pub(crate) fn up(&mut self, at: Ino) -> Up {
-        if let Some(home) = self.home_of_part(at) {
-            // What this rank has of it says what its names are, not where it is.
-            return Up::Elsewhere(home);
-        }
-        match self.next(at) {
-            Next::Up { parent, hash } => Up::To(parent, hash),
-            Next::Nowhere => Up::Nowhere,
-            Next::Elsewhere(rank) => Up::Elsewhere(rank),
-            Next::Load(needs) => Up::Load(needs),
-        }
-    }
-
-    fn next(&mut self, at: Ino) -> Next {
-        // What has moved and is not dropped from memory yet says where it was.
-        match self.has_moved(at) {
-            Ok(None) => {}
-            Ok(Some(rank)) => return Next::Elsewhere(rank),
-            Err(needs) => return Next::Load(needs),
-        }
-        loop {
-            match self.core.tree.find(at) {
-                Found::Here(inode) if inode.parent.0 == 0 => return Next::Nowhere,
-                Found::Here(inode) => {
-                    return Next::Up { hash: inode.place.hash().unwrap_or(NO_NAME), parent: inode.parent };
-                }
-                Found::Gone => return Next::Nowhere,
-                Found::Unknown if self.cluster.is_alone() => return Next::Load(vec![Need::Inode(at)]),
-                Found::Unknown => {}
-            }
-            let mut wants = Vec::new();
-            match self.locate(at, &mut wants) {
-                // It is known to be gone now.
-                Where::Here => {}
-                Where::Elsewhere(rank) => return Next::Elsewhere(rank),
-                Where::Unknown => return Next::Load(wants),
-            }
-        }
     }
 
     /// The first directory above something of another rank that that one does not have, or 0 if it is in none: as it has answered a
@@ -350,14 +311,18 @@ impl Mds {
         }
         let (mut up, mut at, mut bounds) = (Vec::new(), ino, Vec::new());
         if ino == Ino::ROOT && self.add_bounds(ino, &mut bounds).is_err() {
-            self.load(vec![Need::Inode(ino), Need::Xattrs(ino)], Waiter::Way(from, number, ino));
+            self.cluster.load(
+                &mut self.core,
+                vec![Need::Inode(ino), Need::Xattrs(ino)],
+                Waiter::Way(from, number, ino),
+            );
             return;
         }
         while at != Ino::ROOT && at.0 != 0 && up.len() < limits::DEPTH_MAX {
-            match self.next(at) {
+            match self.cluster.next(&mut self.core, at) {
                 Next::Up { hash, parent } => {
                     if let Err(needs) = self.add_bounds(at, &mut bounds) {
-                        self.load(needs, Waiter::Way(from, number, ino));
+                        self.cluster.load(&mut self.core, needs, Waiter::Way(from, number, ino));
                         return;
                     }
                     up.push(hash);
@@ -365,7 +330,7 @@ impl Mds {
                 }
                 Next::Nowhere => at = Ino(0),
                 Next::Load(needs) => {
-                    self.load(needs, Waiter::Way(from, number, ino));
+                    self.cluster.load(&mut self.core, needs, Waiter::Way(from, number, ino));
                     return;
                 }
                 Next::Elsewhere(_) if at == ino => return,
@@ -401,10 +366,53 @@ impl Mds {
         match self.way(ino) {
             Way::Found { names: None, .. } => Some(Ok(false)),
             Way::Found { names: Some(names), .. } => Some(Ok(self.rights_at(rights, &names, write) == Verdict::Yes)),
-            Way::Load(needs) => Some(Err(self.load(needs, Waiter::Reclaim(slot, session)))),
+            Way::Load(needs) => Some(Err(self.cluster.load(&mut self.core, needs, Waiter::Reclaim(slot, session)))),
             Way::Ask(at, rank) => {
                 self.ask_way(at, rank);
                 None
+            }
+        }
+    }
+}
+
+impl Cluster {
+    /// The directory that an inode is in.
+    pub(crate) fn up(&mut self, core: &mut Core, at: Ino) -> Up {
+        if let Some(home) = self.home_of_part(core, at) {
+            // What this rank has of it says what its names are, not where it is.
+            return Up::Elsewhere(home);
+        }
+        match self.next(core, at) {
+            Next::Up { parent, hash } => Up::To(parent, hash),
+            Next::Nowhere => Up::Nowhere,
+            Next::Elsewhere(rank) => Up::Elsewhere(rank),
+            Next::Load(needs) => Up::Load(needs),
+        }
+    }
+
+    fn next(&mut self, core: &mut Core, at: Ino) -> Next {
+        // What has moved and is not dropped from memory yet says where it was.
+        match self.has_moved(core, at) {
+            Ok(None) => {}
+            Ok(Some(rank)) => return Next::Elsewhere(rank),
+            Err(needs) => return Next::Load(needs),
+        }
+        loop {
+            match core.tree.find(at) {
+                Found::Here(inode) if inode.parent.0 == 0 => return Next::Nowhere,
+                Found::Here(inode) => {
+                    return Next::Up { hash: inode.place.hash().unwrap_or(NO_NAME), parent: inode.parent };
+                }
+                Found::Gone => return Next::Nowhere,
+                Found::Unknown if self.is_alone() => return Next::Load(vec![Need::Inode(at)]),
+                Found::Unknown => {}
+            }
+            let mut wants = Vec::new();
+            match self.locate(core, at, &mut wants) {
+                // It is known to be gone now.
+                Where::Here => {}
+                Where::Elsewhere(rank) => return Next::Elsewhere(rank),
+                Where::Unknown => return Next::Load(wants),
             }
         }
     }

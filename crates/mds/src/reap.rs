@@ -5,9 +5,12 @@ use std::collections::BTreeSet;
 use loligo_namespace::{Found, Need, reap};
 use loligo_types::{Answer, FsError, Ino, Kind, Op, Rank, SessionId};
 
+use crate::core::Core;
+use crate::eof_cleanup::EofCleanup;
 use crate::execute::Step;
 use crate::load::Waiter;
 use crate::machine::Mds;
+use crate::open::Opens;
 use crate::park::{Job, WaitReason};
 use crate::session::Slot;
 
@@ -54,17 +57,7 @@ impl Mds {
             self.grant_locks(vec![handle.ino]);
         }
         self.end_hidden(handle.ino, slot);
-        self.closed(handle.ino);
-    }
-
-    /// A handle on the inode has ended: it may be the last of an orphan.
-    pub(crate) fn closed(&mut self, ino: Ino) {
-        if self.opens.is_closed(ino) {
-            self.tidy.forget(ino);
-            if self.core.tree.is_orphan(ino) {
-                self.opens.reaps.insert(ino);
-            }
-        }
+        self.opens.closed(&self.core, &mut self.tidy, handle.ino);
     }
 
     /// Ends up to `max` orphans that nobody has open. Not in the grace time: some may be reclaimed.
@@ -90,7 +83,7 @@ impl Mds {
                 continue;
             }
             if matches!(self.core.tree.find(ino), Found::Unknown) {
-                self.load(vec![Need::Inode(ino)], Waiter::Reap(ino));
+                self.cluster.load(&mut self.core, vec![Need::Inode(ino)], Waiter::Reap(ino));
                 continue;
             }
             let mut events = reap(&self.core.tree, ino);
@@ -100,6 +93,18 @@ impl Mds {
                 events.extend(of_copy);
                 let at = self.commit(None, &events);
                 self.thaw_when_durable(Ino(0), at, thaws);
+            }
+        }
+    }
+}
+
+impl Opens {
+    /// A handle on the inode has ended: it may be the last of an orphan.
+    pub(crate) fn closed(&mut self, core: &Core, tidy: &mut EofCleanup, ino: Ino) {
+        if self.is_closed(ino) {
+            tidy.forget(ino);
+            if core.tree.is_orphan(ino) {
+                self.reaps.insert(ino);
             }
         }
     }

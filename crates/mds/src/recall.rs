@@ -8,8 +8,10 @@ use std::collections::BTreeMap;
 use loligo_types::msg::ToClient;
 use loligo_types::{Ino, Lease};
 
+use crate::core::Core;
 use crate::io::Output;
 use crate::machine::Mds;
+use crate::session::Sessions;
 use crate::session::{Session, Slot};
 
 /// Bits that the leases hold; the others are rights that come with opens.
@@ -92,30 +94,10 @@ impl Recalls {
 }
 
 impl Mds {
-    /// Asks bits back, for a request (or for nobody: 0) to wait for.
-    pub(crate) fn recall(&mut self, ino: Ino, slot: Slot, bits: Lease, job: u64) {
-        let waiters = if job == 0 { Vec::new() } else { vec![job] };
-        if let Some(id) = self.recalls.covering(ino, slot, bits) {
-            if let Some(recall) = self.recalls.by_id.get_mut(&id) {
-                recall.waiters.extend(waiters);
-            }
-            return;
-        }
-        self.recalls.last += 1;
-        let id = self.recalls.last;
-        let since_ms = self.core.now.mono_ms;
-        self.recalls.by_id.insert(id, Recall { ino, slot, bits, since_ms, shed: false, waiters });
-        self.recalls.by_ino.entry(ino).or_default().push(id);
-        self.core.counters.recalls += 1;
-        if let Some(conn) = self.sessions.get(slot).and_then(|session| session.conn) {
-            self.core.out.push_back(Output::Send { conn, msg: ToClient::Recall { ino, id, bits } });
-        }
-    }
-
     /// Asks a session for leases because it holds too many. Nobody waits.
     pub(crate) fn shed(&mut self, ino: Ino, slot: Slot, bits: Lease) {
         let before = self.recalls.last;
-        self.recall(ino, slot, bits, 0);
+        self.recalls.recall(&mut self.core, &self.sessions, ino, slot, bits, 0);
         if self.recalls.last > before
             && let Some(recall) = self.recalls.by_id.get_mut(&self.recalls.last)
         {
@@ -207,5 +189,27 @@ impl Mds {
         }
         recall.waiters.into_iter().for_each(|job| self.core.parked.less(job));
         self.next_loans();
+    }
+}
+
+impl Recalls {
+    /// Asks bits back, for a request (or for nobody: 0) to wait for.
+    pub(crate) fn recall(&mut self, core: &mut Core, sessions: &Sessions, ino: Ino, slot: Slot, bits: Lease, job: u64) {
+        let waiters = if job == 0 { Vec::new() } else { vec![job] };
+        if let Some(id) = self.covering(ino, slot, bits) {
+            if let Some(recall) = self.by_id.get_mut(&id) {
+                recall.waiters.extend(waiters);
+            }
+            return;
+        }
+        self.last += 1;
+        let id = self.last;
+        let since_ms = core.now.mono_ms;
+        self.by_id.insert(id, Recall { ino, slot, bits, since_ms, shed: false, waiters });
+        self.by_ino.entry(ino).or_default().push(id);
+        core.counters.recalls += 1;
+        if let Some(conn) = sessions.get(slot).and_then(|session| session.conn) {
+            core.out.push_back(Output::Send { conn, msg: ToClient::Recall { ino, id, bits } });
+        }
     }
 }

@@ -267,9 +267,9 @@ impl Mds {
                 found = *known;
                 break;
             }
-            let up = self.up(at);
+            let up = self.cluster.up(&mut self.core, at);
             if let Up::Load(needs) = up {
-                self.load(needs, Waiter::Nobody);
+                self.cluster.load(&mut self.core, needs, Waiter::Nobody);
                 return None;
             }
             if !self.cluster.is_alone() && (matches!(up, Up::Elsewhere(_)) || self.cluster.routes.is_spread(at)) {
@@ -579,7 +579,7 @@ impl Mds {
     /// The policy of a directory, if it is this rank's and has one.
     fn policy_here(&mut self, dir: Ino) -> Result<Option<Arc<[u8]>>, Vec<Need>> {
         if !self.cluster.is_alone() {
-            match self.up(dir) {
+            match self.cluster.up(&mut self.core, dir) {
                 Up::Elsewhere(_) => return Ok(None),
                 Up::Load(needs) => return Err(needs),
                 Up::To(..) | Up::Nowhere => {}
@@ -605,7 +605,7 @@ impl Mds {
             }
         }
         if !needs.is_empty() {
-            self.load(needs, Waiter::Nobody);
+            self.cluster.load(&mut self.core, needs, Waiter::Nobody);
         }
         if self.relaxed.look.is_done() {
             if !std::mem::replace(&mut self.relaxed.look.is_whole, true) {

@@ -19,9 +19,11 @@
 
 use loligo_types::{Answer, FsError, Ino, Inode, Op, Seq, limits};
 
+use crate::eof_cleanup::EofCleanup;
 use crate::execute::Step;
 use crate::machine::Mds;
 use crate::open::Handle;
+use crate::open::Opens;
 use crate::park::{Job, WaitReason};
 use crate::session::Slot;
 
@@ -63,19 +65,14 @@ impl Mds {
                     None => self.grows_elsewhere(ino, cuts, to, behind),
                 }
             }
-            Op::SetAttr { ino, ref set, .. } if set.size.is_some() => self.wait_for_rooms(ino).map(Step::Wait),
-            Op::Open { ino, flags, .. } if flags.truncate => self.wait_for_rooms(ino).map(Step::Wait),
+            Op::SetAttr { ino, ref set, .. } if set.size.is_some() => {
+                self.opens.wait_for_rooms(&mut self.tidy, ino).map(Step::Wait)
+            }
+            Op::Open { ino, flags, .. } if flags.truncate => {
+                self.opens.wait_for_rooms(&mut self.tidy, ino).map(Step::Wait)
+            }
             _ => None,
         }
-    }
-
-    /// Waits until nothing is reserved; until then nothing more is.
-    pub(crate) fn wait_for_rooms(&mut self, ino: Ino) -> Option<WaitReason> {
-        let waits = self.opens.has_rooms(ino);
-        if waits {
-            self.tidy.close_end(ino);
-        }
-        waits.then_some(WaitReason::Data(ino))
     }
 
     fn room_wanted(&mut self, job: &Job, ino: Ino, len: u64) -> Option<Step> {
@@ -93,7 +90,7 @@ impl Mds {
         }
         let blocked = self.opens.rooms(ino).any(|room| room.broken);
         let waits = blocked || self.opens.has_rooms(ino) && !self.tidy.takes_appends(ino);
-        if waits { self.wait_for_rooms(ino).map(Step::Wait) } else { None }
+        if waits { self.opens.wait_for_rooms(&mut self.tidy, ino).map(Step::Wait) } else { None }
     }
 
     /// Somebody has written his room.
@@ -119,7 +116,7 @@ impl Mds {
         let inode = self.core.tree.inode(ino).filter(|inode| inode.cuts == known)?;
         let (size, cuts) = (inode.size, inode.cuts);
         if to > size && self.opens.rooms(ino).any(|room| room.start < to) {
-            return self.wait_for_rooms(ino).map(Step::Wait);
+            return self.opens.wait_for_rooms(&mut self.tidy, ino).map(Step::Wait);
         }
         let behind = behind.filter(|behind| *behind < to.min(size))?;
         let overtaken = match self.tidy.appended(ino) {
@@ -177,5 +174,16 @@ impl Mds {
                 self.core.parked.wake(&WaitReason::Data(ino));
             }
         }
+    }
+}
+
+impl Opens {
+    /// Waits until nothing is reserved; until then nothing more is.
+    pub(crate) fn wait_for_rooms(&self, tidy: &mut EofCleanup, ino: Ino) -> Option<WaitReason> {
+        let waits = self.has_rooms(ino);
+        if waits {
+            tidy.close_end(ino);
+        }
+        waits.then_some(WaitReason::Data(ino))
     }
 }

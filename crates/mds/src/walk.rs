@@ -385,7 +385,7 @@ impl Mds {
                     }
                     Way::No(error) => Step::Answer(Err(error)),
                     Way::Wait(why) => Step::Wait(why),
-                    Way::Load(needs) => self.wait_for(job, needs),
+                    Way::Load(needs) => self.cluster.wait_for(&mut self.core, job, needs),
                     Way::Unknown if walk.done == 0 => Step::Redirect(rank),
                     Way::Unknown => walk.walked(Answer::Remote { ino: at, kind: Kind::Dir, rank }),
                 }

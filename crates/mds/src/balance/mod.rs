@@ -112,7 +112,7 @@ impl Mds {
     fn asks(&mut self, look: &mut Look) -> bool {
         let (now, tick_ms) = (self.core.now.mono_ms, self.core.config.balance_ms.max(1));
         if self.balance.agains < AGAINS_MAX && !look.wants.is_empty() {
-            self.load(std::mem::take(&mut look.wants), Waiter::Nobody);
+            self.cluster.load(&mut self.core, std::mem::take(&mut look.wants), Waiter::Nobody);
             self.balance.agains += 1;
             self.balance.next_ms = now + AGAIN_MS;
             return false;
@@ -143,7 +143,7 @@ impl Mds {
             for dir in self.tops() {
                 let parent = self.core.tree.peek(dir).map(|inode| inode.parent);
                 if let Some(parent) = parent.filter(|parent| parent.0 != 0) {
-                    self.locate(parent, &mut look.wants);
+                    self.cluster.locate(&mut self.core, parent, &mut look.wants);
                 }
             }
         }
@@ -233,6 +233,10 @@ impl Mds {
     /// The location of a directory, or of this rank's part of it.
     fn locate_part(&mut self, dir: Ino) -> Where {
         let mut wants = Vec::new();
-        if self.core.tree.part(dir).is_some() { Where::Here } else { self.locate(dir, &mut wants) }
+        if self.core.tree.part(dir).is_some() {
+            Where::Here
+        } else {
+            self.cluster.locate(&mut self.core, dir, &mut wants)
+        }
     }
 }

@@ -89,7 +89,7 @@ impl Mds {
             let told = job.tx.and_then(|tx| self.cluster.txs.get(&tx)?.found.get(ino).copied());
             let verdict = match told {
                 Some(rank) if rank != self.core.me() => Where::Elsewhere(rank),
-                told => match self.locate(*ino, &mut own) {
+                told => match self.cluster.locate(&mut self.core, *ino, &mut own) {
                     // Whom this rank asked says that it is here, where it is not any more: both would ask each other for ever.
                     Where::Elsewhere(_) if told.is_some() => {
                         if !self.cluster.unconfirmed_routes.contains_key(&(*ino, Frag::WHOLE)) {

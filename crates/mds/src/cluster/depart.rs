@@ -123,7 +123,7 @@ impl Mds {
                 _ => None,
             };
             let Some(ino) = inode_of(&event) else { continue };
-            if named.unwrap_or_else(|| matches!(self.moves(survey, ino), Moves::Yes)) {
+            if named.unwrap_or_else(|| matches!(self.cluster.moves(&mut self.core, survey, ino), Moves::Yes)) {
                 if ino != export.dir {
                     departed.insert(ino);
                 }

@@ -345,9 +345,9 @@ impl Mds {
         }
         while let Some((dir, ranks)) = drain.pins.front().cloned() {
             let mut wants = Vec::new();
-            match self.locate(dir, &mut wants) {
+            match self.cluster.locate(&mut self.core, dir, &mut wants) {
                 Where::Unknown => {
-                    self.load(wants, Waiter::Nobody);
+                    self.cluster.load(&mut self.core, wants, Waiter::Nobody);
                     return;
                 }
                 Where::Here if self.core.tree.inode(dir).is_some() => return self.give_dir(drain, dir, &ranks),
@@ -363,16 +363,18 @@ impl Mds {
         // What it is pinned to is looked for where there is nothing else to do meanwhile: in its xattrs.
         let mut wants = Vec::new();
         match self.locate_of(dir, &mut wants) {
-            Where::Unknown => _ = self.load(wants, Waiter::Nobody),
+            Where::Unknown => _ = self.cluster.load(&mut self.core, wants, Waiter::Nobody),
             Where::Elsewhere(_) => {}
             // Its home has the pin, and follows it. Fragments that come together there are no part any more.
             Where::Here if self.core.tree.part(dir).is_some() => {
-                let home = self.home_of_part(dir).filter(|home| self.cluster.takes_more(*home));
+                let home = self.cluster.home_of_part(&self.core, dir).filter(|home| self.cluster.takes_more(*home));
                 self.give_dir(drain, dir, home.as_slice());
             }
             Where::Here if self.core.tree.inode(dir).is_none() => self.route_gone(dir),
             Where::Here => match self.pins_known(dir) {
-                None => _ = self.load(vec![loligo_namespace::Need::Xattrs(dir)], Waiter::Nobody),
+                None => {
+                    _ = self.cluster.load(&mut self.core, vec![loligo_namespace::Need::Xattrs(dir)], Waiter::Nobody)
+                }
                 Some(pinned) => self.give_dir(drain, dir, &pinned),
             },
         }
@@ -419,11 +421,17 @@ impl Mds {
         }
         while let Some(dir) = drain.scattered.front().copied() {
             let mut wants = Vec::new();
-            match self.locate(dir, &mut wants) {
-                Where::Unknown => _ = self.load(wants, Waiter::Nobody),
+            match self.cluster.locate(&mut self.core, dir, &mut wants) {
+                Where::Unknown => _ = self.cluster.load(&mut self.core, wants, Waiter::Nobody),
                 Where::Here if self.core.tree.inode(dir).is_some_and(|inode| inode.nlink > 0) => {
                     match self.pins_known(dir) {
-                        None => _ = self.load(vec![loligo_namespace::Need::Xattrs(dir)], Waiter::Nobody),
+                        None => {
+                            _ = self.cluster.load(
+                                &mut self.core,
+                                vec![loligo_namespace::Need::Xattrs(dir)],
+                                Waiter::Nobody,
+                            )
+                        }
                         Some(pinned) => {
                             self.give_dir(drain, dir, &pinned);
                             // The next one while that is decoupled, or such.
@@ -453,7 +461,7 @@ impl Mds {
         let mut wants = Vec::new();
         let mut left = Vec::new();
         for ino in std::mem::take(&mut drain.files) {
-            match self.locate(ino, &mut wants) {
+            match self.cluster.locate(&mut self.core, ino, &mut wants) {
                 Where::Unknown => left.push(ino),
                 Where::Elsewhere(_) => {}
                 Where::Here if self.floats_here(ino) => left.push(ino),
@@ -462,7 +470,7 @@ impl Mds {
         }
         drain.files = left;
         if !wants.is_empty() {
-            self.load(wants, Waiter::Nobody);
+            self.cluster.load(&mut self.core, wants, Waiter::Nobody);
             return;
         }
         if drain.files.is_empty() {

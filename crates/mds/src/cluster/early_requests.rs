@@ -55,7 +55,7 @@ impl EarlyRequests {
 impl Mds {
     /// The table does not have an inode. Whether that says nothing yet; then who may have made it is asked.
     pub(super) fn is_unborn(&mut self, ino: Ino) -> bool {
-        if ino.zeroth_rank() != Some(self.core.me()) || !self.is_made_elsewhere(ino) {
+        if ino.zeroth_rank() != Some(self.core.me()) || !self.cluster.is_made_elsewhere(&self.core, ino) {
             return false;
         }
         if self.cluster.routes.version(ino).is_some() || self.cluster.given_to(ino).is_some() {

@@ -217,7 +217,7 @@ impl Mds {
         let mut wants = Vec::new();
         match self.locate_of(dir, &mut wants) {
             Where::Elsewhere(rank) => return Told::Elsewhere(rank),
-            Where::Unknown => drop(self.load(wants, Waiter::Nobody)),
+            Where::Unknown => drop(self.cluster.load(&mut self.core, wants, Waiter::Nobody)),
             Where::Here => {
                 let Some(inode) = self.core.tree.inode(dir) else {
                     return Told::Refused(format!("inode {dir} does not exist (any more)"));
@@ -345,7 +345,7 @@ impl Mds {
         let stays = if place == Where::Here { self.stays(&export) } else { Ok(false) };
         match place {
             Where::Here if stays.is_err() => {
-                self.load(stays.err().unwrap_or_default(), Waiter::Nobody);
+                self.cluster.load(&mut self.core, stays.err().unwrap_or_default(), Waiter::Nobody);
                 self.cluster.exports.seeking = true;
                 self.cluster.exports.waiting.push_front(wanted);
             }
@@ -356,7 +356,7 @@ impl Mds {
                 );
             }
             Where::Unknown => {
-                self.load(wants, Waiter::Nobody);
+                self.cluster.load(&mut self.core, wants, Waiter::Nobody);
                 self.cluster.exports.seeking = true;
                 self.cluster.exports.waiting.push_front(wanted);
             }
@@ -378,7 +378,7 @@ impl Mds {
                 self.end_export(&export, "failed: a file was removed");
             }
             Where::Here if self.pins_known(dir).is_none() => {
-                self.load(vec![Need::Xattrs(dir)], Waiter::Nobody);
+                self.cluster.load(&mut self.core, vec![Need::Xattrs(dir)], Waiter::Nobody);
                 self.cluster.exports.seeking = true;
                 self.cluster.exports.waiting.push_front(wanted);
             }
@@ -472,7 +472,7 @@ impl Mds {
         let mut wants = Vec::new();
         let place = self.locate_of(dir, &mut wants);
         if !wants.is_empty() {
-            self.load(wants, Waiter::Nobody);
+            self.cluster.load(&mut self.core, wants, Waiter::Nobody);
         }
         (place != Where::Unknown).then(|| place == Where::Here && self.core.tree.inode(dir).is_some())
     }

@@ -212,7 +212,7 @@ impl Mds {
             match self.moves_in_step(survey, *ino).0 {
                 Moves::Unknown(mut wants) => needs.append(&mut wants),
                 // A directory is remembered after it has left memory, and what is open is told to the other rank.
-                Moves::Yes if !self.opens.is_closed(*ino) => _ = self.locate(*ino, &mut needs),
+                Moves::Yes if !self.opens.is_closed(*ino) => _ = self.cluster.locate(&mut self.core, *ino, &mut needs),
                 _ => {}
             }
         }
@@ -221,7 +221,7 @@ impl Mds {
         if needs.is_empty() {
             return true;
         }
-        self.load(needs, Waiter::Nobody);
+        self.cluster.load(&mut self.core, needs, Waiter::Nobody);
         false
     }
 

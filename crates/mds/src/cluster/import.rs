@@ -43,7 +43,7 @@ impl Mds {
         if let Some(part) = part {
             let mut needs = Vec::new();
             if self.take_fragment(part, routes, &mut merged, &mut needs).is_none() && !needs.is_empty() {
-                self.load(needs, Waiter::Letter(from));
+                self.cluster.load(&mut self.core, needs, Waiter::Letter(from));
                 return false;
             }
         } else {

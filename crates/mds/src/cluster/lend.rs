@@ -214,7 +214,7 @@ impl Mds {
         }
         let Search { needs, claims, mut lent } = search;
         if !needs.is_empty() {
-            self.load(needs, Waiter::Loan(tx));
+            self.cluster.load(&mut self.core, needs, Waiter::Loan(tx));
             return Verdict::Wait;
         }
         let holder = self.cluster.loans.against(tx, &claims);
@@ -233,7 +233,7 @@ impl Mds {
             self.data_is_busy(ino)
                 || self.is_leaving(ino)
                 || self.is_spreading(ino)
-                || self.wait_for_rooms(ino).is_some()
+                || self.opens.wait_for_rooms(&mut self.tidy, ino).is_some()
         };
         if claims.iter().any(|claim| busy(claim.ino)) {
             return Verdict::Deny;
@@ -242,7 +242,7 @@ impl Mds {
         match self.apart_of(&inos) {
             Ok(apart) => lent.apart = apart,
             Err(needs) => {
-                self.load(needs, Waiter::Loan(tx));
+                self.cluster.load(&mut self.core, needs, Waiter::Loan(tx));
                 return Verdict::Wait;
             }
         }
@@ -309,7 +309,7 @@ impl Mds {
     /// True if the inode is here and can be lent.
     fn look_for_inode(&mut self, ino: Ino, recall: Lease, how: How, search: &mut Search) -> bool {
         let Search { needs, claims, lent } = search;
-        match self.locate(ino, needs) {
+        match self.cluster.locate(&mut self.core, ino, needs) {
             Where::Unknown => return false,
             Where::Elsewhere(rank) => {
                 if !lent.elsewhere.iter().any(|(other, _)| *other == ino) {
@@ -347,7 +347,8 @@ impl Mds {
         }
         let inos: Vec<Ino> = claims.iter().map(|claim| claim.ino).collect();
         self.mark_loan(tx, &inos);
-        due.into_iter().for_each(|(ino, slot, bits)| self.recall(ino, slot, bits, 0));
+        due.into_iter()
+            .for_each(|(ino, slot, bits)| self.recalls.recall(&mut self.core, &self.sessions, ino, slot, bits, 0));
         true
     }
 
@@ -376,7 +377,7 @@ impl Mds {
         for ino in inos {
             self.cluster.loans.locks.give(tx, ino);
             // An orphan may have had its last close meanwhile.
-            self.closed(ino);
+            self.opens.closed(&self.core, &mut self.tidy, ino);
         }
         self.core.parked.wake(&WaitReason::Locked);
     }
@@ -432,10 +433,10 @@ impl Mds {
     pub(crate) fn settle_loan(&mut self, tx: TxId, events: &[Event], peer: PeerRecord) -> bool {
         let mut wants = Vec::new();
         for ino in lent_dirs(events) {
-            self.locate(ino, &mut wants);
+            self.cluster.locate(&mut self.core, ino, &mut wants);
         }
         if !wants.is_empty() {
-            self.load(wants, Waiter::Letter(tx.rank));
+            self.cluster.load(&mut self.core, wants, Waiter::Letter(tx.rank));
             return false;
         }
         let tree = &self.core.tree;
@@ -456,7 +457,7 @@ impl Mds {
         for event in events {
             if let Event::Orphan(ino) = event {
                 // Its last handle may have been closed meanwhile.
-                self.closed(*ino);
+                self.opens.closed(&self.core, &mut self.tidy, *ino);
             }
         }
         self.end_loan(tx);

@@ -242,7 +242,7 @@ impl Mds {
             self.cluster.unconfirmed_routes.insert((dir, frag), read_before);
         }
         if !wants.is_empty() {
-            self.load(wants, Waiter::Nobody);
+            self.cluster.load(&mut self.core, wants, Waiter::Nobody);
         }
     }
 

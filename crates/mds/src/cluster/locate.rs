@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 use loligo_namespace::{Found, Loaded, Need};
 use loligo_types::{Ino, Inode, Place, Rank, limits};
 
+use crate::cluster::Cluster;
+use crate::core::Core;
 use crate::machine::Mds;
 
 /// Time that the table's records of foreign inodes are used, milliseconds.
@@ -84,142 +86,6 @@ impl Mds {
         self.cluster.foreign_inodes.by_ino.get(&ino).map(|(known, _)| known.is_some())
     }
 
-    /// Locates an inode; records to read first are added to `wants`.
-    pub(crate) fn locate(&mut self, ino: Ino, wants: &mut Vec<Need>) -> Where {
-        let mut at = ino;
-        for _ in 0..limits::DEPTH_MAX {
-            match self.look(at, wants) {
-                Look::Parent(parent) => at = parent,
-                // A directory above is known now (or known to be gone): look again.
-                Look::Found(Where::Here) if at != ino => at = ino,
-                // It did not come back with that one: who got it knows better than the table what it is in.
-                Look::Found(Where::Elsewhere(rank)) if at != ino => {
-                    return Where::Elsewhere(self.cluster.given_to(ino).unwrap_or(rank));
-                }
-                Look::Found(verdict) => return verdict,
-            }
-        }
-        self.not_in_table(ino)
-    }
-
-    fn look(&mut self, ino: Ino, wants: &mut Vec<Need>) -> Look {
-        if let Some(home) = self.home_of_part(ino).filter(|_| self.core.tree.owner(ino) == self.core.me()) {
-            return Look::Found(Where::Elsewhere(home));
-        }
-        if !matches!(self.core.tree.find(ino), Found::Unknown) && !self.has_only_part(ino) {
-            return Look::Found(Where::Here);
-        }
-        let Some(rank) = self.cluster.given_to(ino) else { return self.look_in_table(ino, wants) };
-        if !self.cluster.may_be_back(ino) {
-            return Look::Found(Where::Elsewhere(rank));
-        }
-        match self.look_in_table(ino, wants) {
-            // The table may be behind.
-            Look::Found(Where::Elsewhere(_)) => Look::Found(Where::Elsewhere(rank)),
-            look => look,
-        }
-    }
-
-    /// Locates an inode that is not in memory by the subtree map and the table.
-    fn look_in_table(&mut self, ino: Ino, wants: &mut Vec<Need>) -> Look {
-        let route = self.cluster.routes.home(ino).or((ino == Ino::ROOT).then_some(Rank::ZERO));
-        if let Some(rank) = route {
-            return Look::Found(self.mine_or(rank, ino, wants));
-        }
-        let Some((known, _)) = self.cluster.foreign_inodes.by_ino.get(&ino).copied() else {
-            wants.push(Need::Inode(ino));
-            return Look::Found(Where::Unknown);
-        };
-        let Some((parent, place)) = known else { return Look::Found(self.not_in_table(ino)) };
-        let Some(hash) = place.hash() else {
-            if self.cluster.given_to(ino).is_some() {
-                return Look::Found(self.not_in_table(ino));
-            }
-            self.solved(ino);
-            return Look::Found(self.mine_or(place.rank().unwrap_or(ino.birth_rank()), ino, wants));
-        };
-        match self.cluster.routes.of(parent, hash) {
-            Some(rank) if rank != self.core.me() => return Look::Found(Where::Elsewhere(rank)),
-            Some(_) if self.core.tree.part(parent).is_some() => {
-                return Look::Found(self.embedded_here(ino, parent, place, wants));
-            }
-            _ => {}
-        }
-        if parent.0 == 0 || parent == ino {
-            return Look::Found(self.of_the_past(ino, wants));
-        }
-        // What is dropped first must not be read again because its directory is still in memory.
-        match self.name_has_moved(parent, hash) {
-            Ok(None) => {}
-            Ok(Some(rank)) => return Look::Found(Where::Elsewhere(rank)),
-            Err(needs) => {
-                wants.extend(needs);
-                return Look::Found(Where::Unknown);
-            }
-        }
-        if matches!(self.core.tree.find(parent), Found::Unknown) {
-            // Whose it is depends on whose that one is, which is found out first.
-            return Look::Parent(parent);
-        }
-        Look::Found(match self.core.tree.owner(parent) {
-            rank if rank != self.core.me() => Where::Elsewhere(rank),
-            _ => self.embedded_here(ino, parent, place, wants),
-        })
-    }
-
-    fn mine_or(&mut self, rank: Rank, ino: Ino, wants: &mut Vec<Need>) -> Where {
-        if rank != self.core.me() {
-            return Where::Elsewhere(rank);
-        }
-        wants.push(Need::Inode(ino));
-        Where::Unknown
-    }
-
-    /// The table says that it is embedded in a directory that is this rank's: so it is, if the entry says so, too.
-    fn embedded_here(&mut self, ino: Ino, parent: Ino, place: Place, wants: &mut Vec<Need>) -> Where {
-        let inode = Inode { place, parent, ..nobody(ino) };
-        if self.core.tree.inode(parent).is_none() {
-            return self.of_the_past(ino, wants);
-        }
-        if self.core.tree.primary_name(&inode).is_some() {
-            wants.push(Need::Inode(ino));
-        } else if self.core.tree.primary_known(&inode) {
-            return self.of_the_past(ino, wants);
-        } else {
-            wants.push(Need::Range { dir: parent, from_hash: place.hash().unwrap_or(0) });
-        }
-        Where::Unknown
-    }
-
-    /// Locates an inode whose table row is stale. The rank that made it may know more; if that is this rank, the table
-    /// will.
-    fn of_the_past(&mut self, ino: Ino, wants: &mut Vec<Need>) -> Where {
-        let given = self.cluster.given_to(ino).is_some();
-        if !given && !self.is_made_elsewhere(ino) && self.is_riddle(ino) {
-            wants.push(Need::Inode(ino));
-            return Where::Unknown;
-        }
-        self.not_in_table(ino)
-    }
-
-    pub(super) fn is_made_elsewhere(&self, ino: Ino) -> bool {
-        let birth = ino.birth_rank();
-        birth != self.core.me() && self.is_a_rank(birth)
-    }
-
-    /// The table does not know it: who got it, or made it, may know more.
-    fn not_in_table(&mut self, ino: Ino) -> Where {
-        if let Some(rank) = self.cluster.given_to(ino) {
-            return Where::Elsewhere(rank);
-        }
-        if self.is_made_elsewhere(ino) {
-            return Where::Elsewhere(ino.birth_rank());
-        }
-        self.core.tree.load(Loaded::Inode(ino, None));
-        self.cluster.absent.push(ino);
-        Where::Here
-    }
-
     /// A record of the table came. `stale`: it was asked for before something became this rank's.
     pub(crate) fn take_item(&mut self, item: Loaded, stale: bool) {
         if stale {
@@ -232,7 +98,7 @@ impl Mds {
         };
         let unknown = |ino: &Ino| matches!(self.core.tree.find(*ino), Found::Unknown);
         let of_inode = matches!(item, Loaded::Inode(..) | Loaded::Xattrs(..));
-        let only_part = |ino: &Ino| of_inode && self.has_only_part(*ino);
+        let only_part = |ino: &Ino| of_inode && self.core.has_only_part(*ino);
         if let Some(ino) = of.filter(|ino| unknown(ino) || only_part(ino)) {
             let Loaded::Inode(_, inode) = &item else {
                 if let Loaded::Xattrs(_, xattrs) = &item {
@@ -258,16 +124,11 @@ impl Mds {
         if let Loaded::Inode(ino, _) = &item {
             // No stranger any more: what was known of it is behind as soon as it changes here.
             self.cluster.foreign_inodes.forget(*ino);
-            self.solved(*ino);
+            self.cluster.solved(*ino);
         }
         if let Some(item) = self.clip(item) {
             self.core.tree.load(item);
         }
-    }
-
-    /// True if all that is in memory of a directory is this rank's part of it.
-    fn has_only_part(&self, ino: Ino) -> bool {
-        self.core.tree.part(ino).is_some() && self.core.tree.inode(ino).is_some_and(|inode| inode.part_of().is_some())
     }
 
     /// True if the table row of a scattered directory whose number names this rank is stale: the directory has been another rank's, and
@@ -297,9 +158,154 @@ impl Mds {
                 cluster.routes.of(inode.parent, hash).is_none_or(|rank| rank == self.core.me())
                     && self.core.tree.inode(inode.parent).is_some()
                     && self.core.tree.primary_name(inode).is_some()
-                    && matches!(self.name_has_moved(inode.parent, hash), Ok(None))
+                    && matches!(self.cluster.name_has_moved(&mut self.core, inode.parent, hash), Ok(None))
             }
         }
+    }
+}
+
+impl Cluster {
+    /// Locates an inode; records to read first are added to `wants`.
+    pub(crate) fn locate(&mut self, core: &mut Core, ino: Ino, wants: &mut Vec<Need>) -> Where {
+        let mut at = ino;
+        for _ in 0..limits::DEPTH_MAX {
+            match self.look(core, at, wants) {
+                Look::Parent(parent) => at = parent,
+                // A directory above is known now (or known to be gone): look again.
+                Look::Found(Where::Here) if at != ino => at = ino,
+                // It did not come back with that one: who got it knows better than the table what it is in.
+                Look::Found(Where::Elsewhere(rank)) if at != ino => {
+                    return Where::Elsewhere(self.given_to(ino).unwrap_or(rank));
+                }
+                Look::Found(verdict) => return verdict,
+            }
+        }
+        self.not_in_table(core, ino)
+    }
+
+    fn look(&mut self, core: &mut Core, ino: Ino, wants: &mut Vec<Need>) -> Look {
+        if let Some(home) = self.home_of_part(core, ino).filter(|_| core.tree.owner(ino) == core.me()) {
+            return Look::Found(Where::Elsewhere(home));
+        }
+        if !matches!(core.tree.find(ino), Found::Unknown) && !core.has_only_part(ino) {
+            return Look::Found(Where::Here);
+        }
+        let Some(rank) = self.given_to(ino) else { return self.look_in_table(core, ino, wants) };
+        if !self.may_be_back(ino) {
+            return Look::Found(Where::Elsewhere(rank));
+        }
+        match self.look_in_table(core, ino, wants) {
+            // The table may be behind.
+            Look::Found(Where::Elsewhere(_)) => Look::Found(Where::Elsewhere(rank)),
+            look => look,
+        }
+    }
+
+    /// Locates an inode that is not in memory by the subtree map and the table.
+    fn look_in_table(&mut self, core: &mut Core, ino: Ino, wants: &mut Vec<Need>) -> Look {
+        let route = self.routes.home(ino).or((ino == Ino::ROOT).then_some(Rank::ZERO));
+        if let Some(rank) = route {
+            return Look::Found(core.mine_or(rank, ino, wants));
+        }
+        let Some((known, _)) = self.foreign_inodes.by_ino.get(&ino).copied() else {
+            wants.push(Need::Inode(ino));
+            return Look::Found(Where::Unknown);
+        };
+        let Some((parent, place)) = known else { return Look::Found(self.not_in_table(core, ino)) };
+        let Some(hash) = place.hash() else {
+            if self.given_to(ino).is_some() {
+                return Look::Found(self.not_in_table(core, ino));
+            }
+            self.solved(ino);
+            return Look::Found(core.mine_or(place.rank().unwrap_or(ino.birth_rank()), ino, wants));
+        };
+        match self.routes.of(parent, hash) {
+            Some(rank) if rank != core.me() => return Look::Found(Where::Elsewhere(rank)),
+            Some(_) if core.tree.part(parent).is_some() => {
+                return Look::Found(self.embedded_here(core, ino, parent, place, wants));
+            }
+            _ => {}
+        }
+        if parent.0 == 0 || parent == ino {
+            return Look::Found(self.of_the_past(core, ino, wants));
+        }
+        // What is dropped first must not be read again because its directory is still in memory.
+        match self.name_has_moved(core, parent, hash) {
+            Ok(None) => {}
+            Ok(Some(rank)) => return Look::Found(Where::Elsewhere(rank)),
+            Err(needs) => {
+                wants.extend(needs);
+                return Look::Found(Where::Unknown);
+            }
+        }
+        if matches!(core.tree.find(parent), Found::Unknown) {
+            // Whose it is depends on whose that one is, which is found out first.
+            return Look::Parent(parent);
+        }
+        Look::Found(match core.tree.owner(parent) {
+            rank if rank != core.me() => Where::Elsewhere(rank),
+            _ => self.embedded_here(core, ino, parent, place, wants),
+        })
+    }
+
+    /// The table says that it is embedded in a directory that is this rank's: so it is, if the entry says so, too.
+    fn embedded_here(&mut self, core: &mut Core, ino: Ino, parent: Ino, place: Place, wants: &mut Vec<Need>) -> Where {
+        let inode = Inode { place, parent, ..nobody(ino) };
+        if core.tree.inode(parent).is_none() {
+            return self.of_the_past(core, ino, wants);
+        }
+        if core.tree.primary_name(&inode).is_some() {
+            wants.push(Need::Inode(ino));
+        } else if core.tree.primary_known(&inode) {
+            return self.of_the_past(core, ino, wants);
+        } else {
+            wants.push(Need::Range { dir: parent, from_hash: place.hash().unwrap_or(0) });
+        }
+        Where::Unknown
+    }
+
+    /// Locates an inode whose table row is stale. The rank that made it may know more; if that is this rank, the table
+    /// will.
+    fn of_the_past(&mut self, core: &mut Core, ino: Ino, wants: &mut Vec<Need>) -> Where {
+        let given = self.given_to(ino).is_some();
+        if !given && !self.is_made_elsewhere(core, ino) && self.is_riddle(core, ino) {
+            wants.push(Need::Inode(ino));
+            return Where::Unknown;
+        }
+        self.not_in_table(core, ino)
+    }
+
+    pub(super) fn is_made_elsewhere(&self, core: &Core, ino: Ino) -> bool {
+        let birth = ino.birth_rank();
+        birth != core.me() && self.is_a_rank(core, birth)
+    }
+
+    /// The table does not know it: who got it, or made it, may know more.
+    fn not_in_table(&mut self, core: &mut Core, ino: Ino) -> Where {
+        if let Some(rank) = self.given_to(ino) {
+            return Where::Elsewhere(rank);
+        }
+        if self.is_made_elsewhere(core, ino) {
+            return Where::Elsewhere(ino.birth_rank());
+        }
+        core.tree.load(Loaded::Inode(ino, None));
+        self.absent.push(ino);
+        Where::Here
+    }
+}
+
+impl Core {
+    fn mine_or(&self, rank: Rank, ino: Ino, wants: &mut Vec<Need>) -> Where {
+        if rank != self.me() {
+            return Where::Elsewhere(rank);
+        }
+        wants.push(Need::Inode(ino));
+        Where::Unknown
+    }
+
+    /// True if all that is in memory of a directory is this rank's part of it.
+    fn has_only_part(&self, ino: Ino) -> bool {
+        self.tree.part(ino).is_some() && self.tree.inode(ino).is_some_and(|inode| inode.part_of().is_some())
     }
 }
 

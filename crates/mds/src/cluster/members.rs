@@ -24,7 +24,7 @@ impl Mds {
             self.end_solitude();
         }
         for info in before.ranks {
-            if !self.is_a_rank(info.rank) {
+            if !self.cluster.is_a_rank(&self.core, info.rank) {
                 self.forget_rank(info.rank);
                 self.cluster.removed.insert(info.rank);
             }
@@ -84,14 +84,14 @@ impl Mds {
     pub(crate) fn forget_removed(&mut self) {
         let known: Vec<Rank> = self.cluster.links.keys().copied().collect();
         for rank in known {
-            if !self.is_a_rank(rank) {
+            if !self.cluster.is_a_rank(&self.core, rank) {
                 self.forget_rank(rank);
             }
         }
         self.doubt_nowhere();
         let given: Vec<Rank> = self.cluster.departed.values().map(|(rank, _)| *rank).collect();
         for rank in given {
-            if !self.is_a_rank(rank) {
+            if !self.cluster.is_a_rank(&self.core, rank) {
                 self.forget_given_to(rank);
             }
         }

@@ -196,10 +196,10 @@ impl Mds {
             return None;
         }
         let mut wants = Vec::new();
-        match self.locate(ino, &mut wants) {
+        match self.cluster.locate(&mut self.core, ino, &mut wants) {
             Where::Here => None,
             Where::Elsewhere(rank) => Some(Step::Redirect(rank)),
-            Where::Unknown => Some(self.wait_for(job, wants)),
+            Where::Unknown => Some(self.cluster.wait_for(&mut self.core, job, wants)),
         }
     }
 

@@ -39,7 +39,7 @@ impl Mds {
         for ino in export.files.clone() {
             let Some(parent) = self.core.tree.inode(ino).map(|inode| inode.parent) else { continue };
             let mut wants = Vec::new();
-            match self.locate(parent, &mut wants) {
+            match self.cluster.locate(&mut self.core, parent, &mut wants) {
                 Where::Elsewhere(_) => {}
                 // Its directory is decoupled itself, or is gone, and it may have a name in one that is.
                 Where::Here => return Ok(true),
@@ -57,7 +57,7 @@ impl Mds {
         if frozen || export.stage == Stage::Cleaning {
             let mut survey = std::mem::take(&mut export.survey);
             let moves = if self.core.tree.peek(ino).is_some() || survey.knows(ino) {
-                self.moves(&mut survey, ino)
+                self.cluster.moves(&mut self.core, &mut survey, ino)
             } else {
                 Moves::No
             };
@@ -66,7 +66,7 @@ impl Mds {
                 _ if frozen => Some(Step::Wait(WaitReason::Moving)),
                 Moves::Yes => Some(Step::Redirect(export.to)),
                 Moves::Unknown(needs) => {
-                    self.load(needs, Waiter::Nobody);
+                    self.cluster.load(&mut self.core, needs, Waiter::Nobody);
                     Some(Step::Wait(WaitReason::Locked))
                 }
             };

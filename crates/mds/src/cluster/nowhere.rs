@@ -80,7 +80,7 @@ impl Mds {
             self.cluster.nowhere.insert(key, (line, read_before));
         }
         if !wants.is_empty() {
-            self.load(wants, Waiter::Nobody);
+            self.cluster.load(&mut self.core, wants, Waiter::Nobody);
         }
         if forgotten {
             self.core.parked.wake(&WaitReason::Peers);

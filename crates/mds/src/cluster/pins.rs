@@ -6,6 +6,8 @@ use loligo_types::{Event, Ino, Loaded, Op, Rank};
 
 use super::Where;
 use crate::admin::Told;
+use crate::cluster::Cluster;
+use crate::core::Core;
 use crate::load::Waiter;
 use crate::machine::Mds;
 use crate::park::Job;
@@ -26,16 +28,11 @@ impl Mds {
     /// True if a request sets a pin to ranks that do not exist.
     pub(crate) fn is_bad_pin(&self, job: &Job) -> bool {
         let Op::SetXattr { name, value, .. } = &job.op else { return false };
-        let is_there = |rank: &Rank| self.is_a_rank(*rank);
+        let is_there = |rank: &Rank| self.cluster.is_a_rank(&self.core, *rank);
         // Where it is wanted must be able to take it, now or when it has started; what is being drained never is.
         let stays = |rank: &Rank| self.cluster.map.ranks.is_empty() || self.cluster.takes_more(*rank);
         let good = |ranks: Vec<Rank>| ranks.iter().all(is_there) && (ranks.is_empty() || ranks.iter().any(stays));
         **name == *PIN && !pinned_ranks(value).is_some_and(good)
-    }
-
-    /// True if there is such a rank.
-    pub(crate) fn is_a_rank(&self, rank: Rank) -> bool {
-        rank == self.core.me() || self.cluster.map.ranks.iter().any(|info| info.rank == rank)
     }
 
     /// A record was made (or replayed): it may say where a directory is wanted.
@@ -77,8 +74,8 @@ impl Mds {
         let pins: Vec<(Ino, Vec<Rank>)> = self.cluster.pins.iter().map(|(ino, ranks)| (*ino, ranks.clone())).collect();
         for (dir, ranks) in pins {
             let mut wants = Vec::new();
-            match self.locate(dir, &mut wants) {
-                Where::Unknown => _ = self.load(wants, Waiter::Nobody),
+            match self.cluster.locate(&mut self.core, dir, &mut wants) {
+                Where::Unknown => _ = self.cluster.load(&mut self.core, wants, Waiter::Nobody),
                 // Another rank's to follow.
                 Where::Elsewhere(_) => _ = self.cluster.pins.remove(&dir),
                 Where::Here => {
@@ -94,5 +91,12 @@ impl Mds {
                 }
             }
         }
+    }
+}
+
+impl Cluster {
+    /// True if there is such a rank.
+    pub(crate) fn is_a_rank(&self, core: &Core, rank: Rank) -> bool {
+        rank == core.me() || self.map.ranks.iter().any(|info| info.rank == rank)
     }
 }

@@ -59,7 +59,7 @@ impl Mds {
             None => {}
             Some(Estimate::Read(need)) => {
                 self.cluster.cuts.insert(dir, (size, reads - 1));
-                self.load(vec![need], Waiter::Nobody);
+                self.cluster.load(&mut self.core, vec![need], Waiter::Nobody);
             }
             Some(Estimate::Entries(entries)) => {
                 self.cluster.cuts.insert(dir, (record.size, 0));

@@ -10,6 +10,8 @@ use super::Where;
 use super::export::Export;
 use super::routes::Routes;
 use crate::admin::Told;
+use crate::cluster::Cluster;
+use crate::core::Core;
 use crate::execute::Step;
 use crate::machine::Mds;
 use crate::park::{Job, WaitReason};
@@ -99,12 +101,6 @@ impl Mds {
         self.cluster.routes.of(dir, self.core.tree.hash(name))
     }
 
-    /// The home of a directory of which this rank has only a part.
-    pub(crate) fn home_of_part(&self, dir: Ino) -> Option<Rank> {
-        self.core.tree.part(dir)?;
-        self.cluster.routes.home(dir).filter(|rank| *rank != self.core.me())
-    }
-
     /// The part of a record read from the table that is this rank's; the rest is stale, and another one's.
     pub(super) fn clip(&self, item: Loaded) -> Option<Loaded> {
         match item {
@@ -165,7 +161,7 @@ impl Mds {
 
     /// Where a directory is to be moved from: also this rank's part of it.
     pub(super) fn locate_of(&mut self, dir: Ino, wants: &mut Vec<Need>) -> Where {
-        if self.core.tree.part(dir).is_some() { Where::Here } else { self.locate(dir, wants) }
+        if self.core.tree.part(dir).is_some() { Where::Here } else { self.cluster.locate(&mut self.core, dir, wants) }
     }
 
     /// The fragments of a directory that this rank has, if it has any.
@@ -191,7 +187,7 @@ impl Mds {
         for (slot, bits) in holders {
             if bits.any(SHARED) {
                 held = true;
-                self.recall(dir, slot, bits & SHARED, 0);
+                self.recalls.recall(&mut self.core, &self.sessions, dir, slot, bits & SHARED, 0);
             }
         }
         held
@@ -248,7 +244,7 @@ impl Mds {
         let home = self.cluster.routes.home(dir).or(routes.iter().find(|r| r.frag.contains(0)).map(|r| r.rank));
         let mut all = match self.core.tree.part(dir) {
             Some(own) => own.clone(),
-            None if home == Some(self.core.me()) => match self.locate(dir, needs) {
+            None if home == Some(self.core.me()) => match self.cluster.locate(&mut self.core, dir, needs) {
                 Where::Unknown => return None,
                 _ => self.core.tree.inode(dir)?.clone(),
             },
@@ -288,6 +284,14 @@ impl Mds {
             let route = Route { dir, frag: Frag::WHOLE, rank: self.core.me(), version: version + 1 };
             events.push(Event::Route(route));
         }
+    }
+}
+
+impl Cluster {
+    /// The home of a directory of which this rank has only a part.
+    pub(crate) fn home_of_part(&self, core: &Core, dir: Ino) -> Option<Rank> {
+        core.tree.part(dir)?;
+        self.routes.home(dir).filter(|rank| *rank != core.me())
     }
 }
 

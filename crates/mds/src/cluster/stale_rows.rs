@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use loligo_namespace::Need;
 use loligo_types::{Event, Ino};
 
+use crate::cluster::Cluster;
+use crate::core::Core;
 use crate::load::Waiter;
 use crate::machine::Mds;
 
@@ -24,44 +26,13 @@ pub(crate) struct StaleRows {
 }
 
 impl Mds {
-    /// True if it is worth waiting until the table tells something else of an inode.
-    pub(crate) fn is_riddle(&mut self, ino: Ino) -> bool {
-        let now = self.core.now.mono_ms;
-        let since = *self.cluster.riddles.since.entry(ino).or_insert(now);
-        now < since + PATIENCE_MS
-    }
-
-    /// Takes reads out that are to wait for the next tick; how many that are.
-    pub(crate) fn read_later(&mut self, needs: &mut Vec<Need>, waiter: Waiter) -> usize {
-        let riddles = &mut self.cluster.riddles;
-        if riddles.since.is_empty() {
-            return 0;
-        }
-        let before = riddles.later.len();
-        needs.retain(|need| {
-            let later = matches!(need, Need::Inode(ino) if riddles.since.contains_key(ino));
-            if later {
-                riddles.later.push((need.clone(), waiter));
-            }
-            !later
-        });
-        riddles.later.len() - before
-    }
-
     /// A tick: reads again.
     pub(crate) fn step_riddles(&mut self) {
         let now = self.core.now.mono_ms;
         self.cluster.riddles.since.retain(|_, since| now < *since + KEEP_MS);
         for (need, waiter) in std::mem::take(&mut self.cluster.riddles.later) {
             // One read each: so many are waited for.
-            self.read_now(vec![need], waiter);
-        }
-    }
-
-    /// The table told of an inode what can be so.
-    pub(crate) fn solved(&mut self, ino: Ino) {
-        if !self.cluster.riddles.since.is_empty() {
-            self.cluster.riddles.since.remove(&ino);
+            self.cluster.read_now(&mut self.core, vec![need], waiter);
         }
     }
 
@@ -84,6 +55,39 @@ impl Mds {
         if std::mem::take(&mut self.cluster.told_by_table) {
             let upto = self.core.log.last;
             self.checkpoint_upto(upto);
+        }
+    }
+}
+
+impl Cluster {
+    /// True if it is worth waiting until the table tells something else of an inode.
+    pub(crate) fn is_riddle(&mut self, core: &Core, ino: Ino) -> bool {
+        let now = core.now.mono_ms;
+        let since = *self.riddles.since.entry(ino).or_insert(now);
+        now < since + PATIENCE_MS
+    }
+
+    /// Takes reads out that are to wait for the next tick; how many that are.
+    pub(crate) fn read_later(&mut self, needs: &mut Vec<Need>, waiter: Waiter) -> usize {
+        let riddles = &mut self.riddles;
+        if riddles.since.is_empty() {
+            return 0;
+        }
+        let before = riddles.later.len();
+        needs.retain(|need| {
+            let later = matches!(need, Need::Inode(ino) if riddles.since.contains_key(ino));
+            if later {
+                riddles.later.push((need.clone(), waiter));
+            }
+            !later
+        });
+        riddles.later.len() - before
+    }
+
+    /// The table told of an inode what can be so.
+    pub(crate) fn solved(&mut self, ino: Ino) {
+        if !self.riddles.since.is_empty() {
+            self.riddles.since.remove(&ino);
         }
     }
 }

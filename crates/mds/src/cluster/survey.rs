@@ -5,6 +5,8 @@ use loligo_types::{Event, Frag, Ino, Inode, Kind, Name, Rank, limits};
 
 use super::Where;
 use super::export::{Export, Stage};
+use crate::cluster::Cluster;
+use crate::core::Core;
 use crate::hash::IntMap;
 use crate::io::Output;
 use crate::machine::Mds;
@@ -109,47 +111,6 @@ pub(crate) enum Moves {
 }
 
 impl Mds {
-    /// Tells if an inode in memory is below the directory of the survey.
-    pub(crate) fn moves(&mut self, survey: &mut Survey, ino: Ino) -> Moves {
-        let mut path = Vec::new();
-        let mut at = ino;
-        let verdict = 'walk: {
-            for _ in 0..limits::DEPTH_MAX {
-                if let Some(moves) = survey.below.get_mut(&at) {
-                    // A directory that was removed since it was looked at and is open stays.
-                    *moves &= !self.core.tree.peek(at).is_some_and(|dir| dir.kind == Kind::Dir && dir.nlink == 0);
-                    break 'walk *moves;
-                }
-                let Some(inode) = self.core.tree.peek(at) else {
-                    let mut wants = Vec::new();
-                    match self.locate(at, &mut wants) {
-                        Where::Unknown => return Moves::Unknown(wants),
-                        // Gone, or another rank's already.
-                        Where::Here if !matches!(self.core.tree.find(at), Found::Here(_)) => break 'walk false,
-                        Where::Here => continue,
-                        Where::Elsewhere(_) => break 'walk false,
-                    }
-                };
-                if inode.kind == Kind::Dir {
-                    path.push(at);
-                }
-                if !self.is_embedded(inode) || inode.parent == at {
-                    // What has moved may have got a line of its own where it is now, before it is dropped here.
-                    break 'walk survey.moved && self.is_another_ones(at);
-                }
-                if let Some(moves) = survey.name_moves(inode.parent, inode.place.hash().unwrap_or(0)) {
-                    break 'walk moves;
-                }
-                at = inode.parent;
-            }
-            false
-        };
-        for dir in path {
-            survey.below.insert(dir, verdict);
-        }
-        if verdict { Moves::Yes } else { Moves::No }
-    }
-
     /// The same of one of many that are looked at in a step, and what that costs.
     pub(super) fn moves_in_step(&mut self, survey: &mut Survey, ino: Ino) -> (Moves, usize) {
         match self.core.tree.peek(ino).and_then(|inode| survey.near(inode)) {
@@ -162,8 +123,9 @@ impl Mds {
     /// The same of one of which is known that it is not in the directory of the one before.
     fn moves_alone(&mut self, survey: &mut Survey, ino: Ino) -> (Moves, usize) {
         let inode = self.core.tree.peek(ino);
-        let parent = inode.filter(|inode| inode.kind != Kind::Dir && self.is_embedded(inode)).map(|inode| inode.parent);
-        let moves = self.moves(survey, ino);
+        let parent =
+            inode.filter(|inode| inode.kind != Kind::Dir && self.cluster.is_embedded(inode)).map(|inode| inode.parent);
+        let moves = self.cluster.moves(&mut self.core, survey, ino);
         if let Some(parent) = parent.filter(|parent| *parent != survey.dir.0 && !survey.has_files) {
             survey.last = match moves {
                 Moves::Yes => Some((parent, true)),
@@ -172,54 +134,6 @@ impl Mds {
             };
         }
         (moves, FAR)
-    }
-
-    /// The rank to which something that is still in memory has moved: the record is made, and it is not dropped yet. `Err`: these
-    /// must be read first.
-    pub(crate) fn has_moved(&mut self, ino: Ino) -> Result<Option<Rank>, Vec<Need>> {
-        let Some((export, mut survey)) = self.take_moving() else { return Ok(None) };
-        let moves = match self.core.tree.peek(ino).is_some() || survey.knows(ino) {
-            true => self.moves(&mut survey, ino),
-            false => Moves::No,
-        };
-        self.put_moving_back(export, survey, moves)
-    }
-
-    /// The same of what has a name in a directory, be it in memory or dropped already.
-    pub(super) fn name_has_moved(&mut self, dir: Ino, hash: u64) -> Result<Option<Rank>, Vec<Need>> {
-        let Some((export, mut survey)) = self.take_moving() else { return Ok(None) };
-        let moves = match survey.name_moves(dir, hash) {
-            Some(true) => Moves::Yes,
-            Some(false) => Moves::No,
-            None if self.core.tree.peek(dir).is_some() || survey.knows(dir) => self.moves(&mut survey, dir),
-            None => Moves::No,
-        };
-        self.put_moving_back(export, survey, moves)
-    }
-
-    /// Takes a migration out whose record is made or about to be, and its survey.
-    fn take_moving(&mut self) -> Option<(Box<Export>, Survey)> {
-        let begun = |export: &mut Box<Export>| matches!(export.stage, Stage::Moving(_) | Stage::Cleaning);
-        let mut export = self.cluster.exports.now.take_if(begun)?;
-        let survey = std::mem::take(&mut export.survey);
-        Some((export, survey))
-    }
-
-    /// Puts it back; where goes what moves.
-    fn put_moving_back(
-        &mut self,
-        mut export: Box<Export>,
-        survey: Survey,
-        moves: Moves,
-    ) -> Result<Option<Rank>, Vec<Need>> {
-        export.survey = survey;
-        let to = export.to;
-        self.cluster.exports.now = Some(export);
-        match moves {
-            Moves::Yes => Ok(Some(to)),
-            Moves::No => Ok(None),
-            Moves::Unknown(needs) => Err(needs),
-        }
     }
 
     /// True if a rename between two names would change what is below the directory of the survey.
@@ -237,18 +151,8 @@ impl Mds {
         match survey.name_moves(dir, self.core.tree.hash(name)) {
             Some(true) => Moves::Yes,
             Some(false) => Moves::No,
-            None => self.moves(survey, dir),
+            None => self.cluster.moves(&mut self.core, survey, dir),
         }
-    }
-
-    /// True if the authority over an inode is that over its parent directory.
-    fn is_embedded(&self, inode: &Inode) -> bool {
-        inode.place.hash().is_some() && inode.parent.0 != 0 && self.cluster.routes.home(inode.ino).is_none()
-    }
-
-    /// True if a directory that is in memory is another rank's, by a line of the subtree map.
-    fn is_another_ones(&self, dir: Ino) -> bool {
-        self.core.tree.part(dir).is_none() && self.cluster.routes.home(dir).is_some_and(|rank| rank != self.core.me())
     }
 
     /// Looks at a slice of memory; whether all was seen. What must be read for it is read first.
@@ -352,8 +256,109 @@ impl Mds {
             return true;
         }
         survey.reading = true;
-        self.load(needs, crate::load::Waiter::Survey);
+        self.cluster.load(&mut self.core, needs, crate::load::Waiter::Survey);
         false
+    }
+}
+
+impl Cluster {
+    /// Tells if an inode in memory is below the directory of the survey.
+    pub(crate) fn moves(&mut self, core: &mut Core, survey: &mut Survey, ino: Ino) -> Moves {
+        let mut path = Vec::new();
+        let mut at = ino;
+        let verdict = 'walk: {
+            for _ in 0..limits::DEPTH_MAX {
+                if let Some(moves) = survey.below.get_mut(&at) {
+                    // A directory that was removed since it was looked at and is open stays.
+                    *moves &= !core.tree.peek(at).is_some_and(|dir| dir.kind == Kind::Dir && dir.nlink == 0);
+                    break 'walk *moves;
+                }
+                let Some(inode) = core.tree.peek(at) else {
+                    let mut wants = Vec::new();
+                    match self.locate(core, at, &mut wants) {
+                        Where::Unknown => return Moves::Unknown(wants),
+                        // Gone, or another rank's already.
+                        Where::Here if !matches!(core.tree.find(at), Found::Here(_)) => break 'walk false,
+                        Where::Here => continue,
+                        Where::Elsewhere(_) => break 'walk false,
+                    }
+                };
+                if inode.kind == Kind::Dir {
+                    path.push(at);
+                }
+                if !self.is_embedded(inode) || inode.parent == at {
+                    // What has moved may have got a line of its own where it is now, before it is dropped here.
+                    break 'walk survey.moved && self.is_another_ones(core, at);
+                }
+                if let Some(moves) = survey.name_moves(inode.parent, inode.place.hash().unwrap_or(0)) {
+                    break 'walk moves;
+                }
+                at = inode.parent;
+            }
+            false
+        };
+        for dir in path {
+            survey.below.insert(dir, verdict);
+        }
+        if verdict { Moves::Yes } else { Moves::No }
+    }
+
+    /// The rank to which something that is still in memory has moved: the record is made, and it is not dropped yet. `Err`: these
+    /// must be read first.
+    pub(crate) fn has_moved(&mut self, core: &mut Core, ino: Ino) -> Result<Option<Rank>, Vec<Need>> {
+        let Some((export, mut survey)) = self.take_moving() else { return Ok(None) };
+        let moves = match core.tree.peek(ino).is_some() || survey.knows(ino) {
+            true => self.moves(core, &mut survey, ino),
+            false => Moves::No,
+        };
+        self.put_moving_back(export, survey, moves)
+    }
+
+    /// The same of what has a name in a directory, be it in memory or dropped already.
+    pub(super) fn name_has_moved(&mut self, core: &mut Core, dir: Ino, hash: u64) -> Result<Option<Rank>, Vec<Need>> {
+        let Some((export, mut survey)) = self.take_moving() else { return Ok(None) };
+        let moves = match survey.name_moves(dir, hash) {
+            Some(true) => Moves::Yes,
+            Some(false) => Moves::No,
+            None if core.tree.peek(dir).is_some() || survey.knows(dir) => self.moves(core, &mut survey, dir),
+            None => Moves::No,
+        };
+        self.put_moving_back(export, survey, moves)
+    }
+
+    /// Takes a migration out whose record is made or about to be, and its survey.
+    fn take_moving(&mut self) -> Option<(Box<Export>, Survey)> {
+        let begun = |export: &mut Box<Export>| matches!(export.stage, Stage::Moving(_) | Stage::Cleaning);
+        let mut export = self.exports.now.take_if(begun)?;
+        let survey = std::mem::take(&mut export.survey);
+        Some((export, survey))
+    }
+
+    /// Puts it back; where goes what moves.
+    fn put_moving_back(
+        &mut self,
+        mut export: Box<Export>,
+        survey: Survey,
+        moves: Moves,
+    ) -> Result<Option<Rank>, Vec<Need>> {
+        export.survey = survey;
+        let to = export.to;
+        self.exports.now = Some(export);
+        match moves {
+            Moves::Yes => Ok(Some(to)),
+            Moves::No => Ok(None),
+            Moves::Unknown(needs) => Err(needs),
+        }
+    }
+
+    /// True if the authority over an inode is that over its parent directory.
+    fn is_embedded(&self, inode: &Inode) -> bool {
+        inode.place.hash().is_some() && inode.parent.0 != 0 && self.routes.home(inode.ino).is_none()
+    }
+
+    /// True if a directory that is in memory is another rank's, by a line of the subtree map.
+    fn is_another_ones(&self, core: &Core, dir: Ino) -> bool {
+        core.tree.part(dir).is_none() && self.routes.home(dir).is_some_and(|rank| rank != core.me())
     }
 }
 

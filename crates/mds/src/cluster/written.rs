@@ -41,11 +41,11 @@ impl Mds {
             if self.core.tree.peek(ino).is_none_or(|inode| inode.kind != Kind::File || inode.inline) {
                 continue;
             }
-            match self.moves(survey, ino) {
+            match self.cluster.moves(&mut self.core, survey, ino) {
                 Moves::Yes => _ = written.insert(ino),
                 Moves::No => {}
                 Moves::Unknown(needs) => {
-                    self.load(needs, Waiter::Nobody);
+                    self.cluster.load(&mut self.core, needs, Waiter::Nobody);
                     return None;
                 }
             }

@@ -68,7 +68,7 @@ impl Mds {
 
     /// The owner has these open.
     pub(super) fn hold_open(&mut self, job: &mut Job, dir: Ino, epoch: u64, (first, inos): (bool, &[Ino])) -> Step {
-        if let Err(error) = self.owned(job, dir, epoch) {
+        if let Err(error) = self.decoupled.owned(&self.core, job, dir, epoch) {
             return Step::Answer(Err(error));
         }
         if first && self.allows(dir) && !self.decoupled.by_dir.get(&dir).is_some_and(|owned| owned.has_left) {
@@ -333,7 +333,7 @@ impl Mds {
             if self.drops_or_spills(ino) {
                 return Err(Step::Wait(WaitReason::Data(ino)));
             }
-            if let Some(why) = self.wait_for_rooms(ino) {
+            if let Some(why) = self.opens.wait_for_rooms(&mut self.tidy, ino) {
                 return Err(Step::Wait(why));
             }
             // Looked at anew: a number that meant nothing when its part came may mean something by now.
@@ -365,7 +365,7 @@ impl Mds {
         }
         needs.sort_unstable();
         needs.dedup();
-        Err(self.wait_to_know(job, needs))
+        Err(self.cluster.wait_to_know(&mut self.core, job, needs))
     }
 
     /// True if something that was there before the merge is in the subtree, or was removed from it.

@@ -36,7 +36,7 @@ impl Mds {
         {
             owned.tells = Some(slot);
             let id = self.core.parked.number(job);
-            self.recall(dir, slot, Lease::NAMES, id);
+            self.recalls.recall(&mut self.core, &self.sessions, dir, slot, Lease::NAMES, id);
         }
         match step {
             Step::Answer(Ok(_)) if self.is_telling(job, dir) => Step::Wait(WaitReason::Close),

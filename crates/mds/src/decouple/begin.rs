@@ -141,7 +141,7 @@ impl Mds {
                 None => return Some(Step::Answer(Err(FsError::Stale))),
             },
             Above::Root(_) | Above::Below(_) => return Some(Step::Answer(Err(FsError::Busy))),
-            Above::Load(needs) => return Some(self.wait_to_know(job, needs)),
+            Above::Load(needs) => return Some(self.cluster.wait_to_know(&mut self.core, job, needs)),
         }
         let Some(root) = self.core.tree.inode(dir) else { return Some(Step::Answer(Err(FsError::Stale))) };
         if root.kind != Kind::Dir {
@@ -156,10 +156,10 @@ impl Mds {
         }
         let roots: Vec<Ino> = self.core.tree.all_decoupled().map(|record| record.dir).collect();
         for used in roots {
-            match self.is_below(used, dir) {
+            match self.cluster.is_below(&mut self.core, used, dir) {
                 Ok(false) => {}
                 Ok(true) => return Some(Step::Answer(Err(FsError::Busy))),
-                Err(needs) => return Some(self.wait_to_know(job, needs)),
+                Err(needs) => return Some(self.cluster.wait_to_know(&mut self.core, job, needs)),
             }
         }
         if inos == 0 || inos > SUBTREE_INOS_MAX - SUBTREE_JOURNALS {
@@ -172,7 +172,7 @@ impl Mds {
         match self.is_moving(dir) {
             Ok(false) => {}
             Ok(true) => return Some(Step::Wait(WaitReason::Moving)),
-            Err(needs) => return Some(self.wait_to_know(job, needs)),
+            Err(needs) => return Some(self.cluster.wait_to_know(&mut self.core, job, needs)),
         }
         if let Some(step) = self.gather_subtree(job, dir).or_else(|| self.wait_for_loans(job, dir)) {
             job.closing_ms = None;
@@ -225,10 +225,10 @@ impl Mds {
             if !self.is_in_the_way(ino, interfere) {
                 continue;
             }
-            match self.is_below(ino, dir) {
+            match self.cluster.is_below(&mut self.core, ino, dir) {
                 Ok(false) => {}
                 Ok(true) => open.push(ino),
-                Err(needs) => return Some(self.wait_to_know(job, needs)),
+                Err(needs) => return Some(self.cluster.wait_to_know(&mut self.core, job, needs)),
             }
         }
         self.wait_for_closes_of(job, &open)
@@ -246,9 +246,9 @@ impl Mds {
             if self.opens.access(ino, job.slot) == DataAccess::None {
                 continue;
             }
-            match self.is_below(ino, dir) {
+            match self.cluster.is_below(&mut self.core, ino, dir) {
                 Ok(below) => open.extend(below.then_some(ino)),
-                Err(needs) => return Some(self.wait_to_know(job, needs)),
+                Err(needs) => return Some(self.cluster.wait_to_know(&mut self.core, job, needs)),
             }
         }
         if let Some(step) = self.wait_for_closes_by(job, &open, Some(job.slot)) {
@@ -257,7 +257,7 @@ impl Mds {
         match self.held_below(dir, Some(job.slot)) {
             Ok(due) if due.is_empty() => None,
             Ok(due) => Some(self.recall_held(job, due)),
-            Err(needs) => Some(self.wait_to_know(job, needs)),
+            Err(needs) => Some(self.cluster.wait_to_know(&mut self.core, job, needs)),
         }
     }
 
@@ -281,7 +281,8 @@ impl Mds {
 
     fn recall_held(&mut self, job: &mut Job, held: Vec<(Ino, Slot, Lease)>) -> Step {
         let (id, count) = (self.core.parked.number(job), held.len());
-        held.into_iter().for_each(|(ino, slot, bits)| self.recall(ino, slot, bits, id));
+        held.into_iter()
+            .for_each(|(ino, slot, bits)| self.recalls.recall(&mut self.core, &self.sessions, ino, slot, bits, id));
         Step::Wait(WaitReason::Recall(count))
     }
 
@@ -294,7 +295,7 @@ impl Mds {
             if bits.is_none() || by.is_some_and(|by| by != slot) {
                 continue;
             }
-            if ino == dir || self.is_below(ino, dir)? {
+            if ino == dir || self.cluster.is_below(&mut self.core, ino, dir)? {
                 due.push((ino, slot, bits));
             }
         }
@@ -311,13 +312,14 @@ impl Mds {
     }
 
     pub(super) fn grant_more(&mut self, job: &mut Job, dir: Ino, epoch: u64, inos: u64) -> Step {
-        let inos = match self.owned(job, dir, epoch).map(|record| self.room_for_inodes(job, &record)) {
-            Ok(Ok(0)) => return Step::Answer(Err(FsError::Quota)),
-            Ok(Ok(room)) => inos.min(room),
-            Ok(Err(step)) => return step,
-            Err(error) => return Step::Answer(Err(error)),
-        };
-        Step::Answer(self.owned(job, dir, epoch).and_then(|mut record| {
+        let inos =
+            match self.decoupled.owned(&self.core, job, dir, epoch).map(|record| self.room_for_inodes(job, &record)) {
+                Ok(Ok(0)) => return Step::Answer(Err(FsError::Quota)),
+                Ok(Ok(room)) => inos.min(room),
+                Ok(Err(step)) => return step,
+                Err(error) => return Step::Answer(Err(error)),
+            };
+        Step::Answer(self.decoupled.owned(&self.core, job, dir, epoch).and_then(|mut record| {
             let first = self.next_numbers(inos)?;
             if record.left() + inos > SUBTREE_INOS_MAX || record.grants.len() >= SUBTREE_GRANTS_MAX {
                 return Err(FsError::Quota);
@@ -333,7 +335,7 @@ impl Mds {
     fn ask_all_back(&mut self, job: &mut Job, dir: Ino) -> Option<Step> {
         let due = match self.held_below(dir, None) {
             Ok(due) => due,
-            Err(needs) => return Some(self.wait_to_know(job, needs)),
+            Err(needs) => return Some(self.cluster.wait_to_know(&mut self.core, job, needs)),
         };
         if due.is_empty() {
             if self.take_all_replicas_back() {
@@ -357,7 +359,7 @@ impl Mds {
 
     /// So much of its owner's journal is in the store.
     pub(super) fn keep_journal(&mut self, job: &mut Job, dir: Ino, epoch: u64, journal: StoredJournal) -> Step {
-        Step::Answer(self.owned(job, dir, epoch).and_then(|mut record| {
+        Step::Answer(self.decoupled.owned(&self.core, job, dir, epoch).and_then(|mut record| {
             if !record.journal_inos().contains(&journal.ino) {
                 return Err(FsError::Invalid);
             }
@@ -368,7 +370,7 @@ impl Mds {
     }
 
     pub(super) fn recouple(&mut self, job: &mut Job, dir: Ino, epoch: u64) -> Step {
-        let record = match self.owned(job, dir, epoch) {
+        let record = match self.decoupled.owned(&self.core, job, dir, epoch) {
             Ok(record) => record,
             Err(error) => return Step::Answer(Err(error)),
         };

@@ -76,10 +76,10 @@ impl Mds {
                 // Lent by that rank for this request, without its attributes.
                 rank if rank != self.core.me() => Up::Elsewhere(rank),
                 _ if at == Ino::ROOT => self.root_above(),
-                _ => self.up(at),
+                _ => self.cluster.up(&mut self.core, at),
             };
             match next {
-                Up::Load(needs) => return Err(self.wait_to_know(job, needs)),
+                Up::Load(needs) => return Err(self.cluster.wait_to_know(&mut self.core, job, needs)),
                 Up::Elsewhere(rank) => match self.bounds_there(at, rank) {
                     Some((above, told)) => {
                         texts.extend(told);
@@ -92,7 +92,7 @@ impl Mds {
                 },
                 Up::Nowhere | Up::To(..) => {
                     if let Err(needs) = self.add_bounds(at, &mut texts) {
-                        return Err(self.wait_to_know(job, needs));
+                        return Err(self.cluster.wait_to_know(&mut self.core, job, needs));
                     }
                     match next {
                         Up::To(parent, _) if at != Ino::ROOT && parent.0 != 0 => at = parent,
@@ -110,7 +110,7 @@ impl Mds {
             return Up::Nowhere;
         }
         let mut wants = Vec::new();
-        match self.locate(Ino::ROOT, &mut wants) {
+        match self.cluster.locate(&mut self.core, Ino::ROOT, &mut wants) {
             Where::Here => Up::Nowhere,
             Where::Elsewhere(rank) => Up::Elsewhere(rank),
             Where::Unknown => Up::Load(wants),
@@ -228,7 +228,7 @@ impl Mds {
             }
         }
         needs.truncate(READS_MAX);
-        if needs.is_empty() { Ok(()) } else { Err(self.wait_to_know(job, needs)) }
+        if needs.is_empty() { Ok(()) } else { Err(self.cluster.wait_to_know(&mut self.core, job, needs)) }
     }
 
     /// The error for a merge that does something to a directory with a policy, or to those above it, which it may not. `Err`:
@@ -240,7 +240,7 @@ impl Mds {
         ino: Ino,
         may: bool,
     ) -> Result<Option<FsError>, Vec<Need>> {
-        if !self.is_below(ino, record.dir)? {
+        if !self.cluster.is_below(&mut self.core, ino, record.dir)? {
             return Ok(None);
         }
         let known = intake.known.get(&ino);
@@ -286,7 +286,7 @@ impl Mds {
             let made = with.and_then(|with| with.known.get(&at)).and_then(|(_, made)| Some(made.as_ref()?.parent));
             at = match new.or(made) {
                 Some(parent) => parent,
-                None => match self.up(at) {
+                None => match self.cluster.up(&mut self.core, at) {
                     Up::To(parent, _) => parent,
                     Up::Load(needs) => return Err(needs),
                     Up::Nowhere | Up::Elsewhere(_) => break,
@@ -309,10 +309,10 @@ impl Mds {
             if bounds.iter().all(|(_, bounds)| bounds.broken_by(&wanted).is_none()) {
                 continue;
             }
-            match self.is_below(root, dir) {
+            match self.cluster.is_below(&mut self.core, root, dir) {
                 Ok(below) if below || root == dir => return Err(Step::Answer(Err(FsError::Busy))),
                 Ok(_) => {}
-                Err(needs) => return Err(self.wait_to_know(job, needs)),
+                Err(needs) => return Err(self.cluster.wait_to_know(&mut self.core, job, needs)),
             }
         }
         if bounds.iter().all(|(_, bounds)| bounds.floor.is_none()) {

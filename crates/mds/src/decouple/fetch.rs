@@ -11,7 +11,7 @@ use crate::session::Slot;
 
 impl Mds {
     pub(super) fn fetch(&mut self, job: &mut Job, dir: Ino, epoch: u64, needs: &[Need]) -> Step {
-        let record = match self.owned(job, dir, epoch) {
+        let record = match self.decoupled.owned(&self.core, job, dir, epoch) {
             Ok(record) => record,
             Err(error) => return Step::Answer(Err(error)),
         };
@@ -56,7 +56,7 @@ impl Mds {
         }
         missing.sort_unstable();
         missing.dedup();
-        self.wait_to_know(job, missing)
+        self.cluster.wait_to_know(&mut self.core, job, missing)
     }
 
     /// A file that lived by itself at another rank may have come here since, with what clients held of it, and of one that nothing counts any more
@@ -75,7 +75,8 @@ impl Mds {
             return None;
         }
         let (id, count) = (self.core.parked.number(job), held.len());
-        held.into_iter().for_each(|(slot, bits)| self.recall(ino, slot, bits, id));
+        held.into_iter()
+            .for_each(|(slot, bits)| self.recalls.recall(&mut self.core, &self.sessions, ino, slot, bits, id));
         Some(Step::Wait(WaitReason::Recall(count)))
     }
 

@@ -110,7 +110,7 @@ impl Mds {
             if self.data_is_busy(ino) {
                 return Step::Wait(WaitReason::Data(ino));
             }
-            if let Some(why) = self.wait_for_rooms(ino) {
+            if let Some(why) = self.opens.wait_for_rooms(&mut self.tidy, ino) {
                 return Step::Wait(why);
             }
         }
@@ -260,7 +260,7 @@ impl Mds {
                 Found::Unknown => needs.push(loligo_types::Need::Inode(*ino)),
                 Found::Here(_) if self.drops_or_spills(*ino) => return Err(Step::Wait(WaitReason::Data(*ino))),
                 Found::Here(_) if !self.is_still(*ino) => {
-                    if let Some(why) = self.wait_for_rooms(*ino) {
+                    if let Some(why) = self.opens.wait_for_rooms(&mut self.tidy, *ino) {
                         return Err(Step::Wait(why));
                     }
                 }
@@ -268,7 +268,7 @@ impl Mds {
             }
         }
         if !needs.is_empty() {
-            return Err(self.wait_to_know(job, needs));
+            return Err(self.cluster.wait_to_know(&mut self.core, job, needs));
         }
         files.retain(|(ino, ..)| self.core.tree.inode(*ino).is_some());
         let moving: Vec<Ino> = files.iter().map(|(ino, ..)| *ino).filter(|ino| !self.is_still(*ino)).collect();

@@ -108,7 +108,7 @@ impl Mds {
             }
         }
         match (needs.is_empty(), below.is_empty(), asks) {
-            (false, ..) => Some(self.wait_to_know(job, needs)),
+            (false, ..) => Some(self.cluster.wait_to_know(&mut self.core, job, needs)),
             (true, false, _) => Some(Step::Wait(WaitReason::Gather)),
             (true, true, true) => Some(Step::Wait(WaitReason::Above)),
             (true, true, false) => None,
@@ -124,7 +124,7 @@ impl Mds {
             if at == Ino::ROOT || at.0 == 0 {
                 break;
             }
-            match self.up(at) {
+            match self.cluster.up(&mut self.core, at) {
                 Up::To(parent, _) => at = parent,
                 Up::Nowhere => break,
                 Up::Load(needs) => return Far::Load(needs),
@@ -140,10 +140,12 @@ impl Mds {
     /// The owner of a subtree asks for a file that lives by itself at another rank, or a scattered directory. If a directory of the subtree counts it, it comes here, as
     /// it would by and by without that; else it is others', too.
     pub(super) fn fetch_home(&mut self, job: &mut Job, dir: Ino, ino: Ino) -> Step {
-        let Where::Elsewhere(rank) = self.locate(ino, &mut Vec::new()) else { return Step::Wait(WaitReason::Gather) };
+        let Where::Elsewhere(rank) = self.cluster.locate(&mut self.core, ino, &mut Vec::new()) else {
+            return Step::Wait(WaitReason::Gather);
+        };
         let counts = match self.cluster.foreign_inodes.parent(ino) {
             Some(parent) if parent == dir => Ok(true),
-            Some(parent) => self.is_below(parent, dir),
+            Some(parent) => self.cluster.is_below(&mut self.core, parent, dir),
             // Its number says where it is, and that rank what it is in. A word of before will do: if it is not true any more, a directory
             // comes that did not have to.
             None if ino.zeroth_rank().is_some() => match self.is_below_far(ino, dir, 0) {
@@ -161,7 +163,7 @@ impl Mds {
                 Step::Wait(WaitReason::Gather)
             }
             Ok(_) => Step::Answer(Err(FsError::Busy)),
-            Err(needs) => self.wait_to_know(job, needs),
+            Err(needs) => self.cluster.wait_to_know(&mut self.core, job, needs),
         }
     }
 

@@ -102,7 +102,7 @@ impl Mds {
         (merge, part): (u64, u32),
         (blind, body): (bool, &Arc<[u8]>),
     ) -> Step {
-        let record = match self.owned(job, dir, epoch) {
+        let record = match self.decoupled.owned(&self.core, job, dir, epoch) {
             Ok(record) => record,
             Err(error) => return Step::Answer(Err(error)),
         };
@@ -162,7 +162,7 @@ impl Mds {
                 Err(Bar::Load(needs)) => {
                     // What was noted of this part is noted again.
                     self.keep_intake(dir, part, intake);
-                    let step = self.wait_to_know(job, needs);
+                    let step = self.cluster.wait_to_know(&mut self.core, job, needs);
                     if matches!(step, Step::Wait(_)) {
                         let since = self.core.now.mono_ms;
                         self.decoupled.by_dir.entry(dir).or_default().part_waits = Some((merge, part, since));
@@ -211,7 +211,7 @@ impl Mds {
         (merge, parts): (u64, u32),
         (used, into): (Ino, MergeInto),
     ) -> Step {
-        let record = match self.owned(job, dir, epoch) {
+        let record = match self.decoupled.owned(&self.core, job, dir, epoch) {
             Ok(record) => record,
             Err(error) => return Step::Answer(Err(error)),
         };
@@ -246,7 +246,7 @@ impl Mds {
             }
             Err(Bar::Load(needs)) => {
                 self.keep_intake(dir, parts, intake);
-                return self.wait_to_know(job, needs);
+                return self.cluster.wait_to_know(&mut self.core, job, needs);
             }
             Err(Bar::Wrong | Bar::Denied) => return Step::Answer(Err(FsError::Invalid)),
         };
@@ -283,7 +283,7 @@ impl Mds {
     /// Checks that the owner may still change the root: it may have been given to somebody else, or be gone.
     fn may_still_merge(&mut self, job: &mut Job, dir: Ino) -> Option<Step> {
         match self.core.tree.find(dir) {
-            Found::Unknown => Some(self.wait_to_know(job, vec![Need::Inode(dir)])),
+            Found::Unknown => Some(self.cluster.wait_to_know(&mut self.core, job, vec![Need::Inode(dir)])),
             Found::Gone => Some(Step::Answer(Err(FsError::NotFound))),
             Found::Here(root) => {
                 let may = job.cred.is_root() || root.uid == job.cred.uid;

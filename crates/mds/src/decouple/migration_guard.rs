@@ -5,7 +5,9 @@
 use loligo_namespace::{Found, Need};
 use loligo_types::{Event, Frag, FsError, Ino};
 
+use crate::cluster::Cluster;
 use crate::cluster::{Use, Where};
+use crate::core::Core;
 use crate::execute::Step;
 use crate::machine::Mds;
 use crate::park::{Job, WaitReason};
@@ -25,7 +27,7 @@ impl Mds {
         }
         let roots: Vec<Ino> = self.decoupled.by_dir.keys().chain(self.decoupled.gathering.keys()).copied().collect();
         for root in roots {
-            if root == dir || self.is_below(dir, root)? {
+            if root == dir || self.cluster.is_below(&mut self.core, dir, root)? {
                 return Ok(Some(root));
             }
             let hash = self.hash_below(root, dir)?;
@@ -49,7 +51,7 @@ impl Mds {
     /// True if the migration under way, if there is one, is of something in a directory, or of what that is in.
     pub(super) fn is_moving(&mut self, dir: Ino) -> Result<bool, Vec<Need>> {
         let Some((moving, frags, files)) = self.cluster.exports.what() else { return Ok(false) };
-        if files || moving == dir || self.is_below(moving, dir)? {
+        if files || moving == dir || self.cluster.is_below(&mut self.core, moving, dir)? {
             return Ok(true);
         }
         Ok(self.hash_below(dir, moving)?.is_some_and(|hash| frags.iter().any(|frag| frag.contains(hash))))
@@ -62,7 +64,7 @@ impl Mds {
             if at == Ino::ROOT || at.0 == 0 {
                 break;
             }
-            match self.up(at) {
+            match self.cluster.up(&mut self.core, at) {
                 Up::To(parent, hash) if parent == dir => return Ok(Some(hash)),
                 Up::To(parent, _) => at = parent,
                 Up::Nowhere | Up::Elsewhere(_) => break,
@@ -78,44 +80,23 @@ impl Mds {
             return None;
         }
         for ino in self.cluster.loans.locked_inos() {
-            match self.is_below(ino, dir) {
+            match self.cluster.is_below(&mut self.core, ino, dir) {
                 Ok(below) if below || ino == dir => {
                     if let Some(holder) = self.cluster.loans.in_the_way(ino, &Use::Whole) {
                         return Some(self.give_way(job, holder));
                     }
                 }
                 Ok(_) => {}
-                Err(needs) => return Some(self.wait_to_know(job, needs)),
+                Err(needs) => return Some(self.cluster.wait_to_know(&mut self.core, job, needs)),
             }
         }
         None
     }
 
-    /// Lets a request about a subtree wait for records. What the table has is taken for this rank's only when it is known whose it is;
-    /// with several ranks that is found out first. Of what is another rank's nothing comes.
-    pub(super) fn wait_to_know(&mut self, job: &mut Job, needs: Vec<Need>) -> Step {
-        if self.cluster.is_alone() {
-            return self.wait_for(job, needs);
-        }
-        let mut wants = Vec::new();
-        for need in needs {
-            let ino = need_of(&need);
-            let before = wants.len();
-            match self.locate(ino, &mut wants) {
-                Where::Elsewhere(_) => return Step::Answer(Err(FsError::Busy)),
-                Where::Unknown if wants.len() > before => {}
-                Where::Here | Where::Unknown => wants.push(need),
-            }
-        }
-        wants.sort_unstable();
-        wants.dedup();
-        self.wait_for(job, wants)
-    }
-
     /// True if something is known to be another rank's.
     pub(super) fn is_elsewhere(&mut self, ino: Ino) -> bool {
         let unknown = !self.cluster.is_alone() && matches!(self.core.tree.find(ino), Found::Unknown);
-        unknown && matches!(self.locate(ino, &mut Vec::new()), Where::Elsewhere(_))
+        unknown && matches!(self.cluster.locate(&mut self.core, ino, &mut Vec::new()), Where::Elsewhere(_))
     }
 
     /// The lines of the subtree map that end because an owner has removed directories which had some: it knows nothing of those.
@@ -140,6 +121,29 @@ impl Mds {
         others.into_iter().for_each(|rank| self.open_letters(rank));
         self.core.parked.wake(&WaitReason::Locked);
         self.next_loans();
+    }
+}
+
+impl Cluster {
+    /// Lets a request about a subtree wait for records. What the table has is taken for this rank's only when it is known whose it is;
+    /// with several ranks that is found out first. Of what is another rank's nothing comes.
+    pub(super) fn wait_to_know(&mut self, core: &mut Core, job: &mut Job, needs: Vec<Need>) -> Step {
+        if self.is_alone() {
+            return self.wait_for(core, job, needs);
+        }
+        let mut wants = Vec::new();
+        for need in needs {
+            let ino = need_of(&need);
+            let before = wants.len();
+            match self.locate(core, ino, &mut wants) {
+                Where::Elsewhere(_) => return Step::Answer(Err(FsError::Busy)),
+                Where::Unknown if wants.len() > before => {}
+                Where::Here | Where::Unknown => wants.push(need),
+            }
+        }
+        wants.sort_unstable();
+        wants.dedup();
+        self.wait_for(core, job, wants)
     }
 }
 

@@ -35,6 +35,7 @@ use loligo_types::{
     Answer, DecoupledRecord, FsError, FsResult, Ino, Lsn, SessionId, SplitRule, SubtreeAnswer, SubtreeOp,
 };
 
+use crate::core::Core;
 use crate::execute::Step;
 use crate::machine::Mds;
 use crate::park::{Job, WaitReason};
@@ -173,15 +174,6 @@ impl Mds {
         }
     }
 
-    /// The record of a subtree, if this request may speak for it: `Stale` if it is not its any more, whatever became of it.
-    fn owned(&mut self, job: &Job, dir: Ino, epoch: u64) -> FsResult<DecoupledRecord> {
-        let record = self.core.tree.decoupled(dir).filter(|record| record.epoch == epoch).ok_or(FsError::Stale)?;
-        match self.decoupled.by_dir.get(&dir) {
-            Some(owned) if owned.by == Some((job.slot, job.session)) => Ok(record.clone()),
-            _ => Err(FsError::Stale),
-        }
-    }
-
     /// The answer to a decoupled subtree's owner: the record, the root and its settings.
     fn tell_decoupled(&self, record: DecoupledRecord) -> FsResult<Answer> {
         let root = self.core.tree.inode(record.dir).ok_or(FsError::Stale)?;
@@ -196,7 +188,7 @@ impl Mds {
     /// restart.
     fn load_root(&mut self, job: &mut Job, dir: Ino) -> Option<Step> {
         let is_missing = self.core.tree.decoupled(dir).is_some() && matches!(self.core.tree.find(dir), Found::Unknown);
-        is_missing.then(|| self.wait_to_know(job, vec![Need::Inode(dir)]))
+        is_missing.then(|| self.cluster.wait_to_know(&mut self.core, job, vec![Need::Inode(dir)]))
     }
 
     /// The answer to a request that was executed before, made again.
@@ -214,11 +206,24 @@ impl Mds {
                 if let Some(step) = self.load_root(job, dir) {
                     return step;
                 }
-                Step::Answer(self.owned(job, dir, *epoch).and_then(|record| self.tell_decoupled(record)))
+                Step::Answer(
+                    self.decoupled.owned(&self.core, job, dir, *epoch).and_then(|record| self.tell_decoupled(record)),
+                )
             }
             SubtreeOp::Part { .. } | SubtreeOp::HoldOpen { .. } | SubtreeOp::End { .. } => {
                 Step::Answer(Ok(Answer::Done))
             }
+        }
+    }
+}
+
+impl Decoupled {
+    /// The record of a subtree, if this request may speak for it: `Stale` if it is not its any more, whatever became of it.
+    fn owned(&self, core: &Core, job: &Job, dir: Ino, epoch: u64) -> FsResult<DecoupledRecord> {
+        let record = core.tree.decoupled(dir).filter(|record| record.epoch == epoch).ok_or(FsError::Stale)?;
+        match self.by_dir.get(&dir) {
+            Some(owned) if owned.by == Some((job.slot, job.session)) => Ok(record.clone()),
+            _ => Err(FsError::Stale),
         }
     }
 }

@@ -104,7 +104,7 @@ impl Mds {
         }
         needs.truncate(READS_MAX);
         match (needs.is_empty(), asks) {
-            (false, _) => Err(self.wait_to_know(job, needs)),
+            (false, _) => Err(self.cluster.wait_to_know(&mut self.core, job, needs)),
             (true, true) => Err(Step::Wait(WaitReason::Above)),
             (true, false) => Ok(None),
         }
@@ -118,7 +118,7 @@ impl Mds {
         }
         let (mut cells, mut needs) = (Vec::new(), Vec::new());
         for ino in found {
-            let is_there = if ino == dir { Ok(true) } else { self.is_below(ino, dir) };
+            let is_there = if ino == dir { Ok(true) } else { self.cluster.is_below(&mut self.core, ino, dir) };
             match is_there.and_then(|is| if is { self.cell_of(ino) } else { Ok(None) }) {
                 Ok(cell) => cells.extend(cell),
                 Err(more) => needs.extend(more),
@@ -129,7 +129,7 @@ impl Mds {
             self.decoupled.policied.forget(dir);
             return Ok(cells);
         }
-        Err(self.wait_to_know(job, needs))
+        Err(self.cluster.wait_to_know(&mut self.core, job, needs))
     }
 
     /// All directories that may have a policy of their own.
@@ -190,7 +190,7 @@ impl Mds {
             // A scattered one may be another rank's; that rank's word of a moment ago will do.
             return self.is_below_far(ino, dir, 0);
         }
-        match self.is_below(ino, dir) {
+        match self.cluster.is_below(&mut self.core, ino, dir) {
             Ok(true) => Far::Below,
             Ok(false) => Far::Elsewhere,
             Err(needs) => Far::Load(needs),

@@ -72,7 +72,7 @@ enum Verdict {
 
 impl Mds {
     pub(super) fn subtree_data(&mut self, job: &mut Job, dir: Ino, epoch: u64, inos: &[Ino]) -> Step {
-        let mut record = match self.owned(job, dir, epoch) {
+        let mut record = match self.decoupled.owned(&self.core, job, dir, epoch) {
             Ok(record) => record,
             Err(error) => return Step::Answer(Err(error)),
         };
@@ -94,7 +94,7 @@ impl Mds {
         if !missing.is_empty() {
             missing.sort_unstable();
             missing.dedup();
-            return self.wait_to_know(job, missing);
+            return self.cluster.wait_to_know(&mut self.core, job, missing);
         }
         if noted {
             self.commit(Some(origin_of(job, dir, epoch)), &[Event::Decoupled(Box::new(record.clone()))]);

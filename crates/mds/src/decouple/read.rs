@@ -92,7 +92,7 @@ impl Mds {
 
     /// Lets the owner change objects of files that others know.
     pub(super) fn overwrite(&mut self, job: &mut Job, dir: Ino, epoch: u64, inos: &[Ino]) -> Step {
-        let mut record = match self.owned(job, dir, epoch) {
+        let mut record = match self.decoupled.owned(&self.core, job, dir, epoch) {
             Ok(record) => record,
             Err(error) => return Step::Answer(Err(error)),
         };
@@ -117,7 +117,7 @@ impl Mds {
         if !missing.is_empty() {
             missing.sort_unstable();
             missing.dedup();
-            return self.wait_to_know(job, missing);
+            return self.cluster.wait_to_know(&mut self.core, job, missing);
         }
         files.retain(|ino| !gone.contains(ino));
         for ino in gone {

@@ -12,7 +12,9 @@ use loligo_namespace::{Found, Lookup, Need, SUBTREE};
 use loligo_types::peer::Apart;
 use loligo_types::{FsError, Ino, Inode, Kind, Lease, Op};
 
+use crate::cluster::Cluster;
 use crate::cluster::principal;
+use crate::core::Core;
 use crate::execute::Step;
 use crate::machine::Mds;
 use crate::park::{Job, WaitReason};
@@ -136,7 +138,7 @@ impl Mds {
                 }
                 Above::Root(_) if !names => {}
                 Above::Root(_) | Above::Below(_) => return Some(Step::Answer(Err(FsError::Busy))),
-                Above::Load(needs) => return Some(self.wait_for(job, needs)),
+                Above::Load(needs) => return Some(self.cluster.wait_for(&mut self.core, job, needs)),
             }
         }
         if at_all == 2 && within[0] != within[1] {
@@ -208,7 +210,7 @@ impl Mds {
             }
             match self.decoupled_above(target.ino) {
                 Above::Below(root) if !self.allows(root) => return Some(Step::Answer(Err(FsError::Busy))),
-                Above::Load(needs) => return Some(self.wait_for(job, needs)),
+                Above::Load(needs) => return Some(self.cluster.wait_for(&mut self.core, job, needs)),
                 _ => {}
             }
         }
@@ -225,7 +227,7 @@ impl Mds {
             if at == Ino::ROOT {
                 return Above::Nothing;
             }
-            match if at.0 == 0 { Up::Nowhere } else { self.up(at) } {
+            match if at.0 == 0 { Up::Nowhere } else { self.cluster.up(&mut self.core, at) } {
                 Up::To(parent, _) => at = parent,
                 Up::Nowhere => break,
                 // Nor is that in a subtree which that rank has decoupled: this would have been gathered there first (`gather.rs`), and nothing
@@ -247,28 +249,11 @@ impl Mds {
         self.decoupled.by_dir.iter().find(|(_, owned)| owned.lent.contains(&ino)).map(|(dir, _)| *dir)
     }
 
-    /// True if an inode is below this directory; `Err`: records to be read first.
-    pub(super) fn is_below(&mut self, ino: Ino, dir: Ino) -> Result<bool, Vec<Need>> {
-        let mut at = ino;
-        for _ in 0..loligo_types::limits::DEPTH_MAX {
-            if at == Ino::ROOT || at.0 == 0 {
-                break;
-            }
-            match self.up(at) {
-                Up::To(parent, _) if parent == dir => return Ok(true),
-                Up::To(parent, _) => at = parent,
-                Up::Nowhere | Up::Elsewhere(_) => break,
-                Up::Load(needs) => return Err(needs),
-            }
-        }
-        Ok(false)
-    }
-
     /// The same for what its owner speaks of. A file with several names is known by the directory that counts it; if that is gone, nobody
     /// can tell where it is, and the owner's word is taken: it may change of it what it may change of any file. Not the word of who may do things
     /// below paths only.
     pub(super) fn may_be_below(&mut self, ino: Ino, dir: Ino) -> Result<bool, Vec<Need>> {
-        if self.is_below(ino, dir)? {
+        if self.cluster.is_below(&mut self.core, ino, dir)? {
             return Ok(true);
         }
         let Found::Here(inode) = self.core.tree.find(ino) else { return Ok(false) };
@@ -288,7 +273,7 @@ impl Mds {
             if at == Ino::ROOT {
                 return Ok(false);
             }
-            match if at.0 == 0 { Up::Nowhere } else { self.up(at) } {
+            match if at.0 == 0 { Up::Nowhere } else { self.cluster.up(&mut self.core, at) } {
                 Up::To(parent, _) => at = parent,
                 Up::Nowhere => break,
                 // Counted there, or gone, which only that rank knows.
@@ -318,5 +303,24 @@ impl Mds {
             Above::Below(dir) => !self.allows(dir),
             Above::Load(_) => true,
         }
+    }
+}
+
+impl Cluster {
+    /// True if an inode is below this directory; `Err`: records to be read first.
+    pub(super) fn is_below(&mut self, core: &mut Core, ino: Ino, dir: Ino) -> Result<bool, Vec<Need>> {
+        let mut at = ino;
+        for _ in 0..loligo_types::limits::DEPTH_MAX {
+            if at == Ino::ROOT || at.0 == 0 {
+                break;
+            }
+            match self.up(core, at) {
+                Up::To(parent, _) if parent == dir => return Ok(true),
+                Up::To(parent, _) => at = parent,
+                Up::Nowhere | Up::Elsewhere(_) => break,
+                Up::Load(needs) => return Err(needs),
+            }
+        }
+        Ok(false)
     }
 }

@@ -96,7 +96,7 @@ impl Mds {
             return false;
         }
         self.cluster.lent.late.push((from, what));
-        self.load(needs, Waiter::Replicas);
+        self.cluster.load(&mut self.core, needs, Waiter::Replicas);
         true
     }
 
@@ -165,7 +165,7 @@ impl Mds {
             return Ok(false);
         }
         let mut wants = Vec::new();
-        match self.locate(ino, &mut wants) {
+        match self.cluster.locate(&mut self.core, ino, &mut wants) {
             Where::Here => {}
             Where::Elsewhere(_) => return Ok(false),
             Where::Unknown => return Err(wants),
