@@ -6,13 +6,18 @@ use std::sync::Arc;
 use loligo_types::msg::{Request, ToClient};
 use loligo_types::{Cred, Event, FsError, Op, RenameMode, SubtreeOp, limits};
 
+use crate::cluster::Cluster;
+use crate::core::Core;
+use crate::decouple::Decoupled;
 use crate::execute::Step;
 use crate::gate::Reply;
+use crate::grace::Grace;
 use crate::grant::Asks;
 use crate::io::{ConnId, Output, Peer};
 use crate::machine::Mds;
 use crate::park::{Job, WaitReason};
 use crate::rights::Squash;
+use crate::session::Sessions;
 use crate::session::Slot;
 use crate::walk::Walk;
 use crate::window::Verdict;
@@ -54,32 +59,6 @@ fn needs_journal(op: &Op) -> bool {
 }
 
 impl Mds {
-    /// True if a change makes the file system larger, and so is refused when the store has no room: something new, a name more, an xattr,
-    /// longer contents. A change that leaves the size as it was is done: a program that replaces a file by another one must be able to.
-    pub(crate) fn adds(&self, op: &Op, events: &[Event]) -> bool {
-        let is_longer = |event: &Event| match event {
-            Event::Inline { ino, data } => {
-                let there = self.core.tree.inode(*ino).and_then(|inode| self.core.tree.inline(inode));
-                there.is_none_or(|there| there.len() < data.len())
-            }
-            _ => false,
-        };
-        match op {
-            Op::Mkdir { .. }
-            | Op::Mknod { .. }
-            | Op::Symlink { .. }
-            | Op::Link { .. }
-            | Op::Tmpfile { .. }
-            | Op::SetXattr { .. }
-            | Op::Rename { mode: RenameMode::Whiteout | RenameMode::NewWhiteout, .. } => !events.is_empty(),
-            Op::Extend { len, .. } => *len > 0,
-            // Of a file that is there only the contents may be cut.
-            Op::Create { .. } => events.iter().any(|event| matches!(event, Event::Entry { .. })),
-            Op::WriteInline { .. } => events.iter().any(is_longer),
-            _ => false,
-        }
-    }
-
     /// A request came on a connection that speaks for a session.
     pub(crate) fn request(&mut self, conn: ConnId, slot: Slot, request: Request) {
         let Some(session) = self.sessions.get_mut(slot) else { return };
@@ -161,36 +140,70 @@ impl Mds {
             lag: None,
             is_strict: false,
         };
-        match self.begin_walk(&mut job) {
+        match self.shortcuts.begin_walk(&mut self.core, &self.cluster, &mut job) {
             Some(result) => self.finish(job, result),
             None => self.run(job),
+        }
+    }
+}
+
+impl Core {
+    /// True if a change makes the file system larger, and so is refused when the store has no room: something new, a name more, an xattr,
+    /// longer contents. A change that leaves the size as it was is done: a program that replaces a file by another one must be able to.
+    pub(crate) fn adds(&self, op: &Op, events: &[Event]) -> bool {
+        let is_longer = |event: &Event| match event {
+            Event::Inline { ino, data } => {
+                let there = self.tree.inode(*ino).and_then(|inode| self.tree.inline(inode));
+                there.is_none_or(|there| there.len() < data.len())
+            }
+            _ => false,
+        };
+        match op {
+            Op::Mkdir { .. }
+            | Op::Mknod { .. }
+            | Op::Symlink { .. }
+            | Op::Link { .. }
+            | Op::Tmpfile { .. }
+            | Op::SetXattr { .. }
+            | Op::Rename { mode: RenameMode::Whiteout | RenameMode::NewWhiteout, .. } => !events.is_empty(),
+            Op::Extend { len, .. } => *len > 0,
+            // Of a file that is there only the contents may be cut.
+            Op::Create { .. } => events.iter().any(|event| matches!(event, Event::Entry { .. })),
+            Op::WriteInline { .. } => events.iter().any(is_longer),
+            _ => false,
         }
     }
 
     /// The first check of every request, each time it starts.
     #[inline]
-    pub(crate) fn admission(&self, job: &Job) -> Option<Step> {
-        if self.grace.is_some() {
+    pub(crate) fn admission(
+        &self,
+        sessions: &Sessions,
+        cluster: &Cluster,
+        grace: &Option<Grace>,
+        job: &Job,
+    ) -> Option<Step> {
+        if grace.is_some() {
             return Some(Step::Wait(WaitReason::Grace));
         }
-        if self.core.stopping && job.repeats().is_none() {
+        if self.stopping && job.repeats().is_none() {
             // An error would make the client give up what it holds back; unanswered, it asks the next life.
             return Some(Step::Wait(WaitReason::Stop));
         }
         if job.again.is_some() || !job.op.is_change() {
             return None;
         }
-        if self.core.log.stuck && needs_journal(&job.op) {
+        if self.log.stuck && needs_journal(&job.op) {
             return Some(Step::Answer(Err(FsError::NoSpace)));
         }
-        if !self.is_short_of_space() {
+        if !self.is_short_of_space(sessions, cluster) {
             return None;
         }
-        if !self.core.log.full {
+        if !self.log.full {
             return Some(Step::Wait(WaitReason::Space));
         }
-        let reserve = self.core.log.limit / 4;
-        let spare = frees(&job.op) && self.core.log.used < self.core.log.limit + reserve;
+        let reserve = self.log.limit / 4;
+        let spare = frees(&job.op) && self.log.used < self.log.limit + reserve;
         if spare { None } else { Some(Step::Answer(Err(FsError::NoSpace))) }
     }
 
@@ -201,44 +214,53 @@ impl Mds {
     /// record, as of a subtree that came, may make it longer than the limit. A request that waited then would wait for that
     /// record.
     #[inline]
-    pub(crate) fn is_short_of_space(&self) -> bool {
-        let long = self.core.log.limit > 0 && self.core.log.used >= self.core.log.limit;
-        long && self.journal_is_needed() || self.is_overfull(self.core.config.cache_bytes_max / 8)
+    pub(crate) fn is_short_of_space(&self, sessions: &Sessions, cluster: &Cluster) -> bool {
+        let long = self.log.limit > 0 && self.log.used >= self.log.limit;
+        long && self.journal_is_needed(sessions, cluster) || self.is_overfull(self.config.cache_bytes_max / 8)
     }
 
     /// True if the cache is over its limit by more than this, and it has enough dirty records, which eviction cannot
     /// touch.
     #[inline]
     pub(crate) fn is_overfull(&self, over: usize) -> bool {
-        self.core.tree.dirty_records() >= self.core.config.checkpoint_records
-            && self.core.tree.memory_bytes() > self.core.config.cache_bytes_max.saturating_add(over)
+        self.tree.dirty_records() >= self.config.checkpoint_records
+            && self.tree.memory_bytes() > self.config.cache_bytes_max.saturating_add(over)
     }
 
     /// The journal has no room, or has it again.
     pub(crate) fn journal_full(&mut self, full: bool) {
-        if full && !self.core.log.stuck {
-            self.core.log.stuck = true;
+        if full && !self.log.stuck {
+            self.log.stuck = true;
             // Those who wait learn that waiting does not help.
-            self.core.parked.wake(&WaitReason::Space);
+            self.parked.wake(&WaitReason::Space);
         }
-        self.core.log.stuck = full;
+        self.log.stuck = full;
     }
 
     /// Lets those go on that waited for room, if there is some.
-    pub(crate) fn wake_if_room(&mut self) {
-        if !self.is_short_of_space() {
-            self.core.parked.wake(&WaitReason::Space);
+    pub(crate) fn wake_if_room(&mut self, sessions: &Sessions, cluster: &Cluster) {
+        if !self.is_short_of_space(sessions, cluster) {
+            self.parked.wake(&WaitReason::Space);
         }
     }
+}
 
+impl Decoupled {
     /// The driver says how long the journal is.
-    pub(crate) fn journal_space(&mut self, used: u64, limit: u64) {
-        (self.core.log.used, self.core.log.limit) = (used, limit);
+    pub(crate) fn journal_space(
+        &mut self,
+        core: &mut Core,
+        sessions: &Sessions,
+        cluster: &Cluster,
+        used: u64,
+        limit: u64,
+    ) {
+        (core.log.used, core.log.limit) = (used, limit);
         if limit > 0 && used >= limit {
             // Whoever sends parts and no end of them must not hold up all others.
-            self.drop_intakes();
+            self.drop_intakes(core);
         }
-        self.wake_if_room();
+        core.wake_if_room(sessions, cluster);
     }
 }
 

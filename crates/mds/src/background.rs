@@ -6,7 +6,14 @@ use std::sync::Arc;
 use loligo_namespace::{Need, propagate, propagate_abroad, propagate_need};
 use loligo_types::{Event, FsError, Ino, Letter};
 
+use crate::cluster::Cluster;
 use crate::cluster::Where;
+use crate::core::Core;
+use crate::grace::Grace;
+use crate::lease::Leases;
+use crate::open::Opens;
+use crate::recall::Recalls;
+use crate::session::Sessions;
 
 use crate::load::Waiter;
 use crate::machine::Mds;
@@ -56,11 +63,11 @@ impl Mds {
             self.time_out();
         }
         self.end_promises();
-        self.free_slots();
-        self.end_orphans();
+        self.background.free_slots(&self.core, &mut self.sessions, &mut self.leases);
+        self.background.end_orphans(&mut self.core, &mut self.opens);
         self.tidy_left();
         self.end_discards();
-        self.look_for_relaxed();
+        self.relaxed.look_for_relaxed(&mut self.core, &self.sessions, &mut self.cluster);
         self.end_lost_decoupled();
         self.step_merges();
         self.move_sums();
@@ -69,10 +76,10 @@ impl Mds {
         }
         self.balance();
         self.beat();
-        self.evict();
-        self.stop_if_soon();
+        self.core.evict(&self.cluster, &self.grace);
+        self.checkpointer.stop_if_soon(&mut self.core, &self.cluster, &self.grace);
         self.checkpoint();
-        self.wake_if_room();
+        self.core.wake_if_room(&self.sessions, &self.cluster);
     }
 
     fn time_out(&mut self) {
@@ -102,28 +109,6 @@ impl Mds {
         }
     }
 
-    fn free_slots(&mut self) {
-        self.leases.drain(self.core.config.some(DRAIN_PER_TICK));
-        let freed = std::mem::take(&mut self.background.freed_slots);
-        for slot in freed {
-            if self.leases.is_drained(slot) {
-                self.sessions.free_slot(slot);
-            } else {
-                self.background.freed_slots.push(slot);
-            }
-        }
-    }
-
-    fn end_orphans(&mut self) {
-        if self.background.orphans_at_ms.is_some_and(|at| self.core.now.mono_ms >= at) {
-            self.background.orphans_at_ms = None;
-            let unused = self.core.tree.orphans().filter(|ino| self.opens.is_closed(*ino));
-            let unused: Vec<Ino> = unused.collect();
-            self.opens.reaps.extend(unused);
-        }
-        self.opens.reaps.append(&mut self.background.reap_later);
-    }
-
     fn move_sums(&mut self) {
         if self.core.tree.unsettled() == 0 {
             self.background.sums_at_ms = self.core.now.mono_ms + SUMS_MS;
@@ -133,13 +118,13 @@ impl Mds {
         if early
             || self.background.sums_waiting
             || self.core.stopping
-            || self.is_short_of_space()
+            || self.core.is_short_of_space(&self.sessions, &self.cluster)
             || self.grace.is_some()
         {
             return;
         }
         // In replay a merge is there at once, and a sum of an inode as it was halfway would come over it.
-        if self.is_merging() {
+        if self.decoupled.is_merging() {
             return;
         }
         let needs = propagate_need(&self.core.tree, self.core.config.some(SUMS_PER_TICK));
@@ -164,7 +149,7 @@ impl Mds {
         if !self.cluster.ready || self.cluster.exports.is_active() {
             return;
         }
-        let (here, abroad) = self.sum_needs(needs);
+        let (here, abroad) = self.cluster.sum_needs(&mut self.core, needs);
         if !here.is_empty() {
             self.background.sums_waiting = true;
             self.cluster.load(&mut self.core, here, Waiter::Sums);
@@ -192,33 +177,61 @@ impl Mds {
             self.commit(None, &events);
         }
     }
+}
 
-    /// Gives memory back if the cache is over its limit, in small steps.
-    pub(crate) fn evict(&mut self) {
-        // In the grace time what was looked up for a reclaim must still be there when the rest of it is read; the same when
-        // something is about to move, or a request would read for ever what leaves memory again.
-        if self.core.tree.memory_bytes() <= self.core.config.cache_bytes_max {
-            return;
-        }
-        let keeps = self.grace.is_some() || self.keeps_all() || self.core.parked.starves();
-        if !keeps {
-            let low = self.core.config.cache_bytes_max - self.core.config.cache_bytes_max / 32;
-            self.core.tree.evict_some(low, EVICT_STEPS, &|_| false);
+impl Background {
+    fn free_slots(&mut self, core: &Core, sessions: &mut Sessions, leases: &mut Leases) {
+        leases.drain(core.config.some(DRAIN_PER_TICK));
+        let freed = std::mem::take(&mut self.freed_slots);
+        for slot in freed {
+            if leases.is_drained(slot) {
+                sessions.free_slot(slot);
+            } else {
+                self.freed_slots.push(slot);
+            }
         }
     }
 
-    /// Asks the oldest leases back from a session that holds too many.
-    pub(crate) fn shed_leases(&mut self, slot: Slot) {
-        let held = self.leases.count(slot);
-        if held <= self.core.config.leases_max {
+    fn end_orphans(&mut self, core: &mut Core, opens: &mut Opens) {
+        if self.orphans_at_ms.is_some_and(|at| core.now.mono_ms >= at) {
+            self.orphans_at_ms = None;
+            let unused = core.tree.orphans().filter(|ino| opens.is_closed(*ino));
+            let unused: Vec<Ino> = unused.collect();
+            opens.reaps.extend(unused);
+        }
+        opens.reaps.append(&mut self.reap_later);
+    }
+}
+
+impl Core {
+    /// Gives memory back if the cache is over its limit, in small steps.
+    pub(crate) fn evict(&mut self, cluster: &Cluster, grace: &Option<Grace>) {
+        // In the grace time what was looked up for a reclaim must still be there when the rest of it is read; the same when
+        // something is about to move, or a request would read for ever what leaves memory again.
+        if self.tree.memory_bytes() <= self.config.cache_bytes_max {
             return;
         }
-        if self.sessions.get(slot).is_none_or(|session| session.shedding > 0) {
+        let keeps = grace.is_some() || cluster.keeps_all() || self.parked.starves();
+        if !keeps {
+            let low = self.config.cache_bytes_max - self.config.cache_bytes_max / 32;
+            self.tree.evict_some(low, EVICT_STEPS, &|_| false);
+        }
+    }
+}
+
+impl Recalls {
+    /// Asks the oldest leases back from a session that holds too many.
+    pub(crate) fn shed_leases(&mut self, core: &mut Core, sessions: &mut Sessions, leases: &mut Leases, slot: Slot) {
+        let held = leases.count(slot);
+        if held <= core.config.leases_max {
+            return;
+        }
+        if sessions.get(slot).is_none_or(|session| session.shedding > 0) {
             return;
         }
         let batch = SHED_BATCH.min(held / 8 + 1);
-        for (ino, bits) in self.leases.unused(slot, batch) {
-            self.shed(ino, slot, bits);
+        for (ino, bits) in leases.unused(slot, batch) {
+            self.shed(core, sessions, ino, slot, bits);
         }
     }
 }

@@ -6,9 +6,14 @@
 use loligo_namespace::Record;
 use loligo_types::{Event, Lsn};
 
+use crate::cluster::Cluster;
+use crate::core::Core;
+use crate::grace::Grace;
+use crate::heat::Heat;
 use crate::io::Output;
 use crate::machine::Mds;
 use crate::park::WaitReason;
+use crate::session::Sessions;
 use crate::session::Slot;
 
 /// Delay before a failed checkpoint is tried again, milliseconds.
@@ -66,7 +71,7 @@ impl Mds {
         if self.checkpointer.slice.is_some() || self.core.now.mono_ms < self.checkpointer.retry_ms {
             return;
         }
-        if self.checkpointer.round.is_none() && self.is_time_to_checkpoint() {
+        if self.checkpointer.round.is_none() && self.checkpointer.is_time_to_checkpoint(&self.core, &self.sessions) {
             self.save_sessions();
             self.checkpointer.round = Some(self.core.log.last);
         }
@@ -86,13 +91,13 @@ impl Mds {
             self.checkpointer.last_id += 1;
             let id = self.checkpointer.last_id;
             self.checkpointer.slice = Some(Slice { id, records: Some(taken.records), upto: taken.upto, landed: None });
-            return self.emit_checkpoint();
+            return self.checkpointer.emit_checkpoint(&mut self.core, &mut self.cluster, &mut self.heat);
         }
         self.checkpointer.round = None;
         self.checkpointer.ended_ms = self.core.now.mono_ms;
         if let Some(soon) = &mut self.checkpointer.soon {
             soon.rounds += 1;
-            self.stop_if_soon();
+            self.checkpointer.stop_if_soon(&mut self.core, &self.cluster, &self.grace);
         }
     }
 
@@ -104,29 +109,6 @@ impl Mds {
         self.checkpoint();
     }
 
-    /// True if a slice is on its way into the table.
-    pub(crate) fn checkpoint_is_under_way(&self) -> bool {
-        self.checkpointer.slice.is_some()
-    }
-
-    fn is_time_to_checkpoint(&self) -> bool {
-        let dirty = self.core.tree.oldest_dirty().is_some() || self.oldest_unsaved().is_some();
-        // On a full disk what removals have freed of the journal is needed soon.
-        let age_max = if self.core.log.no_room { RETRY_MS } else { self.core.config.dirty_ms_max };
-        let old = self.core.now.mono_ms >= self.checkpointer.ended_ms + age_max;
-        let long = self.core.log.limit > 0 && self.core.log.used > self.core.log.limit / 2;
-        // Before changes have to wait for it.
-        let full = self.is_overfull(self.core.config.cache_bytes_max / 16);
-        let many = self.core.tree.dirty_records() > self.core.config.dirty_max
-            || self.core.tree.dirty_queue() / IDLE_TIMES > self.core.config.dirty_max;
-        dirty && (self.core.stopping || self.checkpointer.soon.is_some() || old || long || full || many)
-    }
-
-    /// The oldest change that only the journal knows to be executed.
-    fn oldest_unsaved(&self) -> Option<Lsn> {
-        self.sessions.iter().filter_map(|(_, session)| session.unsaved).min()
-    }
-
     /// Puts what the journal knows of executed requests into the records of their sessions, so that it can be trimmed.
     fn save_sessions(&mut self) {
         let unsaved = self.sessions.iter().filter(|(_, session)| session.unsaved.is_some());
@@ -136,18 +118,6 @@ impl Mds {
             session.unsaved = None;
             let record = session.record();
             self.commit(None, &[Event::Session(record)]);
-        }
-    }
-
-    /// Gives the slice out as soon as the journal holds all that it contains.
-    pub(crate) fn emit_checkpoint(&mut self) {
-        let durable = self.core.log.durable;
-        if let Some(slice) = self.checkpointer.slice.as_mut().filter(|slice| slice.upto <= durable)
-            && let Some(records) = slice.records.take()
-        {
-            let id = slice.id;
-            self.heat_store(&records);
-            self.core.out.push_back(Output::Checkpoint { id, records });
         }
     }
 
@@ -170,55 +140,19 @@ impl Mds {
         }
         self.checkpointer.slice = None;
         self.core.tree.checkpoint_done();
-        self.trim();
+        self.checkpointer.trim(&mut self.core, &self.sessions, &self.cluster);
         if !self.cluster.is_alone() {
             self.send_landed();
             self.step_export();
         }
         self.checkpoint();
-        self.wake_if_room();
+        self.core.wake_if_room(&self.sessions, &self.cluster);
     }
 
     /// True if a slice is in the table and its end is held back.
     #[cfg(test)]
     pub(crate) fn checkpoint_is_held(&self) -> bool {
         self.checkpointer.slice.as_ref().is_some_and(|slice| slice.landed.is_some())
-    }
-
-    /// The slice could not be written.
-    pub(crate) fn checkpoint_failed(&mut self, id: u64, full: bool) {
-        if self.checkpointer.slice.as_ref().is_none_or(|slice| slice.id != id) {
-            return;
-        }
-        self.checkpointer.slice = None;
-        self.core.tree.checkpoint_failed();
-        self.checkpointer.retry_ms = self.core.now.mono_ms + RETRY_MS;
-        self.core.counters.checkpoints_failed += 1;
-        self.checkpointer.failed += 1;
-        if self.core.stopping && !full && self.checkpointer.failed >= STOP_TRIES && !self.core.stopped {
-            self.core.stopped = true;
-            let text = "the store takes no more writes, so it cannot be stopped in order: check the disk under the data directory, or the \
-                        cluster, then start the server again; it recovers everything it acknowledged from its journal";
-            self.core.out.push_back(Output::Fatal { text: text.into() });
-        }
-        if full && !self.core.log.full {
-            self.core.log.full = true;
-            // Those who wait learn that waiting does not help.
-            self.core.parked.wake(&WaitReason::Space);
-        }
-    }
-
-    /// The journal is needed from here on.
-    pub(crate) fn needed_from(&self) -> Lsn {
-        let needed =
-            self.core.tree.oldest_dirty().into_iter().chain(self.oldest_unsaved()).chain(self.oldest_promise()).min();
-        let needed = needed.unwrap_or(self.core.log.last.next()).min(self.core.log.durable.next());
-        self.core.tree.needed_for_merges(needed)
-    }
-
-    /// True if some of the journal is still needed, so that a checkpoint, or another rank, will free it.
-    pub(crate) fn journal_is_needed(&self) -> bool {
-        self.needed_from() <= self.core.log.last
     }
 
     /// Wants everything up to a record in the table for good; whether it is.
@@ -236,7 +170,7 @@ impl Mds {
         } else if self.cluster.settling <= lsn || self.core.now.mono_ms >= self.cluster.settling_ms + SETTLE_AGAIN_MS {
             self.cluster.settling = table_upto;
             self.cluster.settling_ms = self.core.now.mono_ms;
-            let replay_from = self.needed_from();
+            let replay_from = self.core.needed_from(&self.sessions, &self.cluster);
             self.checkpointer.trimmed = self.checkpointer.trimmed.max(replay_from);
             self.core.out.push_back(Output::Settle { replay_from, table_upto });
         }
@@ -250,42 +184,14 @@ impl Mds {
         self.step_export();
     }
 
-    /// Says from where on the journal is needed, if that is further than before.
-    pub(crate) fn trim(&mut self) {
-        let below = self.needed_from();
-        if below > self.checkpointer.trimmed {
-            self.checkpointer.trimmed = below;
-            self.core.tree.drop_pins(below);
-            self.core.out.push_back(Output::Trim { below });
-        }
-    }
-
     /// Another server is to run this rank: writes most into the table while it serves, and stops then.
     pub(crate) fn stop_soon(&mut self) {
         if self.core.stopping || self.checkpointer.soon.is_some() {
             return;
         }
         self.checkpointer.soon = Some(Soon { rounds: 0, until_ms: self.core.now.mono_ms + SOON_MS });
-        self.stop_if_soon();
+        self.checkpointer.stop_if_soon(&mut self.core, &self.cluster, &self.grace);
         self.checkpoint();
-    }
-
-    /// Stops if it is to stop soon and little is left, or it does not get less. Nobody is served before the grace time is over, so
-    /// then there is nothing to wait for.
-    pub(crate) fn stop_if_soon(&mut self) {
-        let Some(Soon { rounds, until_ms }) = self.checkpointer.soon else { return };
-        let late = rounds >= SOON_ROUNDS || self.core.now.mono_ms >= until_ms || self.grace.is_some();
-        if late || self.core.tree.dirty_records() <= self.core.config.checkpoint_records {
-            self.checkpointer.soon = None;
-            self.stop();
-        }
-    }
-
-    /// Stop: everything goes into the table first.
-    pub(crate) fn stop(&mut self) {
-        self.core.stopping = true;
-        self.checkpointer.retry_ms = 0;
-        self.stop_borrowing();
     }
 
     /// Says so when everything is out and in the table.
@@ -294,12 +200,12 @@ impl Mds {
             return;
         }
         self.end_discards();
-        self.drop_intakes();
+        self.decoupled.drop_intakes(&mut self.core);
         self.checkpoint();
-        let clean = self.core.tree.oldest_dirty().is_none() && self.oldest_unsaved().is_none();
+        let clean = self.core.tree.oldest_dirty().is_none() && self.sessions.oldest_unsaved().is_none();
         let clean = clean && self.checkpointer.slice.is_none() && self.core.tree.oldest_merge().is_none();
         if clean && self.gate.len() == 0 && self.core.log.durable == self.core.log.last {
-            self.trim();
+            self.checkpointer.trim(&mut self.core, &self.sessions, &self.cluster);
             self.core.stopped = true;
             // Others may not have come to their stop yet, and this rank may live until they have. What a client asks for or
             // writes from now on the next life would not know of.
@@ -308,5 +214,110 @@ impl Mds {
             conns.into_iter().for_each(|conn| self.sessions.close_conn(&mut self.core, conn));
             self.core.out.push_back(Output::Stopped);
         }
+    }
+}
+
+impl Checkpointer {
+    /// True if a slice is on its way into the table.
+    pub(crate) fn checkpoint_is_under_way(&self) -> bool {
+        self.slice.is_some()
+    }
+
+    fn is_time_to_checkpoint(&self, core: &Core, sessions: &Sessions) -> bool {
+        let dirty = core.tree.oldest_dirty().is_some() || sessions.oldest_unsaved().is_some();
+        // On a full disk what removals have freed of the journal is needed soon.
+        let age_max = if core.log.no_room { RETRY_MS } else { core.config.dirty_ms_max };
+        let old = core.now.mono_ms >= self.ended_ms + age_max;
+        let long = core.log.limit > 0 && core.log.used > core.log.limit / 2;
+        // Before changes have to wait for it.
+        let full = core.is_overfull(core.config.cache_bytes_max / 16);
+        let many = core.tree.dirty_records() > core.config.dirty_max
+            || core.tree.dirty_queue() / IDLE_TIMES > core.config.dirty_max;
+        dirty && (core.stopping || self.soon.is_some() || old || long || full || many)
+    }
+
+    /// Gives the slice out as soon as the journal holds all that it contains.
+    pub(crate) fn emit_checkpoint(&mut self, core: &mut Core, cluster: &mut Cluster, heat: &mut Heat) {
+        let durable = core.log.durable;
+        if let Some(slice) = self.slice.as_mut().filter(|slice| slice.upto <= durable)
+            && let Some(records) = slice.records.take()
+        {
+            let id = slice.id;
+            heat.heat_store(core, cluster, &records);
+            core.out.push_back(Output::Checkpoint { id, records });
+        }
+    }
+
+    /// The slice could not be written.
+    pub(crate) fn checkpoint_failed(&mut self, core: &mut Core, id: u64, full: bool) {
+        if self.slice.as_ref().is_none_or(|slice| slice.id != id) {
+            return;
+        }
+        self.slice = None;
+        core.tree.checkpoint_failed();
+        self.retry_ms = core.now.mono_ms + RETRY_MS;
+        core.counters.checkpoints_failed += 1;
+        self.failed += 1;
+        if core.stopping && !full && self.failed >= STOP_TRIES && !core.stopped {
+            core.stopped = true;
+            let text = "the store takes no more writes, so it cannot be stopped in order: check the disk under the data directory, or the \
+                        cluster, then start the server again; it recovers everything it acknowledged from its journal";
+            core.out.push_back(Output::Fatal { text: text.into() });
+        }
+        if full && !core.log.full {
+            core.log.full = true;
+            // Those who wait learn that waiting does not help.
+            core.parked.wake(&WaitReason::Space);
+        }
+    }
+
+    /// Says from where on the journal is needed, if that is further than before.
+    pub(crate) fn trim(&mut self, core: &mut Core, sessions: &Sessions, cluster: &Cluster) {
+        let below = core.needed_from(sessions, cluster);
+        if below > self.trimmed {
+            self.trimmed = below;
+            core.tree.drop_pins(below);
+            core.out.push_back(Output::Trim { below });
+        }
+    }
+
+    /// Stops if it is to stop soon and little is left, or it does not get less. Nobody is served before the grace time is over, so
+    /// then there is nothing to wait for.
+    pub(crate) fn stop_if_soon(&mut self, core: &mut Core, cluster: &Cluster, grace: &Option<Grace>) {
+        let Some(Soon { rounds, until_ms }) = self.soon else { return };
+        let late = rounds >= SOON_ROUNDS || core.now.mono_ms >= until_ms || grace.is_some();
+        if late || core.tree.dirty_records() <= core.config.checkpoint_records {
+            self.soon = None;
+            self.stop(core, cluster);
+        }
+    }
+
+    /// Stop: everything goes into the table first.
+    pub(crate) fn stop(&mut self, core: &mut Core, cluster: &Cluster) {
+        core.stopping = true;
+        self.retry_ms = 0;
+        cluster.stop_borrowing(core);
+    }
+}
+
+impl Sessions {
+    /// The oldest change that only the journal knows to be executed.
+    fn oldest_unsaved(&self) -> Option<Lsn> {
+        self.iter().filter_map(|(_, session)| session.unsaved).min()
+    }
+}
+
+impl Core {
+    /// The journal is needed from here on.
+    pub(crate) fn needed_from(&self, sessions: &Sessions, cluster: &Cluster) -> Lsn {
+        let needed =
+            self.tree.oldest_dirty().into_iter().chain(sessions.oldest_unsaved()).chain(cluster.oldest_promise()).min();
+        let needed = needed.unwrap_or(self.log.last.next()).min(self.log.durable.next());
+        self.tree.needed_for_merges(needed)
+    }
+
+    /// True if some of the journal is still needed, so that a checkpoint, or another rank, will free it.
+    pub(crate) fn journal_is_needed(&self, sessions: &Sessions, cluster: &Cluster) -> bool {
+        self.needed_from(sessions, cluster) <= self.log.last
     }
 }

@@ -4,9 +4,13 @@ use loligo_journal::encode_record;
 use loligo_namespace::{apply, apply_decided};
 use loligo_types::{Event, Ino, Lsn, Origin, SessionId};
 
+use crate::core::Core;
+use crate::decouple::Decoupled;
 use crate::io::Output;
 use crate::machine::Mds;
 use crate::open::AccessChange;
+use crate::relaxed::Relaxed;
+use crate::session::Sessions;
 
 /// Where the journal stands.
 #[derive(Default)]
@@ -44,18 +48,18 @@ impl Mds {
     pub(crate) fn commit_made(&mut self, origin: Option<Origin>, events: &[Event], made: Option<Ino>) -> Lsn {
         let lsn = self.core.log.last.next();
         self.core.log.last = lsn;
-        let origin = origin.map(|origin| self.remember(origin, lsn));
+        let origin = origin.map(|origin| self.sessions.remember(origin, lsn));
         let mut record = Vec::with_capacity(self.core.log.last_len + 16);
         encode_record(&mut record, origin.as_ref(), events);
         self.core.log.last_len = record.len();
         self.core.log.used += record.len() as u64;
-        self.note_relaxed(events, lsn, made);
+        self.relaxed.note_relaxed(&mut self.core, &self.cluster, events, lsn, made);
         let alone = self.cluster.is_alone();
         if !alone {
-            self.check_replicas(events);
-            self.note_arrivals(events);
+            self.cluster.check_replicas(&self.core, events);
+            self.decoupled.note_arrivals(&self.core, events);
         }
-        self.check_promises(events);
+        self.promises.check_promises(&self.core, events);
         for event in events {
             self.shortcuts.note(&self.core.tree, event);
             if !alone {
@@ -70,26 +74,26 @@ impl Mds {
             match event {
                 Event::Discard { ino, from, object_size } => {
                     self.discards.add(*ino, *from, *object_size, lsn);
-                    self.dropped(*ino);
+                    self.tidy.dropped(&self.opens, *ino);
                 }
                 Event::InodeGone(ino) => {
                     self.leases.forget(*ino);
-                    self.note_promise(event);
+                    self.decoupled.note_promise(event);
                 }
                 Event::Merge { dir } => self.core.tree.begin_merge(*dir),
-                Event::Letter { to, seq, letter } => self.letter_written(*to, *seq, letter, lsn),
-                Event::Route(route) => self.route_written(*route),
-                Event::RouteGone(dir) => self.route_gone(*dir),
+                Event::Letter { to, seq, letter } => self.cluster.letter_written(*to, *seq, letter, lsn),
+                Event::Route(route) => self.cluster.route_written(&mut self.core, &mut self.balance, *route),
+                Event::RouteGone(dir) => self.cluster.route_gone(&mut self.core, *dir),
                 Event::Xattr { .. } | Event::XattrGone { .. } => {
-                    self.note_pin(event);
-                    self.note_promise(event);
+                    self.cluster.note_pin(event);
+                    self.decoupled.note_promise(event);
                 }
                 _ => {}
             }
         }
         let recuts = self.core.tree.take_recuts();
         if !recuts.is_empty() {
-            self.recut(recuts);
+            self.heat.recut(&mut self.core, &mut self.cluster, recuts);
         }
         if let Some(tail) = &mut self.cluster.tail {
             tail.add(events, self.core.log.last_len);
@@ -97,23 +101,33 @@ impl Mds {
         self.core.out.push_back(Output::Append { lsn, record });
         lsn
     }
+}
 
+impl Sessions {
     /// The session's window knows the change from now on.
     fn remember(&mut self, mut origin: Origin, lsn: Lsn) -> Origin {
-        let slot = self.sessions.find(origin.session);
-        if let Some(session) = slot.and_then(|slot| self.sessions.get_mut(slot)) {
+        let slot = self.find(origin.session);
+        if let Some(session) = slot.and_then(|slot| self.get_mut(slot)) {
             session.window.applied(origin.seq, origin.ino, origin.value);
             session.unsaved.get_or_insert(lsn);
             origin.answered = session.window.answered();
         }
         origin
     }
+}
 
+impl Relaxed {
     /// Tells the object server what a session may do from now on.
-    pub(crate) fn tell_access(&mut self, session: SessionId, change: AccessChange) {
+    pub(crate) fn tell_access(
+        &mut self,
+        core: &mut Core,
+        decoupled: &Decoupled,
+        session: SessionId,
+        change: AccessChange,
+    ) {
         if let Some((ino, access)) = change {
-            let access = self.access_for_now(ino, access);
-            self.core.out.push_back(Output::Access { session, ino, access });
+            let access = self.access_for_now(core, decoupled, ino, access);
+            core.out.push_back(Output::Access { session, ino, access });
         }
     }
 }

@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 use loligo_namespace::{Change, Lookup, Tree};
 use loligo_types::{Answer, Event, Ino, Kind, Lease, Name, Op};
 
+use crate::lease::Leases;
 use crate::machine::Mds;
+use crate::open::Opens;
 use crate::park::{Job, WaitReason};
 use crate::recall::{DATA, SHARED};
 use crate::session::Slot;
@@ -55,85 +57,15 @@ fn claim_of(tree: &Tree, event: &Event, data: bool) -> Option<Claim> {
 }
 
 impl Mds {
-    /// The claim of an answer: opens take rights from others, and attributes must have what others hold back.
-    fn claim_of_answer(&self, job: &Job, answer: &Answer) -> Option<Claim> {
-        match (&job.op, answer) {
-            (Op::Open { flags, .. } | Op::Create { flags, .. }, Answer::Opened { attr, .. }) => {
-                if attr.kind != Kind::File {
-                    return None;
-                }
-                let (ino, slot) = (attr.ino, job.slot);
-                let writers = flags.write || self.opens.any_writer(ino);
-                let mut bits = if writers { DATA } else { Lease::BUFFER };
-                if flags.write && !self.opens.others_open(ino, slot) {
-                    // Who may hold changes back must be the only one who knows the attributes.
-                    bits = bits | Lease::ATTR;
-                }
-                Some((ino, bits))
-            }
-            (Op::Lookup { .. } | Op::GetAttr { .. }, Answer::Entry(attr)) if attr.kind == Kind::File => {
-                let hidden = job.walk.as_ref().is_some_and(|walk| walk.hides_next());
-                (!hidden).then_some((attr.ino, Lease::FLUSH))
-            }
-            _ => None,
-        }
-    }
-
-    /// The leases and rights that a holder must give up for a claim.
-    fn due(&self, job: &Job, (ino, bits): Claim, holder: Slot, held: Lease) -> Lease {
-        if holder == job.slot {
-            return Lease::NONE;
-        }
-        let mut due = held & bits;
-        if bits.has(Lease::FLUSH) && held.has(Lease::BUFFER) && !job.flushed.contains(&ino) {
-            due = due | Lease::FLUSH;
-        }
-        if due.has(Lease::BUFFER) {
-            // Under BUFFER attributes are cached without a lease.
-            due = due | Lease::ATTR;
-        }
-        due
-    }
-
-    fn holders_due(&self, job: &Job, claim: Claim) -> Vec<(Slot, Lease)> {
-        let mut due: Vec<(Slot, Lease)> = Vec::new();
-        let leases = self.leases.holders(claim.0).map(|(slot, held)| (slot, held & SHARED));
-        for (slot, held) in leases.chain(self.opens.others_rights(claim.0, job.slot)) {
-            let bits = self.due(job, claim, slot, held);
-            if bits.is_none() {
-                continue;
-            }
-            match due.iter_mut().find(|(s, _)| *s == slot) {
-                Some((_, all)) => *all = *all | bits,
-                None => due.push((slot, bits)),
-            }
-        }
-        due
-    }
-
-    #[inline]
-    fn conflicts(&self, job: &Job, claim: Claim) -> bool {
-        let (ino, bits) = claim;
-        // Each look is a walk through cold memory, so only where the bits can be held.
-        let leased = bits.any(SHARED)
-            && self.leases.holders(ino).any(|(slot, held)| !self.due(job, claim, slot, held & SHARED).is_none());
-        leased
-            || bits.any(DATA | Lease::FLUSH)
-                && self
-                    .opens
-                    .others_rights(ino, job.slot)
-                    .any(|(slot, held)| !self.due(job, claim, slot, held).is_none())
-    }
-
     /// Nothing, if the change may be applied now; else the recalls are on their way, and this is what to wait for.
     pub(crate) fn settle_conflicts(&mut self, job: &mut Job, change: &Change) -> Option<WaitReason> {
         if !self.cluster.lent.is_empty()
-            && let Some(why) = self.settle_replicas(job, &change.events)
+            && let Some(why) = self.cluster.settle_replicas(&mut self.core, job, &change.events)
         {
             return Some(why);
         }
         if !self.promises.is_empty(self.core.now.mono_ms)
-            && let Some(why) = self.settle_promises(job, &change.events)
+            && let Some(why) = self.promises.settle_promises(&mut self.core, job, &change.events)
         {
             return Some(why);
         }
@@ -142,8 +74,8 @@ impl Mds {
         }
         let data = changes_data(&job.op);
         let events = || change.events.iter().filter_map(|event| claim_of(&self.core.tree, event, data));
-        let answer = self.claim_of_answer(job, &change.answer);
-        if !events().chain(answer).any(|claim| self.conflicts(job, claim)) {
+        let answer = self.opens.claim_of_answer(job, &change.answer);
+        if !events().chain(answer).any(|claim| self.opens.conflicts(&self.leases, job, claim)) {
             return None;
         }
         let mut claims: Vec<Claim> = Vec::new();
@@ -174,7 +106,7 @@ impl Mds {
         let id = self.core.parked.number(job);
         let mut count = 0;
         for claim in &claims {
-            for (slot, bits) in self.holders_due(job, *claim) {
+            for (slot, bits) in self.opens.holders_due(&self.leases, job, *claim) {
                 self.recalls.recall(&mut self.core, &self.sessions, claim.0, slot, bits, id);
                 count += 1;
                 if claim.1.has(Lease::NAMES) {
@@ -189,4 +121,73 @@ impl Mds {
         self.core.parked.mark(job, claims.into_iter().map(|(ino, _)| ino).collect());
         WaitReason::Recall(count)
     }
+}
+
+impl Opens {
+    /// The claim of an answer: opens take rights from others, and attributes must have what others hold back.
+    fn claim_of_answer(&self, job: &Job, answer: &Answer) -> Option<Claim> {
+        match (&job.op, answer) {
+            (Op::Open { flags, .. } | Op::Create { flags, .. }, Answer::Opened { attr, .. }) => {
+                if attr.kind != Kind::File {
+                    return None;
+                }
+                let (ino, slot) = (attr.ino, job.slot);
+                let writers = flags.write || self.any_writer(ino);
+                let mut bits = if writers { DATA } else { Lease::BUFFER };
+                if flags.write && !self.others_open(ino, slot) {
+                    // Who may hold changes back must be the only one who knows the attributes.
+                    bits = bits | Lease::ATTR;
+                }
+                Some((ino, bits))
+            }
+            (Op::Lookup { .. } | Op::GetAttr { .. }, Answer::Entry(attr)) if attr.kind == Kind::File => {
+                let hidden = job.walk.as_ref().is_some_and(|walk| walk.hides_next());
+                (!hidden).then_some((attr.ino, Lease::FLUSH))
+            }
+            _ => None,
+        }
+    }
+
+    fn holders_due(&self, leases: &Leases, job: &Job, claim: Claim) -> Vec<(Slot, Lease)> {
+        let mut all_due: Vec<(Slot, Lease)> = Vec::new();
+        let leases = leases.holders(claim.0).map(|(slot, held)| (slot, held & SHARED));
+        for (slot, held) in leases.chain(self.others_rights(claim.0, job.slot)) {
+            let bits = due(job, claim, slot, held);
+            if bits.is_none() {
+                continue;
+            }
+            match all_due.iter_mut().find(|(s, _)| *s == slot) {
+                Some((_, all)) => *all = *all | bits,
+                None => all_due.push((slot, bits)),
+            }
+        }
+        all_due
+    }
+
+    #[inline]
+    fn conflicts(&self, leases: &Leases, job: &Job, claim: Claim) -> bool {
+        let (ino, bits) = claim;
+        // Each look is a walk through cold memory, so only where the bits can be held.
+        let leased =
+            bits.any(SHARED) && leases.holders(ino).any(|(slot, held)| !due(job, claim, slot, held & SHARED).is_none());
+        leased
+            || bits.any(DATA | Lease::FLUSH)
+                && self.others_rights(ino, job.slot).any(|(slot, held)| !due(job, claim, slot, held).is_none())
+    }
+}
+
+/// The leases and rights that a holder must give up for a claim.
+fn due(job: &Job, (ino, bits): Claim, holder: Slot, held: Lease) -> Lease {
+    if holder == job.slot {
+        return Lease::NONE;
+    }
+    let mut due = held & bits;
+    if bits.has(Lease::FLUSH) && held.has(Lease::BUFFER) && !job.flushed.contains(&ino) {
+        due = due | Lease::FLUSH;
+    }
+    if due.has(Lease::BUFFER) {
+        // Under BUFFER attributes are cached without a lease.
+        due = due | Lease::ATTR;
+    }
+    due
 }

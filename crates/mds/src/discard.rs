@@ -17,6 +17,8 @@ use std::collections::{BTreeMap, VecDeque};
 use loligo_namespace::Found;
 use loligo_types::{Event, Ino, Lsn};
 
+use crate::core::Core;
+use crate::decouple::Decoupled;
 use crate::gate::Reply;
 use crate::io::Output;
 use crate::machine::Mds;
@@ -86,22 +88,6 @@ impl Discards {
 }
 
 impl Mds {
-    /// Gives out the drops whose change is durable.
-    pub(crate) fn emit_discards(&mut self) {
-        while let Some((lsn, ino)) = self.discards.waiting.front().copied() {
-            if lsn > self.core.log.durable {
-                return;
-            }
-            self.discards.waiting.pop_front();
-            let queue = self.discards.by_ino.get_mut(&ino);
-            if let Some(discard) = queue.and_then(|queue| queue.iter_mut().find(|d| d.lsn == lsn && !d.emitted)) {
-                discard.emitted = true;
-                let (from, object_size) = (discard.from, discard.object_size);
-                self.core.out.push_back(Output::Discard { ino, from, object_size });
-            }
-        }
-    }
-
     /// The oldest drop of the inode is done.
     pub(crate) fn discarded(&mut self, ino: Ino) {
         let Some(queue) = self.discards.by_ino.get_mut(&ino) else { return };
@@ -140,14 +126,32 @@ impl Mds {
             self.commit(None, &events);
         }
     }
+}
+
+impl Discards {
+    /// Gives out the drops whose change is durable.
+    pub(crate) fn emit_discards(&mut self, core: &mut Core) {
+        while let Some((lsn, ino)) = self.waiting.front().copied() {
+            if lsn > core.log.durable {
+                return;
+            }
+            self.waiting.pop_front();
+            let queue = self.by_ino.get_mut(&ino);
+            if let Some(discard) = queue.and_then(|queue| queue.iter_mut().find(|d| d.lsn == lsn && !d.emitted)) {
+                discard.emitted = true;
+                let (from, object_size) = (discard.from, discard.object_size);
+                core.out.push_back(Output::Discard { ino, from, object_size });
+            }
+        }
+    }
 
     /// True if the file's data or size must stay as they are for now.
-    pub(crate) fn data_is_busy(&self, ino: Ino) -> bool {
-        self.drops_or_spills(ino) || self.is_still(ino)
+    pub(crate) fn data_is_busy(&self, decoupled: &Decoupled, ino: Ino) -> bool {
+        self.drops_or_spills(ino) || decoupled.is_still(ino)
     }
 
     /// True if objects of the file are being dropped, or its inline data moved to one.
     pub(crate) fn drops_or_spills(&self, ino: Ino) -> bool {
-        self.discards.is_pending(ino) || self.discards.spills.contains_key(&ino)
+        self.is_pending(ino) || self.spills.contains_key(&ino)
     }
 }

@@ -13,10 +13,13 @@
 
 use loligo_types::{Answer, Event, FsError, FsResult, SessionId};
 
+use crate::cluster::Cluster;
+use crate::core::Core;
 use crate::execute::origin_of;
 use crate::io::Output;
 use crate::machine::Mds;
 use crate::park::Job;
+use crate::session::Sessions;
 use crate::session::{Ending, Slot};
 
 impl Mds {
@@ -26,20 +29,14 @@ impl Mds {
         let (id, addresses) = (session.id, session.addresses.clone());
         // First of all its data requests must stop: others may write as soon as its rights are gone.
         self.core.out.push_back(Output::Fence { session: id });
-        if !self.ends_in_steps(slot) {
+        if !self.sessions.ends_in_steps(&self.core, slot) {
             return self.free_session(slot);
         }
         self.sessions.silence(slot, Ending { executes: true, reaches: !addresses.is_empty() });
-        self.drop_jobs(slot);
+        self.cluster.drop_jobs(&mut self.core, slot);
         if !addresses.is_empty() {
             self.core.out.push_back(Output::ShutOut { session: id, addresses });
         }
-    }
-
-    /// True if what a session holds is others' only some time after its end was decided.
-    pub(crate) fn ends_in_steps(&self, slot: Slot) -> bool {
-        self.core.config.direct.is_some()
-            || self.sessions.get(slot).is_some_and(|session| !session.addresses.is_empty())
     }
 
     /// The object server executes nothing of the session, and never will.
@@ -61,21 +58,13 @@ impl Mds {
         }
     }
 
-    /// Nothing that a session has asked for is done any more.
-    fn drop_jobs(&mut self, slot: Slot) {
-        for mut job in self.core.parked.take_session(slot) {
-            self.core.parked.unmark(&mut job);
-            self.give_back(&mut job, false);
-        }
-    }
-
     /// All that a session held is free: nothing of it can take effect any more.
     pub(crate) fn free_session(&mut self, slot: Slot) {
         let Some(session) = self.sessions.remove(slot) else { return };
         self.commit(None, &[Event::SessionGone(session.id)]);
-        self.drop_jobs(slot);
-        self.forget_moved_handles(slot);
-        self.lose_decoupled(slot);
+        self.cluster.drop_jobs(&mut self.core, slot);
+        self.cluster.forget_moved_handles(slot);
+        self.decoupled.lose_decoupled(&mut self.core, &mut self.sessions, &mut self.opens, slot);
         let unlocked = self.locks.end(slot);
         self.grant_locks(unlocked);
         let opened = self.opens.end(slot);
@@ -121,5 +110,22 @@ impl Mds {
         let record = session.record();
         self.commit(Some(origin_of(job, loligo_types::Ino(0), 0)), &[Event::Session(record)]);
         Ok(Answer::Done)
+    }
+}
+
+impl Sessions {
+    /// True if what a session holds is others' only some time after its end was decided.
+    pub(crate) fn ends_in_steps(&self, core: &Core, slot: Slot) -> bool {
+        core.config.direct.is_some() || self.get(slot).is_some_and(|session| !session.addresses.is_empty())
+    }
+}
+
+impl Cluster {
+    /// Nothing that a session has asked for is done any more.
+    fn drop_jobs(&mut self, core: &mut Core, slot: Slot) {
+        for mut job in core.parked.take_session(slot) {
+            core.parked.unmark(&mut job);
+            self.give_back(core, &mut job, false);
+        }
     }
 }

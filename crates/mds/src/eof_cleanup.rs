@@ -14,10 +14,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use loligo_namespace::{Found, Need};
 use loligo_types::{Event, Ino, Kind, Layout, Lease, Op};
 
+use crate::cluster::Cluster;
 use crate::cluster::Where;
+use crate::core::Core;
 use crate::load::Waiter;
 use crate::machine::Mds;
 use crate::open::Handle;
+use crate::open::Opens;
 use crate::park::{Job, WaitReason};
 use crate::room::Appended;
 
@@ -159,40 +162,31 @@ impl Mds {
     /// Drops what dead sessions left of a file, unless that is done already. Goes on as soon as something was read for it:
     /// what was may not stay in memory for long.
     pub(crate) fn tidy_one(&mut self, ino: Ino) {
-        let held_up = self.grace.is_some() || self.core.stopping || !self.cluster.ready || self.is_short_of_space();
+        let held_up = self.grace.is_some()
+            || self.core.stopping
+            || !self.cluster.ready
+            || self.core.is_short_of_space(&self.sessions, &self.cluster);
         if held_up || !self.tidy.left.contains(&ino) {
             return;
         }
-        if self.data_is_busy(ino) || self.opens.has_rooms(ino) {
+        if self.discards.data_is_busy(&self.decoupled, ino) || self.opens.has_rooms(ino) {
             return;
         }
         let mut wants = Vec::new();
-        let place = self.locate_here(ino, &mut wants);
+        let place = self.cluster.locate_here(&mut self.core, ino, &mut wants);
         if place == Where::Unknown {
             self.cluster.load(&mut self.core, wants, Waiter::EofCleanup(ino));
             return;
         }
         self.tidy.left.remove(&ino);
         if place == Where::Here {
-            match (self.opens.any_writer(ino), self.is_alone_with(ino)) {
+            match (self.opens.any_writer(ino), self.opens.is_alone_with(ino)) {
                 // It drops that itself, and may be writing there now, also in the store by itself.
                 (true, true) => {}
                 (true, false) => _ = self.cut_beyond(ino),
                 (false, _) => self.drop_left(ino),
             }
         }
-    }
-
-    /// The location of a file; a rank alone has all.
-    fn locate_here(&mut self, ino: Ino, wants: &mut Vec<Need>) -> Where {
-        if !self.cluster.is_alone() {
-            return self.cluster.locate(&mut self.core, ino, wants);
-        }
-        if !matches!(self.core.tree.find(ino), Found::Unknown) {
-            return Where::Here;
-        }
-        wants.push(Need::Inode(ino));
-        Where::Unknown
     }
 
     fn drop_left(&mut self, ino: Ino) {
@@ -206,16 +200,34 @@ impl Mds {
         };
         self.commit(None, &[Event::Discard { ino, from, object_size }]);
     }
+}
 
+impl Cluster {
+    /// The location of a file; a rank alone has all.
+    fn locate_here(&mut self, core: &mut Core, ino: Ino, wants: &mut Vec<Need>) -> Where {
+        if !self.is_alone() {
+            return self.locate(core, ino, wants);
+        }
+        if !matches!(core.tree.find(ino), Found::Unknown) {
+            return Where::Here;
+        }
+        wants.push(Need::Inode(ino));
+        Where::Unknown
+    }
+}
+
+impl Opens {
     /// True if somebody holds CACHE: if that one writes he is alone.
     fn is_alone_with(&self, ino: Ino) -> bool {
-        self.opens.all_rights(ino).any(|(_, rights)| rights.has(Lease::CACHE))
+        self.all_rights(ino).any(|(_, rights)| rights.has(Lease::CACHE))
     }
+}
 
+impl EofCleanup {
     /// Notes that the bytes beyond the end of a file are being dropped.
-    pub(crate) fn dropped(&mut self, ino: Ino) {
-        if !self.is_alone_with(ino) && self.opens.any_writer(ino) {
-            self.tidy.known.insert(ino);
+    pub(crate) fn dropped(&mut self, opens: &Opens, ino: Ino) {
+        if !opens.is_alone_with(ino) && opens.any_writer(ino) {
+            self.known.insert(ino);
         }
     }
 }

@@ -9,6 +9,9 @@ use loligo_types::{Answer, FsError, FsResult, Ino, Kind, Op, OpenFlags, Origin, 
 use crate::cluster::Cluster;
 use crate::cluster::{Gathered, Where};
 use crate::core::Core;
+use crate::open::Opens;
+use crate::paths::PathCache;
+use loligo_namespace::Tree;
 
 use crate::gate::Reply;
 use crate::machine::Mds;
@@ -56,26 +59,28 @@ fn data_of(op: &Op) -> Option<Ino> {
 impl Mds {
     /// Runs a request as far as it goes.
     pub(crate) fn run(&mut self, mut job: Job) {
-        self.tally_waited(&mut job);
+        self.core.tally_waited(&mut job);
         let step = loop {
             let step = match self.step(&mut job) {
-                Step::Redirect(rank) if self.gives_to(rank) => Step::Wait(WaitReason::Moving),
+                Step::Redirect(rank) if self.cluster.gives_to(rank) => Step::Wait(WaitReason::Moving),
                 step => step,
             };
             if job.walk.is_none() {
                 break step;
             }
-            if let Some(step) = self.walk_on(&mut job, step) {
+            if let Some(step) =
+                self.shortcuts.walk_on(&mut self.core, &mut self.cluster, &mut self.heat, &mut job, step)
+            {
                 break step;
             }
         };
         match step {
             Step::Wait(why) => {
                 if job.tx.is_some() {
-                    self.give_back_for(&mut job, &why);
+                    self.cluster.give_back_for(&mut self.core, &mut job, &why);
                 }
                 let short = why == WaitReason::Space;
-                self.tally_wait(&mut job, &why);
+                self.core.tally_wait(&mut job, &why);
                 self.core.parked.park(job, why);
                 if short {
                     self.checkpoint();
@@ -97,13 +102,13 @@ impl Mds {
     }
 
     pub(crate) fn finish(&mut self, mut job: Job, mut result: FsResult<Answer>) {
-        self.tally_waited(&mut job);
+        self.core.tally_waited(&mut job);
         if job.again.is_some() && result == Err(FsError::NotFound) {
             // It was there when the request was executed.
             result = Err(FsError::Stale);
         }
         self.core.parked.unmark(&mut job);
-        self.give_back(&mut job, false);
+        self.cluster.give_back(&mut self.core, &mut job, false);
         if !matches!(result, Ok(Answer::Opened { .. })) {
             self.close_unopened(&job);
         }
@@ -118,50 +123,50 @@ impl Mds {
     /// Sends a request to another rank; if it was executed here before, only for the answer.
     fn redirect(&mut self, mut job: Job, rank: Rank) {
         self.core.parked.unmark(&mut job);
-        self.give_back(&mut job, false);
+        self.cluster.give_back(&mut self.core, &mut job, false);
         self.close_unopened(&job);
-        self.tally_redirect(&job);
-        self.heat_redirect();
+        self.core.tally_redirect(&job);
+        self.heat.heat_redirect(&mut self.core, &self.cluster);
         let reply = Reply::redirect(job, rank);
         self.gate(reply);
     }
 
     fn step(&mut self, job: &mut Job) -> Step {
-        if let Some(step) = self.admission(job) {
+        if let Some(step) = self.core.admission(&self.sessions, &self.cluster, &self.grace, job) {
             return step;
         }
         if let Some(origin) = job.repeats().map(|done| origin_of(job, done.0, done.1)) {
             return self.again(job, &origin);
         }
         if !self.cluster.is_alone()
-            && let Some(step) = self.authority(job)
+            && let Some(step) = self.cluster.authority(&mut self.core, &self.opens, job)
         {
             return step;
         }
-        let held = match self.check_handle(job) {
+        let held = match self.opens.check_handle(&self.core, job) {
             Ok(held) => held,
             Err(error) => return Step::Answer(Err(error)),
         };
         if job.limited.is_some()
-            && let Some(step) = self.limit(job, held)
+            && let Some(step) = self.ways.limit(&mut self.core, &self.opens, &mut self.cluster, job, held)
         {
             return step;
         }
         job.within = None;
-        if (self.core.tree.has_decoupled() || self.has_apart(job))
+        if (self.core.tree.has_decoupled() || self.cluster.has_apart(job))
             && let Some(step) = self.busy_below(job)
         {
             return step;
         }
-        if self.has_hidden() {
-            self.show_hidden(job);
+        if self.decoupled.has_hidden() {
+            self.decoupled.show_hidden(&mut self.core, &self.opens, job);
         }
         match &job.op {
             Op::Close { .. } => return self.close(job),
             Op::SetLock { .. } | Op::Unlock { .. } | Op::GetLock { .. } | Op::CancelLock { .. } => {
                 return self.lock_op(job);
             }
-            Op::Sync => return Step::Wait(WaitReason::Sync(self.sync_data())),
+            Op::Sync => return Step::Wait(WaitReason::Sync(self.syncs.sync_data(&mut self.core))),
             // The gate waits.
             Op::Persist => return Step::Answer(Ok(Answer::Done)),
             Op::GrantInos { count } => return Step::Answer(self.grant_inos(job, *count)),
@@ -177,7 +182,7 @@ impl Mds {
             _ => {}
         }
         if let Some(ino) = data_of(&job.op)
-            && self.data_is_busy(ino)
+            && self.discards.data_is_busy(&self.decoupled, ino)
         {
             return Step::Wait(WaitReason::Data(ino));
         }
@@ -195,13 +200,15 @@ impl Mds {
     /// The same where some of what is needed may be other ranks'.
     fn step_in_cluster(&mut self, job: &mut Job, held: Option<Handle>) -> Step {
         if let Some(tx) = job.tx {
-            self.invite(tx);
+            self.cluster.invite(&mut self.core, tx);
         }
         let mut has_guests = job.tx.is_some();
-        let step = match self.gather(job) {
-            Gathered::All => match self.blocked(job) {
+        let step = match self.cluster.gather(&mut self.core, job) {
+            Gathered::All => match self.cluster.blocked(&mut self.core, job) {
                 Some(step) => step,
-                None if self.has_apart(job) && self.ends_root(job) => Step::Answer(Err(FsError::Busy)),
+                None if self.cluster.has_apart(job) && self.cluster.ends_root(&self.core, job) => {
+                    Step::Answer(Err(FsError::Busy))
+                }
                 None => {
                     self.place_new_dir(job);
                     has_guests |= job.tx.is_some();
@@ -209,13 +216,13 @@ impl Mds {
                 }
             },
             Gathered::Own(needs) => self.cluster.wait_for(&mut self.core, job, needs),
-            Gathered::Remote(ino, rank) => self.tell_remote(job, ino, rank),
+            Gathered::Remote(ino, rank) => self.cluster.tell_remote(&mut self.core, job, ino, rank),
             // What is still in memory of something that has moved says nothing of what is to be borrowed.
-            Gathered::Foreign(foreign) => match self.has_moved_on(job) {
+            Gathered::Foreign(foreign) => match self.cluster.has_moved_on(&mut self.core, job) {
                 Some(step) => step,
-                None => self.borrow(job, foreign),
+                None => self.cluster.borrow(&mut self.core, &self.sessions, job, foreign),
             },
-            Gathered::Again => self.come_again(job),
+            Gathered::Again => self.cluster.come_again(&mut self.core, job),
         };
         if has_guests {
             self.core.tree.dismiss();
@@ -223,36 +230,8 @@ impl Mds {
         step
     }
 
-    /// The name is here, its inode is not.
-    fn tell_remote(&mut self, job: &mut Job, ino: Ino, rank: Rank) -> Step {
-        let (dir, kind) = match &job.op {
-            Op::Lookup { dir, name } | Op::Create { dir, name, .. } => match self.core.tree.entry(*dir, name) {
-                Lookup::Present(target) => (*dir, target.kind),
-                _ => return Step::Wait(WaitReason::Locked),
-            },
-            Op::LookupParent { dir } => return self.remote_parent(job, *dir, ino, rank),
-            _ => return Step::Redirect(rank),
-        };
-        if let Some(step) = self.blocked(job) {
-            return step;
-        }
-        Step::Answer(match may_search(&self.core.tree, dir, &job.cred) {
-            Ok(()) if kind == Kind::Dir && matches!(job.op, Op::Create { .. }) => Err(FsError::IsDir),
-            Ok(()) => Ok(Answer::Remote { ino, kind, rank }),
-            Err(error) => Err(error),
-        })
-    }
-
-    fn remote_parent(&self, job: &Job, dir: Ino, ino: Ino, rank: Rank) -> Step {
-        Step::Answer(match self.core.tree.inode(dir) {
-            Some(inode) if inode.kind != Kind::Dir && !job.cred.is_root() => Err(FsError::NotDir),
-            Some(_) => Ok(Answer::Remote { ino, kind: Kind::Dir, rank }),
-            None => Err(FsError::NotFound),
-        })
-    }
-
     fn step_loaded(&mut self, job: &mut Job, held: Option<Handle>) -> Step {
-        if let Some(step) = self.room_first(job, held) {
+        if let Some(step) = self.opens.room_first(&mut self.core, &mut self.tidy, job, held) {
             return step;
         }
         match self.tidy_first(job, held) {
@@ -261,36 +240,15 @@ impl Mds {
         }
     }
 
-    /// The handle that the operation goes through.
-    fn check_handle(&self, job: &Job) -> FsResult<Option<Handle>> {
-        if job.op.opens().is_some() && self.opens.handles(job.slot) >= HANDLES_MAX {
-            return Err(FsError::NoSpace);
-        }
-        let Some((number, ino)) = handle_of(&job.op) else { return Ok(None) };
-        match self.opens.handle(job.slot, number) {
-            Some(handle) if handle.ino == ino => Ok(Some(handle)),
-            // It is open at the home of the directory.
-            None if matches!(job.op, Op::Readdir { .. }) && self.core.tree.part(ino).is_some() => Ok(None),
-            _ => Err(FsError::BadHandle),
-        }
-    }
-
-    /// The handle that a request to open got before, if its answer was lost. The open was allowed then, and may not be any more (or, of a
-    /// new file whose mode lets nobody write, by that alone).
-    fn opened_before(&self, job: &Job) -> Option<Handle> {
-        let Op::Open { ino, handle, .. } = &job.op else { return None };
-        self.opens.handle(job.slot, *handle).filter(|opened| opened.ino == *ino)
-    }
-
     fn decide(&mut self, job: &mut Job, held: Option<Handle>) -> Step {
-        if let Some(error) = self.refuse_number(job) {
+        if let Some(error) = self.sessions.refuse_number(job) {
             return Step::Answer(Err(error));
         }
-        let held = held.or_else(|| self.opened_before(job));
+        let held = held.or_else(|| self.opens.opened_before(job));
         let relaxation = self.relax(job);
         let (lag, reserved) = (relaxation.lag, relaxation.number);
         let (opens, cluster, tx) = (&self.opens, &self.cluster, job.tx);
-        let guest = |ino| tx.and_then(|tx| self.opens_of_guest(tx, ino));
+        let guest = |ino| tx.and_then(|tx| self.cluster.opens_of_guest(tx, ino));
         let made = job.ino.or(job.scattered).or(reserved).unwrap_or_else(|| self.core.tree.next_ino());
         // Where the owner of a subtree may have changed what is removed it counts as open.
         let held_too = u32::from(job.within.is_some());
@@ -303,7 +261,7 @@ impl Mds {
             open_count: &|ino| guest(ino).unwrap_or_else(|| opens.count(ino)) + held_too,
             route_version: &|ino| cluster.routes.version(ino),
         };
-        let bad_pin = self.is_bad_pin(job);
+        let bad_pin = self.cluster.is_bad_pin(&self.core, job);
         let change = match prepare(&self.core.tree, &job.op, &ctx) {
             Ok(_) if bad_pin => return Step::Answer(Err(FsError::Invalid)),
             Ok(change) if job.way_only => shown_on_the_way(change),
@@ -311,10 +269,10 @@ impl Mds {
             Err(FsError::Busy) if matches!(job.op, Op::WriteInline { .. }) => return self.spill(job),
             Err(error) => return Step::Answer(Err(error)),
         };
-        if self.core.log.no_room && self.adds(&job.op, &change.events) {
+        if self.core.log.no_room && self.core.adds(&job.op, &change.events) {
             return Step::Answer(Err(FsError::NoSpace));
         }
-        if let Some(step) = self.bounds_first(job) {
+        if let Some(step) = self.decoupled.bounds_first(&mut self.core, &mut self.cluster, &mut self.ways, job) {
             return step;
         }
         if let Some(why) = self.wait_for_cut(job, &change) {
@@ -328,29 +286,29 @@ impl Mds {
         self.open_handle(job, &change.answer);
         if change.events.is_empty() {
             if let Op::Extend { ino, len: len @ 1.., .. } = job.op {
-                return self.reserve(job, ino, len);
+                return self.opens.reserve_behind(&mut self.core, job, ino, len);
             }
             if let (Op::Readdir { dir, cookie: 1.., .. }, Answer::Entries { next, end: false, .. }) =
                 (&job.op, &change.answer)
             {
                 // What he will ask for next, if what he asked for now was all there.
-                self.read_on(*dir, next.saturating_add(1));
+                self.cluster.read_on(&mut self.core, *dir, next.saturating_add(1));
             }
             return Step::Answer(Ok(change.answer));
         }
         let origin = origin_of(job, change.origin_ino, change.origin_value);
         let Change { events, answer, .. } = change;
         self.core.counters.scattered += u64::from(made.zeroth_rank().is_some());
-        let mut events = self.part(job, events);
-        events.extend(self.with_new_promise(&job.op));
+        let mut events = self.cluster.part(&mut self.core, job, events);
+        events.extend(self.core.with_new_promise(&job.op));
         (job.lag, job.is_strict) = (lag, lag.is_none());
         let lsn = self.commit_made(Some(origin), &events, tx.is_none().then_some(made));
         self.relaxed.end(&relaxation, &events, lsn);
-        self.use_number(job, &events);
-        self.room_used(job);
-        self.note_policy(&job.op);
+        self.sessions.use_number(job, &events);
+        self.opens.room_used(&mut self.tidy, job);
+        self.cluster.note_policy(&mut self.core, &job.op);
         if let Some(dir) = job.within.filter(|_| !matches!(job.op, Op::Tmpfile { .. })) {
-            self.hold(dir, &events);
+            self.decoupled.hold(dir, &events);
         }
         Step::Answer(Ok(answer))
     }
@@ -358,7 +316,7 @@ impl Mds {
     /// Decides if a request is relaxed, and picks the number for the inode that it makes. A request that would make an inode for which no
     /// number is reserved is as strict as any.
     fn relax(&mut self, job: &Job) -> Relaxation {
-        let lag = self.lag_of(job);
+        let lag = self.relaxed.lag_of(&mut self.core, &mut self.cluster, job);
         if let (Some(_), Some(_)) = (lag, job.scattered) {
             // It is made at another rank, too.
             return Relaxation { lacks_number: true, ..Relaxation::default() };
@@ -375,7 +333,7 @@ impl Mds {
         let Op::Create { flags, .. } = &job.op else { return None };
         let ino = change.answer.attr()?.ino;
         match flags.truncate {
-            true if self.data_is_busy(ino) => Some(WaitReason::Data(ino)),
+            true if self.discards.data_is_busy(&self.decoupled, ino) => Some(WaitReason::Data(ino)),
             true => self.opens.wait_for_rooms(&mut self.tidy, ino),
             false => None,
         }
@@ -391,7 +349,7 @@ impl Mds {
         }
         let change = self.opens.open(job.slot, number, handle);
         if attr.kind == Kind::File {
-            self.tell_access(job.session, change);
+            self.relaxed.tell_access(&mut self.core, &self.decoupled, job.session, change);
         }
     }
 
@@ -412,14 +370,14 @@ impl Mds {
         if let Op::Subtree { dir, what } = &job.op {
             let (dir, what) = (*dir, what.clone());
             // It looks at what is so by now, and may be another request than the one that had this number.
-            return match self.admit_again(job, dir) {
+            return match self.ways.admit_again(&mut self.core, &self.opens, &mut self.cluster, job, dir) {
                 Some(step) => step,
                 None => self.subtree_again(job, dir, &what),
             };
         }
         if !self.cluster.is_alone()
             && origin.ino.0 != 0
-            && let Some(step) = self.again_elsewhere(job, origin.ino)
+            && let Some(step) = self.cluster.again_elsewhere(&mut self.core, job, origin.ino)
         {
             return step;
         }
@@ -441,7 +399,8 @@ impl Mds {
         }
         let answer = answer_again(&self.core.tree, &job.op, origin);
         if let Ok(Answer::Opened { .. }) = &answer
-            && let Some(step) = self.refuse_opening_again(job, origin)
+            && let Some(step) =
+                self.ways.refuse_opening_again(&mut self.core, &self.opens, &mut self.cluster, job, origin)
         {
             return step;
         }
@@ -457,6 +416,59 @@ impl Mds {
 }
 
 impl Cluster {
+    /// The name is here, its inode is not.
+    fn tell_remote(&mut self, core: &mut Core, job: &mut Job, ino: Ino, rank: Rank) -> Step {
+        let (dir, kind) = match &job.op {
+            Op::Lookup { dir, name } | Op::Create { dir, name, .. } => match core.tree.entry(*dir, name) {
+                Lookup::Present(target) => (*dir, target.kind),
+                _ => return Step::Wait(WaitReason::Locked),
+            },
+            Op::LookupParent { dir } => return remote_parent(&core.tree, job, *dir, ino, rank),
+            _ => return Step::Redirect(rank),
+        };
+        if let Some(step) = self.blocked(core, job) {
+            return step;
+        }
+        Step::Answer(match may_search(&core.tree, dir, &job.cred) {
+            Ok(()) if kind == Kind::Dir && matches!(job.op, Op::Create { .. }) => Err(FsError::IsDir),
+            Ok(()) => Ok(Answer::Remote { ino, kind, rank }),
+            Err(error) => Err(error),
+        })
+    }
+}
+
+fn remote_parent(tree: &Tree, job: &Job, dir: Ino, ino: Ino, rank: Rank) -> Step {
+    Step::Answer(match tree.inode(dir) {
+        Some(inode) if inode.kind != Kind::Dir && !job.cred.is_root() => Err(FsError::NotDir),
+        Some(_) => Ok(Answer::Remote { ino, kind: Kind::Dir, rank }),
+        None => Err(FsError::NotFound),
+    })
+}
+
+impl Opens {
+    /// The handle that the operation goes through.
+    fn check_handle(&self, core: &Core, job: &Job) -> FsResult<Option<Handle>> {
+        if job.op.opens().is_some() && self.handles(job.slot) >= HANDLES_MAX {
+            return Err(FsError::NoSpace);
+        }
+        let Some((number, ino)) = handle_of(&job.op) else { return Ok(None) };
+        match self.handle(job.slot, number) {
+            Some(handle) if handle.ino == ino => Ok(Some(handle)),
+            // It is open at the home of the directory.
+            None if matches!(job.op, Op::Readdir { .. }) && core.tree.part(ino).is_some() => Ok(None),
+            _ => Err(FsError::BadHandle),
+        }
+    }
+
+    /// The handle that a request to open got before, if its answer was lost. The open was allowed then, and may not be any more (or, of a
+    /// new file whose mode lets nobody write, by that alone).
+    fn opened_before(&self, job: &Job) -> Option<Handle> {
+        let Op::Open { ino, handle, .. } = &job.op else { return None };
+        self.handle(job.slot, *handle).filter(|opened| opened.ino == *ino)
+    }
+}
+
+impl Cluster {
     /// Lets a request wait for records.
     pub(crate) fn wait_for(&mut self, core: &mut Core, job: &mut Job, needs: Vec<loligo_namespace::Need>) -> Step {
         let id = core.parked.number(job);
@@ -466,47 +478,61 @@ impl Cluster {
     }
 }
 
-impl Mds {
+impl PathCache {
     /// The step for a request about a subtree with the number of an executed one; `None` if it may go on. Nothing says that it is the same
     /// request.
-    fn admit_again(&mut self, job: &mut Job, dir: Ino) -> Option<Step> {
-        if !self.cluster.is_alone() {
-            if !self.cluster.ready {
+    fn admit_again(
+        &mut self,
+        core: &mut Core,
+        opens: &Opens,
+        cluster: &mut Cluster,
+        job: &mut Job,
+        dir: Ino,
+    ) -> Option<Step> {
+        if !cluster.is_alone() {
+            if !cluster.ready {
                 return Some(Step::Wait(WaitReason::Peers));
             }
             let mut wants = Vec::new();
-            match self.cluster.locate(&mut self.core, dir, &mut wants) {
+            match cluster.locate(core, dir, &mut wants) {
                 Where::Here => {}
                 // As long as it was this client's it was here.
                 Where::Elsewhere(_) => return Some(Step::Answer(Err(FsError::Stale))),
-                Where::Unknown => return Some(self.cluster.wait_for(&mut self.core, job, wants)),
+                Where::Unknown => return Some(cluster.wait_for(core, job, wants)),
             }
         }
-        if job.limited.is_some() { self.limit(job, None) } else { None }
+        if job.limited.is_some() { self.limit(core, opens, cluster, job, None) } else { None }
     }
 
     /// Why a request to open does not open what was found or made when its number was executed. That need not have been the same request: a
     /// number does not say what was asked. So whoever has not just made the file, nor has it open, must be allowed to open it now.
-    fn refuse_opening_again(&mut self, job: &mut Job, origin: &Origin) -> Option<Step> {
+    fn refuse_opening_again(
+        &mut self,
+        core: &mut Core,
+        opens: &Opens,
+        cluster: &mut Cluster,
+        job: &mut Job,
+        origin: &Origin,
+    ) -> Option<Step> {
         let (_, flags) = job.op.opens()?;
         let needs_write = flags.write || flags.truncate || flags.append;
-        let inode = self.core.tree.inode(origin.ino)?;
+        let inode = core.tree.inode(origin.ino)?;
         // A new file is open to who made it, whatever its mode says.
         let is_new = origin.value != 0 && inode.kind == Kind::File && inode.uid == job.cred.uid;
         let has_name = inode.nlink > 0;
         if let Some((identity, _)) = job.limited.clone()
             && (has_name || !is_new)
-            && let Some(step) = self.limit_at(job, &identity.rights, origin.ino, needs_write)
+            && let Some(step) = self.limit_at(core, opens, cluster, job, &identity.rights, origin.ino, needs_write)
         {
             return Some(step);
         }
         if is_new {
             return None;
         }
-        let held = self.opened_before(job);
+        let held = opens.opened_before(job);
         let ctx = Ctx {
             cred: &job.cred,
-            stamp: Stamp { now: self.core.now.wall, ino: self.core.tree.next_ino() },
+            stamp: Stamp { now: core.now.wall, ino: core.tree.next_ino() },
             handle_read: held.is_some_and(|handle| handle.read),
             handle_write: held.is_some_and(|handle| handle.write),
             open_count: &|_| 1,
@@ -516,22 +542,24 @@ impl Mds {
         };
         let flags = OpenFlags { truncate: false, write: flags.write || flags.truncate, ..flags };
         let open = Op::Open { ino: origin.ino, flags, handle: 0 };
-        prepare(&self.core.tree, &open, &ctx).err().map(|error| Step::Answer(Err(error)))
+        prepare(&core.tree, &open, &ctx).err().map(|error| Step::Answer(Err(error)))
     }
+}
 
+impl Cluster {
     /// The step for an executed request whose inode may have become another rank's; `None` if it is this rank's.
-    fn again_elsewhere(&mut self, job: &mut Job, ino: Ino) -> Option<Step> {
-        if !self.cluster.ready {
+    fn again_elsewhere(&mut self, core: &mut Core, job: &mut Job, ino: Ino) -> Option<Step> {
+        if !self.ready {
             return Some(Step::Wait(WaitReason::Peers));
         }
-        if let Some(step) = self.moved(ino) {
+        if let Some(step) = self.moved(core, ino) {
             return Some(step);
         }
         let mut wants = Vec::new();
-        match self.cluster.locate(&mut self.core, ino, &mut wants) {
+        match self.locate(core, ino, &mut wants) {
             Where::Here => None,
             Where::Elsewhere(rank) => Some(Step::Redirect(rank)),
-            Where::Unknown => Some(self.cluster.wait_for(&mut self.core, job, wants)),
+            Where::Unknown => Some(self.wait_for(core, job, wants)),
         }
     }
 }

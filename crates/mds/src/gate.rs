@@ -5,12 +5,15 @@ use std::collections::VecDeque;
 use loligo_types::msg::{Hello, ToClient};
 use loligo_types::{Answer, FsResult, Ino, Lsn, Rank, Seq, SessionId};
 
+use crate::cluster::Cluster;
 use crate::cluster::principal;
+use crate::core::Core;
 use crate::grant::Asks;
 use crate::io::{ConnId, Output};
 use crate::machine::Mds;
 use crate::park::Job;
 use crate::relaxed::Lag;
+use crate::session::Sessions;
 use crate::session::Slot;
 
 /// It is another rank's to answer.
@@ -49,9 +52,9 @@ impl Reply {
             Some(walk) => mds.core.counters.count(&walk.op(), result.is_ok()),
             None => mds.core.counters.count(&job.op, result.is_ok()),
         };
-        mds.tally_answer(&job, op, &result);
+        mds.core.tally_answer(&job, op, &result);
         if mds.heat.sampler.choose() {
-            mds.heat_op(&job.op);
+            mds.heat.heat_op(&mut mds.core, &mds.cluster, &job.op);
         }
         let asks = Asks::of(&mds.core.tree, &job, &result);
         let ways = mds.promise_ways(&job);
@@ -60,10 +63,10 @@ impl Reply {
         let cut = cut.filter(|ino| mds.discards.is_pending(*ino));
         let lag = match job.lag {
             Some(lag) => Some(lag),
-            None if !job.is_strict => mds.lag_of(&job),
+            None if !job.is_strict => mds.relaxed.lag_of(&mut mds.core, &mut mds.cluster, &job),
             None => None,
         };
-        let shows = mds.shown_by(&job, &result);
+        let shows = mds.relaxed.shown_by(&job, &result);
         Reply {
             slot: job.slot,
             session: job.session,
@@ -118,7 +121,7 @@ impl Mds {
         if self.core.log.last <= self.core.log.durable {
             return self.pass(reply);
         }
-        if reply.lag.is_some_and(|lag| self.may_run_ahead(lag)) {
+        if reply.lag.is_some_and(|lag| self.relaxed.may_run_ahead(&self.core, lag)) {
             self.relaxed.early += 1;
             // What is promised for a time is not asked back when a crash takes it back.
             reply.ways.clear();
@@ -127,44 +130,25 @@ impl Mds {
         self.gate.queue.push_back((self.core.log.last, Gated::Reply(reply)));
     }
 
-    /// The same for the end of a handshake.
-    pub(crate) fn gate_welcome(&mut self, conn: ConnId, slot: Slot, session: SessionId) {
-        if self.core.log.last <= self.core.log.durable {
-            return self.welcome(conn, slot, session, false, false);
-        }
-        self.gate.queue.push_back((self.core.log.last, Gated::Welcome { conn, slot, session }));
-    }
-
-    /// A client that says hello is heard later.
-    pub(crate) fn gate_hello(&mut self, conn: ConnId, hello: Hello) {
-        self.gate.queue.push_back((self.core.log.last, Gated::Hello(conn, hello)));
-    }
-
-    /// A client that is told that its session has ended begins anew, and nothing of before may come back.
-    pub(crate) fn gate_evicted(&mut self, conn: ConnId) {
-        if self.core.log.last <= self.core.log.durable {
-            return self.say_evicted(conn);
-        }
-        self.gate.queue.push_back((self.core.log.last, Gated::Evicted(conn)));
-    }
-
     /// The journal is durable up to here.
     pub(crate) fn durable(&mut self, lsn: Lsn) {
         self.core.log.durable = self.core.log.durable.max(lsn).min(self.core.log.last);
         self.relaxed_durable();
-        self.emit_thaws();
-        self.emit_discards();
-        self.emit_restores();
-        self.emit_forks();
-        self.emit_checkpoint();
-        self.emit_merge_rows();
-        let greeted = self.cluster_durable();
+        self.decoupled.emit_thaws(&mut self.core, &mut self.sessions, &self.opens);
+        self.discards.emit_discards(&mut self.core);
+        self.decoupled.emit_restores(&mut self.core);
+        self.decoupled.emit_forks(&mut self.core);
+        self.checkpointer.emit_checkpoint(&mut self.core, &mut self.cluster, &mut self.heat);
+        self.decoupled.emit_merge_rows(&mut self.core);
+        let greeted = self.cluster.cluster_durable(&mut self.core);
         while self.gate.queue.front().is_some_and(|(upto, _)| *upto <= self.core.log.durable) {
             match self.gate.queue.pop_front() {
                 Some((_, Gated::Reply(reply))) => self.pass(reply),
-                Some((_, Gated::Welcome { conn, slot, session })) => self.welcome(conn, slot, session, false, false),
+                Some((_, Gated::Welcome { conn, slot, session })) => {
+                    self.sessions.welcome(&mut self.core, &self.cluster, conn, slot, session, false, false)
+                }
                 Some((_, Gated::Hello(conn, hello))) => self.hello(conn, hello),
-                Some((_, Gated::Evicted(conn))) => self.say_evicted(conn),
+                Some((_, Gated::Evicted(conn))) => self.sessions.say_evicted(&mut self.core, conn),
                 None => {}
             }
         }
@@ -185,15 +169,46 @@ impl Mds {
         session.errors += u64::from(reply.result.is_err());
         let Some(conn) = session.conn else { return };
         if let Some(Redirect { rank, done, about }) = reply.redirect {
-            let routes = self.routes_about(about);
+            let routes = self.cluster.routes_about(&self.core, about);
             let msg = ToClient::Redirect { seq: reply.seq, rank, routes, done };
             return self.core.out.push_back(Output::Send { conn, msg });
         }
         let granted = self.grant(&mut reply);
-        let volatile = self.volatile(reply.lag.is_some(), &reply.shows);
+        let volatile = self.relaxed.volatile(&self.core, reply.lag.is_some(), &reply.shows);
         let msg = ToClient::Reply { seq: reply.seq, result: reply.result, granted, ways: reply.ways, volatile };
         self.core.out.push_back(Output::Send { conn, msg });
         // Behind the answer: a recall of what the answer brings must not come before it.
-        self.shed_leases(reply.slot);
+        self.recalls.shed_leases(&mut self.core, &mut self.sessions, &mut self.leases, reply.slot);
+    }
+}
+
+impl Gate {
+    /// The same for the end of a handshake.
+    pub(crate) fn gate_welcome(
+        &mut self,
+        core: &mut Core,
+        sessions: &mut Sessions,
+        cluster: &Cluster,
+        conn: ConnId,
+        slot: Slot,
+        session: SessionId,
+    ) {
+        if core.log.last <= core.log.durable {
+            return sessions.welcome(core, cluster, conn, slot, session, false, false);
+        }
+        self.queue.push_back((core.log.last, Gated::Welcome { conn, slot, session }));
+    }
+
+    /// A client that says hello is heard later.
+    pub(crate) fn gate_hello(&mut self, core: &Core, conn: ConnId, hello: Hello) {
+        self.queue.push_back((core.log.last, Gated::Hello(conn, hello)));
+    }
+
+    /// A client that is told that its session has ended begins anew, and nothing of before may come back.
+    pub(crate) fn gate_evicted(&mut self, core: &mut Core, sessions: &mut Sessions, conn: ConnId) {
+        if core.log.last <= core.log.durable {
+            return sessions.say_evicted(core, conn);
+        }
+        self.queue.push_back((core.log.last, Gated::Evicted(conn)));
     }
 }

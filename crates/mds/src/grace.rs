@@ -7,14 +7,20 @@ use loligo_namespace::{Ctx, Found, Need, prepare};
 use loligo_types::msg::Reclaim;
 use loligo_types::{Cred, Ino, Kind, Lease, Op, OpenFlags, SessionId, Stamp};
 
+use crate::cluster::Cluster;
 use crate::cluster::Where;
+use crate::core::Core;
 use crate::io::{Identity, Peer};
 use crate::load::Waiter;
 use crate::machine::Mds;
+use crate::open::Opens;
 use crate::open::{HANDLES_MAX, Handle};
 use crate::park::WaitReason;
+use crate::paths::PathCache;
+use crate::recall::Recalls;
 use crate::recall::{DATA, SHARED};
 use crate::rights::{NOBODY, Squash};
+use crate::session::Sessions;
 use crate::session::{Session, Slot, Standing};
 
 /// It goes on.
@@ -80,12 +86,13 @@ impl Mds {
     /// are evicted then.
     pub(crate) fn check_grace(&mut self) {
         let Some(grace) = &self.grace else { return };
-        if self.core.now.mono_ms < self.grace_until(grace) {
+        if self.core.now.mono_ms < self.sessions.grace_until(grace) {
             return;
         }
-        let missing: Vec<Slot> = self.missing().map(|(slot, _)| slot).collect();
+        let missing: Vec<Slot> = self.sessions.missing().map(|(slot, _)| slot).collect();
         // What they held nobody knows: until nothing of them can take effect any more nobody may act.
-        let (in_steps, missing) = missing.into_iter().partition::<Vec<_>, _>(|slot| self.ends_in_steps(*slot));
+        let (in_steps, missing) =
+            missing.into_iter().partition::<Vec<_>, _>(|slot| self.sessions.ends_in_steps(&self.core, *slot));
         in_steps.into_iter().for_each(|slot| self.evict_session(slot));
         if self.sessions.any_ends() {
             return;
@@ -94,16 +101,6 @@ impl Mds {
         missing.into_iter().for_each(|slot| self.evict_session(slot));
         self.background.orphans_at_ms = Some(self.core.now.mono_ms + ORPHANS_KEPT_MS);
         self.core.parked.wake(&WaitReason::Grace);
-    }
-
-    /// Known sessions that have not come back all the way.
-    pub(crate) fn missing(&self) -> impl Iterator<Item = (Slot, &Session)> + '_ {
-        self.sessions.iter().filter(|(_, session)| session.standing != Standing::Here && session.ending.is_none())
-    }
-
-    /// Until when the grace time lasts for those that have not come back; 0: there are none.
-    pub(crate) fn grace_until(&self, grace: &Grace) -> u64 {
-        self.missing().map(|(_, session)| grace.lasts(session)).max().unwrap_or(0)
     }
 
     /// The driver knows that the process of a session is dead.
@@ -191,41 +188,23 @@ impl Mds {
         inos.sort();
         inos.dedup();
         let rounds = told.rounds;
-        let needs = self.reclaim_needs(&inos, rounds);
+        let needs = self.cluster.reclaim_needs(&mut self.core, &inos, rounds);
         let count = self.cluster.load(&mut self.core, needs, Waiter::Reclaim(slot, id));
         let Some(grace) = &mut self.grace else { return };
         if let (1.., Some(told)) = (count, grace.told.get_mut(&id)) {
             (told.left, told.rounds) = (count, told.rounds + 1);
             return;
         }
-        let Some(refused) = self.refused_by_paths(slot, id) else { return };
+        let Some(refused) = self.ways.refused_by_paths(&mut self.core, &mut self.cluster, &mut self.grace, slot, id)
+        else {
+            return;
+        };
         let Some(told) = self.grace.as_mut().and_then(|grace| grace.told.remove(&id)) else { return };
         let session = self.sessions.same(slot, id);
         if session.is_some_and(|session| session.standing == Standing::Reclaiming) {
             self.take_back(slot, id, told.held, (told.trusted, told.squash), &refused);
             self.reclaimed(slot);
         }
-    }
-
-    /// The opens that a limited session reclaims where it may not have them. `None`: something must be read, or another rank asked, first.
-    fn refused_by_paths(&mut self, slot: Slot, id: SessionId) -> Option<BTreeSet<(Ino, bool)>> {
-        let told = self.grace.as_ref().and_then(|grace| grace.told.get(&id))?;
-        let Some(identity) = told.limited.clone() else { return Some(BTreeSet::new()) };
-        let opens = told.held.opens.iter().take(HANDLES_MAX);
-        let opens: BTreeSet<(Ino, bool)> = opens.map(|(_, ino, flags, _)| (*ino, flags.write)).collect();
-        let (mut refused, mut reads, mut asks) = (BTreeSet::new(), 0, false);
-        for open in opens {
-            match self.may_have_open(slot, id, &identity.rights, open) {
-                Some(Ok(true)) => {}
-                Some(Ok(false)) => drop(refused.insert(open)),
-                Some(Err(count)) => reads += count,
-                None => asks = true,
-            }
-        }
-        if let Some(told) = self.grace.as_mut().and_then(|grace| grace.told.get_mut(&id)) {
-            told.left = reads;
-        }
-        (reads == 0 && !asks).then_some(refused)
     }
 
     /// Other ranks may have said where something is that limited sessions had open.
@@ -245,21 +224,6 @@ impl Mds {
         }
     }
 
-    /// Records to read before it is known which of these inodes are there, and are this rank's: in a cluster also
-    /// directories above them, one by one.
-    fn reclaim_needs(&mut self, inos: &[Ino], rounds: usize) -> Vec<Need> {
-        let mut needs = Vec::new();
-        if self.cluster.is_alone() {
-            let unknown = inos.iter().filter(|ino| rounds == 0 && matches!(self.core.tree.find(**ino), Found::Unknown));
-            needs.extend(unknown.map(|ino| Need::Inode(*ino)));
-        } else if rounds < ROUNDS_MAX {
-            inos.iter().for_each(|ino| _ = self.cluster.locate(&mut self.core, *ino, &mut needs));
-            needs.sort();
-            needs.dedup();
-        }
-        needs
-    }
-
     /// Gives a session back what it held. What conflicts with what others said before is asked back at once.
     fn take_back(
         &mut self,
@@ -271,14 +235,18 @@ impl Mds {
     ) {
         let believed = trusted && squash == Squash::None;
         for (number, ino, flags, rights) in &held.opens {
-            if !refused.contains(&(*ino, flags.write)) && (believed || self.may_take_back(slot, squash, *ino, *flags)) {
+            if !refused.contains(&(*ino, flags.write))
+                && (believed || self.sessions.may_take_back(&self.core, slot, squash, *ino, *flags))
+            {
                 self.take_back_open(slot, id, *number, *ino, *flags, *rights);
             } else if flags.write && self.sessions.get(slot).is_some_and(|session| !session.addresses.is_empty()) {
                 // It may be writing that file in the store at this moment.
                 return self.evict_session(slot);
             }
         }
-        held.opens.iter().for_each(|(_, ino, ..)| self.settle_reclaimed(*ino));
+        held.opens
+            .iter()
+            .for_each(|(_, ino, ..)| self.recalls.settle_reclaimed(&mut self.core, &self.sessions, &self.opens, *ino));
         for (ino, handle, lock) in held.locks {
             let known = self.opens.handle(slot, handle).is_some_and(|open| open.ino == ino);
             if known && !self.locks.is_full(ino) && self.locks.conflict(ino, slot, &lock).is_none() {
@@ -291,7 +259,7 @@ impl Mds {
                 self.leases.grant(ino, slot, bits & SHARED);
             }
         }
-        self.shed_leases(slot);
+        self.recalls.shed_leases(&mut self.core, &mut self.sessions, &mut self.leases, slot);
     }
 
     fn take_back_open(&mut self, slot: Slot, id: SessionId, number: u64, ino: Ino, flags: OpenFlags, rights: Lease) {
@@ -302,23 +270,35 @@ impl Mds {
         if taken || !matches!(kind, Some(Kind::File | Kind::Dir)) {
             if let Where::Elsewhere(rank) = self.cluster.locate(&mut self.core, ino, &mut Vec::new()) {
                 // What was open of it has gone there before the restart, if it was here. The client may close it before it hears of that.
-                self.note_moved_handles(&[(slot, number)], rank);
+                self.cluster.note_moved_handles(&self.core, &[(slot, number)], rank);
             }
             return;
         }
         let is_file = kind == Some(Kind::File);
         let change = self.opens.open(slot, number, Handle::new(ino, flags));
         if is_file {
-            self.tell_access(id, change);
+            self.relaxed.tell_access(&mut self.core, &self.decoupled, id, change);
             self.opens.give(ino, slot, rights & DATA);
         }
+    }
+}
+
+impl Sessions {
+    /// Known sessions that have not come back all the way.
+    pub(crate) fn missing(&self) -> impl Iterator<Item = (Slot, &Session)> + '_ {
+        self.iter().filter(|(_, session)| session.standing != Standing::Here && session.ending.is_none())
+    }
+
+    /// Until when the grace time lasts for those that have not come back; 0: there are none.
+    pub(crate) fn grace_until(&self, grace: &Grace) -> u64 {
+        self.missing().map(|(_, session)| grace.lasts(session)).max().unwrap_or(0)
     }
 
     /// A peer that may not act for everybody must be allowed to open it itself (by its user alone: its groups are not known):
     /// its word that it had it open is not enough. One that acts for all but root, if a user is who may. What another one may write to has no
     /// setuid and setgid: that ended when it was opened.
-    fn may_take_back(&self, slot: Slot, squash: Squash, ino: Ino, flags: OpenFlags) -> bool {
-        let (Some(session), Found::Here(inode)) = (self.sessions.get(slot), self.core.tree.find(ino)) else {
+    fn may_take_back(&self, core: &Core, slot: Slot, squash: Squash, ino: Ino, flags: OpenFlags) -> bool {
+        let (Some(session), Found::Here(inode)) = (self.get(slot), core.tree.find(ino)) else {
             return false;
         };
         if flags.write && inode.kind == Kind::File && inode.mode & 0o6000 != 0 {
@@ -333,12 +313,61 @@ impl Mds {
         };
         users.into_iter().any(|mut cred| {
             squash.apply(&mut cred);
-            self.may_open(&cred, ino, flags)
+            core.may_open(&cred, ino, flags)
         })
     }
+}
 
+impl PathCache {
+    /// The opens that a limited session reclaims where it may not have them. `None`: something must be read, or another rank asked, first.
+    fn refused_by_paths(
+        &mut self,
+        core: &mut Core,
+        cluster: &mut Cluster,
+        grace: &mut Option<Grace>,
+        slot: Slot,
+        id: SessionId,
+    ) -> Option<BTreeSet<(Ino, bool)>> {
+        let told = grace.as_ref().and_then(|grace| grace.told.get(&id))?;
+        let Some(identity) = told.limited.clone() else { return Some(BTreeSet::new()) };
+        let opens = told.held.opens.iter().take(HANDLES_MAX);
+        let opens: BTreeSet<(Ino, bool)> = opens.map(|(_, ino, flags, _)| (*ino, flags.write)).collect();
+        let (mut refused, mut reads, mut asks) = (BTreeSet::new(), 0, false);
+        for open in opens {
+            match self.may_have_open(core, cluster, slot, id, &identity.rights, open) {
+                Some(Ok(true)) => {}
+                Some(Ok(false)) => drop(refused.insert(open)),
+                Some(Err(count)) => reads += count,
+                None => asks = true,
+            }
+        }
+        if let Some(told) = grace.as_mut().and_then(|grace| grace.told.get_mut(&id)) {
+            told.left = reads;
+        }
+        (reads == 0 && !asks).then_some(refused)
+    }
+}
+
+impl Cluster {
+    /// Records to read before it is known which of these inodes are there, and are this rank's: in a cluster also
+    /// directories above them, one by one.
+    fn reclaim_needs(&mut self, core: &mut Core, inos: &[Ino], rounds: usize) -> Vec<Need> {
+        let mut needs = Vec::new();
+        if self.is_alone() {
+            let unknown = inos.iter().filter(|ino| rounds == 0 && matches!(core.tree.find(**ino), Found::Unknown));
+            needs.extend(unknown.map(|ino| Need::Inode(*ino)));
+        } else if rounds < ROUNDS_MAX {
+            inos.iter().for_each(|ino| _ = self.locate(core, *ino, &mut needs));
+            needs.sort();
+            needs.dedup();
+        }
+        needs
+    }
+}
+
+impl Core {
     fn may_open(&self, cred: &Cred, ino: Ino, flags: OpenFlags) -> bool {
-        let stamp = Stamp { now: self.core.now.wall, ino: self.core.tree.next_ino() };
+        let stamp = Stamp { now: self.now.wall, ino: self.tree.next_ino() };
         let ctx = Ctx {
             cred,
             distrusted: false,
@@ -349,16 +378,18 @@ impl Mds {
             route_version: &|_| None,
         };
         let flags = OpenFlags { truncate: false, ..flags };
-        prepare(&self.core.tree, &Op::Open { ino, flags, handle: 0 }, &ctx).is_ok()
+        prepare(&self.tree, &Op::Open { ino, flags, handle: 0 }, &ctx).is_ok()
     }
+}
 
+impl Recalls {
     /// Rights that several sessions claim although they exclude each other: all give them up.
-    fn settle_reclaimed(&mut self, ino: Ino) {
-        let holders: Vec<(Slot, Lease)> = self.opens.all_rights(ino).collect();
+    fn settle_reclaimed(&mut self, core: &mut Core, sessions: &Sessions, opens: &Opens, ino: Ino) {
+        let holders: Vec<(Slot, Lease)> = opens.all_rights(ino).collect();
         for (slot, rights) in holders {
-            let excess = rights.without(self.opens.allowed(ino, slot));
-            if !excess.is_none() && !self.recalls.pending(ino, slot).has(excess) {
-                self.recalls.recall(&mut self.core, &self.sessions, ino, slot, excess | Lease::ATTR, 0);
+            let excess = rights.without(opens.allowed(ino, slot));
+            if !excess.is_none() && !self.pending(ino, slot).has(excess) {
+                self.recall(core, sessions, ino, slot, excess | Lease::ATTR, 0);
             }
         }
     }

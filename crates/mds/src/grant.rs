@@ -3,6 +3,8 @@
 use loligo_namespace::Tree;
 use loligo_types::{Answer, Attr, FsError, FsResult, Ino, Kind, Lease, Op};
 
+use crate::background::Background;
+use crate::core::Core;
 use crate::gate::Reply;
 use crate::machine::Mds;
 use crate::park::Job;
@@ -118,17 +120,19 @@ impl Mds {
     /// A lease is given only on what has not changed since the answer was made, and that nobody waits to change.
     #[inline]
     fn may_lease(&mut self, ask: &Ask, slot: Slot) -> bool {
-        if self.cluster.exports.is_active() && self.is_leaving(ask.ino) {
+        if self.cluster.exports.is_active() && self.cluster.is_leaving(&mut self.core, ask.ino) {
             // What clients hold of it is on its way to another rank.
             return false;
         }
         if self.core.parked.is_marked(ask.ino) || !self.recalls.pending(ask.ino, slot).is_none() {
             return false;
         }
-        if self.is_spreading(ask.ino) {
+        if self.cluster.is_spreading(ask.ino) {
             return false;
         }
-        if self.core.tree.has_decoupled() && self.is_decoupled(ask.ino, ask.bits) {
+        if self.core.tree.has_decoupled()
+            && self.decoupled.is_decoupled(&mut self.core, &mut self.cluster, ask.ino, ask.bits)
+        {
             return false;
         }
         let Some(inode) = self.core.tree.inode(ask.ino).filter(|inode| inode.change == ask.change) else {
@@ -140,13 +144,8 @@ impl Mds {
             return false;
         }
         // Attributes that another session is about to change (or may change without telling) are not lent.
-        !self.is_contended(ask.ino) && (ask.bits == Lease::NAMES || !self.opens.others_write(ask.ino, slot))
-    }
-
-    /// True if leases on the directory had to be asked back lately, because its entries changed.
-    fn is_contended(&self, dir: Ino) -> bool {
-        let contended = &self.background.contended;
-        !contended.is_empty() && contended.get(&dir).is_some_and(|until| self.core.now.mono_ms < *until)
+        !self.background.is_contended(&self.core, ask.ino)
+            && (ask.bits == Lease::NAMES || !self.opens.others_write(ask.ino, slot))
     }
 
     /// Gives a session the rights on an open file that all opens of this moment allow; what it has in the end. Nothing
@@ -155,13 +154,16 @@ impl Mds {
         let ino = attr.ino;
         let recalled = self.recalls.pending(ino, slot);
         // Who writes in the store by himself would leave an object without a file.
-        let unborn = self.core.config.direct.is_some() && self.is_volatile(ino);
+        let unborn = self.core.config.direct.is_some() && self.relaxed.is_volatile(ino);
         // Who has changes at hand, or makes them in the store by himself, changes the owner's version of a file that has two.
-        let forked = self.is_still(ino)
-            || self.core.config.direct.is_some() && self.core.tree.has_decoupled() && self.is_forked(ino);
+        let forked = self.decoupled.is_still(ino)
+            || self.core.config.direct.is_some()
+                && self.core.tree.has_decoupled()
+                && self.decoupled.is_forked(&self.core, ino);
         let waits = self.core.parked.is_marked(ino) || self.tidy.is_left(ino) || unborn || forked;
         // Of what is merged there nobody is asked to give anything back.
-        let merged = self.core.tree.has_decoupled() && self.is_decoupled(ino, Lease::CACHE);
+        let merged = self.core.tree.has_decoupled()
+            && self.decoupled.is_decoupled(&mut self.core, &mut self.cluster, ino, Lease::CACHE);
         if fresh && recalled.is_none() && attr.kind == Kind::File && !waits && !merged {
             let mut rights = self.opens.allowed(ino, slot);
             if self.leases.others_hold(ino, slot, Lease::ATTR) {
@@ -174,5 +176,13 @@ impl Mds {
             }
         }
         self.opens.rights(ino, slot).without(recalled)
+    }
+}
+
+impl Background {
+    /// True if leases on the directory had to be asked back lately, because its entries changed.
+    fn is_contended(&self, core: &Core, dir: Ino) -> bool {
+        let contended = &self.contended;
+        !contended.is_empty() && contended.get(&dir).is_some_and(|until| core.now.mono_ms < *until)
     }
 }

@@ -12,59 +12,60 @@ use loligo_types::Ino;
 use crate::cluster::Cluster;
 use crate::core::Core;
 use crate::load::Waiter;
-use crate::machine::Mds;
 
 /// Hashes take no more than one part of the cache in so many.
 const PART_MAX: usize = 8;
 
-impl Mds {
+impl Core {
     /// Directories and hashes of names that were looked for in the table and are not there.
     pub(crate) fn missed(&self, items: &[Loaded]) -> Vec<(Ino, u64)> {
         let missed = |item: &Loaded| match item {
-            Loaded::Entry { dir, name, found: None } => Some((*dir, self.core.tree.hash(name))),
+            Loaded::Entry { dir, name, found: None } => Some((*dir, self.tree.hash(name))),
             _ => None,
         };
         items.iter().filter_map(missed).collect()
     }
 
-    /// Reads the next hashes in the fragment that has this one, unless they are known, or being read, or there are too many.
-    pub(crate) fn read_ahead(&mut self, dir: Ino, hash: u64) {
-        if self.core.tree.hash_bytes() >= self.core.config.cache_bytes_max / PART_MAX {
-            return;
-        }
-        if self.cluster.routes.of(dir, hash).is_some_and(|rank| rank != self.core.me()) {
-            return;
-        }
-        let frag = self.cluster.routes.frag(dir, || hash);
-        let Some(from_hash) = self.core.tree.unknown_from(dir, frag, hash) else { return };
-        let need = Need::Hashes { dir, from_hash };
-        if !self.core.loads.is_read(&need) {
-            self.cluster.read_now(&mut self.core, vec![need], Waiter::Ahead);
-        }
-    }
-
     /// Where the listing of directories goes on after what was just read. To be asked before memory has it.
     pub(crate) fn listed(&self, items: &[Loaded]) -> Vec<(Ino, u64)> {
         let behind = |item: &Loaded| match item {
-            Loaded::Range { dir, from_hash, upto_hash, .. } if self.core.tree.is_known_before(*dir, *from_hash) => {
+            Loaded::Range { dir, from_hash, upto_hash, .. } if self.tree.is_known_before(*dir, *from_hash) => {
                 Some((*dir, upto_hash.checked_add(1)?))
             }
             _ => None,
         };
         items.iter().filter_map(behind).collect()
     }
+}
+
+impl Cluster {
+    /// Reads the next hashes in the fragment that has this one, unless they are known, or being read, or there are too many.
+    pub(crate) fn read_ahead(&self, core: &mut Core, dir: Ino, hash: u64) {
+        if core.tree.hash_bytes() >= core.config.cache_bytes_max / PART_MAX {
+            return;
+        }
+        if self.routes.of(dir, hash).is_some_and(|rank| rank != core.me()) {
+            return;
+        }
+        let frag = self.routes.frag(dir, || hash);
+        let Some(from_hash) = core.tree.unknown_from(dir, frag, hash) else { return };
+        let need = Need::Hashes { dir, from_hash };
+        if !core.loads.is_read(&need) {
+            self.read_now(core, vec![need], Waiter::Ahead);
+        }
+    }
 
     /// Reads the entries from this hash on, if they are this rank's and there is room.
-    pub(crate) fn read_on(&mut self, dir: Ino, from_hash: u64) {
-        if self.core.tree.is_known_before(dir, from_hash) {
-            self.cluster.read_range(&mut self.core, dir, from_hash);
+    pub(crate) fn read_on(&self, core: &mut Core, dir: Ino, from_hash: u64) {
+        if core.tree.is_known_before(dir, from_hash) {
+            self.read_range(core, dir, from_hash);
         }
     }
 
     /// Where a read under way goes on has become known.
-    pub(crate) fn load_goes_on(&mut self, ticket: u64, dir: Ino, from_hash: u64) {
-        self.core.loads.goes_on(ticket, dir, from_hash);
-        self.cluster.read_behind(&mut self.core, ticket);
+    pub(crate) fn load_goes_on(&self, core: &mut Core, ticket: u64, dir: Ino, from_hash: u64) {
+        core.loads.goes_on(ticket, dir, from_hash);
+        self.read_behind(core, ticket);
     }
 }
 

@@ -10,6 +10,7 @@ use crate::execute::Step;
 use crate::io::Output;
 use crate::machine::Mds;
 use crate::park::{Job, WaitReason};
+use loligo_namespace::Tree;
 
 impl Mds {
     /// A write does not fit into the inode (any more).
@@ -25,12 +26,12 @@ impl Mds {
             return Step::Answer(Err(FsError::Io));
         };
         let object_size = inode.layout().object_size;
-        if self.is_volatile(ino) {
+        if self.relaxed.is_volatile(ino) {
             // No object without a durable file.
-            self.wait_for_birth(ino);
+            self.relaxed.wait_for_birth(ino);
             return Step::Wait(WaitReason::Data(ino));
         }
-        let change = Change { events: self.spilled_events(ino), ..Change::only(Answer::Done) };
+        let change = Change { events: spilled_events(&self.core.tree, ino), ..Change::only(Answer::Done) };
         if let Some(why) = self.settle_conflicts(job, &change) {
             return Step::Wait(why);
         }
@@ -38,15 +39,6 @@ impl Mds {
         self.core.out.push_back(Output::Spill { ino, data, object_size });
         self.discards.spills.insert(ino, object_size);
         Step::Wait(WaitReason::Data(ino))
-    }
-
-    /// The file is no longer inline.
-    fn spilled_events(&self, ino: Ino) -> Vec<Event> {
-        let Some(inode) = self.core.tree.inode(ino).filter(|inode| inode.inline) else { return Vec::new() };
-        let mut inode = inode.clone();
-        inode.inline = false;
-        inode.change += 1;
-        vec![Event::Inode(Box::new(inode)), Event::InlineGone(ino)]
     }
 
     /// The inline data are in the first object, or are not. The writers start again: they meet a file with objects,
@@ -59,7 +51,7 @@ impl Mds {
             }
             return;
         }
-        let mut events = self.spilled_events(ino);
+        let mut events = spilled_events(&self.core.tree, ino);
         if matches!(self.core.tree.find(ino), Found::Gone) {
             // Removed meanwhile: what was written has no owner.
             events.push(Event::Discard { ino, from: 0, object_size });
@@ -70,4 +62,13 @@ impl Mds {
         self.core.parked.wake(&WaitReason::Data(ino));
         self.opens.closed(&self.core, &mut self.tidy, ino);
     }
+}
+
+/// The file is no longer inline.
+fn spilled_events(tree: &Tree, ino: Ino) -> Vec<Event> {
+    let Some(inode) = tree.inode(ino).filter(|inode| inode.inline) else { return Vec::new() };
+    let mut inode = inode.clone();
+    inode.inline = false;
+    inode.change += 1;
+    vec![Event::Inode(Box::new(inode)), Event::InlineGone(ino)]
 }

@@ -12,6 +12,7 @@ use loligo_types::{FsError, Ino, Rank, SessionId};
 use crate::cluster::Cluster;
 use crate::cluster::pinned_dirs;
 use crate::core::Core;
+use crate::grace::Grace;
 use crate::io::Output;
 use crate::machine::Mds;
 use crate::park::WaitReason;
@@ -147,12 +148,12 @@ fn cut_dir(item: &Loaded) -> Option<Ino> {
 impl Mds {
     /// The records came.
     pub(crate) fn loaded(&mut self, ticket: u64, items: Vec<Loaded>) {
-        let Some(done) = self.end_ticket(ticket) else { return };
+        let Some(done) = self.core.end_ticket(ticket) else { return };
         let is_load = done.waiters.iter().any(|waiter| waiter.is_load());
-        let spots = if is_load { self.spots_of(&items) } else { Vec::new() };
-        let missed = self.missed(&items);
+        let spots = if is_load { self.balance.spots_of(&self.core, &self.cluster, &items) } else { Vec::new() };
+        let missed = self.core.missed(&items);
         let is_awaited = done.waiters.iter().any(|waiter| matches!(waiter, Waiter::Job(_)));
-        let listed = if is_awaited { self.listed(&items) } else { Vec::new() };
+        let listed = if is_awaited { self.core.listed(&items) } else { Vec::new() };
         let pinned = pinned_dirs(&items);
         if self.cluster.is_alone() {
             items.into_iter().for_each(|item| self.core.tree.load(item));
@@ -160,13 +161,13 @@ impl Mds {
             let stale = ticket <= self.cluster.barrier;
             for item in items {
                 let cut = cut_dir(&item);
-                self.take_item(item, stale);
+                self.cluster.take_item(&mut self.core, &mut self.balance, item, stale);
                 // A rank that starts anew learns so of what it has not given away yet.
-                cut.into_iter().for_each(|dir| self.has_grown(dir));
+                cut.into_iter().for_each(|dir| self.cluster.has_grown(&mut self.core, dir));
             }
         }
-        pinned.into_iter().for_each(|dir| self.note_loaded_pin(dir));
-        self.heat_fetch(spots);
+        pinned.into_iter().for_each(|dir| self.cluster.note_loaded_pin(&self.core, dir));
+        self.heat.heat_fetch(&mut self.core, &self.cluster, spots);
         self.core.loads.since_evict += 1;
         for waiter in done.waiters {
             match waiter {
@@ -175,24 +176,24 @@ impl Mds {
                 Waiter::EofCleanup(ino) => self.tidy_one(ino),
                 Waiter::Sums => self.background.sums_waiting = false,
                 Waiter::Reclaim(slot, session) => self.reclaim_loaded(slot, session),
-                Waiter::Way(rank, number, ino) => self.tell_way(rank, number, ino),
-                Waiter::Replicas => self.replicas_loaded(true),
+                Waiter::Way(rank, number, ino) => self.cluster.tell_way(&mut self.core, rank, number, ino),
+                Waiter::Replicas => self.cluster.replicas_loaded(&mut self.core, &self.grace, &self.decoupled, true),
                 Waiter::Loan(tx) => self.loan_loaded(tx),
                 Waiter::Letter(rank) => self.letter_loaded(rank),
-                Waiter::Survey => self.survey_loaded(),
+                Waiter::Survey => self.cluster.survey_loaded(&mut self.core),
                 Waiter::Nobody => self.core.parked.wake(&WaitReason::Locked),
                 Waiter::Ahead => {}
             }
         }
-        missed.into_iter().for_each(|(dir, hash)| self.read_ahead(dir, hash));
-        listed.into_iter().for_each(|(dir, hash)| self.read_on(dir, hash));
+        missed.into_iter().for_each(|(dir, hash)| self.cluster.read_ahead(&mut self.core, dir, hash));
+        listed.into_iter().for_each(|(dir, hash)| self.cluster.read_on(&mut self.core, dir, hash));
         self.land_checkpoint();
-        self.land_merge_rows();
+        self.decoupled.land_merge_rows(&mut self.core);
     }
 
     /// They could not be read: the requests fail, background work is tried again later.
     pub(crate) fn load_failed(&mut self, ticket: u64) {
-        let Some(done) = self.end_ticket(ticket) else { return };
+        let Some(done) = self.core.end_ticket(ticket) else { return };
         for waiter in done.waiters {
             match waiter {
                 Waiter::Job(id) => {
@@ -201,33 +202,35 @@ impl Mds {
                     }
                 }
                 Waiter::Reap(ino) => drop(self.background.reap_later.insert(ino)),
-                Waiter::Replicas => self.replicas_loaded(false),
+                Waiter::Replicas => self.cluster.replicas_loaded(&mut self.core, &self.grace, &self.decoupled, false),
                 // It asks again.
                 Waiter::EofCleanup(_) | Waiter::Way(..) => {}
                 Waiter::Sums => self.background.sums_waiting = false,
                 Waiter::Reclaim(slot, session) => self.reclaim_failed(slot, session),
-                Waiter::Loan(tx) => self.loan_failed(tx),
+                Waiter::Loan(tx) => self.cluster.loan_failed(&mut self.core, &mut self.opens, &mut self.tidy, tx),
                 Waiter::Letter(rank) => self.letter_loaded(rank),
-                Waiter::Survey => self.survey_loaded(),
+                Waiter::Survey => self.cluster.survey_loaded(&mut self.core),
                 Waiter::Nobody => self.core.parked.wake(&WaitReason::Locked),
                 Waiter::Ahead => {}
             }
         }
         self.land_checkpoint();
-        self.land_merge_rows();
+        self.decoupled.land_merge_rows(&mut self.core);
     }
+}
 
+impl Core {
     /// Gives memory back between ticks, when much was read; after those who waited for it have gone on.
-    pub(crate) fn evict_after_loads(&mut self) {
-        if self.core.loads.since_evict >= LOADS_PER_EVICT {
-            self.core.loads.since_evict = 0;
-            self.evict();
+    pub(crate) fn evict_after_loads(&mut self, cluster: &Cluster, grace: &Option<Grace>) {
+        if self.loads.since_evict >= LOADS_PER_EVICT {
+            self.loads.since_evict = 0;
+            self.evict(cluster, grace);
         }
     }
 
     fn end_ticket(&mut self, ticket: u64) -> Option<Ticket> {
-        let done = self.core.loads.tickets.remove(&ticket)?;
-        done.needs.iter().for_each(|need| _ = self.core.loads.by_need.remove(need));
+        let done = self.loads.tickets.remove(&ticket)?;
+        done.needs.iter().for_each(|need| _ = self.loads.by_need.remove(need));
         Some(done)
     }
 }

@@ -101,22 +101,24 @@ impl Mds {
             Input::Message { conn, msg } => self.message(conn, msg),
             Input::Durable { lsn } => self.durable(lsn),
             Input::Loaded { ticket, items } => self.loaded(ticket, items),
-            Input::LoadGoesOn { ticket, dir, from_hash } => self.load_goes_on(ticket, dir, from_hash),
+            Input::LoadGoesOn { ticket, dir, from_hash } => {
+                self.cluster.load_goes_on(&mut self.core, ticket, dir, from_hash)
+            }
             Input::LoadFailed { ticket } => self.load_failed(ticket),
-            Input::Connected { conn, peer } => self.connected(conn, peer),
+            Input::Connected { conn, peer } => self.sessions.connected(conn, peer),
             Input::Disconnected { conn } => self.disconnected(conn),
             Input::JournalFailed => return self.journal_failed(),
             Input::CheckpointDone { id } => self.checkpoint_done(id),
-            Input::MergeRowsDone { id, merged } => self.merge_rows_done(id, merged),
-            Input::CheckpointFailed { id, full } => self.checkpoint_failed(id, full),
+            Input::MergeRowsDone { id, merged } => self.decoupled.merge_rows_done(&mut self.core, id, merged),
+            Input::CheckpointFailed { id, full } => self.checkpointer.checkpoint_failed(&mut self.core, id, full),
             Input::Discarded { ino } => self.discarded(ino),
-            Input::Restored { ino } => self.put_back(ino),
-            Input::Kept { to, result } => self.theirs_kept(to, result),
-            Input::Fork { ino, size } => self.fork_is(ino, size),
+            Input::Restored { ino } => self.decoupled.put_back(&mut self.core, ino),
+            Input::Kept { to, result } => self.decoupled.theirs_kept(&mut self.core, &mut self.opens, to, result),
+            Input::Fork { ino, size } => self.decoupled.fork_is(&mut self.core, ino, size),
             Input::Spilled { ino, ok } => self.spilled(ino, ok),
             Input::DataSynced { ticket, ok } => self.data_synced(ticket, ok),
             Input::PeerDead { session } => self.peer_dead(session),
-            Input::PeerUp { rank } => self.peer_up(rank),
+            Input::PeerUp { rank } => self.cluster.peer_up(&mut self.core, &mut self.shortcuts, rank),
             Input::PeerDown { rank } => self.peer_down(rank),
             Input::Peer { from, msg } => self.peer_message(from, msg),
             Input::Map(map) => self.map_changed(map),
@@ -128,17 +130,21 @@ impl Mds {
             Input::Identities(left) => self.identities_left(&left),
             Input::Admin { id, ask } => self.admin(id, ask),
             Input::StatFs(totals) => self.statfs = totals,
-            Input::Cpu { percent, busy_percent } => self.measured(percent, busy_percent),
-            Input::Decided(decision) => self.decided(decision),
-            Input::JournalSpace { used, limit } => self.journal_space(used, limit),
+            Input::Cpu { percent, busy_percent } => self.heat.measured(&self.core, percent, busy_percent),
+            Input::Decided(decision) => {
+                self.balance.decided(&mut self.core, &mut self.cluster, &self.decoupled, decision)
+            }
+            Input::JournalSpace { used, limit } => {
+                self.decoupled.journal_space(&mut self.core, &self.sessions, &self.cluster, used, limit)
+            }
             Input::Full(full) => self.core.log.no_room = full,
-            Input::JournalFull(full) => self.journal_full(full),
+            Input::JournalFull(full) => self.core.journal_full(full),
             Input::Tick => self.tick(),
             Input::Again => {
                 self.step_merges();
                 self.step_export();
             }
-            Input::Stop => self.stop(),
+            Input::Stop => self.checkpointer.stop(&mut self.core, &self.cluster),
             Input::StopSoon => self.stop_soon(),
         }
         self.settle();
@@ -185,7 +191,7 @@ impl Mds {
                 break;
             }
         }
-        self.evict_after_loads();
+        self.core.evict_after_loads(&self.cluster, &self.grace);
         if self.core.stopping {
             self.try_stop();
         }

@@ -7,6 +7,7 @@ use loligo_types::{Answer, Event, FsError, FsResult, Granted, Ino, limits};
 use crate::execute::origin_of;
 use crate::machine::Mds;
 use crate::park::Job;
+use crate::session::Sessions;
 
 /// The inodes that a record speaks of.
 pub(crate) fn made_by(events: &[Event], mut each: impl FnMut(Ino)) {
@@ -37,7 +38,9 @@ impl Mds {
         self.commit(Some(origin_of(job, Ino(0), first.0)), &[Event::NextIno(after), Event::Session(record)]);
         Ok(Answer::Inos { first, count })
     }
+}
 
+impl Sessions {
     /// Why the number that a request names cannot make an inode; none: it can, or it names none.
     #[inline]
     pub(crate) fn refuse_number(&mut self, job: &Job) -> Option<FsError> {
@@ -45,7 +48,7 @@ impl Mds {
         if !job.op.makes_inode() {
             return Some(FsError::Invalid);
         }
-        match self.sessions.same(job.slot, job.session)?.grants.state(ino) {
+        match self.same(job.slot, job.session)?.grants.state(ino) {
             Granted::Free => None,
             Granted::Used => Some(FsError::NumberUsed),
             Granted::No => Some(FsError::NotGranted),
@@ -56,7 +59,7 @@ impl Mds {
     #[inline]
     pub(crate) fn use_number(&mut self, job: &Job, events: &[Event]) {
         if job.ino.is_some()
-            && let Some(session) = self.sessions.same(job.slot, job.session)
+            && let Some(session) = self.same(job.slot, job.session)
         {
             made_by(events, |ino| _ = session.grants.use_up(ino));
         }

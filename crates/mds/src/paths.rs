@@ -22,10 +22,12 @@ use crate::execute::Step;
 use crate::load::Waiter;
 use crate::machine::Mds;
 use crate::open::Handle;
+use crate::open::Opens;
 use crate::park::{Job, WaitReason};
 use crate::peer::PeerMsg;
 use crate::rights::{Grant, Rights};
 use crate::session::Slot;
+use loligo_namespace::Tree;
 
 /// Time for which an answer of another rank about its directories is believed, milliseconds.
 const KEEP_MS: u64 = 1000;
@@ -147,153 +149,6 @@ pub(crate) fn shown_on_the_way(mut change: Change) -> Change {
 }
 
 impl Mds {
-    /// Checks the request of a limited identity: `None` if it may go on.
-    pub(crate) fn limit(&mut self, job: &mut Job, held: Option<Handle>) -> Option<Step> {
-        let (identity, _) = job.limited.clone()?;
-        let change = changes(&job.op);
-        job.way_only = false;
-        let through_handle = held.is_some_and(|handle| handle.write || !change);
-        if !through_handle && let Some(subject) = principal(&job.op) {
-            for ino in [Some(subject), second_subject(&job.op)].into_iter().flatten() {
-                let step = self.limit_at(job, &identity.rights, ino, change);
-                if step.is_some() {
-                    return step;
-                }
-            }
-        }
-        job.limited = None;
-        None
-    }
-
-    /// The same of one inode.
-    pub(crate) fn limit_at(&mut self, job: &mut Job, rights: &Rights, ino: Ino, change: bool) -> Option<Step> {
-        let open = self.opens.open_by(job.slot, ino).is_some_and(|writes| writes || !change);
-        let is_file = self.core.tree.inode(ino).is_some_and(|inode| inode.kind != Kind::Dir);
-        if open && is_file && second_subject(&job.op) != Some(ino) {
-            return None;
-        }
-        let (names, oldest) = match self.way(ino) {
-            Way::Found { names, oldest } => (names, oldest),
-            Way::Load(needs) => return Some(self.cluster.wait_for(&mut self.core, job, needs)),
-            Way::Ask(at, rank) => return Some(self.ask_way(at, rank)),
-        };
-        let verdict = match names {
-            Some(names) => {
-                let verdict = self.verdict(rights, &names, &job.op, change);
-                let lists = matches!(job.op, Op::ListXattr { .. });
-                job.way_only = lists && self.rights_at(rights, &names, change) != Verdict::Yes;
-                verdict
-            }
-            None if matches!(self.core.tree.find(ino), Found::Gone) => return None,
-            None if open => return None,
-            None => Verdict::No,
-        };
-        if verdict == Verdict::Yes {
-            return None;
-        }
-        if job.limited.as_ref().is_some_and(|(_, before)| oldest <= *before) {
-            // Something may have moved since.
-            self.ways.known.clear();
-            return self.limit_at(job, rights, ino, change);
-        }
-        let error = if verdict == Verdict::OnlyRead { FsError::ReadOnly } else { FsError::Access };
-        Some(Step::Answer(Err(error)))
-    }
-
-    fn verdict(&self, rights: &Rights, names: &[u64], op: &Op, change: bool) -> Verdict {
-        let verdict = self.rights_at(rights, names, change);
-        if verdict != Verdict::No || change {
-            return verdict;
-        }
-        let is_above =
-            |grant: &&Grant| grant.path.len() > names.len() && self.begins(&grant.path[..names.len()], names);
-        let mut below = rights.grants().iter().filter(is_above);
-        let may = match op {
-            Op::Lookup { name, .. } => below.any(|grant| grant.path[names.len()] == *name),
-            op => shows_only_itself(op) && below.next().is_some(),
-        };
-        if may { Verdict::Yes } else { Verdict::No }
-    }
-
-    fn rights_at(&self, rights: &Rights, names: &[u64], change: bool) -> Verdict {
-        let covers = |grant: &&Grant| self.begins(&grant.path, names);
-        let mut verdict = Verdict::No;
-        for grant in rights.grants().iter().filter(covers) {
-            if grant.write || !change {
-                return Verdict::Yes;
-            }
-            verdict = Verdict::OnlyRead;
-        }
-        verdict
-    }
-
-    /// True if a way begins with this path.
-    fn begins(&self, path: &[Name], way: &[u64]) -> bool {
-        path.len() <= way.len() && path.iter().zip(way).all(|(name, hash)| self.core.tree.hash(name) == *hash)
-    }
-
-    fn way(&mut self, ino: Ino) -> Way {
-        let now = self.core.now.mono_ms;
-        let (mut names, mut at, mut oldest) = (Vec::new(), ino, u64::MAX);
-        for _ in 0..limits::DEPTH_MAX {
-            if at == Ino::ROOT {
-                names.reverse();
-                return Way::Found { names: Some(names), oldest };
-            }
-            if at.0 == 0 {
-                break;
-            }
-            match self.cluster.next(&mut self.core, at) {
-                Next::Up { hash, parent } => {
-                    names.push(hash);
-                    at = parent;
-                }
-                Next::Nowhere => break,
-                Next::Load(needs) => return Way::Load(needs),
-                Next::Elsewhere(rank) => match self.ways.known.get(&at).filter(|heard| now < heard.ms + KEEP_MS) {
-                    Some(heard) => {
-                        names.extend(&heard.up);
-                        (at, oldest) = (heard.at, oldest.min(heard.number));
-                    }
-                    None => return Way::Ask(at, rank),
-                },
-            }
-        }
-        Way::Found { names: None, oldest }
-    }
-
-    /// The first directory above something of another rank that that one does not have, or 0 if it is in none: as it has answered a
-    /// question after this one. `None`: it is asked.
-    pub(crate) fn above_there(&mut self, ino: Ino, rank: Rank, after: u64) -> Option<Ino> {
-        match self.ways.known.get(&ino).filter(|heard| heard.number > after) {
-            Some(heard) => Some(heard.at),
-            None => {
-                self.ask_way(ino, rank);
-                None
-            }
-        }
-    }
-
-    /// The same, with the policies on the way there that may have a floor or a ceiling.
-    pub(crate) fn bounds_there(&mut self, ino: Ino, rank: Rank) -> Option<(Ino, Policies)> {
-        match self.ways.known.get(&ino) {
-            Some(heard) => Some((heard.at, heard.bounds.clone())),
-            None => {
-                self.ask_way(ino, rank);
-                None
-            }
-        }
-    }
-
-    fn ask_way(&mut self, ino: Ino, rank: Rank) -> Step {
-        if self.ways.asked.insert(ino) {
-            self.ways.last += 1;
-            let number = self.ways.last;
-            self.core.tell(rank, PeerMsg::AskWay { number, ino });
-        }
-        Step::Wait(WaitReason::Above)
-    }
-
     /// A tick: who waits asks again. The rank may not have been there, or something else may have it by now.
     pub(crate) fn ask_ways_again(&mut self) {
         let now = self.core.now.mono_ms;
@@ -302,42 +157,6 @@ impl Mds {
             self.core.parked.wake(&WaitReason::Above);
             self.reclaim_by_ways();
         }
-    }
-
-    /// Another rank asks what is above something. Answered when all that is said is durable.
-    pub(crate) fn tell_way(&mut self, from: Rank, number: u64, ino: Ino) {
-        if !self.cluster.ready {
-            return;
-        }
-        let (mut up, mut at, mut bounds) = (Vec::new(), ino, Vec::new());
-        if ino == Ino::ROOT && self.add_bounds(ino, &mut bounds).is_err() {
-            self.cluster.load(
-                &mut self.core,
-                vec![Need::Inode(ino), Need::Xattrs(ino)],
-                Waiter::Way(from, number, ino),
-            );
-            return;
-        }
-        while at != Ino::ROOT && at.0 != 0 && up.len() < limits::DEPTH_MAX {
-            match self.cluster.next(&mut self.core, at) {
-                Next::Up { hash, parent } => {
-                    if let Err(needs) = self.add_bounds(at, &mut bounds) {
-                        self.cluster.load(&mut self.core, needs, Waiter::Way(from, number, ino));
-                        return;
-                    }
-                    up.push(hash);
-                    at = parent;
-                }
-                Next::Nowhere => at = Ino(0),
-                Next::Load(needs) => {
-                    self.cluster.load(&mut self.core, needs, Waiter::Way(from, number, ino));
-                    return;
-                }
-                Next::Elsewhere(_) if at == ino => return,
-                Next::Elsewhere(_) => break,
-            }
-        }
-        self.core.tell_durably(from, PeerMsg::Way { number, ino, up, at, bounds });
     }
 
     /// Another rank has said it. One that does not have the inode is asked again with the next tick, or another one.
@@ -354,24 +173,226 @@ impl Mds {
         self.core.parked.wake(&WaitReason::Above);
         self.reclaim_by_ways();
     }
+}
+
+impl PathCache {
+    /// Checks the request of a limited identity: `None` if it may go on.
+    pub(crate) fn limit(
+        &mut self,
+        core: &mut Core,
+        opens: &Opens,
+        cluster: &mut Cluster,
+        job: &mut Job,
+        held: Option<Handle>,
+    ) -> Option<Step> {
+        let (identity, _) = job.limited.clone()?;
+        let change = changes(&job.op);
+        job.way_only = false;
+        let through_handle = held.is_some_and(|handle| handle.write || !change);
+        if !through_handle && let Some(subject) = principal(&job.op) {
+            for ino in [Some(subject), second_subject(&job.op)].into_iter().flatten() {
+                let step = self.limit_at(core, opens, cluster, job, &identity.rights, ino, change);
+                if step.is_some() {
+                    return step;
+                }
+            }
+        }
+        job.limited = None;
+        None
+    }
+
+    /// The same of one inode.
+    pub(crate) fn limit_at(
+        &mut self,
+        core: &mut Core,
+        opens: &Opens,
+        cluster: &mut Cluster,
+        job: &mut Job,
+        rights: &Rights,
+        ino: Ino,
+        change: bool,
+    ) -> Option<Step> {
+        let open = opens.open_by(job.slot, ino).is_some_and(|writes| writes || !change);
+        let is_file = core.tree.inode(ino).is_some_and(|inode| inode.kind != Kind::Dir);
+        if open && is_file && second_subject(&job.op) != Some(ino) {
+            return None;
+        }
+        let (names, oldest) = match self.way(core, cluster, ino) {
+            Way::Found { names, oldest } => (names, oldest),
+            Way::Load(needs) => return Some(cluster.wait_for(core, job, needs)),
+            Way::Ask(at, rank) => return Some(self.ask_way(core, at, rank)),
+        };
+        let verdict = match names {
+            Some(names) => {
+                let verdict = verdict(&core.tree, rights, &names, &job.op, change);
+                let lists = matches!(job.op, Op::ListXattr { .. });
+                job.way_only = lists && rights_at(&core.tree, rights, &names, change) != Verdict::Yes;
+                verdict
+            }
+            None if matches!(core.tree.find(ino), Found::Gone) => return None,
+            None if open => return None,
+            None => Verdict::No,
+        };
+        if verdict == Verdict::Yes {
+            return None;
+        }
+        if job.limited.as_ref().is_some_and(|(_, before)| oldest <= *before) {
+            // Something may have moved since.
+            self.known.clear();
+            return self.limit_at(core, opens, cluster, job, rights, ino, change);
+        }
+        let error = if verdict == Verdict::OnlyRead { FsError::ReadOnly } else { FsError::Access };
+        Some(Step::Answer(Err(error)))
+    }
+
+    fn way(&self, core: &mut Core, cluster: &mut Cluster, ino: Ino) -> Way {
+        let now = core.now.mono_ms;
+        let (mut names, mut at, mut oldest) = (Vec::new(), ino, u64::MAX);
+        for _ in 0..limits::DEPTH_MAX {
+            if at == Ino::ROOT {
+                names.reverse();
+                return Way::Found { names: Some(names), oldest };
+            }
+            if at.0 == 0 {
+                break;
+            }
+            match cluster.next(core, at) {
+                Next::Up { hash, parent } => {
+                    names.push(hash);
+                    at = parent;
+                }
+                Next::Nowhere => break,
+                Next::Load(needs) => return Way::Load(needs),
+                Next::Elsewhere(rank) => match self.known.get(&at).filter(|heard| now < heard.ms + KEEP_MS) {
+                    Some(heard) => {
+                        names.extend(&heard.up);
+                        (at, oldest) = (heard.at, oldest.min(heard.number));
+                    }
+                    None => return Way::Ask(at, rank),
+                },
+            }
+        }
+        Way::Found { names: None, oldest }
+    }
+
+    /// The first directory above something of another rank that that one does not have, or 0 if it is in none: as it has answered a
+    /// question after this one. `None`: it is asked.
+    pub(crate) fn above_there(&mut self, core: &mut Core, ino: Ino, rank: Rank, after: u64) -> Option<Ino> {
+        match self.known.get(&ino).filter(|heard| heard.number > after) {
+            Some(heard) => Some(heard.at),
+            None => {
+                self.ask_way(core, ino, rank);
+                None
+            }
+        }
+    }
+
+    /// The same, with the policies on the way there that may have a floor or a ceiling.
+    pub(crate) fn bounds_there(&mut self, core: &mut Core, ino: Ino, rank: Rank) -> Option<(Ino, Policies)> {
+        match self.known.get(&ino) {
+            Some(heard) => Some((heard.at, heard.bounds.clone())),
+            None => {
+                self.ask_way(core, ino, rank);
+                None
+            }
+        }
+    }
+
+    fn ask_way(&mut self, core: &mut Core, ino: Ino, rank: Rank) -> Step {
+        if self.asked.insert(ino) {
+            self.last += 1;
+            let number = self.last;
+            core.tell(rank, PeerMsg::AskWay { number, ino });
+        }
+        Step::Wait(WaitReason::Above)
+    }
 
     /// Of what a limited session says to have had open before a restart: whether it may. `None`: something is read or asked first.
     pub(crate) fn may_have_open(
         &mut self,
+        core: &mut Core,
+        cluster: &mut Cluster,
         slot: Slot,
         session: SessionId,
         rights: &Rights,
         (ino, write): (Ino, bool),
     ) -> Option<Result<bool, usize>> {
-        match self.way(ino) {
+        match self.way(core, cluster, ino) {
             Way::Found { names: None, .. } => Some(Ok(false)),
-            Way::Found { names: Some(names), .. } => Some(Ok(self.rights_at(rights, &names, write) == Verdict::Yes)),
-            Way::Load(needs) => Some(Err(self.cluster.load(&mut self.core, needs, Waiter::Reclaim(slot, session)))),
+            Way::Found { names: Some(names), .. } => {
+                Some(Ok(rights_at(&core.tree, rights, &names, write) == Verdict::Yes))
+            }
+            Way::Load(needs) => Some(Err(cluster.load(core, needs, Waiter::Reclaim(slot, session)))),
             Way::Ask(at, rank) => {
-                self.ask_way(at, rank);
+                self.ask_way(core, at, rank);
                 None
             }
         }
+    }
+}
+
+fn verdict(tree: &Tree, rights: &Rights, names: &[u64], op: &Op, change: bool) -> Verdict {
+    let verdict = rights_at(tree, rights, names, change);
+    if verdict != Verdict::No || change {
+        return verdict;
+    }
+    let is_above = |grant: &&Grant| grant.path.len() > names.len() && begins(tree, &grant.path[..names.len()], names);
+    let mut below = rights.grants().iter().filter(is_above);
+    let may = match op {
+        Op::Lookup { name, .. } => below.any(|grant| grant.path[names.len()] == *name),
+        op => shows_only_itself(op) && below.next().is_some(),
+    };
+    if may { Verdict::Yes } else { Verdict::No }
+}
+
+fn rights_at(tree: &Tree, rights: &Rights, names: &[u64], change: bool) -> Verdict {
+    let covers = |grant: &&Grant| begins(tree, &grant.path, names);
+    let mut verdict = Verdict::No;
+    for grant in rights.grants().iter().filter(covers) {
+        if grant.write || !change {
+            return Verdict::Yes;
+        }
+        verdict = Verdict::OnlyRead;
+    }
+    verdict
+}
+
+/// True if a way begins with this path.
+fn begins(tree: &Tree, path: &[Name], way: &[u64]) -> bool {
+    path.len() <= way.len() && path.iter().zip(way).all(|(name, hash)| tree.hash(name) == *hash)
+}
+
+impl Cluster {
+    /// Another rank asks what is above something. Answered when all that is said is durable.
+    pub(crate) fn tell_way(&mut self, core: &mut Core, from: Rank, number: u64, ino: Ino) {
+        if !self.ready {
+            return;
+        }
+        let (mut up, mut at, mut bounds) = (Vec::new(), ino, Vec::new());
+        if ino == Ino::ROOT && core.add_bounds(ino, &mut bounds).is_err() {
+            self.load(core, vec![Need::Inode(ino), Need::Xattrs(ino)], Waiter::Way(from, number, ino));
+            return;
+        }
+        while at != Ino::ROOT && at.0 != 0 && up.len() < limits::DEPTH_MAX {
+            match self.next(core, at) {
+                Next::Up { hash, parent } => {
+                    if let Err(needs) = core.add_bounds(at, &mut bounds) {
+                        self.load(core, needs, Waiter::Way(from, number, ino));
+                        return;
+                    }
+                    up.push(hash);
+                    at = parent;
+                }
+                Next::Nowhere => at = Ino(0),
+                Next::Load(needs) => {
+                    self.load(core, needs, Waiter::Way(from, number, ino));
+                    return;
+                }
+                Next::Elsewhere(_) if at == ino => return,
+                Next::Elsewhere(_) => break,
+            }
+        }
+        core.tell_durably(from, PeerMsg::Way { number, ino, up, at, bounds });
     }
 }
 

@@ -22,7 +22,7 @@ impl Mds {
         // The client had not heard that these have moved: whoever has them now is to close them. If those are several, it asks again.
         let went = |number: &u64| self.cluster.moved_handles.get(&(job.slot, *number)).copied();
         let ranks: BTreeSet<Rank> = handles.iter().filter_map(went).collect();
-        if ranks.iter().any(|rank| self.gives_to(*rank)) {
+        if ranks.iter().any(|rank| self.cluster.gives_to(*rank)) {
             // That one cannot be asked yet. Nothing may be forgotten before: all this is done again then.
             return Step::Wait(WaitReason::Moving);
         }
@@ -49,14 +49,14 @@ impl Mds {
         let Some((handle, change)) = self.opens.close(slot, number) else { return };
         let is_dir = self.core.tree.inode(handle.ino).is_some_and(|inode| inode.kind == Kind::Dir);
         if !is_dir {
-            self.tell_access(session, change);
+            self.relaxed.tell_access(&mut self.core, &self.decoupled, session, change);
         }
         if self.locks.is_locked(handle.ino) {
             let waited = self.locks.drop_handle(handle.ino, slot, number);
             self.end_waits(waited, FsError::BadHandle);
             self.grant_locks(vec![handle.ino]);
         }
-        self.end_hidden(handle.ino, slot);
+        self.decoupled.end_hidden(&self.opens, handle.ino, slot);
         self.opens.closed(&self.core, &mut self.tidy, handle.ino);
     }
 
@@ -70,7 +70,7 @@ impl Mds {
             if !self.opens.is_closed(ino) || !self.core.tree.is_orphan(ino) {
                 continue;
             }
-            if self.is_held(ino) {
+            if self.decoupled.is_held(ino) {
                 // The merge, or the end of the decoupling, asks again.
                 continue;
             }
@@ -88,11 +88,11 @@ impl Mds {
             }
             let mut events = reap(&self.core.tree, ino);
             if !events.is_empty() {
-                let of_copy = self.fork_gone(ino);
+                let of_copy = self.decoupled.fork_gone(&self.core, ino);
                 let thaws = if of_copy.is_empty() { Vec::new() } else { vec![(ino, true)] };
                 events.extend(of_copy);
                 let at = self.commit(None, &events);
-                self.thaw_when_durable(Ino(0), at, thaws);
+                self.decoupled.thaw_when_durable(&mut self.core, &mut self.sessions, &self.opens, Ino(0), at, thaws);
             }
         }
     }

@@ -9,8 +9,10 @@ use loligo_types::msg::ToClient;
 use loligo_types::{Ino, Lease};
 
 use crate::core::Core;
+use crate::eof_cleanup::EofCleanup;
 use crate::io::Output;
 use crate::machine::Mds;
+use crate::open::Opens;
 use crate::session::Sessions;
 use crate::session::{Session, Slot};
 
@@ -94,20 +96,6 @@ impl Recalls {
 }
 
 impl Mds {
-    /// Asks a session for leases because it holds too many. Nobody waits.
-    pub(crate) fn shed(&mut self, ino: Ino, slot: Slot, bits: Lease) {
-        let before = self.recalls.last;
-        self.recalls.recall(&mut self.core, &self.sessions, ino, slot, bits, 0);
-        if self.recalls.last > before
-            && let Some(recall) = self.recalls.by_id.get_mut(&self.recalls.last)
-        {
-            recall.shed = true;
-            if let Some(session) = self.sessions.get_mut(slot) {
-                session.shedding += 1;
-            }
-        }
-    }
-
     /// The session obeyed. Unknown recalls (of an earlier life of the server) are ignored.
     pub(crate) fn recall_done(&mut self, slot: Slot, ino: Ino, id: u64) {
         if self.recalls.by_id.get(&id).is_none_or(|recall| recall.slot != slot || recall.ino != ino) {
@@ -117,25 +105,12 @@ impl Mds {
         self.pay_pongs(slot);
     }
 
-    /// True if the session has not obeyed a recall, or held up others with room that it has reserved, for `recall_ms`, and so much longer,
-    /// milliseconds.
-    pub(crate) fn is_overdue(&self, slot: Slot, longer_ms: u32) -> bool {
-        let overdue_ms = self.overdue_ms(longer_ms);
-        self.recalls.older_than(overdue_ms).any(|recall| recall.slot == slot)
-            || self.slow_writers(overdue_ms).any(|slow| slow == slot)
-    }
-
-    /// Recalls of before are overdue, milliseconds.
-    fn overdue_ms(&self, longer_ms: u32) -> u64 {
-        self.core.now.mono_ms.saturating_sub(u64::from(self.core.config.recall_ms) + u64::from(longer_ms))
-    }
-
     /// Sessions that have not obeyed, and rely on nothing any more.
     pub(crate) fn disobedient(&self) -> Vec<Slot> {
         let relies =
             |session: &Session| self.core.now.mono_ms <= session.assured_ms + u64::from(self.core.config.session_ms);
-        let overdue = self.recalls.older_than(self.overdue_ms(0)).map(|recall| recall.slot);
-        let overdue = overdue.chain(self.slow_writers(self.overdue_ms(0)));
+        let overdue = self.recalls.older_than(self.core.overdue_ms(0)).map(|recall| recall.slot);
+        let overdue = overdue.chain(self.opens.slow_writers(&self.tidy, self.core.overdue_ms(0)));
         overdue.filter(|slot| self.sessions.get(*slot).is_some_and(|session| !relies(session))).collect()
     }
 
@@ -149,7 +124,7 @@ impl Mds {
 
     /// Tells a session that it is heard, as often as it has asked.
     fn pay_pongs(&mut self, slot: Slot) {
-        if self.is_overdue(slot, 0) {
+        if self.recalls.is_overdue(&self.core, &self.opens, &self.tidy, slot, 0) {
             return;
         }
         let now_ms = self.core.now.mono_ms;
@@ -159,15 +134,6 @@ impl Mds {
         session.assured_ms = now_ms;
         for _ in 0..owed {
             self.core.out.push_back(Output::Send { conn, msg: ToClient::Pong { at_ms: now_ms.max(1) } });
-        }
-    }
-
-    /// The session has a new connection: what was asked on the old one may be lost.
-    pub(crate) fn repeat_recalls(&mut self, slot: Slot) {
-        let Some(conn) = self.sessions.get(slot).and_then(|session| session.conn) else { return };
-        for (id, recall) in self.recalls.by_id.iter().filter(|(_, recall)| recall.slot == slot) {
-            let msg = ToClient::Recall { ino: recall.ino, id: *id, bits: recall.bits };
-            self.core.out.push_back(Output::Send { conn, msg });
         }
     }
 
@@ -189,6 +155,46 @@ impl Mds {
         }
         recall.waiters.into_iter().for_each(|job| self.core.parked.less(job));
         self.next_loans();
+    }
+}
+
+impl Recalls {
+    /// Asks a session for leases because it holds too many. Nobody waits.
+    pub(crate) fn shed(&mut self, core: &mut Core, sessions: &mut Sessions, ino: Ino, slot: Slot, bits: Lease) {
+        let before = self.last;
+        self.recall(core, sessions, ino, slot, bits, 0);
+        if self.last > before
+            && let Some(recall) = self.by_id.get_mut(&self.last)
+        {
+            recall.shed = true;
+            if let Some(session) = sessions.get_mut(slot) {
+                session.shedding += 1;
+            }
+        }
+    }
+
+    /// True if the session has not obeyed a recall, or held up others with room that it has reserved, for `recall_ms`, and so much longer,
+    /// milliseconds.
+    pub(crate) fn is_overdue(&self, core: &Core, opens: &Opens, tidy: &EofCleanup, slot: Slot, longer_ms: u32) -> bool {
+        let overdue_ms = core.overdue_ms(longer_ms);
+        self.older_than(overdue_ms).any(|recall| recall.slot == slot)
+            || opens.slow_writers(tidy, overdue_ms).any(|slow| slow == slot)
+    }
+
+    /// The session has a new connection: what was asked on the old one may be lost.
+    pub(crate) fn repeat_recalls(&self, core: &mut Core, sessions: &Sessions, slot: Slot) {
+        let Some(conn) = sessions.get(slot).and_then(|session| session.conn) else { return };
+        for (id, recall) in self.by_id.iter().filter(|(_, recall)| recall.slot == slot) {
+            let msg = ToClient::Recall { ino: recall.ino, id: *id, bits: recall.bits };
+            core.out.push_back(Output::Send { conn, msg });
+        }
+    }
+}
+
+impl Core {
+    /// Recalls of before are overdue, milliseconds.
+    fn overdue_ms(&self, longer_ms: u32) -> u64 {
+        self.now.mono_ms.saturating_sub(u64::from(self.config.recall_ms) + u64::from(longer_ms))
     }
 }
 

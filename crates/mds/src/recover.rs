@@ -4,9 +4,12 @@ use loligo_journal::Record;
 use loligo_namespace::{Loaded, Tree, apply};
 use loligo_types::{Event, Ino, Lsn, PeerRecord, Rank, SessionRecord, TableMeta};
 
+use crate::cluster::Cluster;
 use crate::config::{Config, Now};
+use crate::core::Core;
 use crate::grace::Grace;
 use crate::machine::Mds;
+use crate::session::Sessions;
 use crate::session::{Session, Slot};
 
 impl Mds {
@@ -33,7 +36,7 @@ impl Mds {
             mds.core.tree.load(Loaded::Route(route));
         }
         // As if they had been told: what another rank has given to this one is this one's with the letter, not before.
-        mds.learn_routes(None, meta.other_routes);
+        mds.cluster.learn_routes(&mut mds.core, &mut mds.balance, None, meta.other_routes);
         for part in meta.parts {
             mds.core.tree.load(Loaded::Inode(part.ino, Some(Box::new(part))));
         }
@@ -55,18 +58,18 @@ impl Mds {
                 continue;
             }
             if let Event::Peer(peer) = event {
-                self.replay_received(peer, lsn);
+                self.cluster.replay_received(&self.core, peer, lsn);
             }
             apply(&mut self.core.tree, event, lsn);
             match event {
-                Event::Session(session) => self.replay_session(session),
+                Event::Session(session) => self.sessions.replay_session(&self.core, session),
                 Event::SessionGone(id) => {
                     if let Some(slot) = self.sessions.find(*id) {
                         self.sessions.remove(slot);
                         self.sessions.free_slot(slot);
                     }
                 }
-                Event::Letter { to, seq, letter } => self.letter_written(*to, *seq, letter, lsn),
+                Event::Letter { to, seq, letter } => self.cluster.letter_written(*to, *seq, letter, lsn),
                 Event::Route(route) => {
                     self.cluster.routes.learn(*route);
                     if route.rank == self.core.config.rank {
@@ -75,14 +78,14 @@ impl Mds {
                 }
                 Event::RouteGone(dir) => self.cluster.routes.forget(*dir),
                 Event::Xattr { .. } | Event::XattrGone { .. } => {
-                    self.note_pin(event);
-                    self.note_promise(event);
+                    self.cluster.note_pin(event);
+                    self.decoupled.note_promise(event);
                     self.relaxed.note_policy(event, lsn);
                 }
                 _ => {}
             }
         }
-        self.replay_departures(lsn, record);
+        self.cluster.replay_departures(lsn, record);
         let Some(origin) = &record.origin else { return };
         let slot = self.sessions.find(origin.session);
         if let Some(session) = slot.and_then(|slot| self.sessions.get_mut(slot)) {
@@ -91,30 +94,6 @@ impl Mds {
             session.unsaved.get_or_insert(lsn);
             if !session.grants.is_empty() {
                 crate::numbers::made_by(&record.events, |ino| _ = session.grants.use_up(ino));
-            }
-        }
-    }
-
-    /// A record that was made when a letter came: the other rank is not told that what it brought is in the table before it is.
-    fn replay_received(&mut self, peer: &PeerRecord, lsn: Lsn) {
-        if lsn >= self.cluster.settled && peer.received > self.core.tree.peer(peer.rank).received {
-            self.cluster.links.entry(peer.rank).or_default().landing.push_back((peer.received, lsn));
-        }
-    }
-
-    /// Replays the departures of a record: inodes that it gave to another rank, which may not have them in the table
-    /// yet; and those that it took.
-    fn replay_departures(&mut self, lsn: Lsn, record: &Record) {
-        let mut gone: &[Ino] = &[];
-        for event in &record.events {
-            match event {
-                Event::Departed(inos) => gone = inos,
-                Event::Letter { to, seq, letter } if letter.gives().is_some() => {
-                    self.replay_departure(*to, *seq, gone, lsn);
-                }
-                // Back again.
-                Event::Inode(inode) if inode.part_of().is_none() => drop(self.cluster.departed.remove(&inode.ino)),
-                _ => {}
             }
         }
     }
@@ -135,16 +114,8 @@ impl Mds {
             }
         }
         self.forget_removed();
-        self.begin_or_end_drain();
-        self.check_ready();
-    }
-
-    fn replay_session(&mut self, record: &SessionRecord) {
-        let session = Session::restore(record, self.core.now.mono_ms);
-        match self.sessions.find(record.id).and_then(|slot| self.sessions.get_mut(slot)) {
-            Some(known) => *known = session,
-            None => drop(self.sessions.insert(session)),
-        }
+        self.cluster.begin_or_end_drain(&self.core);
+        self.cluster.check_ready(&mut self.core);
     }
 
     /// All of the journal was replayed; `last` is its last record (also if that was trimmed). The grace time begins if
@@ -158,7 +129,7 @@ impl Mds {
         self.core.tree.free_some(usize::MAX);
         // Who sent them begins anew.
         self.core.tree.drop_merges();
-        self.recover_decoupled();
+        self.decoupled.recover_decoupled(&mut self.core, &mut self.sessions);
         // Counted in the life that they were made in.
         self.core.tree.take_recuts();
         self.begin_life();
@@ -173,7 +144,7 @@ impl Mds {
         for (ino, from, object_size) in discards {
             self.discards.add(ino, from, object_size, self.core.log.durable);
         }
-        self.emit_discards();
+        self.discards.emit_discards(&mut self.core);
         let (grace_ms, session_ms) = (u64::from(self.core.config.grace_ms), u64::from(self.core.config.session_ms));
         self.grace = Some(Grace::until(now.mono_ms + grace_ms, now.mono_ms + grace_ms.max(session_ms)));
         let local: Vec<Slot> = self.sessions.iter().filter(|(_, s)| s.local).map(|(slot, _)| slot).collect();
@@ -182,6 +153,42 @@ impl Mds {
         if self.grace.is_some() {
             // What it promised before to sessions that are still there.
             self.promises.raise_floor(now.mono_ms);
+        }
+    }
+}
+
+impl Cluster {
+    /// A record that was made when a letter came: the other rank is not told that what it brought is in the table before it is.
+    fn replay_received(&mut self, core: &Core, peer: &PeerRecord, lsn: Lsn) {
+        if lsn >= self.settled && peer.received > core.tree.peer(peer.rank).received {
+            self.links.entry(peer.rank).or_default().landing.push_back((peer.received, lsn));
+        }
+    }
+
+    /// Replays the departures of a record: inodes that it gave to another rank, which may not have them in the table
+    /// yet; and those that it took.
+    fn replay_departures(&mut self, lsn: Lsn, record: &Record) {
+        let mut gone: &[Ino] = &[];
+        for event in &record.events {
+            match event {
+                Event::Departed(inos) => gone = inos,
+                Event::Letter { to, seq, letter } if letter.gives().is_some() => {
+                    self.replay_departure(*to, *seq, gone, lsn);
+                }
+                // Back again.
+                Event::Inode(inode) if inode.part_of().is_none() => drop(self.departed.remove(&inode.ino)),
+                _ => {}
+            }
+        }
+    }
+}
+
+impl Sessions {
+    fn replay_session(&mut self, core: &Core, record: &SessionRecord) {
+        let session = Session::restore(record, core.now.mono_ms);
+        match self.find(record.id).and_then(|slot| self.get_mut(slot)) {
+            Some(known) => *known = session,
+            None => drop(self.insert(session)),
         }
     }
 }

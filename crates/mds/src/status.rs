@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use loligo_types::{Lsn, Op, Rank, SessionId};
 
 use crate::balance::BalanceStatus;
+use crate::core::Core;
 use crate::decouple::{DecoupledCount, DecoupledStatus};
 use crate::heat::{HotDir, KnownLoad, Load, LoadVec};
 use crate::machine::Mds;
 use crate::session::Session;
+use crate::session::Sessions;
 use crate::tally::{Tally, TallyStatus};
 
 /// Counters of an operation.
@@ -319,13 +321,13 @@ impl Mds {
     pub fn status(&self) -> Status {
         let ops = self.core.counters.ops.0.iter().filter(|(_, count)| count.count > 0).copied().collect();
         let grace = self.grace.as_ref().map(|grace| GraceStatus {
-            left_ms: self.grace_until(grace).saturating_sub(self.core.now.mono_ms),
-            missing: self.missing().count(),
+            left_ms: self.sessions.grace_until(grace).saturating_sub(self.core.now.mono_ms),
+            missing: self.sessions.missing().count(),
         });
         Status {
             rank: self.core.config.rank,
-            member: self.member_state(),
-            drain_stuck: self.drain_stuck(),
+            member: self.cluster.member_state(&self.core),
+            drain_stuck: self.cluster.drain_stuck(&self.core),
             sessions: self.session_status(),
             ops,
             cache_bytes: self.core.tree.memory_bytes(),
@@ -363,11 +365,11 @@ impl Mds {
             loads: self.core.loads.len(),
             discards: self.discards.len() + self.tidy.left(),
             orphans: self.core.tree.orphans().count(),
-            waiting: self.waiting_status(),
+            waiting: self.core.waiting_status(),
             waiting_count: self.core.parked.len(),
             load: self.load_now(),
             others: self.known_loads(),
-            balance: self.balance_status(),
+            balance: self.balance.balance_status(&self.cluster),
             hottest: self.hottest(),
             heat_frags: self.heat.table.size(),
             heat_totals: self.heat.totals,
@@ -399,7 +401,7 @@ impl Mds {
             local: session.local,
             connected: session.conn.is_some(),
             ending: session.ending.is_some(),
-            identity: self.identity_of(session),
+            identity: self.sessions.identity_of(session),
             direct: !session.addresses.is_empty(),
             idle_ms: self.core.now.mono_ms.saturating_sub(session.heard_ms),
             opens: self.opens.handles(slot),
@@ -411,18 +413,22 @@ impl Mds {
         });
         sessions.collect()
     }
+}
 
+impl Sessions {
     fn identity_of(&self, session: &Session) -> Option<String> {
-        let conn = self.sessions.conns.get(&session.conn?)?;
+        let conn = self.conns.get(&session.conn?)?;
         conn.peer.identity.as_ref().map(|identity| identity.name.clone())
     }
+}
 
+impl Core {
     fn waiting_status(&self) -> Vec<WaitStatus> {
-        let waiting = self.core.parked.iter().take(WAITING_SHOWN).map(|(job, why)| WaitStatus {
+        let waiting = self.parked.iter().take(WAITING_SHOWN).map(|(job, why)| WaitStatus {
             session: job.session,
             op: job.op.name(),
             why: why.name(),
-            age_ms: self.core.now.mono_ms.saturating_sub(job.since_ms),
+            age_ms: self.now.mono_ms.saturating_sub(job.since_ms),
         });
         waiting.collect()
     }

@@ -5,6 +5,7 @@
 
 use loligo_types::{Answer, FsError};
 
+use crate::core::Core;
 use crate::io::Output;
 use crate::machine::Mds;
 use crate::park::WaitReason;
@@ -19,19 +20,6 @@ pub(crate) struct Syncs {
 }
 
 impl Mds {
-    /// The number of the sync that covers all that was answered so far.
-    pub(crate) fn sync_data(&mut self) -> u64 {
-        if self.syncs.running {
-            // That one may have begun before something that was answered since.
-            self.syncs.wanted = true;
-            return self.syncs.last + 1;
-        }
-        self.syncs.running = true;
-        self.syncs.last += 1;
-        self.core.out.push_back(Output::SyncData { ticket: self.syncs.last });
-        self.syncs.last
-    }
-
     /// One is done. Who waits is answered.
     pub(crate) fn data_synced(&mut self, ticket: u64, ok: bool) {
         if ticket != self.syncs.last || !self.syncs.running {
@@ -42,10 +30,25 @@ impl Mds {
             if ok { self.done(job, Answer::Done) } else { self.fail(job, FsError::Io) }
         }
         if std::mem::take(&mut self.syncs.wanted) {
-            self.sync_data();
+            self.syncs.sync_data(&mut self.core);
         }
         if self.cluster.exports.is_active() {
             self.synced_before_move(ticket, ok);
         }
+    }
+}
+
+impl Syncs {
+    /// The number of the sync that covers all that was answered so far.
+    pub(crate) fn sync_data(&mut self, core: &mut Core) -> u64 {
+        if self.running {
+            // That one may have begun before something that was answered since.
+            self.wanted = true;
+            return self.last + 1;
+        }
+        self.running = true;
+        self.last += 1;
+        core.out.push_back(Output::SyncData { ticket: self.last });
+        self.last
     }
 }

@@ -4,9 +4,10 @@
 
 use loligo_types::{About, Answer, FsResult, Ino, Kind, Op, Placement};
 
-use crate::machine::Mds;
+use crate::core::Core;
 use crate::park::{Job, WaitReason};
 use crate::status::OPS;
+use loligo_namespace::Tree;
 
 /// Paths are counted together that have up to so many names, and more than the one before; the last are the longest that there are.
 const NAMES: [usize; 10] = [1, 2, 3, 4, 6, 8, 12, 16, 32, 64];
@@ -106,28 +107,28 @@ impl Tally {
     }
 }
 
-impl Mds {
-    /// The directory that an operation is in: that of the names it is about; of an inode the one that it lives with, a directory itself.
-    #[inline]
-    fn dir_of(&self, op: &Op) -> Option<Ino> {
-        match op.about() {
-            About::Names(dir) => Some(dir),
-            About::Inode(ino) => Some(match self.core.tree.peek(ino) {
-                Some(inode) if inode.kind != Kind::Dir && inode.parent.0 != 0 => inode.parent,
-                _ => ino,
-            }),
-            About::Nothing => None,
-        }
+/// The directory that an operation is in: that of the names it is about; of an inode the one that it lives with, a directory itself.
+#[inline]
+fn dir_of(tree: &Tree, op: &Op) -> Option<Ino> {
+    match op.about() {
+        About::Names(dir) => Some(dir),
+        About::Inode(ino) => Some(match tree.peek(ino) {
+            Some(inode) if inode.kind != Kind::Dir && inode.parent.0 != 0 => inode.parent,
+            _ => ino,
+        }),
+        About::Nothing => None,
     }
+}
 
+impl Core {
     /// A request is answered; `op` is the place of its operation. A path is in the directory to which its names have led.
     #[inline]
     pub(crate) fn tally_answer(&mut self, job: &Job, op: usize, result: &FsResult<Answer>) {
-        if let Some(dir) = self.dir_of(&job.op) {
-            self.core.counters.tally.placed[row(dir)][op] += 1;
+        if let Some(dir) = dir_of(&self.tree, &job.op) {
+            self.counters.tally.placed[row(dir)][op] += 1;
         }
         if let Some(walk) = &job.walk {
-            let walks = &mut self.core.counters.tally.walks[bucket(walk.names())];
+            let walks = &mut self.counters.tally.walks[bucket(walk.names())];
             walks.all += 1;
             let parted = |done: u32, last: &Answer| {
                 matches!(last, Answer::Remote { .. }) && (walk.acts_at_end() || (done as usize) < walk.names())
@@ -138,24 +139,24 @@ impl Mds {
 
     /// A request is sent on to another rank.
     pub(crate) fn tally_redirect(&mut self, job: &Job) {
-        self.core.counters.redirects += 1;
-        if let Some(dir) = self.dir_of(&job.op) {
-            self.core.counters.tally.redirected[row(dir)] += 1;
+        self.counters.redirects += 1;
+        if let Some(dir) = dir_of(&self.tree, &job.op) {
+            self.counters.tally.redirected[row(dir)] += 1;
         }
     }
 
     /// A request begins to wait.
     pub(crate) fn tally_wait(&self, job: &mut Job, why: &WaitReason) {
-        job.waits = Some((why.place() as u8, self.core.now.mono_ms));
+        job.waits = Some((why.place() as u8, self.now.mono_ms));
     }
 
     /// It goes on, or is answered.
     #[inline]
     pub(crate) fn tally_waited(&mut self, job: &mut Job) {
         let Some((why, since_ms)) = job.waits.take() else { return };
-        let waited = &mut self.core.counters.tally.waits[usize::from(why)];
+        let waited = &mut self.counters.tally.waits[usize::from(why)];
         waited.count += 1;
-        waited.ms += self.core.now.mono_ms.saturating_sub(since_ms);
+        waited.ms += self.now.mono_ms.saturating_sub(since_ms);
     }
 }
 

@@ -9,12 +9,16 @@ use std::sync::Arc;
 use loligo_namespace::{check_search, is_searched_by_all};
 use loligo_types::{About, Answer, Cred, FsError, FsResult, Ino, Inode, Kind, Lease, Name, Op, OpenFlags, Replicas};
 
+use crate::cluster::Cluster;
 use crate::cluster::Way;
+use crate::core::Core;
 use crate::execute::Step;
+use crate::heat::Heat;
 use crate::io::Identity;
-use crate::machine::Mds;
 use crate::park::Job;
+use crate::shortcuts::Shortcuts;
 use crate::shortcuts::{Shortcut, shortcut_key, shortcuts_most};
+use loligo_namespace::Tree;
 
 /// Directories that are found at once are so many at least: one alone is as soon looked up.
 const NAMES_MIN: usize = 2;
@@ -220,17 +224,18 @@ impl Walk {
     }
 }
 
-impl Mds {
+impl Shortcuts {
     /// A request begins. What it is answered with, if it is a walk whose names were all found before.
-    pub(crate) fn begin_walk(&mut self, job: &mut Job) -> Option<FsResult<Answer>> {
+    pub(crate) fn begin_walk(&mut self, core: &mut Core, cluster: &Cluster, job: &mut Job) -> Option<FsResult<Answer>> {
         let mut walk = job.walk.take()?;
-        if walk.led.is_some() && self.known_dir(walk.dir).is_some_and(|(dir, _)| dir.lookup_lease().is_none()) {
+        if walk.led.is_some() && cluster.known_dir(core, walk.dir).is_some_and(|(dir, _)| dir.lookup_lease().is_none())
+        {
             // As where nobody has said that they may be given.
             walk.led = None;
         }
         // Of what was done before only the answer is made again, wherever that was.
         let done_before = walk.what.is_some() && job.repeats().is_some();
-        let answer = if done_before { None } else { self.take_shortcut(job, &mut walk) };
+        let answer = if done_before { None } else { self.take_shortcut(core, cluster, job, &mut walk) };
         let at = walk.at;
         match answer {
             None if done_before => drop(walk.act(job, at, Kind::Dir)),
@@ -242,27 +247,31 @@ impl Mds {
     }
 
     /// Goes to the last directory in one step, if it is known which one that is. What the walk is answered with, if there is nothing left of it.
-    fn take_shortcut(&mut self, job: &Job, walk: &mut Walk) -> Option<FsResult<Answer>> {
+    fn take_shortcut(
+        &mut self,
+        core: &mut Core,
+        cluster: &Cluster,
+        job: &Job,
+        walk: &mut Walk,
+    ) -> Option<FsResult<Answer>> {
         let count = walk.at_once();
-        if self.shortcuts.is_empty()
-            || count == 0
-            || walk.limited.is_some()
-            || self.core.tree.has_decoupled()
-            || self.core.stopping
-        {
+        if self.is_empty() || count == 0 || walk.limited.is_some() || core.tree.has_decoupled() || core.stopping {
             return None;
         }
         let names = &walk.names[..count];
-        let shortcut = self.shortcuts.get(shortcut_key(&self.core.tree, walk.dir, names), walk.dir, names)?;
-        let searches = |dir: &Ino| self.known_dir(*dir).is_some_and(|(dir, _)| check_search(dir, &job.cred).is_ok());
+        let shortcut = self.get(shortcut_key(&core.tree, walk.dir, names), walk.dir, names)?;
+        let searches =
+            |dir: &Ino| cluster.known_dir(core, *dir).is_some_and(|(dir, _)| check_search(dir, &job.cred).is_ok());
         debug_assert!(
-            self.is_true(shortcut, names),
+            cluster.is_true(core, shortcut, names),
             "rank {}: a shortcut that is none: {:?}",
-            self.core.me(),
+            core.me(),
             shortcut.found()
         );
         // Otherwise the walk itself finds out who refuses it, or asks for what it needs.
-        if !shortcut.lenders.iter().all(|rank| self.replicas_count(*rank)) || !shortcut.guarded.iter().all(searches) {
+        if !shortcut.lenders.iter().all(|rank| cluster.replicas_count(core, *rank))
+            || !shortcut.guarded.iter().all(searches)
+        {
             return None;
         }
         let dirs = shortcut.found();
@@ -273,32 +282,32 @@ impl Mds {
         if let Some(led) = &mut walk.led {
             led.extend_from_slice(dirs);
         }
-        self.shortcuts.taken += 1;
-        self.core.counters.tally.shortcut(walk.names.len());
+        self.taken += 1;
+        core.counters.tally.shortcut(walk.names.len());
         if count < walk.names.len() || walk.what.is_some() {
             return None;
         }
-        let (end, rank) = (walk.at, self.probable_home(walk.at, self.core.me()));
+        let (end, rank) = (walk.at, cluster.probable_home(walk.at, core.me()));
         let Step::Answer(answer) = walk.walked(Answer::Remote { ino: end, kind: Kind::Dir, rank }) else { return None };
         Some(answer)
     }
 
     /// Puts down which directories a walk has found, if this rank knows each of them now.
-    fn learn_shortcut(&mut self, walk: &Walk, cred: &Cred) {
+    fn learn_shortcut(&mut self, core: &Core, cluster: &Cluster, walk: &Walk, cred: &Cred) {
         let count = walk.at_once();
-        if count < self.core.config.some(NAMES_MIN)
+        if count < core.config.some(NAMES_MIN)
             || walk.dirs.len() < count
             || walk.limited.is_some()
-            || self.core.tree.has_decoupled()
+            || core.tree.has_decoupled()
         {
             return;
         }
         let (mut guarded, mut lenders) = (Vec::new(), BTreeSet::new());
         let all: Vec<Ino> = std::iter::once(walk.dir).chain(walk.dirs[..count].iter().copied()).collect();
         for (at, ino) in all.iter().enumerate() {
-            let Some((dir, lender)) = self.known_dir(*ino) else { return };
+            let Some((dir, lender)) = cluster.known_dir(core, *ino) else { return };
             let above = at.checked_sub(1).map(|at| (all[at], &walk.names[at]));
-            if !above.is_none_or(|(above, name)| self.is_in(dir, above, name))
+            if !above.is_none_or(|(above, name)| is_in(&core.tree, dir, above, name))
                 || dir.kind != Kind::Dir
                 || dir.nlink == 0
             {
@@ -314,29 +323,24 @@ impl Mds {
         }
         let names = &walk.names[..count];
         let shortcut = Shortcut::new(&all, names, guarded, &lenders);
-        let key = shortcut_key(&self.core.tree, walk.dir, names);
-        let most = shortcuts_most(&self.core.config);
-        self.shortcuts.put(key, shortcut, most);
-    }
-
-    /// True if a directory says that it is in another one by this name.
-    fn is_in(&self, dir: &Inode, above: Ino, name: &Name) -> bool {
-        dir.parent == above && dir.place.hash() == Some(self.core.tree.hash(name))
-    }
-
-    /// True if no directory that this rank knows says something else than a shortcut: a mistake of this code, which simulations look for.
-    fn is_true(&self, shortcut: &Shortcut, names: &[Name]) -> bool {
-        shortcut.dirs().windows(2).zip(names).all(|(pair, name)| {
-            self.known_dir(pair[1]).is_none_or(|(dir, _)| dir.nlink > 0 && self.is_in(dir, pair[0], name))
-        })
+        let key = shortcut_key(&core.tree, walk.dir, names);
+        let most = shortcuts_most(&core.config);
+        self.put(key, shortcut, most);
     }
 
     /// One name was found, or not. `None`: the next one is looked for, and is the job's operation.
-    pub(crate) fn walk_on(&mut self, job: &mut Job, step: Step) -> Option<Step> {
+    pub(crate) fn walk_on(
+        &mut self,
+        core: &mut Core,
+        cluster: &mut Cluster,
+        heat: &mut Heat,
+        job: &mut Job,
+        step: Step,
+    ) -> Option<Step> {
         let Some(mut walk) = job.walk.take() else { return Some(step) };
-        let (at, me) = (walk.at, self.core.me());
+        let (at, me) = (walk.at, core.me());
         let step = match step {
-            step if walk.acts.is_some() => match self.walk_acted(job, &mut walk, step) {
+            step if walk.acts.is_some() => match cluster.walk_acted(core, job, &mut walk, step) {
                 Some(step) => step,
                 None => {
                     job.walk = Some(walk);
@@ -360,9 +364,9 @@ impl Mds {
                 walk.found(at, dir);
                 match to.and_then(|(ino, kind)| walk.go_on(job, ino, kind)) {
                     Some(looked) => {
-                        self.walk_anew(job, &walk);
-                        if self.heat.sampler.choose() {
-                            self.heat_op(&looked);
+                        cluster.walk_anew(core, job, &walk);
+                        if heat.sampler.choose() {
+                            heat.heat_op(core, cluster, &looked);
                         }
                         job.walk = Some(walk);
                         return None;
@@ -373,19 +377,19 @@ impl Mds {
             // That rank need not be asked.
             Step::Redirect(rank) if walk.next_by_replicas() => {
                 let name = walk.names[walk.done].clone();
-                match self.step_by_replica(at, &name, &job.cred, rank) {
+                match cluster.step_by_replica(core, at, &name, &job.cred, rank) {
                     Way::To(dir) => {
                         walk.found(at, Some(dir));
                         if walk.go_on(job, dir, Kind::Dir).is_some() {
                             job.walk = Some(walk);
                             return None;
                         }
-                        let rank = self.probable_home(dir, rank);
+                        let rank = cluster.probable_home(dir, rank);
                         walk.walked(Answer::Remote { ino: dir, kind: Kind::Dir, rank })
                     }
                     Way::No(error) => Step::Answer(Err(error)),
                     Way::Wait(why) => Step::Wait(why),
-                    Way::Load(needs) => self.cluster.wait_for(&mut self.core, job, needs),
+                    Way::Load(needs) => cluster.wait_for(core, job, needs),
                     Way::Unknown if walk.done == 0 => Step::Redirect(rank),
                     Way::Unknown => walk.walked(Answer::Remote { ino: at, kind: Kind::Dir, rank }),
                 }
@@ -400,29 +404,43 @@ impl Mds {
         };
         if matches!(step, Step::Answer(_)) {
             let cred = walk.asks.as_ref().unwrap_or(&job.cred);
-            self.learn_shortcut(&walk, cred);
+            self.learn_shortcut(core, cluster, &walk, cred);
         }
         job.walk = Some(walk);
         Some(step)
     }
+}
+
+/// True if a directory says that it is in another one by this name.
+fn is_in(tree: &Tree, dir: &Inode, above: Ino, name: &Name) -> bool {
+    dir.parent == above && dir.place.hash() == Some(tree.hash(name))
+}
+
+impl Cluster {
+    /// True if no directory that this rank knows says something else than a shortcut: a mistake of this code, which simulations look for.
+    fn is_true(&self, core: &Core, shortcut: &Shortcut, names: &[Name]) -> bool {
+        shortcut.dirs().windows(2).zip(names).all(|(pair, name)| {
+            self.known_dir(core, pair[1]).is_none_or(|(dir, _)| dir.nlink > 0 && is_in(&core.tree, dir, pair[0], name))
+        })
+    }
 
     /// The next part of a walk holds nothing that the one before it held.
-    fn walk_anew(&mut self, job: &mut Job, walk: &Walk) {
-        self.core.parked.unmark(job);
-        self.give_back(job, false);
+    fn walk_anew(&mut self, core: &mut Core, job: &mut Job, walk: &Walk) {
+        core.parked.unmark(job);
+        self.give_back(core, job, false);
         job.flushed.clear();
         job.limited.clone_from(&walk.limited);
     }
 
     /// Ends a walk whose operation was done, or not: then its caller goes on where it can be. If it was done before, another rank has the
     /// answer. `None`: the inode was gone before its turn, and the one that has its name by now is looked for.
-    fn walk_acted(&mut self, job: &mut Job, walk: &mut Walk, step: Step) -> Option<Step> {
+    fn walk_acted(&mut self, core: &mut Core, job: &mut Job, walk: &mut Walk, step: Step) -> Option<Step> {
         let kind = walk.acts.unwrap_or(Kind::Dir);
         let elsewhere = |walk: &Walk, rank| walk.walked(Answer::Remote { ino: walk.at, kind, rank });
         Some(match step {
             Step::Redirect(rank) if job.again.is_none() => elsewhere(walk, rank),
             // The directory may be decoupled for who asks.
-            Step::Answer(Err(FsError::Busy)) if job.again.is_none() => elsewhere(walk, self.core.me()),
+            Step::Answer(Err(FsError::Busy)) if job.again.is_none() => elsewhere(walk, core.me()),
             Step::Answer(Err(FsError::Stale)) if job.again.is_none() && walk.is_of_inode() => {
                 walk.gone += 1;
                 let Some(name) = walk.names.last().filter(|_| walk.gone <= GONE_MAX).cloned() else {
@@ -438,7 +456,7 @@ impl Mds {
                 }
                 let above = walk.above;
                 walk.look(job, above, name);
-                self.walk_anew(job, walk);
+                self.walk_anew(core, job, walk);
                 return None;
             }
             // Whoever lists goes on by the number of the directory, if there is more.

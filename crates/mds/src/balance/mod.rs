@@ -18,7 +18,10 @@ use std::collections::BTreeMap;
 use loligo_types::{Decision, Ino, Move, PolicyId, Rank, RankState, RankView, Snapshot, Weighed};
 
 use crate::admin::Told;
+use crate::cluster::Cluster;
 use crate::cluster::Where;
+use crate::core::Core;
+use crate::decouple::Decoupled;
 use crate::io::Output;
 use crate::load::Waiter;
 use crate::machine::Mds;
@@ -65,21 +68,6 @@ pub(crate) struct Balance {
 }
 
 impl Mds {
-    /// The policy of the file system: by it this rank balances what stands under no other one.
-    pub(crate) fn policy(&self) -> PolicyId {
-        self.cluster.map.policy
-    }
-
-    /// The load as the policy weighs it, for other ranks.
-    pub(crate) fn weighed(&self) -> Weighed {
-        if self.balance.weighed.policy == self.policy() { self.balance.weighed } else { Weighed::default() }
-    }
-
-    /// A line of the subtree map was told or written: something came to this rank.
-    pub(crate) fn came_to(&mut self, rank: Rank) {
-        self.balance.came_ms.insert(rank, self.core.now.mono_ms);
-    }
-
     /// On ticks of the machine: asks the policies, if it is time.
     pub(crate) fn balance(&mut self) {
         if self.cluster.is_alone() || self.core.stopping || self.grace.is_some() || !self.cluster.ready {
@@ -97,8 +85,8 @@ impl Mds {
         }
         let mut scratch = std::mem::take(&mut self.balance.scratch);
         let mut look = self.look_around(&mut scratch);
-        let pieces = match self.asks(&mut look) {
-            true => Some(self.pieces(&mut scratch, &look)),
+        let pieces = match self.balance.asks(&mut self.core, &mut self.cluster, &mut look) {
+            true => Some(self.core.pieces(&mut scratch, &look)),
             false => None,
         };
         self.balance.scratch = scratch;
@@ -107,40 +95,14 @@ impl Mds {
         self.core.out.push_back(Output::Balance(Box::new(snapshot)));
     }
 
-    /// After the look of a tick: whether there is somebody to ask, and all is known that can be. Else something is read first,
-    /// and the tick comes again soon.
-    fn asks(&mut self, look: &mut Look) -> bool {
-        let (now, tick_ms) = (self.core.now.mono_ms, self.core.config.balance_ms.max(1));
-        if self.balance.agains < AGAINS_MAX && !look.wants.is_empty() {
-            self.cluster.load(&mut self.core, std::mem::take(&mut look.wants), Waiter::Nobody);
-            self.balance.agains += 1;
-            self.balance.next_ms = now + AGAIN_MS;
-            return false;
-        }
-        self.forget_distants();
-        let balance = &mut self.balance;
-        (balance.agains, balance.next_ms) = (0, now + tick_ms);
-        if self.cluster.map.policy == PolicyId::NONE && !look.is_any_named {
-            (balance.asked, balance.silent, balance.asks) = (None, 0, false);
-            return false;
-        }
-        balance.tick += 1;
-        balance.asks = true;
-        if balance.asked.replace(balance.tick).is_some() {
-            (balance.unanswered, balance.silent) = (balance.unanswered + 1, balance.silent + 1);
-        }
-        balance.came_ms.retain(|_, at| *at + tick_ms > now);
-        true
-    }
-
     /// Finds out what is hot, by what each directory of it is balanced, and who has the directories above those that this rank has
     /// at the top.
     fn look_around(&mut self, scratch: &mut Scratch) -> Look {
         let mut look = Look::default();
         self.lay_out(scratch, &mut look);
-        self.find_stands(scratch, &mut look);
-        if self.policy() != PolicyId::NONE || look.is_any_named {
-            for dir in self.tops() {
+        self.balance.find_stands(&mut self.core, scratch, &mut look);
+        if self.cluster.policy() != PolicyId::NONE || look.is_any_named {
+            for dir in self.cluster.tops(&self.core) {
                 let parent = self.core.tree.peek(dir).map(|inode| inode.parent);
                 if let Some(parent) = parent.filter(|parent| parent.0 != 0) {
                     self.cluster.locate(&mut self.core, parent, &mut look.wants);
@@ -152,22 +114,15 @@ impl Mds {
         look
     }
 
-    /// Directories with a line of the subtree map that makes them this rank's.
-    fn tops(&self) -> Vec<Ino> {
-        let me = self.core.me();
-        let own = self.cluster.routes.all().into_iter().filter(|route| route.rank == me && route.dir != Ino::ROOT);
-        let mut dirs: Vec<Ino> = own.map(|route| route.dir).collect();
-        dirs.dedup();
-        dirs
-    }
-
     fn snapshot(&mut self, Pieces { all: pieces, names, sum }: Pieces) -> Snapshot {
         let (now, half_life) = (self.core.now.mono_ms, self.core.config.heat_half_life_ms);
         let views = self.cluster.map.ranks.iter().map(|info| {
             let is_me = info.rank == self.core.me();
             let told = self.heat.gossip.beat_of(info.rank, now);
             let (load, weighed, age_ms) = match told {
-                _ if is_me => (self.load_with(&sum), Some(self.weighed()), 0),
+                _ if is_me => {
+                    (self.heat.load_with(&self.core, &self.gate, &sum), Some(self.balance.weighed(&self.cluster)), 0)
+                }
                 Some((load, weighed, age_ms)) => (load, Some(weighed), age_ms),
                 None => (Default::default(), None, u64::MAX),
             };
@@ -185,7 +140,7 @@ impl Mds {
         ranks.sort_by_key(|view| view.rank);
         Snapshot {
             tick: self.balance.tick,
-            policy: self.policy(),
+            policy: self.cluster.policy(),
             whoami: self.core.me(),
             tick_ms: self.core.config.balance_ms,
             ranks,
@@ -194,49 +149,104 @@ impl Mds {
             names,
         }
     }
+}
+
+impl Cluster {
+    /// The policy of the file system: by it this rank balances what stands under no other one.
+    pub(crate) fn policy(&self) -> PolicyId {
+        self.map.policy
+    }
+
+    /// Directories with a line of the subtree map that makes them this rank's.
+    fn tops(&self, core: &Core) -> Vec<Ino> {
+        let me = core.me();
+        let own = self.routes.all().into_iter().filter(|route| route.rank == me && route.dir != Ino::ROOT);
+        let mut dirs: Vec<Ino> = own.map(|route| route.dir).collect();
+        dirs.dedup();
+        dirs
+    }
+
+    /// The location of a directory, or of this rank's part of it.
+    fn locate_part(&mut self, core: &mut Core, dir: Ino) -> Where {
+        let mut wants = Vec::new();
+        if core.tree.part(dir).is_some() { Where::Here } else { self.locate(core, dir, &mut wants) }
+    }
+}
+
+impl Balance {
+    /// The load as the policy weighs it, for other ranks.
+    pub(crate) fn weighed(&self, cluster: &Cluster) -> Weighed {
+        if self.weighed.policy == cluster.policy() { self.weighed } else { Weighed::default() }
+    }
+
+    /// A line of the subtree map was told or written: something came to this rank.
+    pub(crate) fn came_to(&mut self, core: &Core, rank: Rank) {
+        self.came_ms.insert(rank, core.now.mono_ms);
+    }
+
+    /// After the look of a tick: whether there is somebody to ask, and all is known that can be. Else something is read first,
+    /// and the tick comes again soon.
+    fn asks(&mut self, core: &mut Core, cluster: &mut Cluster, look: &mut Look) -> bool {
+        let (now, tick_ms) = (core.now.mono_ms, core.config.balance_ms.max(1));
+        if self.agains < AGAINS_MAX && !look.wants.is_empty() {
+            cluster.load(core, std::mem::take(&mut look.wants), Waiter::Nobody);
+            self.agains += 1;
+            self.next_ms = now + AGAIN_MS;
+            return false;
+        }
+        self.forget_distants(core);
+        (self.agains, self.next_ms) = (0, now + tick_ms);
+        if cluster.map.policy == PolicyId::NONE && !look.is_any_named {
+            (self.asked, self.silent, self.asks) = (None, 0, false);
+            return false;
+        }
+        self.tick += 1;
+        self.asks = true;
+        if self.asked.replace(self.tick).is_some() {
+            (self.unanswered, self.silent) = (self.unanswered + 1, self.silent + 1);
+        }
+        self.came_ms.retain(|_, at| *at + tick_ms > now);
+        true
+    }
 
     /// The policy has answered. Whatever it says, only what could be ordered by hand is done.
-    pub(crate) fn decided(&mut self, decision: Decision) {
-        if self.balance.asked != Some(decision.tick) {
+    pub(crate) fn decided(
+        &mut self,
+        core: &mut Core,
+        cluster: &mut Cluster,
+        decoupled: &Decoupled,
+        decision: Decision,
+    ) {
+        if self.asked != Some(decision.tick) {
             return;
         }
-        (self.balance.asked, self.balance.silent) = (None, 0);
-        let sound = |weighed: &Weighed| weighed.policy == self.policy() && weighed.is_sound();
+        (self.asked, self.silent) = (None, 0);
+        let sound = |weighed: &Weighed| weighed.policy == cluster.policy() && weighed.is_sound();
         let weighed = decision.weighed.filter(sound);
         if let Some(weighed) = weighed {
-            self.balance.weighed = weighed;
+            self.weighed = weighed;
         }
-        if self.core.stopping || !self.cluster.exports.is_idle() {
+        if core.stopping || !cluster.exports.is_idle() {
             return;
         }
         // Without a sound weight the answer of the policy of the file system counts as none.
-        let common = self.policy() != PolicyId::NONE && weighed.is_some();
+        let common = cluster.policy() != PolicyId::NONE && weighed.is_some();
         let mut look = Look::default();
         for wanted in decision.moves.iter().take(MOVES_MAX) {
-            let stand = self.stand(wanted.piece.dir, &mut look).unwrap_or(Stand::Nobody);
+            let stand = self.stand(core, wanted.piece.dir, &mut look).unwrap_or(Stand::Nobody);
             if common || stand != Stand::Common {
-                self.follow(wanted, &stand);
+                self.follow(core, cluster, decoupled, wanted, &stand);
             }
         }
     }
 
-    fn follow(&mut self, wanted: &Move, stand: &Stand) {
+    fn follow(&mut self, core: &mut Core, cluster: &mut Cluster, decoupled: &Decoupled, wanted: &Move, stand: &Stand) {
         let (dir, to) = (wanted.piece.dir, wanted.to);
-        let is_own = matches!(self.locate_part(dir), Where::Here);
-        let may = dir != Ino::ROOT && to != self.core.me() && is_own && *stand != Stand::Nobody;
-        match may.then(|| self.want_export(dir, wanted.piece.frag, to)) {
-            Some(Told::Begun(_)) => self.balance.moves += 1,
-            _ => self.balance.refused += 1,
-        }
-    }
-
-    /// The location of a directory, or of this rank's part of it.
-    fn locate_part(&mut self, dir: Ino) -> Where {
-        let mut wants = Vec::new();
-        if self.core.tree.part(dir).is_some() {
-            Where::Here
-        } else {
-            self.cluster.locate(&mut self.core, dir, &mut wants)
+        let is_own = matches!(cluster.locate_part(core, dir), Where::Here);
+        let may = dir != Ino::ROOT && to != core.me() && is_own && *stand != Stand::Nobody;
+        match may.then(|| cluster.want_export(core, decoupled, dir, wanted.piece.frag, to)) {
+            Some(Told::Begun(_)) => self.moves += 1,
+            _ => self.refused += 1,
         }
     }
 }

@@ -8,11 +8,14 @@ use loligo_types::peer::Apart;
 use loligo_types::{Event, Frag, FsError, Ino, Kind, Lease, Letter, Op, Rank};
 
 use super::Where;
+use crate::cluster::Cluster;
+use crate::core::Core;
 use crate::execute::Step;
 use crate::machine::Mds;
 use crate::park::{Job, WaitReason};
 use crate::peer::{Lent, PeerMsg, TxId, Want};
 use crate::recall::SHARED;
+use crate::session::Sessions;
 
 /// A transaction.
 #[derive(Default)]
@@ -75,182 +78,17 @@ pub(crate) enum Gathered {
 }
 
 impl Mds {
-    /// Finds the records that an operation needs, by the rank that has them.
-    pub(crate) fn gather(&mut self, job: &Job) -> Gathered {
-        let needs = need(&self.core.tree, &job.op, &job.cred);
-        if needs.is_empty() {
-            return Gathered::All;
-        }
-        let (mut own, mut foreign) = (Vec::new(), Foreign::new());
-        let mut away: BTreeMap<Ino, Rank> = BTreeMap::new();
-        let mut unknown: BTreeSet<Ino> = BTreeSet::new();
-        for need in &needs {
-            let Need::Inode(ino) = need else { continue };
-            let told = job.tx.and_then(|tx| self.cluster.txs.get(&tx)?.found.get(ino).copied());
-            let verdict = match told {
-                Some(rank) if rank != self.core.me() => Where::Elsewhere(rank),
-                told => match self.cluster.locate(&mut self.core, *ino, &mut own) {
-                    // Whom this rank asked says that it is here, where it is not any more: both would ask each other for ever.
-                    Where::Elsewhere(_) if told.is_some() => {
-                        if !self.cluster.unconfirmed_routes.contains_key(&(*ino, Frag::WHOLE)) {
-                            self.doubt(*ino, Frag::WHOLE);
-                        }
-                        return Gathered::Again;
-                    }
-                    verdict => verdict,
-                },
-            };
-            match verdict {
-                Where::Elsewhere(rank) => drop(away.insert(*ino, rank)),
-                _ => drop(unknown.insert(*ino)),
-            }
-        }
-        for need in needs {
-            if let Need::Parts(dir) = need {
-                if let Op::Lookup { .. } | Op::LookupParent { .. } | Op::Create { .. } = job.op {
-                    // A request for the attributes will look for all of it.
-                    away.insert(dir, self.core.me());
-                    continue;
-                }
-                let lent = job.tx.and_then(|tx| self.cluster.txs.get(&tx)?.parts.get(&dir));
-                let lent = lent.map(|by_rank| by_rank.keys().copied().collect()).unwrap_or_default();
-                let Some(ranks) = self.missing_parts(dir, &lent) else { return Gathered::Again };
-                let want = Want { need, recall: Lease::NONE, shown: !job.op.is_change() };
-                ranks.into_iter().for_each(|rank| foreign.entry(rank).or_default().push(want.clone()));
-                continue;
-            }
-            let of = match &need {
-                Need::Inode(ino) | Need::Xattrs(ino) | Need::Inline(ino) | Need::Parts(ino) => *ino,
-                Need::Entry { dir, .. } | Need::Range { dir, .. } | Need::Hashes { dir, .. } => *dir,
-            };
-            let named = match &need {
-                Need::Entry { dir, name } => self.rank_of_name(*dir, name),
-                Need::Range { dir, .. } if self.core.tree.part(*dir).is_some() => Some(self.core.me()),
-                _ => None,
-            };
-            let rank = named.or(away.get(&of).copied()).unwrap_or_else(|| self.core.tree.owner(of));
-            if rank != self.core.me() {
-                let recall = bits_for(&job.op, of);
-                foreign.entry(rank).or_default().push(Want { need, recall, shown: false });
-            } else if !matches!(need, Need::Inode(_)) && !unknown.contains(&of) {
-                own.push(need);
-            }
-        }
-        if let Op::Readdir { .. } = job.op {
-            // The attributes of others' inodes are left out; the client asks there if it wants them.
-            foreign.clear();
-        }
-        own.dedup();
-        if !own.is_empty() {
-            return Gathered::Own(own);
-        }
-        match (&job.op, away.first_key_value()) {
-            (Op::Lookup { .. } | Op::LookupParent { .. } | Op::Create { .. }, Some((ino, rank))) => {
-                Gathered::Remote(*ino, *rank)
-            }
-            _ if foreign.is_empty() => Gathered::All,
-            _ => Gathered::Foreign(foreign),
-        }
-    }
-
-    /// True if something is borrowed from a rank, or asked for.
-    pub(crate) fn borrows_from(&self, rank: Rank) -> bool {
-        let from = |tx: &Tx| tx.guests.contains_key(&rank) || tx.outstanding.contains_key(&rank);
-        self.cluster.txs.values().any(from)
-    }
-
-    /// Forgets inodes that were found at a rank: they are not there any more.
-    pub(crate) fn forget_found_at(&mut self, rank: Rank) {
-        for tx in self.cluster.txs.values_mut() {
-            tx.found.retain(|_, at| *at != rank);
-        }
-    }
-
-    /// Borrows; the request waits until all have answered.
-    pub(crate) fn borrow(&mut self, job: &mut Job, foreign: Foreign) -> Step {
-        let up = |rank: &Rank| self.cluster.links.get(rank).is_some_and(|link| link.greeted);
-        if !foreign.keys().all(up) {
-            self.give_back(job, true);
-            return Step::Wait(WaitReason::Peers);
-        }
-        if !self.is_its_turn(job, &foreign) {
-            self.give_back(job, true);
-            job.tx.into_iter().for_each(|tx| self.end_turn(tx));
-            return Step::Wait(WaitReason::Locked);
-        }
-        self.ask_for_replicas(job, &foreign);
-        let client = self.sessions.get(job.slot).map_or(0, |session| session.client);
-        let tx = self.transaction(job).0;
-        self.take_turn(tx, &foreign);
-        let (_, state) = self.transaction(job);
-        state.round += 1;
-        let round = state.round;
-        state.calls.clear();
-        for rank in foreign.keys() {
-            state.asked.insert(*rank);
-            state.outstanding.insert(*rank, round);
-        }
-        for (rank, wants) in foreign {
-            self.core.tell(rank, PeerMsg::Borrow { tx, round, client, wants });
-        }
-        Step::Wait(WaitReason::Borrow)
-    }
-
-    /// The transaction of a request; it begins if there is none.
-    fn transaction(&mut self, job: &mut Job) -> (TxId, &mut Tx) {
-        let id = self.core.parked.number(job);
-        let tx = match job.tx {
-            Some(tx) => tx,
-            None => {
-                let now = u64::try_from(self.core.now.wall.0).unwrap_or(0);
-                self.cluster.last_tx = now.max(self.cluster.last_tx + 1);
-                TxId { number: self.cluster.last_tx, rank: self.core.me() }
-            }
-        };
-        job.tx = Some(tx);
-        let state = self.cluster.txs.entry(tx).or_default();
-        state.job = id;
-        (tx, state)
-    }
-
-    /// A number of another rank that nobody has: as if that rank had lent that nothing has it. It need not be asked.
-    pub(super) fn bring_absent(&mut self, job: &mut Job, rank: Rank, number: Ino) {
-        let absent = Loaded::Inode(number, None);
-        let (_, state) = self.transaction(job);
-        let guests = state.guests.entry(rank).or_default();
-        if !guests.contains(&absent) {
-            guests.push(absent.clone());
-        }
-        self.core.tree.invite(rank, &[absent]);
-    }
-
     /// A rank has lent.
     pub(crate) fn lent(&mut self, from: Rank, tx: TxId, round: u32, lent: Lent) {
         let Some(state) = self.cluster.txs.get_mut(&tx) else {
             return self.core.tell(from, PeerMsg::Return { tx, again: false });
         };
         if state.outstanding.get(&from) != Some(&round) {
-            return self.lent_later(from, tx, round, lent);
+            return self.cluster.lent_later(&mut self.core, from, tx, round, lent);
         }
         state.outstanding.remove(&from);
         state.keep(from, lent);
         self.answered(tx);
-    }
-
-    /// A rank that had denied lends now, unasked. That is of use if nobody else is waited for.
-    fn lent_later(&mut self, from: Rank, tx: TxId, round: u32, lent: Lent) {
-        let Some(state) = self.cluster.txs.get_mut(&tx) else { return };
-        if state.outstanding.contains_key(&from) || state.guests.contains_key(&from) {
-            // It has been asked again, and answers that.
-            return;
-        }
-        let called = state.calls.remove(&from) && state.round == round;
-        if called && state.calls.is_empty() && state.outstanding.is_empty() {
-            state.keep(from, lent);
-            return self.core.parked.ready(state.job);
-        }
-        // Nothing is held while others are waited for.
-        self.core.tell(from, PeerMsg::Return { tx, again: true });
     }
 
     /// A rank will not, or not now.
@@ -295,46 +133,213 @@ impl Mds {
             }
         }
     }
+}
+
+impl Cluster {
+    /// Finds the records that an operation needs, by the rank that has them.
+    pub(crate) fn gather(&mut self, core: &mut Core, job: &Job) -> Gathered {
+        let needs = need(&core.tree, &job.op, &job.cred);
+        if needs.is_empty() {
+            return Gathered::All;
+        }
+        let (mut own, mut foreign) = (Vec::new(), Foreign::new());
+        let mut away: BTreeMap<Ino, Rank> = BTreeMap::new();
+        let mut unknown: BTreeSet<Ino> = BTreeSet::new();
+        for need in &needs {
+            let Need::Inode(ino) = need else { continue };
+            let told = job.tx.and_then(|tx| self.txs.get(&tx)?.found.get(ino).copied());
+            let verdict = match told {
+                Some(rank) if rank != core.me() => Where::Elsewhere(rank),
+                told => match self.locate(core, *ino, &mut own) {
+                    // Whom this rank asked says that it is here, where it is not any more: both would ask each other for ever.
+                    Where::Elsewhere(_) if told.is_some() => {
+                        if !self.unconfirmed_routes.contains_key(&(*ino, Frag::WHOLE)) {
+                            self.doubt(core, *ino, Frag::WHOLE);
+                        }
+                        return Gathered::Again;
+                    }
+                    verdict => verdict,
+                },
+            };
+            match verdict {
+                Where::Elsewhere(rank) => drop(away.insert(*ino, rank)),
+                _ => drop(unknown.insert(*ino)),
+            }
+        }
+        for need in needs {
+            if let Need::Parts(dir) = need {
+                if let Op::Lookup { .. } | Op::LookupParent { .. } | Op::Create { .. } = job.op {
+                    // A request for the attributes will look for all of it.
+                    away.insert(dir, core.me());
+                    continue;
+                }
+                let lent = job.tx.and_then(|tx| self.txs.get(&tx)?.parts.get(&dir));
+                let lent = lent.map(|by_rank| by_rank.keys().copied().collect()).unwrap_or_default();
+                let Some(ranks) = self.missing_parts(core, dir, &lent) else { return Gathered::Again };
+                let want = Want { need, recall: Lease::NONE, shown: !job.op.is_change() };
+                ranks.into_iter().for_each(|rank| foreign.entry(rank).or_default().push(want.clone()));
+                continue;
+            }
+            let of = match &need {
+                Need::Inode(ino) | Need::Xattrs(ino) | Need::Inline(ino) | Need::Parts(ino) => *ino,
+                Need::Entry { dir, .. } | Need::Range { dir, .. } | Need::Hashes { dir, .. } => *dir,
+            };
+            let named = match &need {
+                Need::Entry { dir, name } => self.rank_of_name(core, *dir, name),
+                Need::Range { dir, .. } if core.tree.part(*dir).is_some() => Some(core.me()),
+                _ => None,
+            };
+            let rank = named.or(away.get(&of).copied()).unwrap_or_else(|| core.tree.owner(of));
+            if rank != core.me() {
+                let recall = bits_for(&job.op, of);
+                foreign.entry(rank).or_default().push(Want { need, recall, shown: false });
+            } else if !matches!(need, Need::Inode(_)) && !unknown.contains(&of) {
+                own.push(need);
+            }
+        }
+        if let Op::Readdir { .. } = job.op {
+            // The attributes of others' inodes are left out; the client asks there if it wants them.
+            foreign.clear();
+        }
+        own.dedup();
+        if !own.is_empty() {
+            return Gathered::Own(own);
+        }
+        match (&job.op, away.first_key_value()) {
+            (Op::Lookup { .. } | Op::LookupParent { .. } | Op::Create { .. }, Some((ino, rank))) => {
+                Gathered::Remote(*ino, *rank)
+            }
+            _ if foreign.is_empty() => Gathered::All,
+            _ => Gathered::Foreign(foreign),
+        }
+    }
+
+    /// True if something is borrowed from a rank, or asked for.
+    pub(crate) fn borrows_from(&self, rank: Rank) -> bool {
+        let from = |tx: &Tx| tx.guests.contains_key(&rank) || tx.outstanding.contains_key(&rank);
+        self.txs.values().any(from)
+    }
+
+    /// Forgets inodes that were found at a rank: they are not there any more.
+    pub(crate) fn forget_found_at(&mut self, rank: Rank) {
+        for tx in self.txs.values_mut() {
+            tx.found.retain(|_, at| *at != rank);
+        }
+    }
+
+    /// Borrows; the request waits until all have answered.
+    pub(crate) fn borrow(&mut self, core: &mut Core, sessions: &Sessions, job: &mut Job, foreign: Foreign) -> Step {
+        let up = |rank: &Rank| self.links.get(rank).is_some_and(|link| link.greeted);
+        if !foreign.keys().all(up) {
+            self.give_back(core, job, true);
+            return Step::Wait(WaitReason::Peers);
+        }
+        if !self.is_its_turn(job, &foreign) {
+            self.give_back(core, job, true);
+            job.tx.into_iter().for_each(|tx| self.end_turn(core, tx));
+            return Step::Wait(WaitReason::Locked);
+        }
+        self.ask_for_replicas(core, job, &foreign);
+        let client = sessions.get(job.slot).map_or(0, |session| session.client);
+        let tx = self.transaction(core, job).0;
+        self.take_turn(tx, &foreign);
+        let (_, state) = self.transaction(core, job);
+        state.round += 1;
+        let round = state.round;
+        state.calls.clear();
+        for rank in foreign.keys() {
+            state.asked.insert(*rank);
+            state.outstanding.insert(*rank, round);
+        }
+        for (rank, wants) in foreign {
+            core.tell(rank, PeerMsg::Borrow { tx, round, client, wants });
+        }
+        Step::Wait(WaitReason::Borrow)
+    }
+
+    /// The transaction of a request; it begins if there is none.
+    fn transaction(&mut self, core: &mut Core, job: &mut Job) -> (TxId, &mut Tx) {
+        let id = core.parked.number(job);
+        let tx = match job.tx {
+            Some(tx) => tx,
+            None => {
+                let now = u64::try_from(core.now.wall.0).unwrap_or(0);
+                self.last_tx = now.max(self.last_tx + 1);
+                TxId { number: self.last_tx, rank: core.me() }
+            }
+        };
+        job.tx = Some(tx);
+        let state = self.txs.entry(tx).or_default();
+        state.job = id;
+        (tx, state)
+    }
+
+    /// A number of another rank that nobody has: as if that rank had lent that nothing has it. It need not be asked.
+    pub(super) fn bring_absent(&mut self, core: &mut Core, job: &mut Job, rank: Rank, number: Ino) {
+        let absent = Loaded::Inode(number, None);
+        let (_, state) = self.transaction(core, job);
+        let guests = state.guests.entry(rank).or_default();
+        if !guests.contains(&absent) {
+            guests.push(absent.clone());
+        }
+        core.tree.invite(rank, &[absent]);
+    }
+
+    /// A rank that had denied lends now, unasked. That is of use if nobody else is waited for.
+    fn lent_later(&mut self, core: &mut Core, from: Rank, tx: TxId, round: u32, lent: Lent) {
+        let Some(state) = self.txs.get_mut(&tx) else { return };
+        if state.outstanding.contains_key(&from) || state.guests.contains_key(&from) {
+            // It has been asked again, and answers that.
+            return;
+        }
+        let called = state.calls.remove(&from) && state.round == round;
+        if called && state.calls.is_empty() && state.outstanding.is_empty() {
+            state.keep(from, lent);
+            return core.parked.ready(state.job);
+        }
+        // Nothing is held while others are waited for.
+        core.tell(from, PeerMsg::Return { tx, again: true });
+    }
 
     /// Lets a transaction ask again for records that it was denied, as far as this rank is concerned.
-    pub(crate) fn try_again(&mut self, from: Rank, tx: TxId) {
-        if let Some(state) = self.cluster.txs.get_mut(&tx)
+    pub(crate) fn try_again(&mut self, core: &mut Core, from: Rank, tx: TxId) {
+        if let Some(state) = self.txs.get_mut(&tx)
             && state.calls.remove(&from)
             && state.calls.is_empty()
             && state.outstanding.is_empty()
         {
-            self.core.parked.ready(state.job);
+            core.parked.ready(state.job);
         }
     }
 
     /// A record that this request looks at is locked for another transaction. It waits; but a younger one that holds
     /// something gives that back first.
-    pub(crate) fn give_way(&mut self, job: &mut Job, holder: TxId) -> Step {
+    pub(crate) fn give_way(&mut self, core: &mut Core, job: &mut Job, holder: TxId) -> Step {
         if job.tx.is_some_and(|tx| holder < tx) {
-            self.give_back(job, true);
+            self.give_back(core, job, true);
         }
         Step::Wait(WaitReason::Locked)
     }
 
     /// Gives borrowed records back if a request waits for clients, for data, or for a migration.
-    pub(crate) fn give_back_for(&mut self, job: &mut Job, why: &WaitReason) {
+    pub(crate) fn give_back_for(&mut self, core: &mut Core, job: &mut Job, why: &WaitReason) {
         match why {
             WaitReason::Load(_) | WaitReason::Borrow | WaitReason::Locked | WaitReason::Peers => {}
-            WaitReason::Stop => self.give_back(job, false),
-            _ => self.give_back(job, true),
+            WaitReason::Stop => self.give_back(core, job, false),
+            _ => self.give_back(core, job, true),
         }
     }
 
     /// The rank stops: those that have borrowed, or asked for it, wait for the next life without.
-    pub(crate) fn stop_borrowing(&mut self) {
-        let jobs: Vec<u64> = self.cluster.txs.values().map(|tx| tx.job).collect();
-        jobs.into_iter().for_each(|id| self.core.parked.ready(id));
+    pub(crate) fn stop_borrowing(&self, core: &mut Core) {
+        let jobs: Vec<u64> = self.txs.values().map(|tx| tx.job).collect();
+        jobs.into_iter().for_each(|id| core.parked.ready(id));
     }
 
     /// Gives back all that was borrowed for a request.
-    pub(crate) fn give_back(&mut self, job: &mut Job, again: bool) {
+    pub(crate) fn give_back(&mut self, core: &mut Core, job: &mut Job, again: bool) {
         let Some(tx) = job.tx else { return };
-        let Some(state) = self.cluster.txs.get_mut(&tx) else { return };
+        let Some(state) = self.txs.get_mut(&tx) else { return };
         state.guests.clear();
         state.opens.clear();
         state.parts.clear();
@@ -345,22 +350,22 @@ impl Mds {
         state.denied = None;
         let ranks: Vec<Rank> = state.asked.iter().copied().collect();
         if !again {
-            self.cluster.txs.remove(&tx);
+            self.txs.remove(&tx);
             job.tx = None;
         }
-        ranks.into_iter().for_each(|rank| self.core.tell(rank, PeerMsg::Return { tx, again }));
+        ranks.into_iter().for_each(|rank| core.tell(rank, PeerMsg::Return { tx, again }));
         match again {
-            true => self.pause_turn(tx),
-            false => self.end_turn(tx),
+            true => self.pause_turn(core, tx),
+            false => self.end_turn(core, tx),
         }
     }
 
     /// Voids records that were borrowed from a rank, or asked of it: those requests begin anew.
-    pub(crate) fn void_loans_of(&mut self, rank: Rank) {
-        let with = self.cluster.txs.iter().filter(|(_, tx)| tx.asked.contains(&rank));
+    pub(crate) fn void_loans_of(&mut self, core: &mut Core, rank: Rank) {
+        let with = self.txs.iter().filter(|(_, tx)| tx.asked.contains(&rank));
         let with: Vec<TxId> = with.map(|(id, _)| *id).collect();
         for tx in with {
-            let Some(state) = self.cluster.txs.get_mut(&tx) else { continue };
+            let Some(state) = self.txs.get_mut(&tx) else { continue };
             state.outstanding.clear();
             state.calls.clear();
             state.found.clear();
@@ -371,63 +376,63 @@ impl Mds {
             let id = state.job;
             let guests = std::mem::take(&mut state.guests);
             for other in guests.into_keys().filter(|other| *other != rank) {
-                self.core.tell(other, PeerMsg::Return { tx, again: true });
+                core.tell(other, PeerMsg::Return { tx, again: true });
             }
-            self.core.parked.ready(id);
+            core.parked.ready(id);
         }
     }
 
     /// True if something is borrowed for a transaction, or asked for.
     pub(super) fn borrows(&self, tx: TxId) -> bool {
-        self.cluster.txs.get(&tx).is_some_and(|tx| !tx.guests.is_empty() || !tx.outstanding.is_empty())
+        self.txs.get(&tx).is_some_and(|tx| !tx.guests.is_empty() || !tx.outstanding.is_empty())
     }
 
     /// Puts what was borrowed for a request beside this rank's own records.
-    pub(crate) fn invite(&mut self, tx: TxId) {
-        let Some(state) = self.cluster.txs.get(&tx) else { return };
+    pub(crate) fn invite(&self, core: &mut Core, tx: TxId) {
+        let Some(state) = self.txs.get(&tx) else { return };
         for (rank, items) in &state.guests {
-            self.core.tree.invite(*rank, items);
+            core.tree.invite(*rank, items);
         }
         for (dir, by_rank) in &state.parts {
-            let mut all = self.core.tree.own_frags(*dir).unwrap_or_default();
+            let mut all = core.tree.own_frags(*dir).unwrap_or_default();
             all.extend(by_rank.values().flatten());
             if super::spread::covers_all(&all) {
-                self.core.tree.set_whole(*dir);
+                core.tree.set_whole(*dir);
             }
         }
     }
 
     /// Where an inode is that was lent for a request, if it is in a decoupled subtree of its rank.
     pub(crate) fn lent_apart(&self, job: &Job, ino: Ino) -> Option<Apart> {
-        let apart = &self.cluster.txs.get(&job.tx?)?.apart;
+        let apart = &self.txs.get(&job.tx?)?.apart;
         apart.iter().find(|apart| apart.ino == ino).copied()
     }
 
     /// True if some of the records lent for a request are in decoupled subtrees.
     pub(crate) fn has_apart(&self, job: &Job) -> bool {
-        job.tx.and_then(|tx| self.cluster.txs.get(&tx)).is_some_and(|tx| !tx.apart.is_empty())
+        job.tx.and_then(|tx| self.txs.get(&tx)).is_some_and(|tx| !tx.apart.is_empty())
     }
 
     /// Number of opens of an inode, at whatever rank it is.
     pub(crate) fn opens_of_guest(&self, tx: TxId, ino: Ino) -> Option<u32> {
-        self.cluster.txs.get(&tx)?.opens.get(&ino).copied()
+        self.txs.get(&tx)?.opens.get(&ino).copied()
     }
 
     /// Parts the events of a decision: those of this rank, and a letter to each other one. Guests are still there.
-    pub(crate) fn part(&mut self, job: &mut Job, events: Vec<Event>) -> Vec<Event> {
+    pub(crate) fn part(&mut self, core: &mut Core, job: &mut Job, events: Vec<Event>) -> Vec<Event> {
         let Some(tx) = job.tx else { return events };
         let mut own = Vec::new();
         let mut theirs: BTreeMap<Rank, Vec<Event>> = BTreeMap::new();
         for event in events {
-            let rank = self.rank_of_event(&event);
-            if rank == self.core.me() {
+            let rank = core.rank_of_event(&event);
+            if rank == core.me() {
                 own.push(event);
                 continue;
             }
             let events = theirs.entry(rank).or_default();
             if let Event::Inode(inode) = &event
                 && inode.part_of().is_none()
-                && let Some(lent) = self.core.tree.inode(inode.ino)
+                && let Some(lent) = core.tree.inode(inode.ino)
                 && (lent.kind, lent.part_of()) == (Kind::Dir, None)
             {
                 // What is below it may grow while it is lent: its rank needs what the decision adds.
@@ -436,26 +441,26 @@ impl Mds {
             events.push(event);
         }
         for (rank, events) in theirs {
-            own.extend(self.write_letter(rank, Letter::Commit { tx: tx.number, events }));
-            if let Some(state) = self.cluster.txs.get_mut(&tx) {
+            own.extend(core.write_letter(rank, Letter::Commit { tx: tx.number, events }));
+            if let Some(state) = self.txs.get_mut(&tx) {
                 state.asked.remove(&rank);
             }
         }
-        self.decide_turn(tx);
-        self.give_back(job, false);
+        self.decide_turn(core, tx);
+        self.give_back(core, job, false);
         own
     }
 }
 
-impl Mds {
+impl Core {
     /// The rank that applies an event of a decision. Guests are still there.
     fn rank_of_event(&self, event: &Event) -> Rank {
         match event {
             Event::Route(route) => route.rank,
             Event::PartGone { rank, .. } => *rank,
             Event::Inode(inode) if inode.part_of().is_some() => inode.part_of().unwrap_or_default(),
-            Event::Entry { dir, name, .. } | Event::EntryGone { dir, name } => self.core.tree.entry_owner(*dir, name),
-            event => owner_of(event).map_or(self.core.me(), |ino| self.core.tree.owner(ino)),
+            Event::Entry { dir, name, .. } | Event::EntryGone { dir, name } => self.tree.entry_owner(*dir, name),
+            event => owner_of(event).map_or(self.me(), |ino| self.tree.owner(ino)),
         }
     }
 }

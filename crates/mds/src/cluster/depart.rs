@@ -9,8 +9,11 @@ use super::export::{Export, Stage};
 use super::size::{CACHED_MAX, inode_len};
 use super::spread::cut;
 use super::survey::{Moves, Survey, inode_of};
+use crate::cluster::Cluster;
+use crate::core::Core;
 use crate::machine::Mds;
 use crate::peer::PeerMsg;
+use loligo_namespace::Tree;
 
 /// Changes of the moving inodes since the table has them. Absolute, so in their order they lead to the present state.
 pub(super) struct Changes {
@@ -68,12 +71,12 @@ impl Mds {
                 events.push(Event::Inode(Box::new(inode.clone())));
             }
         }
-        let cached = self.cached_of(&clients, &departed);
+        let cached = cached_of(&self.core.tree, &clients, &departed);
         if !cached.is_empty() {
             self.core.tell(export.to, PeerMsg::Cached(cached));
         }
-        events.extend(self.moved_files(&export.files, export.to));
-        let (routes, stays) = self.cut_lines(export);
+        events.extend(self.core.moved_files(&export.files, export.to));
+        let (routes, stays) = self.cluster.cut_lines(&self.core, export);
         let mut record: Vec<Event> = routes.iter().map(|route| Event::Route(*route)).collect();
         if export.files.is_empty()
             && inode.part_of().is_none()
@@ -87,12 +90,12 @@ impl Mds {
             Letter::Import { routes: routes.clone(), events, clients }
         } else {
             record.extend(export.moves.iter().map(|frag| Event::DepartedFrag { dir: export.dir, frag: *frag }));
-            let part = Box::new(self.leave(inode, stays, export.to, &mut record));
+            let part = Box::new(self.core.leave(inode, stays, export.to, &mut record));
             Letter::Fragment { part, routes: routes.clone(), events, clients }
         };
         record.push(Event::Departed(inos.clone().into()));
         let seq = self.core.tree.peer(export.to).sent + 1;
-        record.extend(self.write_letter(export.to, letter));
+        record.extend(self.core.write_letter(export.to, letter));
         // Known before it is put down, so that others are told of all lines together.
         routes.iter().for_each(|route| self.cluster.routes.give(*route, self.core.log.last.next(), (export.to, seq)));
         let lsn = self.commit(None, &record);
@@ -134,38 +137,41 @@ impl Mds {
         }
         Changes { events, departed }
     }
+}
 
-    /// Inodes on which clients have leases, with their names: they are likely to be asked for next. Without those that
-    /// go with the letter.
-    fn cached_of(&self, clients: &[MovedClient], departed: &BTreeSet<Ino>) -> Vec<Loaded> {
-        let leased: BTreeSet<Ino> =
-            clients.iter().flat_map(|client| &client.held.leases).map(|(ino, _)| *ino).collect();
-        let (mut items, mut bytes, mut scratch) = (Vec::new(), 0, Vec::new());
-        for inode in leased.difference(departed).filter_map(|ino| self.core.tree.peek(*ino)) {
-            bytes += inode_len(inode, &mut scratch) + 2 * limits::NAME_MAX;
-            if bytes > CACHED_MAX {
-                break;
-            }
-            items.push(Loaded::Inode(inode.ino, Some(Box::new(inode.clone()))));
-            if let Some(name) = self.core.tree.primary_name(inode) {
-                let found = Some(Target { ino: inode.ino, kind: inode.kind, remote: false });
-                items.push(Loaded::Entry { dir: inode.parent, name, found });
-            }
+/// Inodes on which clients have leases, with their names: they are likely to be asked for next. Without those that
+/// go with the letter.
+fn cached_of(tree: &Tree, clients: &[MovedClient], departed: &BTreeSet<Ino>) -> Vec<Loaded> {
+    let leased: BTreeSet<Ino> = clients.iter().flat_map(|client| &client.held.leases).map(|(ino, _)| *ino).collect();
+    let (mut items, mut bytes, mut scratch) = (Vec::new(), 0, Vec::new());
+    for inode in leased.difference(departed).filter_map(|ino| tree.peek(*ino)) {
+        bytes += inode_len(inode, &mut scratch) + 2 * limits::NAME_MAX;
+        if bytes > CACHED_MAX {
+            break;
         }
-        items
+        items.push(Loaded::Inode(inode.ino, Some(Box::new(inode.clone()))));
+        if let Some(name) = tree.primary_name(inode) {
+            let found = Some(Target { ino: inode.ino, kind: inode.kind, remote: false });
+            items.push(Loaded::Entry { dir: inode.parent, name, found });
+        }
     }
+    items
+}
 
+impl Cluster {
     /// The lines of what moves, then those of what stays as far as they are new; and whether anything stays.
-    pub(super) fn cut_lines(&self, export: &Export) -> (Vec<Route>, bool) {
-        let version = self.cluster.routes.version(export.dir).unwrap_or(0) + 1;
+    pub(super) fn cut_lines(&self, core: &Core, export: &Export) -> (Vec<Route>, bool) {
+        let version = self.routes.version(export.dir).unwrap_or(0) + 1;
         let line = |frag: Frag, rank: Rank| Route { dir: export.dir, frag, rank, version };
         let (_, stays) = cut(&export.own, export.frag);
         let mut routes: Vec<Route> = export.moves.iter().map(|frag| line(*frag, export.to)).collect();
         let fresh = stays.iter().filter(|frag| !export.own.contains(frag));
-        routes.extend(fresh.map(|frag| line(*frag, self.core.me())));
+        routes.extend(fresh.map(|frag| line(*frag, core.me())));
         (routes, !stays.is_empty())
     }
+}
 
+impl Core {
     /// Adds the events for this rank's record of the directory, from which fragments leave; returns the record that
     /// goes with them.
     fn leave(&self, inode: &Inode, stays: bool, to: Rank, record: &mut Vec<Event>) -> Inode {
@@ -173,7 +179,7 @@ impl Mds {
             if stays {
                 return inode.new_part(to);
             }
-            record.push(Event::PartGone { dir: inode.ino, rank: self.core.me() });
+            record.push(Event::PartGone { dir: inode.ino, rank: self.me() });
             return inode.clone();
         }
         let mut home = inode.clone();

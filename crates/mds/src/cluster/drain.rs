@@ -7,7 +7,12 @@ use loligo_types::{Ino, Lsn, Rank, RankState};
 
 use super::Where;
 use crate::admin::{DrainStatus, Migration, Told};
+use crate::cluster::Cluster;
+use crate::core::Core;
+use crate::decouple::Decoupled;
 use crate::decouple::POLICY_TICKETS;
+use crate::discard::Discards;
+use crate::eof_cleanup::EofCleanup;
 use crate::io::{Member, Output, Page, Scan};
 use crate::load::Waiter;
 use crate::machine::Mds;
@@ -135,11 +140,11 @@ impl Mds {
             }
             Stage::Settling(Some(upto), what) => {
                 if self.settle_upto(upto) {
-                    self.look_on(drain, what, Ino(0));
+                    self.core.look_on(drain, what, Ino(0));
                 }
             }
             // It was not answered for so long.
-            Stage::Looking(what, from) => self.look_on(drain, what, from),
+            Stage::Looking(what, from) => self.core.look_on(drain, what, from),
             Stage::Giving => self.give_subtree(drain),
             Stage::GivingScattered(next) => self.give_scattered(drain, next),
             Stage::GivingFiles(next) => self.give_files(drain, next),
@@ -156,7 +161,9 @@ impl Mds {
                     return;
                 }
                 // Before they heard that there was nothing here they may have sent something.
-                if self.letters_got() != drain.letters_got || !self.has_landed() {
+                if self.cluster.letters_got(&self.core) != drain.letters_got
+                    || !self.cluster.has_landed(&self.core, &self.discards, &self.tidy)
+                {
                     drain.stage = Stage::Giving;
                 } else if self.core.log.durable == self.core.log.last {
                     self.core.out.push_back(Output::Member(Member::Drained));
@@ -164,7 +171,7 @@ impl Mds {
                 }
             }
             Stage::Parted => {
-                if self.state_of(self.core.config.rank) == Some(RankState::Leaving) {
+                if self.cluster.state_of(self.core.config.rank) == Some(RankState::Leaving) {
                     drain.stage = Stage::Leaving;
                 }
             }
@@ -180,22 +187,13 @@ impl Mds {
         }
     }
 
-    // Looks through the table.
-
-    fn look_on(&mut self, drain: &mut Drain, what: Scan, from: Ino) {
-        drain.ticket += 1;
-        drain.stage = Stage::Looking(what, from);
-        drain.not_before_ms = self.core.now.mono_ms + SCAN_MS;
-        self.core.out.push_back(Output::Scan { ticket: drain.ticket, what, from });
-    }
-
     /// Some of it has been looked through.
     pub(crate) fn scanned(&mut self, ticket: u64, page: Option<Page>) {
         if ticket >= POLICY_TICKETS {
-            return self.policies_scanned(ticket, page);
+            return self.decoupled.policies_scanned(&mut self.core, ticket, page);
         }
         if ticket > RELAXED_TICKETS {
-            return self.relaxed_scanned(ticket, page);
+            return self.relaxed.relaxed_scanned(&mut self.core, &mut self.cluster, ticket, page);
         }
         let Some(mut drain) = self.cluster.drain.take() else { return };
         if let Stage::Looking(what, from) = drain.stage
@@ -205,12 +203,12 @@ impl Mds {
             match page {
                 None => drain.not_before_ms = self.core.now.mono_ms + RETRY_MS,
                 Some(page) => match what {
-                    Scan::Pins => self.take_pins(&mut drain, page),
+                    Scan::Pins => self.cluster.take_pins(&mut self.core, &mut drain, page),
                     Scan::Scattered => {
                         drain.scattered = page.found.into_iter().map(|(ino, _)| ino).collect();
                         drain.stage = Stage::GivingScattered(page.next);
                     }
-                    Scan::Floating => self.take_floating(&mut drain, page),
+                    Scan::Floating => self.core.take_floating(&mut drain, page),
                     Scan::Policies => {}
                 },
             }
@@ -218,53 +216,6 @@ impl Mds {
         }
         self.cluster.drain = Some(drain);
         self.step_drain();
-    }
-
-    fn take_pins(&mut self, drain: &mut Drain, page: Page) {
-        for (dir, ranks) in page.found {
-            if !ranks.contains(&self.core.config.rank) {
-                continue;
-            }
-            if ranks.iter().any(|rank| self.cluster.takes_more(*rank)) {
-                drain.pins.push_back((dir, ranks));
-            } else {
-                drain.bound.push(dir);
-            }
-        }
-        if let Some(next) = page.next {
-            return self.look_on(drain, Scan::Pins, next);
-        }
-        let leaves = self.state_of(self.core.config.rank) == Some(RankState::Leaving);
-        if drain.bound.is_empty() || leaves {
-            if !leaves {
-                self.core.out.push_back(Output::Member(Member::Drains));
-            }
-            drain.stage = Stage::Giving;
-        } else {
-            let text = self.bound_text(&drain.bound);
-            self.core.out.push_back(Output::Member(Member::Refused(text)));
-            drain.stage = Stage::Refused;
-        }
-    }
-
-    fn bound_text(&self, bound: &[Ino]) -> String {
-        let mut named: Vec<String> = bound.iter().take(NAMED_MAX).map(|ino| format!("inode {ino}")).collect();
-        if bound.len() > NAMED_MAX {
-            named.push(format!("{} more", bound.len() - NAMED_MAX));
-        }
-        format!(
-            "rank {} cannot be drained: directories are pinned to it and to no rank that takes more ({}); pin them to \
-             another rank (loligo subtree pin DIR RANK) or unpin them (loligo subtree unpin DIR; find MOUNT -inum \
-             NUMBER says which they are), then drain it again",
-            self.core.config.rank,
-            named.join(", ")
-        )
-    }
-
-    fn take_floating(&mut self, drain: &mut Drain, page: Page) {
-        let files = page.found.into_iter().map(|(ino, _)| ino);
-        drain.files = files.filter(|ino| !self.core.tree.is_orphan(*ino)).collect();
-        drain.stage = Stage::GivingFiles(page.next);
     }
 
     // Gives away.
@@ -284,63 +235,8 @@ impl Mds {
         up.filter(able).min_by(|a, b| load(a).total_cmp(&load(b)))
     }
 
-    /// Why there is no rank to give something to, and what to do.
-    fn no_receiver(&self, what: &str, pinned: &[Rank]) -> String {
-        let able = |rank: &Rank| (pinned.is_empty() || pinned.contains(rank)) && self.cluster.takes_more(*rank);
-        let away = self.unreached(able);
-        if away.is_empty() {
-            let pin = if pinned.is_empty() { "" } else { ", or change its pin" };
-            format!("there is no rank that takes {what}: add one (loligo rank add){pin}")
-        } else {
-            format!("there is no connection to {away}, to take {what}: it goes on when there is; see whether it runs")
-        }
-    }
-
-    /// The other ranks of some that cannot be spoken to, by name.
-    fn unreached(&self, some: impl Fn(&Rank) -> bool) -> String {
-        let others = self.cluster.map.ranks.iter().map(|info| info.rank).filter(|rank| *rank != self.core.config.rank);
-        let greeted = |rank: &Rank| self.cluster.links.get(rank).is_some_and(|link| link.greeted);
-        let away: Vec<String> =
-            others.filter(|rank| some(rank) && !greeted(rank)).map(|rank| format!("rank {rank}")).collect();
-        away.join(", ")
-    }
-
-    /// Looks at the result of the migration that was begun last. False: it has failed, and is not tried again at once.
-    fn look_back(&mut self, drain: &mut Drain) -> bool {
-        let Some(id) = drain.tried.take() else { return true };
-        let ended = self.cluster.exports.ended.iter().rev().find(|ended| ended.id == id);
-        let failed = ended.and_then(|ended| Some((ended, ended.state.strip_prefix("failed: ")?)));
-        drain.refused = failed.map(|(Migration { dir, to, .. }, why)| match drain.stage {
-            Stage::GivingFiles(_) => format!("files that live by themselves cannot be moved to rank {to} yet: {why}"),
-            _ => format!("directory {dir} cannot be moved to rank {to} yet: {why}"),
-        });
-        if drain.refused.is_some() {
-            drain.not_before_ms = self.core.now.mono_ms + RETRY_MS;
-        }
-        drain.refused.is_none()
-    }
-
-    /// The directories that this rank has a line of the subtree map for: also those of which it has only fragments. Of
-    /// these it has a part: a line of a fragment without one is of a directory that was removed, and was told again by the
-    /// table or somebody who had not heard of it.
-    fn own_dirs(&self) -> Vec<Ino> {
-        let routes = &self.cluster.routes;
-        let own = routes.all().into_iter().filter(|route| route.rank == self.core.me());
-        let mut dirs: Vec<Ino> = own
-            .map(|route| route.dir)
-            .filter(|dir| routes.home(*dir).is_none_or(|home| home == self.core.me()))
-            .collect();
-        if self.core.config.rank == Rank::ZERO && self.cluster.routes.home(Ino::ROOT).is_none() {
-            dirs.push(Ino::ROOT);
-        }
-        dirs.extend(self.core.tree.parts().map(|part| part.ino));
-        dirs.sort();
-        dirs.dedup();
-        dirs
-    }
-
     fn give_subtree(&mut self, drain: &mut Drain) {
-        if !self.cluster.exports.is_idle() || !self.look_back(drain) {
+        if !self.cluster.exports.is_idle() || !self.cluster.look_back(&self.core, drain) {
             return;
         }
         while let Some((dir, ranks)) = drain.pins.front().cloned() {
@@ -354,15 +250,15 @@ impl Mds {
                 Where::Here | Where::Elsewhere(_) => _ = drain.pins.pop_front(),
             }
         }
-        let dirs = self.own_dirs();
-        let Some(dir) = self.next_to_give(&dirs) else {
+        let dirs = self.cluster.own_dirs(&self.core);
+        let Some(dir) = self.cluster.next_to_give(&mut self.core, &self.decoupled, &dirs) else {
             (drain.stuck, drain.refused) = (None, None);
             drain.stage = Stage::Settling(None, Scan::Scattered);
             return;
         };
         // What it is pinned to is looked for where there is nothing else to do meanwhile: in its xattrs.
         let mut wants = Vec::new();
-        match self.locate_of(dir, &mut wants) {
+        match self.cluster.locate_of(&mut self.core, dir, &mut wants) {
             Where::Unknown => _ = self.cluster.load(&mut self.core, wants, Waiter::Nobody),
             Where::Elsewhere(_) => {}
             // Its home has the pin, and follows it. Fragments that come together there are no part any more.
@@ -370,8 +266,8 @@ impl Mds {
                 let home = self.cluster.home_of_part(&self.core, dir).filter(|home| self.cluster.takes_more(*home));
                 self.give_dir(drain, dir, home.as_slice());
             }
-            Where::Here if self.core.tree.inode(dir).is_none() => self.route_gone(dir),
-            Where::Here => match self.pins_known(dir) {
+            Where::Here if self.core.tree.inode(dir).is_none() => self.cluster.route_gone(&mut self.core, dir),
+            Where::Here => match self.core.pins_known(dir) {
                 None => {
                     _ = self.cluster.load(&mut self.core, vec![loligo_namespace::Need::Xattrs(dir)], Waiter::Nobody)
                 }
@@ -380,27 +276,16 @@ impl Mds {
         }
     }
 
-    /// The first directory that nothing keeps here; if all are kept, the first one: why it is says the attempt.
-    fn next_to_give(&mut self, dirs: &[Ino]) -> Option<Ino> {
-        for dir in dirs {
-            let frags = self.frags_of(*dir);
-            if matches!(self.stays_for(*dir, &frags), Ok(None)) {
-                return Some(*dir);
-            }
-        }
-        dirs.first().copied()
-    }
-
     fn give_dir(&mut self, drain: &mut Drain, dir: Ino, pinned: &[Rank]) {
         drain.not_before_ms = self.core.now.mono_ms + RETRY_MS;
         let Some(to) = self.receiver(drain, pinned) else {
-            drain.stuck = Some(self.no_receiver(&format!("directory {dir}"), pinned));
+            drain.stuck = Some(self.cluster.no_receiver(&self.core, &format!("directory {dir}"), pinned));
             return;
         };
         drain.stuck = None;
-        match self.want_export(dir, None, to) {
+        match self.cluster.want_export(&mut self.core, &self.decoupled, dir, None, to) {
             Told::Begun(id) => {
-                let share = self.load_now().auth / (self.own_dirs().len().max(1) as f64);
+                let share = self.load_now().auth / (self.cluster.own_dirs(&self.core).len().max(1) as f64);
                 *drain.given.entry(to).or_default() += share.max(1.0);
                 drain.subtrees_given += 1;
                 drain.tried = Some(id);
@@ -416,7 +301,7 @@ impl Mds {
     }
 
     fn give_scattered(&mut self, drain: &mut Drain, next: Option<Ino>) {
-        if !self.cluster.exports.is_idle() || !self.look_back(drain) {
+        if !self.cluster.exports.is_idle() || !self.cluster.look_back(&self.core, drain) {
             return;
         }
         while let Some(dir) = drain.scattered.front().copied() {
@@ -424,7 +309,7 @@ impl Mds {
             match self.cluster.locate(&mut self.core, dir, &mut wants) {
                 Where::Unknown => _ = self.cluster.load(&mut self.core, wants, Waiter::Nobody),
                 Where::Here if self.core.tree.inode(dir).is_some_and(|inode| inode.nlink > 0) => {
-                    match self.pins_known(dir) {
+                    match self.core.pins_known(dir) {
                         None => {
                             _ = self.cluster.load(
                                 &mut self.core,
@@ -448,14 +333,14 @@ impl Mds {
         }
         (drain.stuck, drain.refused) = (None, None);
         match next {
-            Some(next) => self.look_on(drain, Scan::Scattered, next),
+            Some(next) => self.core.look_on(drain, Scan::Scattered, next),
             // Of files that live by themselves there may be more by now.
             None => drain.stage = Stage::Settling(None, Scan::Floating),
         }
     }
 
     fn give_files(&mut self, drain: &mut Drain, next: Option<Ino>) {
-        if !self.cluster.exports.is_idle() || !self.look_back(drain) {
+        if !self.cluster.exports.is_idle() || !self.cluster.look_back(&self.core, drain) {
             return;
         }
         let mut wants = Vec::new();
@@ -464,7 +349,7 @@ impl Mds {
             match self.cluster.locate(&mut self.core, ino, &mut wants) {
                 Where::Unknown => left.push(ino),
                 Where::Elsewhere(_) => {}
-                Where::Here if self.floats_here(ino) => left.push(ino),
+                Where::Here if self.core.floats_here(ino) => left.push(ino),
                 Where::Here => {}
             }
         }
@@ -476,7 +361,7 @@ impl Mds {
         if drain.files.is_empty() {
             (drain.stuck, drain.refused) = (None, None);
             match next {
-                Some(next) => self.look_on(drain, Scan::Floating, next),
+                Some(next) => self.core.look_on(drain, Scan::Floating, next),
                 None if self.core.tree.orphans().next().is_some() => drain.stage = Stage::Orphans,
                 None => drain.stage = Stage::Landing,
             }
@@ -484,25 +369,19 @@ impl Mds {
         }
         drain.not_before_ms = self.core.now.mono_ms + RETRY_MS;
         let Some(to) = self.receiver(drain, &[]) else {
-            drain.stuck = Some(self.no_receiver("files that live by themselves", &[]));
+            drain.stuck = Some(self.cluster.no_receiver(&self.core, "files that live by themselves", &[]));
             return;
         };
         drain.stuck = None;
         let files: Vec<Ino> = drain.files.iter().take(self.core.config.some(FILES_MAX)).copied().collect();
         drain.files_given += files.len() as u64;
-        drain.tried = self.want_export_of_files(files, to);
-    }
-
-    /// True if an inode is in memory, has a name and lives by itself here.
-    pub(crate) fn floats_here(&self, ino: Ino) -> bool {
-        let here = |inode: &loligo_types::Inode| inode.place.rank() == Some(self.core.config.rank);
-        self.core.tree.inode(ino).is_some_and(here) && !self.core.tree.is_orphan(ino)
+        drain.tried = self.cluster.want_export_of_files(files, to);
     }
 
     // Ends.
 
     fn part_if_empty(&mut self, drain: &mut Drain) {
-        if !self.own_dirs().is_empty() {
+        if !self.cluster.own_dirs(&self.core).is_empty() {
             drain.stage = Stage::Giving;
             return;
         }
@@ -510,7 +389,7 @@ impl Mds {
             drain.stage = Stage::Orphans;
             return;
         }
-        if !self.has_landed() {
+        if !self.cluster.has_landed(&self.core, &self.discards, &self.tidy) {
             return;
         }
         if drain.came != self.cluster.scattered.came {
@@ -520,41 +399,13 @@ impl Mds {
         }
         self.drop_own_lines();
         drain.stage = Stage::Parting;
-        drain.letters_got = self.letters_got();
+        drain.letters_got = self.cluster.letters_got(&self.core);
         let others: Vec<Rank> = self.cluster.links.keys().copied().collect();
         for rank in others {
             if let Some(link) = self.cluster.links.get_mut(&rank) {
                 link.farewell = false;
             }
             self.core.tell_durably(rank, PeerMsg::Empty);
-        }
-    }
-
-    /// Letters that this rank has had from all others.
-    fn letters_got(&self) -> u64 {
-        self.cluster.links.keys().map(|rank| self.core.tree.peer(*rank).received).sum()
-    }
-
-    /// True if nothing is under way that this rank has a part in.
-    fn has_landed(&mut self) -> bool {
-        let quiet = self.cluster.exports.is_idle()
-            && self.cluster.departed.is_empty()
-            && self.cluster.txs.is_empty()
-            && self.cluster.loans.is_idle()
-            && self.core.mail.is_empty()
-            && self.discards.is_idle()
-            && self.tidy.left() == 0
-            && self.discards.spills.is_empty();
-        // What others have got in letters they have in their journals; of what moved `departed` tells until it is in the
-        // table, too.
-        let said = |link: &super::Link| link.outbox.is_empty() && link.inbox.is_empty() && link.landing.is_empty();
-        quiet && self.cluster.links.values().all(said)
-    }
-
-    /// A rank has said hello: it is told again what it may have missed.
-    pub(crate) fn say_empty(&mut self, to: Rank) {
-        if self.cluster.drain.as_ref().is_some_and(|drain| drain.stage == Stage::Parting) {
-            self.core.tell_durably(to, PeerMsg::Empty);
         }
     }
 
@@ -574,22 +425,180 @@ impl Mds {
         };
         Some(DrainStatus {
             state: state.into(),
-            subtrees_left: (self.own_dirs().len() + drain.scattered.len()) as u64,
+            subtrees_left: (self.cluster.own_dirs(&self.core).len() + drain.scattered.len()) as u64,
             subtrees_given: drain.subtrees_given,
             files_left: drain.files.len() as u64,
             files_given: drain.files_given,
             orphans,
             sessions: self.sessions.len() as u64,
             took_ms: self.core.now.mono_ms.saturating_sub(drain.begun_ms),
-            stuck: self.drain_stuck(),
+            stuck: self.cluster.drain_stuck(&self.core),
         })
+    }
+}
+
+impl Core {
+    // Looks through the table.
+
+    fn look_on(&mut self, drain: &mut Drain, what: Scan, from: Ino) {
+        drain.ticket += 1;
+        drain.stage = Stage::Looking(what, from);
+        drain.not_before_ms = self.now.mono_ms + SCAN_MS;
+        self.out.push_back(Output::Scan { ticket: drain.ticket, what, from });
+    }
+
+    fn bound_text(&self, bound: &[Ino]) -> String {
+        let mut named: Vec<String> = bound.iter().take(NAMED_MAX).map(|ino| format!("inode {ino}")).collect();
+        if bound.len() > NAMED_MAX {
+            named.push(format!("{} more", bound.len() - NAMED_MAX));
+        }
+        format!(
+            "rank {} cannot be drained: directories are pinned to it and to no rank that takes more ({}); pin them to \
+             another rank (loligo subtree pin DIR RANK) or unpin them (loligo subtree unpin DIR; find MOUNT -inum \
+             NUMBER says which they are), then drain it again",
+            self.config.rank,
+            named.join(", ")
+        )
+    }
+
+    fn take_floating(&self, drain: &mut Drain, page: Page) {
+        let files = page.found.into_iter().map(|(ino, _)| ino);
+        drain.files = files.filter(|ino| !self.tree.is_orphan(*ino)).collect();
+        drain.stage = Stage::GivingFiles(page.next);
+    }
+
+    /// True if an inode is in memory, has a name and lives by itself here.
+    pub(crate) fn floats_here(&self, ino: Ino) -> bool {
+        let here = |inode: &loligo_types::Inode| inode.place.rank() == Some(self.config.rank);
+        self.tree.inode(ino).is_some_and(here) && !self.tree.is_orphan(ino)
+    }
+}
+
+impl Cluster {
+    fn take_pins(&self, core: &mut Core, drain: &mut Drain, page: Page) {
+        for (dir, ranks) in page.found {
+            if !ranks.contains(&core.config.rank) {
+                continue;
+            }
+            if ranks.iter().any(|rank| self.takes_more(*rank)) {
+                drain.pins.push_back((dir, ranks));
+            } else {
+                drain.bound.push(dir);
+            }
+        }
+        if let Some(next) = page.next {
+            return core.look_on(drain, Scan::Pins, next);
+        }
+        let leaves = self.state_of(core.config.rank) == Some(RankState::Leaving);
+        if drain.bound.is_empty() || leaves {
+            if !leaves {
+                core.out.push_back(Output::Member(Member::Drains));
+            }
+            drain.stage = Stage::Giving;
+        } else {
+            let text = core.bound_text(&drain.bound);
+            core.out.push_back(Output::Member(Member::Refused(text)));
+            drain.stage = Stage::Refused;
+        }
+    }
+
+    /// Why there is no rank to give something to, and what to do.
+    fn no_receiver(&self, core: &Core, what: &str, pinned: &[Rank]) -> String {
+        let able = |rank: &Rank| (pinned.is_empty() || pinned.contains(rank)) && self.takes_more(*rank);
+        let away = self.unreached(core, able);
+        if away.is_empty() {
+            let pin = if pinned.is_empty() { "" } else { ", or change its pin" };
+            format!("there is no rank that takes {what}: add one (loligo rank add){pin}")
+        } else {
+            format!("there is no connection to {away}, to take {what}: it goes on when there is; see whether it runs")
+        }
+    }
+
+    /// The other ranks of some that cannot be spoken to, by name.
+    fn unreached(&self, core: &Core, some: impl Fn(&Rank) -> bool) -> String {
+        let others = self.map.ranks.iter().map(|info| info.rank).filter(|rank| *rank != core.config.rank);
+        let greeted = |rank: &Rank| self.links.get(rank).is_some_and(|link| link.greeted);
+        let away: Vec<String> =
+            others.filter(|rank| some(rank) && !greeted(rank)).map(|rank| format!("rank {rank}")).collect();
+        away.join(", ")
+    }
+
+    /// Looks at the result of the migration that was begun last. False: it has failed, and is not tried again at once.
+    fn look_back(&self, core: &Core, drain: &mut Drain) -> bool {
+        let Some(id) = drain.tried.take() else { return true };
+        let ended = self.exports.ended.iter().rev().find(|ended| ended.id == id);
+        let failed = ended.and_then(|ended| Some((ended, ended.state.strip_prefix("failed: ")?)));
+        drain.refused = failed.map(|(Migration { dir, to, .. }, why)| match drain.stage {
+            Stage::GivingFiles(_) => format!("files that live by themselves cannot be moved to rank {to} yet: {why}"),
+            _ => format!("directory {dir} cannot be moved to rank {to} yet: {why}"),
+        });
+        if drain.refused.is_some() {
+            drain.not_before_ms = core.now.mono_ms + RETRY_MS;
+        }
+        drain.refused.is_none()
+    }
+
+    /// The directories that this rank has a line of the subtree map for: also those of which it has only fragments. Of
+    /// these it has a part: a line of a fragment without one is of a directory that was removed, and was told again by the
+    /// table or somebody who had not heard of it.
+    fn own_dirs(&self, core: &Core) -> Vec<Ino> {
+        let routes = &self.routes;
+        let own = routes.all().into_iter().filter(|route| route.rank == core.me());
+        let mut dirs: Vec<Ino> =
+            own.map(|route| route.dir).filter(|dir| routes.home(*dir).is_none_or(|home| home == core.me())).collect();
+        if core.config.rank == Rank::ZERO && self.routes.home(Ino::ROOT).is_none() {
+            dirs.push(Ino::ROOT);
+        }
+        dirs.extend(core.tree.parts().map(|part| part.ino));
+        dirs.sort();
+        dirs.dedup();
+        dirs
+    }
+
+    /// The first directory that nothing keeps here; if all are kept, the first one: why it is says the attempt.
+    fn next_to_give(&mut self, core: &mut Core, decoupled: &Decoupled, dirs: &[Ino]) -> Option<Ino> {
+        for dir in dirs {
+            let frags = core.frags_of(*dir);
+            if matches!(decoupled.stays_for(core, self, *dir, &frags), Ok(None)) {
+                return Some(*dir);
+            }
+        }
+        dirs.first().copied()
+    }
+
+    /// Letters that this rank has had from all others.
+    fn letters_got(&self, core: &Core) -> u64 {
+        self.links.keys().map(|rank| core.tree.peer(*rank).received).sum()
+    }
+
+    /// True if nothing is under way that this rank has a part in.
+    fn has_landed(&self, core: &Core, discards: &Discards, tidy: &EofCleanup) -> bool {
+        let quiet = self.exports.is_idle()
+            && self.departed.is_empty()
+            && self.txs.is_empty()
+            && self.loans.is_idle()
+            && core.mail.is_empty()
+            && discards.is_idle()
+            && tidy.left() == 0
+            && discards.spills.is_empty();
+        // What others have got in letters they have in their journals; of what moved `departed` tells until it is in the
+        // table, too.
+        let said = |link: &super::Link| link.outbox.is_empty() && link.inbox.is_empty() && link.landing.is_empty();
+        quiet && self.links.values().all(said)
+    }
+
+    /// A rank has said hello: it is told again what it may have missed.
+    pub(crate) fn say_empty(&self, core: &mut Core, to: Rank) {
+        if self.drain.as_ref().is_some_and(|drain| drain.stage == Stage::Parting) {
+            core.tell_durably(to, PeerMsg::Empty);
+        }
     }
 
     /// Why it does not go on, and what to do; `None` if it does, or nothing is drained here.
-    pub(crate) fn drain_stuck(&self) -> Option<String> {
-        let drain = self.cluster.drain.as_deref()?;
-        if !self.cluster.ready || matches!(drain.stage, Stage::Landing | Stage::Parting) {
-            let away = self.unreached(|_| true);
+    pub(crate) fn drain_stuck(&self, core: &Core) -> Option<String> {
+        let drain = self.drain.as_deref()?;
+        if !self.ready || matches!(drain.stage, Stage::Landing | Stage::Parting) {
+            let away = self.unreached(core, |_| true);
             return (!away.is_empty()).then(|| format!("there is no connection to {away}: see whether it runs"));
         }
         drain.stuck.clone().or_else(|| drain.refused.clone())

@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use loligo_namespace::Need;
 use loligo_types::{Event, Ino, Letter, Rank};
 
+use crate::cluster::Cluster;
+use crate::core::Core;
 use crate::machine::Mds;
 use crate::peer::PeerMsg;
 
@@ -53,33 +55,6 @@ impl EarlyRequests {
 }
 
 impl Mds {
-    /// The table does not have an inode. Whether that says nothing yet; then who may have made it is asked.
-    pub(super) fn is_unborn(&mut self, ino: Ino) -> bool {
-        if ino.zeroth_rank() != Some(self.core.me()) || !self.cluster.is_made_elsewhere(&self.core, ino) {
-            return false;
-        }
-        if self.cluster.routes.version(ino).is_some() || self.cluster.given_to(ino).is_some() {
-            return false;
-        }
-        match self.cluster.births.by_ino.get(&ino) {
-            Some(Birth::Told(_)) => {
-                self.cluster.births.by_ino.remove(&ino);
-                false
-            }
-            Some(_) => true,
-            None => {
-                self.cluster.births.by_ino.insert(ino, Birth::Asked);
-                self.core.tell(ino.birth_rank(), PeerMsg::AskBorn { ino });
-                true
-            }
-        }
-    }
-
-    /// Another rank asks what this one has promised of a directory: all that has been is said before the answer.
-    pub(super) fn tell_born(&mut self, to: Rank, ino: Ino) {
-        self.core.tell_durably(to, PeerMsg::Born { ino });
-    }
-
     /// The answer.
     pub(super) fn born(&mut self, from: Rank, ino: Ino) {
         if ino.birth_rank() != from || self.cluster.births.by_ino.get(&ino) != Some(&Birth::Asked) {
@@ -105,14 +80,6 @@ impl Mds {
         }
     }
 
-    /// A rank has said hello: what it was asked, and its answers, may be lost.
-    pub(super) fn ask_births_again(&mut self, rank: Rank) {
-        for ino in self.cluster.births.of(rank) {
-            self.cluster.births.by_ino.insert(ino, Birth::Asked);
-            self.core.tell(rank, PeerMsg::AskBorn { ino });
-        }
-    }
-
     /// A rank was removed. All that it had to say was said.
     pub(super) fn end_births_of(&mut self, rank: Rank) {
         for ino in self.cluster.births.of(rank) {
@@ -129,5 +96,44 @@ impl Mds {
         if let Some(ticket) = self.core.loads.ticket_of(&Need::Inode(ino)) {
             self.loaded(ticket, Vec::new());
         }
+    }
+}
+
+impl Cluster {
+    /// The table does not have an inode. Whether that says nothing yet; then who may have made it is asked.
+    pub(super) fn is_unborn(&mut self, core: &mut Core, ino: Ino) -> bool {
+        if ino.zeroth_rank() != Some(core.me()) || !self.is_made_elsewhere(core, ino) {
+            return false;
+        }
+        if self.routes.version(ino).is_some() || self.given_to(ino).is_some() {
+            return false;
+        }
+        match self.births.by_ino.get(&ino) {
+            Some(Birth::Told(_)) => {
+                self.births.by_ino.remove(&ino);
+                false
+            }
+            Some(_) => true,
+            None => {
+                self.births.by_ino.insert(ino, Birth::Asked);
+                core.tell(ino.birth_rank(), PeerMsg::AskBorn { ino });
+                true
+            }
+        }
+    }
+
+    /// A rank has said hello: what it was asked, and its answers, may be lost.
+    pub(super) fn ask_births_again(&mut self, core: &mut Core, rank: Rank) {
+        for ino in self.births.of(rank) {
+            self.births.by_ino.insert(ino, Birth::Asked);
+            core.tell(rank, PeerMsg::AskBorn { ino });
+        }
+    }
+}
+
+impl Core {
+    /// Another rank asks what this one has promised of a directory: all that has been is said before the answer.
+    pub(super) fn tell_born(&mut self, to: Rank, ino: Ino) {
+        self.tell_durably(to, PeerMsg::Born { ino });
     }
 }

@@ -13,11 +13,16 @@ use super::size::Tail;
 use super::spread::cut;
 use super::survey::Survey;
 use crate::admin::{Ask, Migration, Told};
+use crate::cluster::Cluster;
+use crate::core::Core;
+use crate::decouple::Decoupled;
 use crate::io::{DataAccess, Output};
 use crate::load::Waiter;
 use crate::machine::Mds;
+use crate::open::Opens;
 use crate::park::WaitReason;
 use crate::peer::PeerMsg;
+use crate::session::Sessions;
 use crate::session::Slot;
 
 /// A migration that has not come to its record after this is given up, milliseconds.
@@ -182,59 +187,20 @@ impl Mds {
         let told = match ask {
             Ask::Migrate { dir, to } => {
                 if self.cluster.routes.home(dir) == Some(self.core.me()) && self.cluster.routes.is_spread(dir) {
-                    self.gather_fragments(dir, to);
+                    self.cluster.gather_fragments(&mut self.core, dir, to);
                 }
-                self.want_export(dir, None, to)
+                self.cluster.want_export(&mut self.core, &self.decoupled, dir, None, to)
             }
-            Ask::MigrateFrag { dir, frag, to } => self.want_export(dir, Some(frag), to),
-            Ask::Gather { dir } => self.want_gather(dir),
-            Ask::Migrations => Told::Migrations(self.migrations()),
+            Ask::MigrateFrag { dir, frag, to } => {
+                self.cluster.want_export(&mut self.core, &self.decoupled, dir, Some(frag), to)
+            }
+            Ask::Gather { dir } => self.cluster.want_gather(&mut self.core, dir),
+            Ask::Migrations => Told::Migrations(self.cluster.migrations(&self.core)),
             Ask::Drain => Told::Drain(self.drain_status()),
-            Ask::Heat { most } => Told::Heat(self.spot_rates(most)),
+            Ask::Heat { most } => Told::Heat(self.heat.spot_rates(&self.core, most)),
             Ask::Routes => Told::Routes(self.cluster.routes.all()),
         };
         self.core.out.push_back(Output::Told { id, told });
-    }
-
-    /// Wants a subtree to be moved.
-    pub(crate) fn want_export(&mut self, dir: Ino, frag: Option<Frag>, to: Rank) -> Told {
-        if !self.cluster.map.ranks.iter().any(|info| info.rank == to) {
-            let ranks: Vec<String> = self.cluster.map.ranks.iter().map(|info| info.rank.to_string()).collect();
-            return Told::Refused(match &ranks[..] {
-                [] => "this file system has one rank; add one: loligo rank add".into(),
-                ranks => format!("there is no rank {to}; there are {}", ranks.join(", ")),
-            });
-        }
-        if !self.cluster.takes_more(to) {
-            return Told::Refused(format!("rank {to} is being drained and takes nothing more: choose another one"));
-        }
-        if self.core.stopping {
-            return Told::Refused("the server is stopping".into());
-        }
-        if let Some(refused) = frag.and_then(|frag| self.cannot_cut(dir, frag)) {
-            return refused;
-        }
-        let mut wants = Vec::new();
-        match self.locate_of(dir, &mut wants) {
-            Where::Elsewhere(rank) => return Told::Elsewhere(rank),
-            Where::Unknown => drop(self.cluster.load(&mut self.core, wants, Waiter::Nobody)),
-            Where::Here => {
-                let Some(inode) = self.core.tree.inode(dir) else {
-                    return Told::Refused(format!("inode {dir} does not exist (any more)"));
-                };
-                if inode.kind != Kind::Dir {
-                    return Told::Refused(format!("inode {dir} is not a directory"));
-                }
-                if to == self.core.me() {
-                    return Told::Refused(format!("directory {dir} is rank {to}'s already"));
-                }
-                let (moves, _) = cut(&self.frags_of(dir), frag);
-                if let Ok(Some(root)) = self.stays_for(dir, &moves) {
-                    return Told::Refused(self.stays_text(dir, root));
-                }
-            }
-        }
-        Told::Begun(self.cluster.exports.wait(dir, frag, to))
     }
 
     /// Goes on with the migration, or begins the next one.
@@ -259,30 +225,19 @@ impl Mds {
         }
     }
 
-    /// True if too much was changed meanwhile for the record to hold. Nobody waits yet, so all else is done before, unless
-    /// remembering the changes takes too much memory.
-    fn wants_round(&self, export: &Export) -> bool {
-        let Some(tail) = self.cluster.tail.as_ref().filter(|_| export.rounds < ROUNDS_MAX) else { return false };
-        let (few, most) = (self.core.config.some(RESIDUE_FEW), self.core.config.some(RESIDUE_MAX));
-        match export.keeps {
-            true => tail.is_long(most) || (tail.is_long(few) && export.rounds < ROUNDS_FEW),
-            false => tail.is_long(REMEMBERED * most),
-        }
-    }
-
     /// From now on what is changed is remembered, and all before it gets into the table.
     fn begin_round(&mut self, export: &mut Export) {
         export.keeps = false;
-        self.note_changed_held(&mut export.held);
+        self.cluster.note_changed_held(&self.leases, &self.opens, &mut export.held);
         self.cluster.tail = Some(Tail::default());
-        self.sync_before_move(export);
+        self.syncs.sync_before_move(&mut self.core, export);
         export.stage = Stage::Settling(self.core.log.last);
     }
 
     pub(super) fn end_export(&mut self, export: &Export, state: &str) {
         self.cluster.tail = None;
-        self.look_ends();
-        let mut told = self.describe(export);
+        self.opens.look_ends(&mut self.leases);
+        let mut told = self.core.describe(export);
         told.state = state.into();
         self.cluster.exports.files.remove(&export.id);
         let ended = &mut self.cluster.exports.ended;
@@ -293,7 +248,7 @@ impl Mds {
         self.core.parked.wake(&WaitReason::Moving);
         self.next_loans();
         for (from, moving) in std::mem::take(&mut self.cluster.exports.offers) {
-            self.offered(from, moving);
+            self.cluster.offered(&mut self.core, &self.sessions, &self.grace, from, moving);
         }
     }
 
@@ -304,12 +259,12 @@ impl Mds {
         let Some(wanted) = self.cluster.exports.waiting.pop_front() else { return };
         let Wanted { id, dir, frag, to } = wanted;
         let begun_ms = self.core.now.mono_ms;
-        if frag.is_none() && self.floats_here(dir) {
+        if frag.is_none() && self.core.floats_here(dir) {
             // When it was asked for it was not in memory, so nobody could tell that it is a file.
             self.cluster.exports.files.entry(id).or_insert_with(|| vec![dir]);
         }
         let files = self.cluster.exports.files.get(&id).cloned().unwrap_or_default();
-        let own = if files.is_empty() { self.frags_of(dir) } else { Vec::new() };
+        let own = if files.is_empty() { self.core.frags_of(dir) } else { Vec::new() };
         let (moves, _) = cut(&own, frag);
         let is_home = self.core.tree.part(dir).is_none() && moves.iter().any(|frag| frag.contains(0));
         let itself = is_home || !files.is_empty();
@@ -341,8 +296,9 @@ impl Mds {
         };
         let mut wants = Vec::new();
         self.cluster.exports.seeking = false;
-        let place = self.locate_of(dir, &mut wants);
-        let stays = if place == Where::Here { self.stays(&export) } else { Ok(false) };
+        let place = self.cluster.locate_of(&mut self.core, dir, &mut wants);
+        let stays =
+            if place == Where::Here { self.cluster.stays(&mut self.core, &self.decoupled, &export) } else { Ok(false) };
         match place {
             Where::Here if stays.is_err() => {
                 self.cluster.load(&mut self.core, stays.err().unwrap_or_default(), Waiter::Nobody);
@@ -371,18 +327,18 @@ impl Mds {
             Where::Here if nothing => self.end_export(&export, "failed: the fragment has become another rank's"),
             Where::Here if to == self.core.me() => self.end_export(&export, "done"),
             // It was alone when it was asked for.
-            Where::Here if frag.is_some_and(|frag| self.cannot_cut(dir, frag).is_some()) => {
+            Where::Here if frag.is_some_and(|frag| self.cluster.cannot_cut(&self.core, dir, frag).is_some()) => {
                 self.end_export(&export, "failed: fragments of the directory have come meanwhile: try again");
             }
-            Where::Here if self.files_have_changed(&export.files) => {
+            Where::Here if self.core.files_have_changed(&export.files) => {
                 self.end_export(&export, "failed: a file was removed");
             }
-            Where::Here if self.pins_known(dir).is_none() => {
+            Where::Here if self.core.pins_known(dir).is_none() => {
                 self.cluster.load(&mut self.core, vec![Need::Xattrs(dir)], Waiter::Nobody);
                 self.cluster.exports.seeking = true;
                 self.cluster.exports.waiting.push_front(wanted);
             }
-            Where::Here if self.pins_known(dir).is_some_and(|ranks| !ranks.is_empty() && !ranks.contains(&to)) => {
+            Where::Here if self.core.pins_known(dir).is_some_and(|ranks| !ranks.is_empty() && !ranks.contains(&to)) => {
                 self.end_export(&export, "failed: the directory is pinned to other ranks: unpin it, or pin it there");
             }
             Where::Here if !self.cluster.links.get(&to).is_some_and(|link| link.greeted) => {
@@ -399,7 +355,7 @@ impl Mds {
     fn step_stage(&mut self, export: &mut Export) -> Option<&'static str> {
         let undone = !matches!(export.stage, Stage::Moving(_) | Stage::Cleaning);
         if undone && (self.core.stopping || self.core.now.mono_ms > export.begun_ms + GIVE_UP_MS) {
-            self.thaw(export);
+            self.opens.thaw(&mut self.core, &self.sessions, export);
             return Some("failed: it took too long, or the server stops: try again");
         }
         export.survey.last_ends();
@@ -412,18 +368,21 @@ impl Mds {
             }
             Stage::Surveying => {
                 let mut survey = std::mem::take(&mut export.survey);
-                if self.survey_some(&mut survey) {
+                if self.cluster.survey_some(&mut self.core, &mut self.pace, &mut survey) {
                     if matches!(self.core.tree.find(export.dir), Found::Gone) {
                         export.survey = survey;
                         return Some("failed: the directory was removed");
                     }
                     // It may have to begin anew.
                     export.keeps = self.look_at_held(&mut survey, &mut export.held);
-                    if self.wants_round(export) {
+                    if self.cluster.wants_round(&self.core, export) {
                         export.rounds += 1;
                         self.begin_round(export);
                     }
-                    let (files, dir) = (self.has_files(&export.files), self.has_dir(export.dir));
+                    let (files, dir) = (
+                        self.cluster.has_files(&mut self.core, &export.files),
+                        self.cluster.has_dir(&mut self.core, export.dir),
+                    );
                     if files == Some(false) {
                         return Some("failed: a file was removed, or is another rank's by now");
                     }
@@ -431,33 +390,34 @@ impl Mds {
                         return Some("failed: the directory was removed, or is another rank's by now");
                     }
                     if export.keeps
-                        && !self.checkpoint_is_under_way() // requests would wait for it
+                        && !self.checkpointer.checkpoint_is_under_way() // requests would wait for it
                         && export.data_sync.is_none()
                         && files == Some(true)
                         && dir == Some(true)
-                        && self.knows_changed(&mut survey)
-                        && self.knows_held(&mut survey, &mut export.held)
-                        && let Some(written) = self.written_since(export, &mut survey)
+                        && self.cluster.knows_changed(&mut self.core, &mut survey)
+                        && self.cluster.knows_held(&mut self.core, &mut self.leases, &mut self.opens, &mut survey, &mut export.held)
+                        && let Some(written) = self.cluster.written_since(&mut self.core, export, &mut survey)
                     {
                         if export.held.too_many(|ino| !self.opens.is_closed(ino)) {
                             return Some("failed: too many files are open below it: close some, or move parts of it");
                         }
                         export.stage = Stage::Freezing;
-                        self.freeze(export, &mut survey, written);
+                        self.cluster.freeze(&mut self.core, &self.sessions, &self.opens, export, &mut survey, written);
                     }
                 }
                 export.survey = survey;
             }
             Stage::Freezing => {
                 if self.core.now.mono_ms > export.frozen_ms + FREEZE_MS {
-                    self.thaw(export);
+                    self.opens.thaw(&mut self.core, &self.sessions, export);
                     return Some("failed: what was under way did not end in time: try again");
                 }
                 return self.try_move(export);
             }
             Stage::Cleaning => {
                 let mut survey = std::mem::take(&mut export.survey);
-                let all = self.drop_some(&mut survey, export.to);
+                let all =
+                    self.cluster.drop_some(&mut self.core, &mut self.heat, &mut self.pace, &mut survey, export.to);
                 export.survey = survey;
                 if all {
                     return Some("done");
@@ -467,41 +427,12 @@ impl Mds {
         None
     }
 
-    /// True if the directory exists and is this rank's. `None`: it has left memory, and is read first.
-    fn has_dir(&mut self, dir: Ino) -> Option<bool> {
-        let mut wants = Vec::new();
-        let place = self.locate_of(dir, &mut wants);
-        if !wants.is_empty() {
-            self.cluster.load(&mut self.core, wants, Waiter::Nobody);
-        }
-        (place != Where::Unknown).then(|| place == Where::Here && self.core.tree.inode(dir).is_some())
-    }
-
-    /// From now on requests on what moves wait, and so do data operations. `inos`: files that are to be durable besides.
-    fn freeze(&mut self, export: &mut Export, survey: &mut Survey, mut inos: BTreeSet<Ino>) {
-        export.frozen_ms = self.core.now.mono_ms;
-        for (ino, slot, access) in self.users_of_moving(survey, &export.held) {
-            let is_file = self.core.tree.inode(ino).is_some_and(|inode| inode.kind == Kind::File);
-            if let Some(session) = self.sessions.get(slot).map(|session| session.id).filter(|_| is_file) {
-                self.core.out.push_back(Output::Access { session, ino, access: DataAccess::Moving });
-                export.stopped.push((slot, ino, access));
-                inos.insert(ino);
-            }
-        }
-        export.quiesced = inos.is_empty();
-        if !inos.is_empty() {
-            self.cluster.exports.last_ticket += 1;
-            export.ticket = self.cluster.exports.last_ticket;
-            self.core.out.push_back(Output::Quiesce { ticket: export.ticket, inos: inos.into_iter().collect() });
-        }
-    }
-
     /// No data operation is under way on what moves.
     pub(crate) fn quiesced(&mut self, ticket: u64, ok: bool) {
         let Some(mut export) = self.cluster.exports.now.take() else { return };
         if export.ticket == ticket && export.stage == Stage::Freezing {
             if !ok {
-                self.thaw(&mut export);
+                self.opens.thaw(&mut self.core, &self.sessions, &mut export);
                 return self.end_export(&export, "failed: data could not be made durable: see the server's log");
             }
             export.quiesced = true;
@@ -510,33 +441,23 @@ impl Mds {
         self.step_export();
     }
 
-    /// It does not happen: everything goes on as before.
-    fn thaw(&mut self, export: &mut Export) {
-        for (slot, ino, access) in std::mem::take(&mut export.stopped) {
-            if let Some(session) = self.sessions.get(slot).map(|session| session.id) {
-                let access = if self.opens.access(ino, slot) == DataAccess::None { DataAccess::None } else { access };
-                self.core.out.push_back(Output::Access { session, ino, access });
-            }
-        }
-    }
-
     /// Makes the record, if nothing is in the way.
     fn try_move(&mut self, export: &mut Export) -> Option<&'static str> {
-        if !export.quiesced || self.checkpoint_is_under_way() {
+        if !export.quiesced || self.checkpointer.checkpoint_is_under_way() {
             return None;
         }
-        let stays = |mds: &Mds| mds.files_have_changed(&export.files);
+        let stays = |mds: &Mds| mds.core.files_have_changed(&export.files);
         let Some(inode) = self.core.tree.inode(export.dir).filter(|inode| inode.nlink > 0 && !stays(self)).cloned()
         else {
-            self.thaw(export);
+            self.opens.thaw(&mut self.core, &self.sessions, export);
             return Some("failed: the directory was removed");
         };
         if !self.cluster.takes_more(export.to) {
-            self.thaw(export);
+            self.opens.thaw(&mut self.core, &self.sessions, export);
             return Some("failed: the other rank is being drained: choose another one");
         }
-        if export.files.is_empty() && self.has_other_frags(export, &inode) {
-            self.thaw(export);
+        if export.files.is_empty() && self.core.has_other_frags(export, &inode) {
+            self.opens.thaw(&mut self.core, &self.sessions, export);
             return Some("failed: fragments of the directory have come meanwhile: try again");
         }
         if !export.itself && self.is_held_as_a_whole(export.dir) {
@@ -554,7 +475,7 @@ impl Mds {
         }
         export.survey = survey;
         if failed.is_some() {
-            self.thaw(export);
+            self.opens.thaw(&mut self.core, &self.sessions, export);
         }
         failed
     }
@@ -578,42 +499,140 @@ impl Mds {
     pub(crate) fn export_lost(&mut self, rank: Rank) {
         let Some(mut export) = self.cluster.exports.now.take() else { return };
         if export.to == rank && !matches!(export.stage, Stage::Moving(_) | Stage::Cleaning) {
-            self.thaw(&mut export);
+            self.opens.thaw(&mut self.core, &self.sessions, &mut export);
             return self.end_export(&export, "failed: the connection to the other rank was lost: try again");
         }
         self.cluster.exports.now = Some(export);
     }
+}
+
+impl Cluster {
+    /// Wants a subtree to be moved.
+    pub(crate) fn want_export(
+        &mut self,
+        core: &mut Core,
+        decoupled: &Decoupled,
+        dir: Ino,
+        frag: Option<Frag>,
+        to: Rank,
+    ) -> Told {
+        if !self.map.ranks.iter().any(|info| info.rank == to) {
+            let ranks: Vec<String> = self.map.ranks.iter().map(|info| info.rank.to_string()).collect();
+            return Told::Refused(match &ranks[..] {
+                [] => "this file system has one rank; add one: loligo rank add".into(),
+                ranks => format!("there is no rank {to}; there are {}", ranks.join(", ")),
+            });
+        }
+        if !self.takes_more(to) {
+            return Told::Refused(format!("rank {to} is being drained and takes nothing more: choose another one"));
+        }
+        if core.stopping {
+            return Told::Refused("the server is stopping".into());
+        }
+        if let Some(refused) = frag.and_then(|frag| self.cannot_cut(core, dir, frag)) {
+            return refused;
+        }
+        let mut wants = Vec::new();
+        match self.locate_of(core, dir, &mut wants) {
+            Where::Elsewhere(rank) => return Told::Elsewhere(rank),
+            Where::Unknown => drop(self.load(core, wants, Waiter::Nobody)),
+            Where::Here => {
+                let Some(inode) = core.tree.inode(dir) else {
+                    return Told::Refused(format!("inode {dir} does not exist (any more)"));
+                };
+                if inode.kind != Kind::Dir {
+                    return Told::Refused(format!("inode {dir} is not a directory"));
+                }
+                if to == core.me() {
+                    return Told::Refused(format!("directory {dir} is rank {to}'s already"));
+                }
+                let (moves, _) = cut(&core.frags_of(dir), frag);
+                if let Ok(Some(root)) = decoupled.stays_for(core, self, dir, &moves) {
+                    return Told::Refused(core.stays_text(dir, root));
+                }
+            }
+        }
+        Told::Begun(self.exports.wait(dir, frag, to))
+    }
+
+    /// True if too much was changed meanwhile for the record to hold. Nobody waits yet, so all else is done before, unless
+    /// remembering the changes takes too much memory.
+    fn wants_round(&self, core: &Core, export: &Export) -> bool {
+        let Some(tail) = self.tail.as_ref().filter(|_| export.rounds < ROUNDS_MAX) else { return false };
+        let (few, most) = (core.config.some(RESIDUE_FEW), core.config.some(RESIDUE_MAX));
+        match export.keeps {
+            true => tail.is_long(most) || (tail.is_long(few) && export.rounds < ROUNDS_FEW),
+            false => tail.is_long(REMEMBERED * most),
+        }
+    }
+
+    /// True if the directory exists and is this rank's. `None`: it has left memory, and is read first.
+    fn has_dir(&mut self, core: &mut Core, dir: Ino) -> Option<bool> {
+        let mut wants = Vec::new();
+        let place = self.locate_of(core, dir, &mut wants);
+        if !wants.is_empty() {
+            self.load(core, wants, Waiter::Nobody);
+        }
+        (place != Where::Unknown).then(|| place == Where::Here && core.tree.inode(dir).is_some())
+    }
+
+    /// From now on requests on what moves wait, and so do data operations. `inos`: files that are to be durable besides.
+    fn freeze(
+        &mut self,
+        core: &mut Core,
+        sessions: &Sessions,
+        opens: &Opens,
+        export: &mut Export,
+        survey: &mut Survey,
+        mut inos: BTreeSet<Ino>,
+    ) {
+        export.frozen_ms = core.now.mono_ms;
+        for (ino, slot, access) in self.users_of_moving(core, opens, survey, &export.held) {
+            let is_file = core.tree.inode(ino).is_some_and(|inode| inode.kind == Kind::File);
+            if let Some(session) = sessions.get(slot).map(|session| session.id).filter(|_| is_file) {
+                core.out.push_back(Output::Access { session, ino, access: DataAccess::Moving });
+                export.stopped.push((slot, ino, access));
+                inos.insert(ino);
+            }
+        }
+        export.quiesced = inos.is_empty();
+        if !inos.is_empty() {
+            self.exports.last_ticket += 1;
+            export.ticket = self.exports.last_ticket;
+            core.out.push_back(Output::Quiesce { ticket: export.ticket, inos: inos.into_iter().collect() });
+        }
+    }
 
     /// A rank has applied letters up to here.
-    pub(crate) fn export_received(&mut self, from: Rank, upto: u64) {
-        let Some(mut export) = self.cluster.exports.now.take() else { return };
+    pub(crate) fn export_received(&mut self, core: &mut Core, sessions: &Sessions, from: Rank, upto: u64) {
+        let Some(mut export) = self.exports.now.take() else { return };
         let here = matches!(export.stage, Stage::Moving(seq) if export.to == from && seq <= upto);
         if here {
-            export.frozen_for_ms = self.core.now.mono_ms.saturating_sub(export.frozen_ms);
+            export.frozen_for_ms = core.now.mono_ms.saturating_sub(export.frozen_ms);
             export.stage = Stage::Cleaning;
             export.inodes = export.survey.found;
             export.survey.drops();
             let frozen_ms = u32::try_from(export.frozen_for_ms).unwrap_or(u32::MAX);
             for (slot, inos) in std::mem::take(&mut export.holders) {
-                let Some(conn) = self.sessions.get(slot).and_then(|session| session.conn) else { continue };
-                for moved in inos.chunks(self.core.config.some(limits::MOVED_MAX)) {
+                let Some(conn) = sessions.get(slot).and_then(|session| session.conn) else { continue };
+                for moved in inos.chunks(core.config.some(limits::MOVED_MAX)) {
                     let (routes, to) = (export.routes.clone(), Some(export.to));
                     let msg = ToClient::Routes { routes, moved: moved.to_vec(), to, frozen_ms };
-                    self.core.out.push_back(Output::Send { conn, msg });
+                    core.out.push_back(Output::Send { conn, msg });
                 }
             }
             for (slot, ino, _) in std::mem::take(&mut export.stopped) {
-                if let Some(session) = self.sessions.get(slot).map(|session| session.id) {
-                    self.core.out.push_back(Output::Access { session, ino, access: DataAccess::Moved });
+                if let Some(session) = sessions.get(slot).map(|session| session.id) {
+                    core.out.push_back(Output::Access { session, ino, access: DataAccess::Moved });
                 }
             }
         }
-        self.cluster.exports.now = Some(export);
+        self.exports.now = Some(export);
     }
 
     /// A rank has what letters up to here brought in the table.
-    pub(crate) fn export_landed(&mut self, from: Rank, upto: u64) {
-        let Some(landing) = self.cluster.exports.landing.get_mut(&from) else { return };
+    pub(crate) fn export_landed(&mut self, core: &Core, from: Rank, upto: u64) {
+        let Some(landing) = self.exports.landing.get_mut(&from) else { return };
         let mut landed = Vec::new();
         landing.retain(|(seq, lsn)| {
             if *seq <= upto {
@@ -622,41 +641,53 @@ impl Mds {
             *seq > upto
         });
         if !landed.is_empty() {
-            self.cluster.departed.retain(|_, (rank, lsn)| *rank != from || !landed.contains(lsn));
+            self.departed.retain(|_, (rank, lsn)| *rank != from || !landed.contains(lsn));
             // What was read, or is being read, may be from before it was in the table.
-            self.cluster.barrier = self.core.loads.newest();
-            self.cluster.foreign_inodes.clear();
+            self.barrier = core.loads.newest();
+            self.foreign_inodes.clear();
         }
     }
 
     /// A record with a departure was replayed.
     pub(crate) fn replay_departure(&mut self, to: Rank, seq: u64, inos: &[Ino], lsn: Lsn) {
-        self.cluster.departed.extend(inos.iter().map(|ino| (*ino, (to, lsn))));
-        self.cluster.exports.landing.entry(to).or_default().push((seq, lsn));
+        self.departed.extend(inos.iter().map(|ino| (*ino, (to, lsn))));
+        self.exports.landing.entry(to).or_default().push((seq, lsn));
     }
 
     /// Directories have changed places by the decision of another rank: what was found to be below another one may not be.
-    pub(crate) fn disturb_export(&mut self) {
-        let Some(mut export) = self.cluster.exports.now.take() else { return };
+    pub(crate) fn disturb_export(&mut self, core: &mut Core, sessions: &Sessions, opens: &Opens) {
+        let Some(mut export) = self.exports.now.take() else { return };
         if !matches!(export.stage, Stage::Moving(_) | Stage::Cleaning) {
             let reading = export.survey.reading;
             export.survey = Survey::of_all(export.dir, export.moves.clone(), export.itself, &export.files);
             export.survey.reading = reading;
             export.held = Held::default();
             if export.stage == Stage::Freezing {
-                self.thaw(&mut export);
+                opens.thaw(core, sessions, &mut export);
                 (export.quiesced, export.stage) = (false, Stage::Surveying);
-                self.core.parked.wake(&WaitReason::Moving);
+                core.parked.wake(&WaitReason::Moving);
             }
         }
-        self.cluster.exports.now = Some(export);
+        self.exports.now = Some(export);
     }
 
     /// The look at memory may go on.
-    pub(crate) fn survey_loaded(&mut self) {
-        if let Some(export) = self.cluster.exports.now.as_mut() {
+    pub(crate) fn survey_loaded(&mut self, core: &mut Core) {
+        if let Some(export) = self.exports.now.as_mut() {
             export.survey.reading = false;
-            self.core.out.push_back(Output::Again);
+            core.out.push_back(Output::Again);
+        }
+    }
+}
+
+impl Opens {
+    /// It does not happen: everything goes on as before.
+    fn thaw(&self, core: &mut Core, sessions: &Sessions, export: &mut Export) {
+        for (slot, ino, access) in std::mem::take(&mut export.stopped) {
+            if let Some(session) = sessions.get(slot).map(|session| session.id) {
+                let access = if self.access(ino, slot) == DataAccess::None { DataAccess::None } else { access };
+                core.out.push_back(Output::Access { session, ino, access });
+            }
         }
     }
 }

@@ -7,6 +7,9 @@ use std::collections::BTreeSet;
 use loligo_types::{Event, Ino, Kind, Place, Rank};
 
 use super::Where;
+use crate::cluster::Cluster;
+use crate::core::Core;
+use crate::grace::Grace;
 use crate::load::Waiter;
 use crate::machine::Mds;
 
@@ -29,39 +32,55 @@ pub(crate) struct Homes {
 }
 
 impl Mds {
+    /// Files in memory that live by themselves here though the directory that counts them is another rank's, as far as that is
+    /// known: for those who test the machine from outside.
+    pub fn far_from_home(&mut self) -> Vec<Ino> {
+        let (inodes, _) = self.core.tree.places();
+        let abroad: Vec<(Ino, Ino)> = (0..inodes).filter_map(|place| self.core.counted_abroad(place)).collect();
+        let away = |dir: Ino, mds: &mut Mds| matches!(mds.cluster.locate(&mut mds.core, dir, &mut Vec::new()), Where::Elsewhere(rank) if mds.cluster.takes_files(rank));
+        abroad.into_iter().filter(|(_, dir)| away(*dir, self)).map(|(ino, _)| ino).collect()
+    }
+
+    /// The files as a set to begin the list of what departs with.
+    pub(super) fn departing(dir: Ino, files: &[Ino]) -> BTreeSet<Ino> {
+        if files.is_empty() { BTreeSet::from([dir]) } else { files.iter().copied().collect() }
+    }
+}
+
+impl Cluster {
     /// Gives files home that live by themselves here: to the rank that has the directory which counts them. A few at a
     /// time, and only those in memory; what is asked for comes there.
-    pub(crate) fn give_home(&mut self) {
-        let busy = !self.cluster.exports.is_idle() || self.cluster.drain.is_some() || !self.cluster.ready;
-        if busy || self.core.stopping || self.grace.is_some() || self.core.now.mono_ms < self.cluster.homes.at_ms {
+    pub(crate) fn give_home(&mut self, core: &mut Core, grace: &Option<Grace>) {
+        let busy = !self.exports.is_idle() || self.drain.is_some() || !self.ready;
+        if busy || core.stopping || grace.is_some() || core.now.mono_ms < self.homes.at_ms {
             return;
         }
-        let (inodes, _) = self.core.tree.places();
-        let from = if self.cluster.homes.place < inodes { self.cluster.homes.place } else { 0 };
-        let upto = inodes.min(from + self.core.config.some(LOOKED_MAX));
-        let abroad: Vec<(Ino, Ino)> = (from..upto).filter_map(|place| self.counted_abroad(place)).collect();
+        let (inodes, _) = core.tree.places();
+        let from = if self.homes.place < inodes { self.homes.place } else { 0 };
+        let upto = inodes.min(from + core.config.some(LOOKED_MAX));
+        let abroad: Vec<(Ino, Ino)> = (from..upto).filter_map(|place| core.counted_abroad(place)).collect();
         let (mut files, mut home, mut reads) = (Vec::new(), None, false);
         for (ino, dir) in abroad {
             let mut wants = Vec::new();
-            match self.cluster.locate(&mut self.core, dir, &mut wants) {
+            match self.locate(core, dir, &mut wants) {
                 Where::Elsewhere(rank) if home.is_none_or(|home| home == rank) && self.takes_files(rank) => {
                     home = Some(rank);
                     files.push(ino);
                 }
                 Where::Unknown => {
-                    self.cluster.load(&mut self.core, wants, Waiter::Nobody);
+                    self.load(core, wants, Waiter::Nobody);
                     reads = true;
                 }
                 _ => {}
             }
-            if files.len() == self.core.config.some(HOME_MAX) {
+            if files.len() == core.config.some(HOME_MAX) {
                 break;
             }
         }
-        let homes = &mut self.cluster.homes;
+        let homes = &mut self.homes;
         match reads && home.is_none() && homes.again < AGAIN_MAX {
             true => homes.again += 1,
-            false => *homes = Homes { at_ms: self.core.now.mono_ms + HOME_MS, place: upto, again: 0 },
+            false => *homes = Homes { at_ms: core.now.mono_ms + HOME_MS, place: upto, again: 0 },
         }
         if let Some(home) = home {
             self.want_export_of_files(files, home);
@@ -69,75 +88,63 @@ impl Mds {
     }
 
     fn takes_files(&self, rank: Rank) -> bool {
-        self.cluster.takes_more(rank) && self.cluster.links.get(&rank).is_some_and(|link| link.greeted)
-    }
-
-    /// The file at a place in memory that lives by itself here and has names, and the directory that counts it, if that is
-    /// not in memory, and so perhaps another rank's.
-    fn counted_abroad(&self, place: usize) -> Option<(Ino, Ino)> {
-        let inode = self.core.tree.peek(self.core.tree.inode_at(place)?)?;
-        let floats = inode.place.rank() == Some(self.core.me()) && inode.nlink > 0 && inode.kind != Kind::Dir;
-        let known = self.core.tree.peek(inode.parent).is_some_and(|dir| dir.part_of().is_none());
-        let abroad = floats && inode.parent.0 != 0 && !known && !self.core.tree.is_orphan(inode.ino);
-        // What is gone may say so still.
-        (abroad && self.core.tree.inode(inode.ino).is_some()).then_some((inode.ino, inode.parent))
-    }
-
-    /// Files in memory that live by themselves here though the directory that counts them is another rank's, as far as that is
-    /// known: for those who test the machine from outside.
-    pub fn far_from_home(&mut self) -> Vec<Ino> {
-        let (inodes, _) = self.core.tree.places();
-        let abroad: Vec<(Ino, Ino)> = (0..inodes).filter_map(|place| self.counted_abroad(place)).collect();
-        let away = |dir: Ino, mds: &mut Mds| matches!(mds.cluster.locate(&mut mds.core, dir, &mut Vec::new()), Where::Elsewhere(rank) if mds.takes_files(rank));
-        abroad.into_iter().filter(|(_, dir)| away(*dir, self)).map(|(ino, _)| ino).collect()
+        self.takes_more(rank) && self.links.get(&rank).is_some_and(|link| link.greeted)
     }
 
     /// Wants files to be moved that live by themselves here.
     pub(crate) fn want_export_of_files(&mut self, files: Vec<Ino>, to: Rank) -> Option<u64> {
         let first = files.first().copied()?;
-        let id = self.cluster.exports.wait(first, None, to);
-        self.cluster.exports.files.insert(id, files);
+        let id = self.exports.wait(first, None, to);
+        self.exports.files.insert(id, files);
         Some(id)
     }
 
     /// True if all these files are in memory, and still what they were. `None`: those that have left it are read first.
-    pub(super) fn has_files(&mut self, files: &[Ino]) -> Option<bool> {
+    pub(super) fn has_files(&mut self, core: &mut Core, files: &[Ino]) -> Option<bool> {
         let mut wants = Vec::new();
-        let mut all = !self.files_have_changed(files);
+        let mut all = !core.files_have_changed(files);
         for ino in files {
-            all &= !matches!(self.cluster.locate(&mut self.core, *ino, &mut wants), Where::Elsewhere(_));
+            all &= !matches!(self.locate(core, *ino, &mut wants), Where::Elsewhere(_));
         }
         let reads = all && !wants.is_empty();
         if !wants.is_empty() {
-            self.cluster.load(&mut self.core, wants, Waiter::Nobody);
+            self.load(core, wants, Waiter::Nobody);
         }
         (!reads).then_some(all)
     }
 
+    /// Nothing is known any more of what was given to a rank that is not there: it has handed it on.
+    pub(super) fn forget_given_to(&mut self, rank: Rank) {
+        self.departed.retain(|_, (to, _)| *to != rank);
+        self.exports.forget_landing(rank);
+    }
+}
+
+impl Core {
+    /// The file at a place in memory that lives by itself here and has names, and the directory that counts it, if that is
+    /// not in memory, and so perhaps another rank's.
+    fn counted_abroad(&self, place: usize) -> Option<(Ino, Ino)> {
+        let inode = self.tree.peek(self.tree.inode_at(place)?)?;
+        let floats = inode.place.rank() == Some(self.me()) && inode.nlink > 0 && inode.kind != Kind::Dir;
+        let known = self.tree.peek(inode.parent).is_some_and(|dir| dir.part_of().is_none());
+        let abroad = floats && inode.parent.0 != 0 && !known && !self.tree.is_orphan(inode.ino);
+        // What is gone may say so still.
+        (abroad && self.tree.inode(inode.ino).is_some()).then_some((inode.ino, inode.parent))
+    }
+
     /// True if one of these files was removed, or lost its name.
     pub(super) fn files_have_changed(&self, files: &[Ino]) -> bool {
-        let known = |ino: &Ino| !matches!(self.core.tree.find(*ino), loligo_namespace::Found::Unknown);
+        let known = |ino: &Ino| !matches!(self.tree.find(*ino), loligo_namespace::Found::Unknown);
         files.iter().any(|ino| known(ino) && !self.floats_here(*ino))
     }
 
     /// The events that say that these files live at the other rank.
     pub(super) fn moved_files(&self, files: &[Ino], to: Rank) -> Vec<Event> {
         let there = |ino: &Ino| {
-            let mut inode = self.core.tree.inode(*ino)?.clone();
+            let mut inode = self.tree.inode(*ino)?.clone();
             inode.place = Place::floating(to);
             Some(Event::Inode(Box::new(inode)))
         };
         files.iter().filter_map(there).collect()
-    }
-
-    /// Nothing is known any more of what was given to a rank that is not there: it has handed it on.
-    pub(super) fn forget_given_to(&mut self, rank: Rank) {
-        self.cluster.departed.retain(|_, (to, _)| *to != rank);
-        self.cluster.exports.forget_landing(rank);
-    }
-
-    /// The files as a set to begin the list of what departs with.
-    pub(super) fn departing(dir: Ino, files: &[Ino]) -> BTreeSet<Ino> {
-        if files.is_empty() { BTreeSet::from([dir]) } else { files.iter().copied().collect() }
     }
 }

@@ -7,6 +7,8 @@
 use loligo_types::Rank;
 use loligo_types::peer::PeerMsg;
 
+use crate::cluster::Cluster;
+use crate::core::Core;
 use crate::machine::Mds;
 use crate::session::{Session, Slot};
 
@@ -14,31 +16,11 @@ use crate::session::{Session, Slot};
 const GONE_MAX: usize = 1024;
 
 impl Mds {
-    /// A client has said here that it ends: tells the other ranks. If a connection to one of them is lost just now, the session there
-    /// ends when its time is over, as that of a client that died.
-    pub(crate) fn say_client_gone(&mut self, client: u64) {
-        if client == 0 || self.cluster.is_alone() {
-            return;
-        }
-        self.note_gone(client);
-        let others: Vec<Rank> = self.cluster.links.keys().copied().collect();
-        // After what moves there with records that are not durable yet.
-        others.into_iter().for_each(|rank| self.core.tell_durably(rank, PeerMsg::ClientGone { client }));
-    }
-
     /// Another rank says so.
     pub(crate) fn client_gone(&mut self, client: u64) {
         if client != 0 {
-            self.note_gone(client);
+            self.cluster.note_gone(client);
             self.end_gone(std::iter::once(client));
-        }
-    }
-
-    fn note_gone(&mut self, client: u64) {
-        let gone = &mut self.cluster.gone;
-        if !gone.contains(&client) {
-            gone.push_back(client);
-            gone.drain(..gone.len().saturating_sub(GONE_MAX));
         }
     }
 
@@ -52,6 +34,28 @@ impl Mds {
             let is_left = |own: &Session| own.client == client && own.conn.is_none() && own.ending.is_none();
             let slots: Vec<Slot> = self.sessions.iter().filter(|(_, own)| is_left(own)).map(|(slot, _)| slot).collect();
             slots.into_iter().for_each(|slot| self.goodbye(slot, false));
+        }
+    }
+}
+
+impl Cluster {
+    /// A client has said here that it ends: tells the other ranks. If a connection to one of them is lost just now, the session there
+    /// ends when its time is over, as that of a client that died.
+    pub(crate) fn say_client_gone(&mut self, core: &mut Core, client: u64) {
+        if client == 0 || self.is_alone() {
+            return;
+        }
+        self.note_gone(client);
+        let others: Vec<Rank> = self.links.keys().copied().collect();
+        // After what moves there with records that are not durable yet.
+        others.into_iter().for_each(|rank| core.tell_durably(rank, PeerMsg::ClientGone { client }));
+    }
+
+    fn note_gone(&mut self, client: u64) {
+        let gone = &mut self.gone;
+        if !gone.contains(&client) {
+            gone.push_back(client);
+            gone.drain(..gone.len().saturating_sub(GONE_MAX));
         }
     }
 }

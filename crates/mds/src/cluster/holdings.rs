@@ -8,10 +8,17 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use loligo_types::{Event, Ino, Lease, MovedClient, Rank};
 
 use super::survey::{Moves, Survey};
+use crate::cluster::Cluster;
+use crate::core::Core;
 use crate::io::{DataAccess, Output};
+use crate::lease::Leases;
 use crate::load::Waiter;
 use crate::machine::Mds;
+use crate::open::Opens;
+use crate::pace::Pace;
+use crate::recall::Recalls;
 use crate::recall::SHARED;
+use crate::session::Sessions;
 use crate::session::Slot;
 
 /// Sessions with the inodes that they hold something of.
@@ -82,20 +89,20 @@ impl Mds {
             held.opens = self.opens.watch();
             held.place = Some(self.leases.watch());
         }
-        self.note_given(survey, held);
+        self.cluster.note_given(&mut self.core, &mut self.leases, &mut self.opens, survey, held);
         let mut needs = Vec::new();
         let (asked_max, reads_max) = (self.core.config.some(ASKED_MAX), self.core.config.some(READS_MAX));
         let mut again = std::mem::take(&mut held.unknown);
         while self.pace.is_left() && needs.len() < reads_max && held.asked.len() < asked_max {
-            let Some(one) = again.pop().or_else(|| self.next_held(held)) else { break };
-            let (moves, cost) = self.moves_in_step(survey, one.ino);
+            let Some(one) = again.pop().or_else(|| self.leases.next_held(&mut self.pace, held)) else { break };
+            let (moves, cost) = self.cluster.moves_in_step(&mut self.core, survey, one.ino);
             self.pace.spend(cost + NOTE);
             match moves {
                 Moves::Unknown(mut wants) => {
                     needs.append(&mut wants);
                     held.unknown.push(one);
                 }
-                Moves::Yes => self.note_held(held, one),
+                Moves::Yes => self.recalls.note_held(&mut self.core, &mut self.sessions, &self.leases, held, one),
                 Moves::No => {}
             }
         }
@@ -103,137 +110,10 @@ impl Mds {
         if !needs.is_empty() {
             needs.sort();
             needs.dedup();
-            self.read_for_survey(survey, needs);
+            self.cluster.read_for_survey(&mut self.core, survey, needs);
             return false;
         }
-        self.await_asked(held)
-    }
-
-    /// The next thing that somebody holds.
-    fn next_held(&mut self, held: &mut Held) -> Option<HeldOne> {
-        if let Some(ino) = held.opens.pop() {
-            return Some(HeldOne { ino, lease: None });
-        }
-        while let Some(place) = held.place.and_then(|place| place.checked_sub(1)) {
-            held.place = Some(place);
-            self.pace.spend(1);
-            if let Some((ino, slot, bits)) = self.leases.at(place) {
-                return Some(HeldOne { ino, lease: Some((slot, bits)) });
-            }
-            if !self.pace.is_left() {
-                break;
-            }
-        }
-        None
-    }
-
-    /// Something moves that somebody holds.
-    fn note_held(&mut self, held: &mut Held, HeldOne { ino, lease }: HeldOne) {
-        // While records were read for it, its session may have ended: nobody would give it back.
-        let still = |(slot, _): (Slot, Lease)| (slot, self.leases.held(ino, slot));
-        match lease.map(still) {
-            Some((_, Lease::NONE)) => {}
-            Some((slot, bits)) if held.leases >= self.core.config.moved_leases_max => {
-                held.shed = true;
-                held.asked.push_back((ino, slot));
-                self.shed(ino, slot, bits);
-            }
-            lease => {
-                held.leases += usize::from(lease.is_some());
-                held.inos.insert(ino);
-            }
-        }
-    }
-
-    /// Waits for what was asked back; then looks again, as long as much is given anew.
-    fn await_asked(&mut self, held: &mut Held) -> bool {
-        while let Some((ino, slot)) = held.asked.front().copied()
-            && !self.recalls.pending(ino, slot).any(SHARED)
-        {
-            held.asked.pop_front();
-            if !self.leases.held(ino, slot).is_none() {
-                held.inos.insert(ino);
-            }
-        }
-        let looked = held.opens.is_empty() && held.place == Some(0) && held.unknown.is_empty();
-        if !looked && held.asked.len() < self.core.config.some(ASKED_MAX) {
-            self.core.out.push_back(Output::Again);
-        }
-        if !looked || !held.asked.is_empty() {
-            return false;
-        }
-        if std::mem::take(&mut held.shed) && held.rounds < ROUNDS_MAX {
-            let rounds = held.rounds + 1;
-            *held = Held { rounds, ..Held::default() };
-            self.core.out.push_back(Output::Again);
-            return false;
-        }
-        held.done = true;
-        true
-    }
-
-    /// Nobody looks at what clients hold any more.
-    pub(super) fn look_ends(&mut self) {
-        self.leases.watch_ends();
-        self.opens.watch_ends();
-    }
-
-    /// Notes leases given and inodes opened since the look.
-    fn note_given(&mut self, survey: &mut Survey, held: &mut Held) {
-        for ino in self.leases.given().into_iter().chain(self.opens.opened()) {
-            if !matches!(self.moves_in_step(survey, ino).0, Moves::No) {
-                held.inos.insert(ino);
-            }
-        }
-    }
-
-    /// Inodes that have changed their place may move now, and did not when it was looked at what is held of them. To be
-    /// called before it is forgotten what has changed.
-    pub(super) fn note_changed_held(&mut self, held: &mut Held) {
-        if held.place.is_none() {
-            return;
-        }
-        for event in self.cluster.tail.iter().flat_map(|tail| &tail.events) {
-            if let Event::Inode(inode) = event
-                && (!self.opens.is_closed(inode.ino) || self.leases.holders(inode.ino).next().is_some())
-            {
-                held.inos.insert(inode.ino);
-            }
-        }
-    }
-
-    /// True if it is known of everything that clients hold if it moves. Missing records are read: their inodes may have
-    /// left memory, or directories above them.
-    pub(super) fn knows_held(&mut self, survey: &mut Survey, held: &mut Held) -> bool {
-        self.note_given(survey, held);
-        self.note_changed_held(held);
-        let mut needs = Vec::new();
-        for ino in &held.inos {
-            match self.moves_in_step(survey, *ino).0 {
-                Moves::Unknown(mut wants) => needs.append(&mut wants),
-                // A directory is remembered after it has left memory, and what is open is told to the other rank.
-                Moves::Yes if !self.opens.is_closed(*ino) => _ = self.cluster.locate(&mut self.core, *ino, &mut needs),
-                _ => {}
-            }
-        }
-        needs.sort();
-        needs.dedup();
-        if needs.is_empty() {
-            return true;
-        }
-        self.cluster.load(&mut self.core, needs, Waiter::Nobody);
-        false
-    }
-
-    /// Sessions that have moving files open, and their access to the data.
-    pub(super) fn users_of_moving(&mut self, survey: &mut Survey, held: &Held) -> Vec<(Ino, Slot, DataAccess)> {
-        let mut all = Vec::new();
-        for ino in &held.inos {
-            if !self.opens.is_closed(*ino) && !matches!(self.moves_in_step(survey, *ino).0, Moves::No) {
-                all.extend(self.opens.users(*ino).into_iter().map(|(slot, access)| (*ino, slot, access)));
-            }
-        }
-        all
+        self.recalls.await_asked(&mut self.core, &self.leases, held)
     }
 
     /// Takes the holdings of clients on moving inodes, and the sessions with the inodes that each holds something of;
@@ -257,7 +137,7 @@ impl Mds {
         });
         by_slot.extend(sessions);
         let mut inos = std::mem::take(&mut held.inos);
-        inos.retain(|ino| !matches!(self.moves_in_step(survey, *ino).0, Moves::No));
+        inos.retain(|ino| !matches!(self.cluster.moves_in_step(&mut self.core, survey, *ino).0, Moves::No));
         let mut openers = BTreeSet::new();
         for ino in &inos {
             let leases: Vec<_> = self.leases.holders(*ino).collect();
@@ -308,7 +188,169 @@ impl Mds {
             client.held.opens.iter().map(|(number, ..)| (*slot, *number)).collect::<Vec<_>>()
         };
         let handles: Vec<(Slot, u64)> = by_slot.iter().flat_map(numbers).collect();
-        self.note_moved_handles(&handles, to);
+        self.cluster.note_moved_handles(&self.core, &handles, to);
+    }
+}
+
+impl Leases {
+    /// The next thing that somebody holds.
+    fn next_held(&mut self, pace: &mut Pace, held: &mut Held) -> Option<HeldOne> {
+        if let Some(ino) = held.opens.pop() {
+            return Some(HeldOne { ino, lease: None });
+        }
+        while let Some(place) = held.place.and_then(|place| place.checked_sub(1)) {
+            held.place = Some(place);
+            pace.spend(1);
+            if let Some((ino, slot, bits)) = self.at(place) {
+                return Some(HeldOne { ino, lease: Some((slot, bits)) });
+            }
+            if !pace.is_left() {
+                break;
+            }
+        }
+        None
+    }
+}
+
+impl Recalls {
+    /// Something moves that somebody holds.
+    fn note_held(
+        &mut self,
+        core: &mut Core,
+        sessions: &mut Sessions,
+        leases: &Leases,
+        held: &mut Held,
+        HeldOne { ino, lease }: HeldOne,
+    ) {
+        // While records were read for it, its session may have ended: nobody would give it back.
+        let still = |(slot, _): (Slot, Lease)| (slot, leases.held(ino, slot));
+        match lease.map(still) {
+            Some((_, Lease::NONE)) => {}
+            Some((slot, bits)) if held.leases >= core.config.moved_leases_max => {
+                held.shed = true;
+                held.asked.push_back((ino, slot));
+                self.shed(core, sessions, ino, slot, bits);
+            }
+            lease => {
+                held.leases += usize::from(lease.is_some());
+                held.inos.insert(ino);
+            }
+        }
+    }
+
+    /// Waits for what was asked back; then looks again, as long as much is given anew.
+    fn await_asked(&self, core: &mut Core, leases: &Leases, held: &mut Held) -> bool {
+        while let Some((ino, slot)) = held.asked.front().copied()
+            && !self.pending(ino, slot).any(SHARED)
+        {
+            held.asked.pop_front();
+            if !leases.held(ino, slot).is_none() {
+                held.inos.insert(ino);
+            }
+        }
+        let looked = held.opens.is_empty() && held.place == Some(0) && held.unknown.is_empty();
+        if !looked && held.asked.len() < core.config.some(ASKED_MAX) {
+            core.out.push_back(Output::Again);
+        }
+        if !looked || !held.asked.is_empty() {
+            return false;
+        }
+        if std::mem::take(&mut held.shed) && held.rounds < ROUNDS_MAX {
+            let rounds = held.rounds + 1;
+            *held = Held { rounds, ..Held::default() };
+            core.out.push_back(Output::Again);
+            return false;
+        }
+        held.done = true;
+        true
+    }
+}
+
+impl Opens {
+    /// Nobody looks at what clients hold any more.
+    pub(super) fn look_ends(&mut self, leases: &mut Leases) {
+        leases.watch_ends();
+        self.watch_ends();
+    }
+}
+
+impl Cluster {
+    /// Notes leases given and inodes opened since the look.
+    fn note_given(
+        &mut self,
+        core: &mut Core,
+        leases: &mut Leases,
+        opens: &mut Opens,
+        survey: &mut Survey,
+        held: &mut Held,
+    ) {
+        for ino in leases.given().into_iter().chain(opens.opened()) {
+            if !matches!(self.moves_in_step(core, survey, ino).0, Moves::No) {
+                held.inos.insert(ino);
+            }
+        }
+    }
+
+    /// Inodes that have changed their place may move now, and did not when it was looked at what is held of them. To be
+    /// called before it is forgotten what has changed.
+    pub(super) fn note_changed_held(&self, leases: &Leases, opens: &Opens, held: &mut Held) {
+        if held.place.is_none() {
+            return;
+        }
+        for event in self.tail.iter().flat_map(|tail| &tail.events) {
+            if let Event::Inode(inode) = event
+                && (!opens.is_closed(inode.ino) || leases.holders(inode.ino).next().is_some())
+            {
+                held.inos.insert(inode.ino);
+            }
+        }
+    }
+
+    /// True if it is known of everything that clients hold if it moves. Missing records are read: their inodes may have
+    /// left memory, or directories above them.
+    pub(super) fn knows_held(
+        &mut self,
+        core: &mut Core,
+        leases: &mut Leases,
+        opens: &mut Opens,
+        survey: &mut Survey,
+        held: &mut Held,
+    ) -> bool {
+        self.note_given(core, leases, opens, survey, held);
+        self.note_changed_held(leases, opens, held);
+        let mut needs = Vec::new();
+        for ino in &held.inos {
+            match self.moves_in_step(core, survey, *ino).0 {
+                Moves::Unknown(mut wants) => needs.append(&mut wants),
+                // A directory is remembered after it has left memory, and what is open is told to the other rank.
+                Moves::Yes if !opens.is_closed(*ino) => _ = self.locate(core, *ino, &mut needs),
+                _ => {}
+            }
+        }
+        needs.sort();
+        needs.dedup();
+        if needs.is_empty() {
+            return true;
+        }
+        self.load(core, needs, Waiter::Nobody);
+        false
+    }
+
+    /// Sessions that have moving files open, and their access to the data.
+    pub(super) fn users_of_moving(
+        &mut self,
+        core: &mut Core,
+        opens: &Opens,
+        survey: &mut Survey,
+        held: &Held,
+    ) -> Vec<(Ino, Slot, DataAccess)> {
+        let mut all = Vec::new();
+        for ino in &held.inos {
+            if !opens.is_closed(*ino) && !matches!(self.moves_in_step(core, survey, *ino).0, Moves::No) {
+                all.extend(opens.users(*ino).into_iter().map(|(slot, access)| (*ino, slot, access)));
+            }
+        }
+        all
     }
 }
 

@@ -2,11 +2,15 @@
 
 use loligo_types::{Event, FsError, Inode, Kind, Lease, Loaded, MovedClient, PeerRecord, Rank, Route, SessionId};
 
+use crate::cluster::Cluster;
+use crate::core::Core;
+use crate::grace::Grace;
 use crate::load::Waiter;
 use crate::machine::Mds;
 use crate::open::Handle;
 use crate::peer::PeerMsg;
 use crate::recall::{DATA, SHARED};
+use crate::session::Sessions;
 use crate::session::{Session, Slot};
 
 /// Contents of a letter that moves something here.
@@ -24,17 +28,6 @@ fn route_of(event: &Event) -> Option<Route> {
 }
 
 impl Mds {
-    /// Another rank would like to give a subtree. It may be what is just being dropped here, because it had moved there: that
-    /// must be over before it comes back.
-    pub(crate) fn offered(&mut self, from: Rank, moving: u64) {
-        if self.cluster.exports.drops() {
-            return self.cluster.exports.offers.push((from, moving));
-        }
-        let able = self.cluster.ready && self.grace.is_none() && !self.core.stopping && !self.is_short_of_space();
-        let refused = (!able || !self.cluster.takes_more(self.core.me())).then_some(FsError::Busy);
-        self.core.tell(from, PeerMsg::Accept { moving, refused });
-    }
-
     /// It has. `part`: only fragments of a directory, with what was counted of it. False if something must be read first.
     pub(crate) fn import(&mut self, from: Rank, part: Option<&Inode>, moved: &Moved<'_>, peer: PeerRecord) -> bool {
         let Moved { routes, events, clients } = *moved;
@@ -42,14 +35,16 @@ impl Mds {
         let mut merged = Vec::new();
         if let Some(part) = part {
             let mut needs = Vec::new();
-            if self.take_fragment(part, routes, &mut merged, &mut needs).is_none() && !needs.is_empty() {
+            if self.cluster.take_fragment(&mut self.core, part, routes, &mut merged, &mut needs).is_none()
+                && !needs.is_empty()
+            {
                 self.cluster.load(&mut self.core, needs, Waiter::Letter(from));
                 return false;
             }
         } else {
             for event in &mut all {
                 if let Event::Inode(inode) = event {
-                    self.take_home(inode, routes, &mut merged);
+                    self.cluster.take_home(&self.core, inode, routes, &mut merged);
                 }
             }
         }
@@ -58,7 +53,7 @@ impl Mds {
         // Reads under way may bring what the other rank has changed since.
         self.cluster.barrier = self.core.loads.newest();
         self.cluster.foreign_inodes.clear();
-        self.forget_absent();
+        self.cluster.forget_absent(&mut self.core);
         for event in events {
             if let Event::Inode(inode) = event {
                 self.cluster.departed.remove(&inode.ino);
@@ -75,8 +70,8 @@ impl Mds {
         self.promises.raise_floor(self.core.now.mono_ms);
         let lsn = self.commit(None, &record);
         self.cluster.imported = lsn;
-        self.spread_routes(&told);
-        self.take_cached(from);
+        self.cluster.spread_routes(&mut self.core, &told);
+        self.cluster.take_cached(&mut self.core, from);
         for (slot, client) in slots.into_iter().zip(clients) {
             self.take_over(slot, client);
         }
@@ -86,19 +81,6 @@ impl Mds {
         }
         self.settle_upto(lsn);
         true
-    }
-
-    /// Takes in what the other rank had in memory of it: nobody can have changed it since, and what was just put down counts.
-    fn take_cached(&mut self, from: Rank) {
-        let items = self.cluster.links.get_mut(&from).map(|link| std::mem::take(&mut link.cached));
-        for item in items.unwrap_or_default() {
-            if let Loaded::Inode(ino, Some(_)) = &item {
-                self.cluster.departed.remove(ino);
-            }
-            if matches!(item, Loaded::Inode(_, Some(_)) | Loaded::Entry { found: Some(_), .. }) {
-                self.core.tree.load(item);
-            }
-        }
     }
 
     /// The session of a client here; made if there is none. It has no connection until the client makes one.
@@ -133,7 +115,7 @@ impl Mds {
             }
             let change = self.opens.open(slot, *number, Handle::new(*ino, *flags));
             if kind == Kind::File {
-                self.tell_access(id, change);
+                self.relaxed.tell_access(&mut self.core, &self.decoupled, id, change);
                 self.opens.give(*ino, slot, *rights & DATA);
             }
         }
@@ -146,6 +128,39 @@ impl Mds {
         for (ino, bits) in &client.held.leases {
             if *bits & SHARED != Lease::NONE {
                 self.leases.grant(*ino, slot, *bits & SHARED);
+            }
+        }
+    }
+}
+
+impl Cluster {
+    /// Another rank would like to give a subtree. It may be what is just being dropped here, because it had moved there: that
+    /// must be over before it comes back.
+    pub(crate) fn offered(
+        &mut self,
+        core: &mut Core,
+        sessions: &Sessions,
+        grace: &Option<Grace>,
+        from: Rank,
+        moving: u64,
+    ) {
+        if self.exports.drops() {
+            return self.exports.offers.push((from, moving));
+        }
+        let able = self.ready && grace.is_none() && !core.stopping && !core.is_short_of_space(sessions, self);
+        let refused = (!able || !self.takes_more(core.me())).then_some(FsError::Busy);
+        core.tell(from, PeerMsg::Accept { moving, refused });
+    }
+
+    /// Takes in what the other rank had in memory of it: nobody can have changed it since, and what was just put down counts.
+    fn take_cached(&mut self, core: &mut Core, from: Rank) {
+        let items = self.links.get_mut(&from).map(|link| std::mem::take(&mut link.cached));
+        for item in items.unwrap_or_default() {
+            if let Loaded::Inode(ino, Some(_)) = &item {
+                self.departed.remove(ino);
+            }
+            if matches!(item, Loaded::Inode(_, Some(_)) | Loaded::Entry { found: Some(_), .. }) {
+                core.tree.load(item);
             }
         }
     }

@@ -9,23 +9,16 @@ use loligo_types::{Ino, Inode};
 use super::export::FLOATING_MS;
 use super::holdings::Held;
 use super::survey::{Moves, Survey, inode_of};
+use crate::cluster::Cluster;
+use crate::core::Core;
 use crate::load::Waiter;
 use crate::machine::Mds;
+use loligo_namespace::Tree;
 
 impl Mds {
-    /// The inodes that were changed since the last round of checkpoints, ascending.
-    pub(super) fn changed_inos(&self) -> BTreeSet<Ino> {
-        self.cluster.tail.iter().flat_map(|tail| &tail.events).filter_map(inode_of).collect()
-    }
-
-    fn has_changed_floating(&self) -> bool {
-        let floats = |ino: Ino| self.core.tree.peek(ino).is_some_and(|inode| inode.place.rank().is_some());
-        self.core.tree.dirty_keys().into_iter().any(|(ino, key)| key == DirtyKey::Inode(ino) && floats(ino))
-    }
-
     /// True if nothing is in the way of the record any more.
     pub(super) fn may_move(&mut self, survey: &mut Survey, held: &mut Held, inode: &Inode, frozen_ms: u64) -> bool {
-        if self.replicas_move(survey) {
+        if self.cluster.replicas_move(&mut self.core, survey) {
             return false;
         }
         let locked = self.cluster.loans.locked_inos();
@@ -37,13 +30,13 @@ impl Mds {
                 return false;
             }
         }
-        if !self.knows_held(survey, held) {
+        if !self.cluster.knows_held(&mut self.core, &mut self.leases, &mut self.opens, survey, held) {
             return false;
         }
-        if !self.knows_changed(survey) {
+        if !self.cluster.knows_changed(&mut self.core, survey) {
             return false;
         }
-        if self.core.now.mono_ms < frozen_ms + FLOATING_MS && self.has_changed_floating() {
+        if self.core.now.mono_ms < frozen_ms + FLOATING_MS && has_changed_floating(&self.core.tree) {
             // Of a file that once lived below the directory the table should not say so any more.
             let upto = self.core.log.last;
             self.checkpoint_upto(upto);
@@ -59,13 +52,20 @@ impl Mds {
         }
         true
     }
+}
+
+impl Cluster {
+    /// The inodes that were changed since the last round of checkpoints, ascending.
+    pub(super) fn changed_inos(&self) -> BTreeSet<Ino> {
+        self.tail.iter().flat_map(|tail| &tail.events).filter_map(inode_of).collect()
+    }
 
     /// True if it is known of all changed inodes whether they move. Many may have left memory: those that were made and removed meanwhile
     /// have. Records needed for that are read at once, and before requests are kept waiting.
-    pub(super) fn knows_changed(&mut self, survey: &mut Survey) -> bool {
+    pub(super) fn knows_changed(&mut self, core: &mut Core, survey: &mut Survey) -> bool {
         let (mut needs, mut all) = (Vec::new(), true);
         for ino in self.changed_inos() {
-            if let Moves::Unknown(mut wants) = self.cluster.moves(&mut self.core, survey, ino) {
+            if let Moves::Unknown(mut wants) = self.moves(core, survey, ino) {
                 all = false;
                 needs.append(&mut wants);
             }
@@ -73,18 +73,21 @@ impl Mds {
         needs.sort();
         needs.dedup();
         if !needs.is_empty() {
-            self.cluster.load(&mut self.core, needs, Waiter::Survey);
+            self.load(core, needs, Waiter::Survey);
         }
         all
     }
 
     /// True if other ranks have replicas of moving inodes: they are asked back.
-    fn replicas_move(&mut self, survey: &mut Survey) -> bool {
-        let lent = self.cluster.lent.inos();
-        let moving: Vec<Ino> = lent
-            .into_iter()
-            .filter(|ino| !matches!(self.cluster.moves(&mut self.core, survey, *ino), Moves::No))
-            .collect();
-        self.take_replicas_back(&moving)
+    fn replicas_move(&mut self, core: &mut Core, survey: &mut Survey) -> bool {
+        let lent = self.lent.inos();
+        let moving: Vec<Ino> =
+            lent.into_iter().filter(|ino| !matches!(self.moves(core, survey, *ino), Moves::No)).collect();
+        self.take_replicas_back(core, &moving)
     }
+}
+
+fn has_changed_floating(tree: &Tree) -> bool {
+    let floats = |ino: Ino| tree.peek(ino).is_some_and(|inode| inode.place.rank().is_some());
+    tree.dirty_keys().into_iter().any(|(ino, key)| key == DirtyKey::Inode(ino) && floats(ino))
 }

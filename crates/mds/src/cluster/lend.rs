@@ -12,12 +12,17 @@ use loligo_types::{Event, FsError, Ino, Kind, Lease, PeerRecord, Rank};
 
 use super::Where;
 use super::locks::{Claim, How, Locks, Use, claim, collide};
+use crate::cluster::Cluster;
+use crate::core::Core;
+use crate::eof_cleanup::EofCleanup;
 use crate::load::Waiter;
 use crate::machine::Mds;
+use crate::open::Opens;
 use crate::park::WaitReason;
 use crate::peer::{Lent, PeerMsg, TxId, Want};
 use crate::recall::SHARED;
 use crate::session::Slot;
+use loligo_namespace::Tree;
 
 /// Time that inodes marked for a denied transaction stay marked, milliseconds. Then it is called in any case.
 const INTEREST_MS: u64 = 5000;
@@ -169,7 +174,7 @@ impl Mds {
         match self.consider_loan(tx) {
             Verdict::Wait => {}
             Verdict::Deny if denied => {}
-            Verdict::Deny => self.deny_loan(tx),
+            Verdict::Deny => self.cluster.deny_loan(&mut self.core, &mut self.opens, &mut self.tidy, tx),
             Verdict::Lend(..) if denied && !self.cluster.links.get(&tx.rank).is_some_and(|link| link.greeted) => {
                 // It would be locked until that rank is back, which wants nothing of before.
             }
@@ -182,7 +187,7 @@ impl Mds {
                 // What is only shown does not change: clients may be given of it what they ask for.
                 let shown = |ino: &Ino| claims.iter().any(|claim| claim.ino == *ino && claim.how == How::Shown);
                 let marks: Vec<Ino> = inos.iter().copied().filter(|ino| !shown(ino)).collect();
-                self.mark_loan(tx, &marks);
+                self.cluster.mark_loan(&mut self.core, tx, &marks);
                 claims.iter().for_each(|claim| self.cluster.loans.locks.take(tx, claim));
                 if let Some(loan) = self.cluster.loans.by_tx.get_mut(&tx) {
                     (loan.stage, loan.locked) = (Stage::Held, inos);
@@ -192,16 +197,8 @@ impl Mds {
         }
     }
 
-    fn deny_loan(&mut self, tx: TxId) {
-        self.unlock(tx);
-        let Some(loan) = self.cluster.loans.by_tx.get_mut(&tx) else { return };
-        loan.stage = Stage::Denied;
-        let round = loan.round;
-        self.core.tell(tx.rank, PeerMsg::Denied { tx, round, error: FsError::Busy });
-    }
-
     fn consider_loan(&mut self, tx: TxId) -> Verdict {
-        if self.grace.is_some() || !self.cluster.ready || self.is_merging() {
+        if self.grace.is_some() || !self.cluster.ready || self.decoupled.is_merging() {
             // Of what is merged half is in memory.
             return Verdict::Wait;
         }
@@ -210,7 +207,7 @@ impl Mds {
         let (wants, client, first) = (loan.wants.clone(), loan.client, loan.stage == Stage::Waiting);
         let mut search = Search::default();
         for want in &wants {
-            self.look_for(tx.rank, want, &mut search);
+            self.cluster.look_for(&mut self.core, tx.rank, want, &mut search);
         }
         let Search { needs, claims, mut lent } = search;
         if !needs.is_empty() {
@@ -224,22 +221,22 @@ impl Mds {
         if let Some(holder) = holder {
             return if holder < tx { Verdict::Deny } else { Verdict::Wait };
         }
-        let names: Vec<(Ino, u64)> = wants.iter().filter_map(|want| self.name_of(want)).collect();
-        if names.into_iter().any(|(dir, hash)| self.moved_name(dir, hash).is_some()) {
+        let names: Vec<(Ino, u64)> = wants.iter().filter_map(|want| name_of(&self.core.tree, want)).collect();
+        if names.into_iter().any(|(dir, hash)| self.cluster.moved_name(dir, hash).is_some()) {
             return Verdict::Deny;
         }
         // What another rank decides may cut a file.
         let mut busy = |ino: Ino| {
-            self.data_is_busy(ino)
-                || self.is_leaving(ino)
-                || self.is_spreading(ino)
+            self.discards.data_is_busy(&self.decoupled, ino)
+                || self.cluster.is_leaving(&mut self.core, ino)
+                || self.cluster.is_spreading(ino)
                 || self.opens.wait_for_rooms(&mut self.tidy, ino).is_some()
         };
         if claims.iter().any(|claim| busy(claim.ino)) {
             return Verdict::Deny;
         }
         let inos: Vec<Ino> = claims.iter().map(|claim| claim.ino).collect();
-        match self.apart_of(&inos) {
+        match self.decoupled.apart_of(&mut self.core, &mut self.cluster, &inos) {
             Ok(apart) => lent.apart = apart,
             Err(needs) => {
                 self.cluster.load(&mut self.core, needs, Waiter::Loan(tx));
@@ -249,85 +246,18 @@ impl Mds {
         if self.ask_back(tx, client, &claims) {
             return Verdict::Deny;
         }
-        if !self.cluster.lent.is_empty() && self.take_replicas_back(&replicated(&claims)) {
-            self.mark_loan(tx, &inos);
+        if !self.cluster.lent.is_empty() && self.cluster.take_replicas_back(&mut self.core, &replicated(&claims)) {
+            self.cluster.mark_loan(&mut self.core, tx, &inos);
             return Verdict::Deny;
         }
-        if self.are_promised(&replicated(&claims), first) {
-            self.mark_loan(tx, &inos);
+        if self.promises.are_promised(&mut self.core, &replicated(&claims), first) {
+            self.cluster.mark_loan(&mut self.core, tx, &inos);
             return Verdict::Deny;
         }
         // Paths do not lead through what another rank decides on.
         replicated(&claims).into_iter().for_each(|ino| self.shortcuts.drop_through(ino));
         lent.opens = claims.iter().map(|claim| (claim.ino, self.opens.count(claim.ino))).collect();
         Verdict::Lend(lent, claims)
-    }
-
-    /// One record, and the inode that an entry points to.
-    fn look_for(&mut self, from: Rank, want: &Want, search: &mut Search) {
-        if let Need::Parts(dir) = want.need {
-            let part = self.lend_part(from, dir);
-            if let Loaded::Part { part: Some(_), .. } = part {
-                claim(&mut search.claims, dir, Lease::NONE, if want.shown { How::Shown } else { How::Whole });
-            }
-            return search.lent.items.push(part);
-        }
-        debug_assert!(
-            !matches!(want.need, Need::Range { .. } | Need::Hashes { .. }),
-            "names are lent one by one: who wants all of them would ask for ever, as for {:?}",
-            want.need
-        );
-        let (ino, name, how) = match &want.need {
-            Need::Inode(ino) => (*ino, None, How::Inode),
-            Need::Xattrs(ino) | Need::Inline(ino) | Need::Parts(ino) => (*ino, None, How::Whole),
-            Need::Entry { dir, name } => (*dir, Some(name), How::Names(vec![self.core.tree.hash(name)])),
-            Need::Range { dir, .. } | Need::Hashes { dir, .. } => (*dir, None, How::Whole),
-        };
-        match name.and_then(|name| self.rank_of_name(ino, name)) {
-            Some(rank) if rank != self.core.me() => {
-                // It knows who has it when it has heard of the lines.
-                let lines = self.cluster.routes.lines(ino);
-                return self.core.tell_durably(from, PeerMsg::Routes(lines));
-            }
-            // What the decision counts of it the borrower counts in its own part, or at the home.
-            Some(_) if self.core.tree.part(ino).is_some() => claim(&mut search.claims, ino, want.recall, how),
-            _ if !self.look_for_inode(ino, want.recall, how, search) => return,
-            _ => {}
-        }
-        let Some(name) = name else { return };
-        match self.core.tree.entry(ino, name) {
-            Lookup::Unknown => search.needs.push(Need::Entry { dir: ino, name: name.clone() }),
-            Lookup::Absent => search.lent.items.push(Loaded::Entry { dir: ino, name: name.clone(), found: None }),
-            Lookup::Present(target) => {
-                search.lent.items.push(Loaded::Entry { dir: ino, name: name.clone(), found: Some(target) });
-                let all = SHARED | Lease::CACHE | Lease::BUFFER;
-                self.look_for_inode(target.ino, all, How::Whole, search);
-            }
-        }
-    }
-
-    /// True if the inode is here and can be lent.
-    fn look_for_inode(&mut self, ino: Ino, recall: Lease, how: How, search: &mut Search) -> bool {
-        let Search { needs, claims, lent } = search;
-        match self.cluster.locate(&mut self.core, ino, needs) {
-            Where::Unknown => return false,
-            Where::Elsewhere(rank) => {
-                if !lent.elsewhere.iter().any(|(other, _)| *other == ino) {
-                    lent.elsewhere.push((ino, rank));
-                }
-                return false;
-            }
-            Where::Here => {}
-        }
-        claim(claims, ino, recall, how);
-        let is_it = |item: &Loaded| matches!(item, Loaded::Inode(other, _) if *other == ino);
-        if !lent.items.iter().any(is_it) {
-            lent.items.push(match self.core.tree.find(ino) {
-                Found::Here(inode) => Loaded::Inode(ino, Some(Box::new(inode.clone()))),
-                _ => Loaded::Inode(ino, None),
-            });
-        }
-        true
     }
 
     /// Asks clients for what they must not hold; whether there is something.
@@ -346,62 +276,10 @@ impl Mds {
             return false;
         }
         let inos: Vec<Ino> = claims.iter().map(|claim| claim.ino).collect();
-        self.mark_loan(tx, &inos);
+        self.cluster.mark_loan(&mut self.core, tx, &inos);
         due.into_iter()
             .for_each(|(ino, slot, bits)| self.recalls.recall(&mut self.core, &self.sessions, ino, slot, bits, 0));
         true
-    }
-
-    /// Ends a loan whose records could not be read.
-    pub(crate) fn loan_failed(&mut self, tx: TxId) {
-        let round = self.cluster.loans.by_tx.get(&tx).map_or(0, |loan| loan.round);
-        self.end_loan(tx);
-        self.core.tell(tx.rank, PeerMsg::Denied { tx, round, error: FsError::Io });
-    }
-
-    fn mark_loan(&mut self, tx: TxId, inos: &[Ino]) {
-        let Some(loan) = self.cluster.loans.by_tx.get_mut(&tx) else { return };
-        let before = std::mem::replace(&mut loan.marks, inos.to_vec());
-        self.core.parked.mark_inos(inos);
-        self.core.parked.unmark_inos(&before);
-    }
-
-    /// Takes the locks of a transaction away.
-    fn unlock(&mut self, tx: TxId) {
-        let Some(loan) = self.cluster.loans.by_tx.get_mut(&tx) else { return };
-        let inos = std::mem::take(&mut loan.locked);
-        if inos.is_empty() {
-            return;
-        }
-        self.cluster.loans.due = true;
-        for ino in inos {
-            self.cluster.loans.locks.give(tx, ino);
-            // An orphan may have had its last close meanwhile.
-            self.opens.closed(&self.core, &mut self.tidy, ino);
-        }
-        self.core.parked.wake(&WaitReason::Locked);
-    }
-
-    fn end_loan(&mut self, tx: TxId) {
-        self.unlock(tx);
-        if let Some(loan) = self.cluster.loans.by_tx.remove(&tx) {
-            self.core.parked.unmark_inos(&loan.marks);
-        }
-        self.cluster.loans.due = true;
-    }
-
-    /// The transaction gives back what it borrowed.
-    pub(crate) fn returned(&mut self, tx: TxId, again: bool) {
-        if !again {
-            return self.end_loan(tx);
-        }
-        self.unlock(tx);
-        let now_ms = self.core.now.mono_ms;
-        if let Some(loan) = self.cluster.loans.by_tx.get_mut(&tx) {
-            // It waits for something else than this rank, and comes by itself.
-            (loan.stage, loan.since_ms) = (Stage::Called, now_ms);
-        }
-        self.cluster.loans.due = true;
     }
 
     /// Something was unlocked, given back by a client, or read: those that wait or were denied go on, the oldest first.
@@ -410,18 +288,10 @@ impl Mds {
         let waits = |loan: &Loan| matches!(loan.stage, Stage::Waiting | Stage::Denied);
         let all = loans.by_tx.iter().filter(|(_, loan)| waits(loan)).map(|(tx, _)| *tx);
         for tx in all.collect::<Vec<TxId>>() {
-            if !self.still_waits(tx) {
+            if !self.cluster.still_waits(tx) {
                 self.run_loan(tx);
             }
         }
-    }
-
-    /// True if nothing has changed for a waiting loan, as locks go: this is asked of all after each transaction.
-    fn still_waits(&self, tx: TxId) -> bool {
-        let loans = &self.cluster.loans;
-        let Some(loan) = loans.by_tx.get(&tx).filter(|loan| loan.queued) else { return false };
-        let holder = loans.against(tx, &loan.claims);
-        holder.is_some_and(|holder| loan.stage == Stage::Denied || tx < holder)
     }
 
     /// Something was read for a loan. It goes on at once: what was read may not stay in memory for long.
@@ -449,9 +319,9 @@ impl Mds {
             _ => false,
         };
         if events.iter().any(moves) {
-            self.disturb_export();
+            self.cluster.disturb_export(&mut self.core, &self.sessions, &self.opens);
         }
-        let born = self.note_scattered(events);
+        let born = self.cluster.note_scattered(&mut self.core, events);
         self.commit(None, &all);
         born.into_iter().for_each(|ino| self.is_born(ino));
         for event in events {
@@ -460,29 +330,8 @@ impl Mds {
                 self.opens.closed(&self.core, &mut self.tidy, *ino);
             }
         }
-        self.end_loan(tx);
+        self.cluster.end_loan(&mut self.core, &mut self.opens, &mut self.tidy, tx);
         true
-    }
-
-    /// The name that is wanted.
-    fn name_of(&self, want: &Want) -> Option<(Ino, u64)> {
-        match &want.need {
-            Need::Entry { dir, name } => Some((*dir, self.core.tree.hash(name))),
-            _ => None,
-        }
-    }
-
-    /// A coordinator has said hello: what it borrowed before is only kept until its letters of before are here.
-    pub(crate) fn age_loans(&mut self, from: Rank) {
-        let of_it = self.cluster.loans.by_tx.iter_mut().filter(|(tx, _)| tx.rank == from);
-        of_it.for_each(|(_, loan)| loan.old = true);
-    }
-
-    /// They are: it is over.
-    pub(crate) fn end_old_loans(&mut self, from: Rank) {
-        let old = self.cluster.loans.by_tx.iter().filter(|(tx, loan)| tx.rank == from && loan.old);
-        let old: Vec<TxId> = old.map(|(tx, _)| *tx).collect();
-        old.into_iter().for_each(|tx| self.end_loan(tx));
     }
 
     /// Goes on with those that wait for time, and forgets those that did not come or wait for too long.
@@ -497,13 +346,178 @@ impl Mds {
             match stage {
                 // It waits for this call, and is denied again if need be.
                 Stage::Denied => {
-                    self.end_loan(tx);
+                    self.cluster.end_loan(&mut self.core, &mut self.opens, &mut self.tidy, tx);
                     self.core.tell(tx.rank, PeerMsg::Ready { tx });
                 }
-                Stage::Called => self.end_loan(tx),
+                Stage::Called => self.cluster.end_loan(&mut self.core, &mut self.opens, &mut self.tidy, tx),
                 Stage::Waiting | Stage::Held => {}
             }
         }
         self.next_loans();
+    }
+}
+
+impl Cluster {
+    fn deny_loan(&mut self, core: &mut Core, opens: &mut Opens, tidy: &mut EofCleanup, tx: TxId) {
+        self.unlock(core, opens, tidy, tx);
+        let Some(loan) = self.loans.by_tx.get_mut(&tx) else { return };
+        loan.stage = Stage::Denied;
+        let round = loan.round;
+        core.tell(tx.rank, PeerMsg::Denied { tx, round, error: FsError::Busy });
+    }
+
+    /// One record, and the inode that an entry points to.
+    fn look_for(&mut self, core: &mut Core, from: Rank, want: &Want, search: &mut Search) {
+        if let Need::Parts(dir) = want.need {
+            let part = self.lend_part(core, from, dir);
+            if let Loaded::Part { part: Some(_), .. } = part {
+                claim(&mut search.claims, dir, Lease::NONE, if want.shown { How::Shown } else { How::Whole });
+            }
+            return search.lent.items.push(part);
+        }
+        debug_assert!(
+            !matches!(want.need, Need::Range { .. } | Need::Hashes { .. }),
+            "names are lent one by one: who wants all of them would ask for ever, as for {:?}",
+            want.need
+        );
+        let (ino, name, how) = match &want.need {
+            Need::Inode(ino) => (*ino, None, How::Inode),
+            Need::Xattrs(ino) | Need::Inline(ino) | Need::Parts(ino) => (*ino, None, How::Whole),
+            Need::Entry { dir, name } => (*dir, Some(name), How::Names(vec![core.tree.hash(name)])),
+            Need::Range { dir, .. } | Need::Hashes { dir, .. } => (*dir, None, How::Whole),
+        };
+        match name.and_then(|name| self.rank_of_name(core, ino, name)) {
+            Some(rank) if rank != core.me() => {
+                // It knows who has it when it has heard of the lines.
+                let lines = self.routes.lines(ino);
+                return core.tell_durably(from, PeerMsg::Routes(lines));
+            }
+            // What the decision counts of it the borrower counts in its own part, or at the home.
+            Some(_) if core.tree.part(ino).is_some() => claim(&mut search.claims, ino, want.recall, how),
+            _ if !self.look_for_inode(core, ino, want.recall, how, search) => return,
+            _ => {}
+        }
+        let Some(name) = name else { return };
+        match core.tree.entry(ino, name) {
+            Lookup::Unknown => search.needs.push(Need::Entry { dir: ino, name: name.clone() }),
+            Lookup::Absent => search.lent.items.push(Loaded::Entry { dir: ino, name: name.clone(), found: None }),
+            Lookup::Present(target) => {
+                search.lent.items.push(Loaded::Entry { dir: ino, name: name.clone(), found: Some(target) });
+                let all = SHARED | Lease::CACHE | Lease::BUFFER;
+                self.look_for_inode(core, target.ino, all, How::Whole, search);
+            }
+        }
+    }
+
+    /// True if the inode is here and can be lent.
+    fn look_for_inode(&mut self, core: &mut Core, ino: Ino, recall: Lease, how: How, search: &mut Search) -> bool {
+        let Search { needs, claims, lent } = search;
+        match self.locate(core, ino, needs) {
+            Where::Unknown => return false,
+            Where::Elsewhere(rank) => {
+                if !lent.elsewhere.iter().any(|(other, _)| *other == ino) {
+                    lent.elsewhere.push((ino, rank));
+                }
+                return false;
+            }
+            Where::Here => {}
+        }
+        claim(claims, ino, recall, how);
+        let is_it = |item: &Loaded| matches!(item, Loaded::Inode(other, _) if *other == ino);
+        if !lent.items.iter().any(is_it) {
+            lent.items.push(match core.tree.find(ino) {
+                Found::Here(inode) => Loaded::Inode(ino, Some(Box::new(inode.clone()))),
+                _ => Loaded::Inode(ino, None),
+            });
+        }
+        true
+    }
+
+    /// Ends a loan whose records could not be read.
+    pub(crate) fn loan_failed(&mut self, core: &mut Core, opens: &mut Opens, tidy: &mut EofCleanup, tx: TxId) {
+        let round = self.loans.by_tx.get(&tx).map_or(0, |loan| loan.round);
+        self.end_loan(core, opens, tidy, tx);
+        core.tell(tx.rank, PeerMsg::Denied { tx, round, error: FsError::Io });
+    }
+
+    fn mark_loan(&mut self, core: &mut Core, tx: TxId, inos: &[Ino]) {
+        let Some(loan) = self.loans.by_tx.get_mut(&tx) else { return };
+        let before = std::mem::replace(&mut loan.marks, inos.to_vec());
+        core.parked.mark_inos(inos);
+        core.parked.unmark_inos(&before);
+    }
+
+    /// Takes the locks of a transaction away.
+    fn unlock(&mut self, core: &mut Core, opens: &mut Opens, tidy: &mut EofCleanup, tx: TxId) {
+        let Some(loan) = self.loans.by_tx.get_mut(&tx) else { return };
+        let inos = std::mem::take(&mut loan.locked);
+        if inos.is_empty() {
+            return;
+        }
+        self.loans.due = true;
+        for ino in inos {
+            self.loans.locks.give(tx, ino);
+            // An orphan may have had its last close meanwhile.
+            opens.closed(core, tidy, ino);
+        }
+        core.parked.wake(&WaitReason::Locked);
+    }
+
+    fn end_loan(&mut self, core: &mut Core, opens: &mut Opens, tidy: &mut EofCleanup, tx: TxId) {
+        self.unlock(core, opens, tidy, tx);
+        if let Some(loan) = self.loans.by_tx.remove(&tx) {
+            core.parked.unmark_inos(&loan.marks);
+        }
+        self.loans.due = true;
+    }
+
+    /// The transaction gives back what it borrowed.
+    pub(crate) fn returned(
+        &mut self,
+        core: &mut Core,
+        opens: &mut Opens,
+        tidy: &mut EofCleanup,
+        tx: TxId,
+        again: bool,
+    ) {
+        if !again {
+            return self.end_loan(core, opens, tidy, tx);
+        }
+        self.unlock(core, opens, tidy, tx);
+        let now_ms = core.now.mono_ms;
+        if let Some(loan) = self.loans.by_tx.get_mut(&tx) {
+            // It waits for something else than this rank, and comes by itself.
+            (loan.stage, loan.since_ms) = (Stage::Called, now_ms);
+        }
+        self.loans.due = true;
+    }
+
+    /// True if nothing has changed for a waiting loan, as locks go: this is asked of all after each transaction.
+    fn still_waits(&self, tx: TxId) -> bool {
+        let loans = &self.loans;
+        let Some(loan) = loans.by_tx.get(&tx).filter(|loan| loan.queued) else { return false };
+        let holder = loans.against(tx, &loan.claims);
+        holder.is_some_and(|holder| loan.stage == Stage::Denied || tx < holder)
+    }
+
+    /// A coordinator has said hello: what it borrowed before is only kept until its letters of before are here.
+    pub(crate) fn age_loans(&mut self, from: Rank) {
+        let of_it = self.loans.by_tx.iter_mut().filter(|(tx, _)| tx.rank == from);
+        of_it.for_each(|(_, loan)| loan.old = true);
+    }
+
+    /// They are: it is over.
+    pub(crate) fn end_old_loans(&mut self, core: &mut Core, opens: &mut Opens, tidy: &mut EofCleanup, from: Rank) {
+        let old = self.loans.by_tx.iter().filter(|(tx, loan)| tx.rank == from && loan.old);
+        let old: Vec<TxId> = old.map(|(tx, _)| *tx).collect();
+        old.into_iter().for_each(|tx| self.end_loan(core, opens, tidy, tx));
+    }
+}
+
+/// The name that is wanted.
+fn name_of(tree: &Tree, want: &Want) -> Option<(Ino, u64)> {
+    match &want.need {
+        Need::Entry { dir, name } => Some((*dir, tree.hash(name))),
+        _ => None,
     }
 }

@@ -7,45 +7,16 @@ use loligo_types::{Event, Ino, Letter, Lsn, PeerRecord, Rank};
 
 use super::Where;
 use super::import::Moved;
+use crate::checkpoint::Checkpointer;
+use crate::cluster::Cluster;
+use crate::core::Core;
 use crate::load::Waiter;
 use crate::machine::Mds;
 use crate::park::WaitReason;
 use crate::peer::{PeerMsg, TxId};
+use crate::session::Sessions;
 
 impl Mds {
-    /// The events that promise something to another rank. They must get into a record at once, each before the next call.
-    pub(crate) fn write_letter(&self, to: Rank, letter: Letter) -> [Event; 2] {
-        let peer = self.core.tree.peer(to);
-        let seq = peer.sent + 1;
-        [Event::Letter { to, seq, letter: Arc::new(letter) }, Event::Peer(PeerRecord { sent: seq, ..peer })]
-    }
-
-    /// A record with a letter was made (or replayed).
-    pub(crate) fn letter_written(&mut self, to: Rank, seq: u64, letter: &Arc<Letter>, lsn: Lsn) {
-        let link = self.cluster.links.entry(to).or_default();
-        link.outbox.push_back((seq, lsn, Arc::clone(letter)));
-    }
-
-    /// Sends what is durable and was not sent.
-    pub(crate) fn send_letters(&mut self) {
-        let durable = self.core.log.durable;
-        for (rank, link) in &mut self.cluster.links {
-            if !link.greeted {
-                continue;
-            }
-            for (seq, lsn, letter) in &link.outbox {
-                if *lsn > durable {
-                    break;
-                }
-                if *seq > link.sent {
-                    link.sent = *seq;
-                    let msg = PeerMsg::Letter { seq: *seq, letter: Arc::clone(letter) };
-                    self.core.out.push_back(crate::io::Output::Peer { to: *rank, msg });
-                }
-            }
-        }
-    }
-
     /// A letter came.
     pub(crate) fn letter(&mut self, from: Rank, seq: u64, letter: Arc<Letter>) {
         let received = self.core.tree.peer(from).received;
@@ -65,7 +36,7 @@ impl Mds {
     pub(crate) fn open_letters(&mut self, from: Rank) {
         // While something is merged half of it is in memory; in replay it is there at once, and what a letter made of half of it would come
         // over it.
-        while !self.is_merging()
+        while !self.decoupled.is_merging()
             && let Some(link) = self.cluster.links.get_mut(&from)
             && !link.reading
             && let Some((seq, letter)) = link.inbox.pop_front()
@@ -89,7 +60,7 @@ impl Mds {
                 return;
             }
             self.core.tell_durably(from, PeerMsg::Received { upto: seq });
-            self.settle_peer(from);
+            self.cluster.settle_peer(&mut self.core, &mut self.opens, &mut self.tidy, from);
         }
     }
 
@@ -128,57 +99,15 @@ impl Mds {
             }
             Where::Elsewhere(rank) if rank == from => {
                 // It has moved there meanwhile. One record of that rank says both, what came and what goes.
-                let [letter, _] = self.write_letter(rank, Letter::Sum { dir, entries, bytes });
+                let [letter, _] = self.core.write_letter(rank, Letter::Sum { dir, entries, bytes });
                 self.commit(None, &[letter, Event::Peer(PeerRecord { sent: peer.sent + 1, ..peer })]);
             }
             Where::Elsewhere(rank) => {
-                let [letter, sent] = self.write_letter(rank, Letter::Sum { dir, entries, bytes });
+                let [letter, sent] = self.core.write_letter(rank, Letter::Sum { dir, entries, bytes });
                 self.commit(None, &[Event::Peer(peer), letter, sent]);
             }
         }
         true
-    }
-
-    /// Another rank has letters up to here.
-    pub(crate) fn letters_received(&mut self, from: Rank, upto: u64) {
-        let Some(link) = self.cluster.links.get_mut(&from) else { return };
-        link.received = link.received.max(upto);
-        let (mut fewer, mut given) = (false, false);
-        while let Some((_, _, letter)) = link.outbox.front().filter(|(seq, ..)| *seq <= upto) {
-            (fewer, given) = (true, given || letter.gives().is_some());
-            link.outbox.pop_front();
-        }
-        self.export_received(from, upto);
-        let lines = self.cluster.routes.received(from, upto);
-        if !lines.is_empty() {
-            self.spread_routes(&lines);
-        }
-        if given {
-            // Those who wait to be sent there.
-            self.core.parked.wake(&WaitReason::Moving);
-        }
-        if fewer {
-            self.trim();
-        }
-    }
-
-    /// True if something is on its way to become a rank's. Until it is, no client is sent there: one that arrives before its
-    /// holdings, and has no session there, would be told that it holds nothing.
-    pub(crate) fn gives_to(&self, rank: Rank) -> bool {
-        let link = self.cluster.links.get(&rank);
-        link.is_some_and(|link| link.outbox.iter().any(|(.., letter)| letter.gives().is_some()))
-    }
-
-    /// Another rank has in the table what letters up to here brought.
-    pub(crate) fn letters_acked(&mut self, from: Rank, upto: u64) {
-        let Some(link) = self.cluster.links.get_mut(&from) else { return };
-        if upto <= link.acked {
-            return;
-        }
-        link.acked = upto;
-        self.export_landed(from, upto);
-        // Requests may wait for room in the journal while there is nothing to checkpoint.
-        self.trim();
     }
 
     /// Puts down how far letters have come, now and then.
@@ -215,29 +144,122 @@ impl Mds {
                 landed.push(*rank);
             }
         }
-        landed.into_iter().for_each(|rank| self.repeat_acks(rank));
+        landed.into_iter().for_each(|rank| self.cluster.repeat_acks(&mut self.core, rank));
+    }
+}
+
+impl Core {
+    /// The events that promise something to another rank. They must get into a record at once, each before the next call.
+    pub(crate) fn write_letter(&self, to: Rank, letter: Letter) -> [Event; 2] {
+        let peer = self.tree.peer(to);
+        let seq = peer.sent + 1;
+        [Event::Letter { to, seq, letter: Arc::new(letter) }, Event::Peer(PeerRecord { sent: seq, ..peer })]
+    }
+}
+
+impl Cluster {
+    /// A record with a letter was made (or replayed).
+    pub(crate) fn letter_written(&mut self, to: Rank, seq: u64, letter: &Arc<Letter>, lsn: Lsn) {
+        let link = self.links.entry(to).or_default();
+        link.outbox.push_back((seq, lsn, Arc::clone(letter)));
+    }
+
+    /// Sends what is durable and was not sent.
+    pub(crate) fn send_letters(&mut self, core: &mut Core) {
+        let durable = core.log.durable;
+        for (rank, link) in &mut self.links {
+            if !link.greeted {
+                continue;
+            }
+            for (seq, lsn, letter) in &link.outbox {
+                if *lsn > durable {
+                    break;
+                }
+                if *seq > link.sent {
+                    link.sent = *seq;
+                    let msg = PeerMsg::Letter { seq: *seq, letter: Arc::clone(letter) };
+                    core.out.push_back(crate::io::Output::Peer { to: *rank, msg });
+                }
+            }
+        }
+    }
+
+    /// Another rank has letters up to here.
+    pub(crate) fn letters_received(
+        &mut self,
+        core: &mut Core,
+        sessions: &Sessions,
+        checkpointer: &mut Checkpointer,
+        from: Rank,
+        upto: u64,
+    ) {
+        let Some(link) = self.links.get_mut(&from) else { return };
+        link.received = link.received.max(upto);
+        let (mut fewer, mut given) = (false, false);
+        while let Some((_, _, letter)) = link.outbox.front().filter(|(seq, ..)| *seq <= upto) {
+            (fewer, given) = (true, given || letter.gives().is_some());
+            link.outbox.pop_front();
+        }
+        self.export_received(core, sessions, from, upto);
+        let lines = self.routes.received(from, upto);
+        if !lines.is_empty() {
+            self.spread_routes(core, &lines);
+        }
+        if given {
+            // Those who wait to be sent there.
+            core.parked.wake(&WaitReason::Moving);
+        }
+        if fewer {
+            checkpointer.trim(core, sessions, self);
+        }
+    }
+
+    /// True if something is on its way to become a rank's. Until it is, no client is sent there: one that arrives before its
+    /// holdings, and has no session there, would be told that it holds nothing.
+    pub(crate) fn gives_to(&self, rank: Rank) -> bool {
+        let link = self.links.get(&rank);
+        link.is_some_and(|link| link.outbox.iter().any(|(.., letter)| letter.gives().is_some()))
+    }
+
+    /// Another rank has in the table what letters up to here brought.
+    pub(crate) fn letters_acked(
+        &mut self,
+        core: &mut Core,
+        sessions: &Sessions,
+        checkpointer: &mut Checkpointer,
+        from: Rank,
+        upto: u64,
+    ) {
+        let Some(link) = self.links.get_mut(&from) else { return };
+        if upto <= link.acked {
+            return;
+        }
+        link.acked = upto;
+        self.export_landed(core, from, upto);
+        // Requests may wait for room in the journal while there is nothing to checkpoint.
+        checkpointer.trim(core, sessions, self);
     }
 
     /// Says up to which letter another rank may forget what it knew.
-    pub(crate) fn repeat_acks(&mut self, rank: Rank) {
-        let received = self.core.tree.peer(rank).received;
-        let Some(link) = self.cluster.links.get(&rank) else { return };
+    pub(crate) fn repeat_acks(&self, core: &mut Core, rank: Rank) {
+        let received = core.tree.peer(rank).received;
+        let Some(link) = self.links.get(&rank) else { return };
         let upto = link.landing.front().map_or(received, |(seq, _)| seq - 1);
-        self.core.tell_durably(rank, PeerMsg::Acked { upto });
+        core.tell_durably(rank, PeerMsg::Acked { upto });
     }
 
     /// The oldest record that is still needed for what other ranks do not have.
     pub(crate) fn oldest_promise(&self) -> Option<Lsn> {
-        let letters = self.cluster.links.values().filter_map(|link| link.outbox.front().map(|(_, lsn, _)| *lsn));
-        letters.chain(self.cluster.departed.values().map(|(_, lsn)| *lsn)).min()
+        let letters = self.links.values().filter_map(|link| link.outbox.front().map(|(_, lsn, _)| *lsn));
+        letters.chain(self.departed.values().map(|(_, lsn)| *lsn)).min()
     }
 
     /// Splits the needs of sums: records of this rank to read, and directories of other ranks to which sums go up.
-    pub(crate) fn sum_needs(&mut self, needs: Vec<Need>) -> (Vec<Need>, Vec<Ino>) {
+    pub(crate) fn sum_needs(&mut self, core: &mut Core, needs: Vec<Need>) -> (Vec<Need>, Vec<Ino>) {
         let (mut here, mut abroad) = (Vec::new(), Vec::new());
         for need in needs {
             let Need::Inode(ino) = need else { continue };
-            if let Where::Elsewhere(_) = self.cluster.locate(&mut self.core, ino, &mut here) {
+            if let Where::Elsewhere(_) = self.locate(core, ino, &mut here) {
                 abroad.push(ino);
             }
         }

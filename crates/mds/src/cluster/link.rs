@@ -6,11 +6,17 @@ use std::sync::Arc;
 use loligo_namespace::Need;
 use loligo_types::{ClusterMap, Event, Frag, Ino, Letter, Loaded, Lsn, Rank, Route};
 
+use crate::balance::Balance;
+use crate::cluster::Cluster;
+use crate::core::Core;
+use crate::eof_cleanup::EofCleanup;
 use crate::io::Output;
 use crate::load::Waiter;
 use crate::machine::Mds;
+use crate::open::Opens;
 use crate::park::WaitReason;
 use crate::peer::PeerMsg;
+use crate::shortcuts::Shortcuts;
 
 /// State of the link to another rank.
 #[derive(Default)]
@@ -50,28 +56,6 @@ pub(crate) struct Link {
 }
 
 impl Mds {
-    /// There is a connection. Hello is said when all that it tells is durable: a letter that is said to have come is never
-    /// sent again, and a line that was told is believed by all.
-    pub(crate) fn peer_up(&mut self, rank: Rank) {
-        // Of an earlier connection.
-        self.core.mail.retain(|(_, to, _)| *to != rank);
-        let late = self.core.log.last > self.core.log.durable;
-        let link = self.cluster.links.entry(rank).or_default();
-        (link.up, link.greeted, link.empty, link.farewell) = (true, false, false, false);
-        link.early = late.then(Vec::new);
-        let peer = self.core.tree.peer(rank);
-        let msg = PeerMsg::Hello {
-            life: self.cluster.life,
-            received: peer.received,
-            sent: peer.sent,
-            map: self.cluster.map.clone(),
-            routes: self.cluster.routes.without_under_way(self.cluster.routes.all()),
-        };
-        self.void_loans_of(rank);
-        self.forget_replicas_of(rank);
-        self.core.tell_durably(rank, msg);
-    }
-
     /// Hello was said late. What the other rank has said meanwhile counts from now on: the answers come behind it.
     pub(crate) fn hello_said(&mut self, to: Rank) {
         let early = self.cluster.links.get_mut(&to).and_then(|link| link.early.take());
@@ -85,8 +69,8 @@ impl Mds {
         (link.up, link.greeted, link.early) = (false, false, None);
         link.inbox.clear();
         link.cached.clear();
-        self.void_loans_of(rank);
-        self.forget_replicas_of(rank);
+        self.cluster.void_loans_of(&mut self.core, rank);
+        self.cluster.forget_replicas_of(&mut self.core, &mut self.shortcuts, rank);
         self.export_lost(rank);
     }
 
@@ -105,48 +89,66 @@ impl Mds {
             }
             _ if !link.greeted => {}
             PeerMsg::Letter { seq, letter } => self.letter(from, seq, letter),
-            PeerMsg::Received { upto } => self.letters_received(from, upto),
-            PeerMsg::Acked { upto } => self.letters_acked(from, upto),
-            PeerMsg::Routes(routes) => self.learn_routes(Some(from), routes),
+            PeerMsg::Received { upto } => {
+                self.cluster.letters_received(&mut self.core, &self.sessions, &mut self.checkpointer, from, upto)
+            }
+            PeerMsg::Acked { upto } => {
+                self.cluster.letters_acked(&mut self.core, &self.sessions, &mut self.checkpointer, from, upto)
+            }
+            PeerMsg::Routes(routes) => self.cluster.learn_routes(&mut self.core, &mut self.balance, Some(from), routes),
             PeerMsg::Gone(dir) => self.peer_gone(dir),
             PeerMsg::ClientGone { client } => self.client_gone(client),
             PeerMsg::Borrow { tx, round, client, wants } => self.borrowed(from, tx, round, client, wants),
             PeerMsg::Lent { tx, round, lent } => self.lent(from, tx, round, lent),
             PeerMsg::Denied { tx, round, error } => self.denied(from, tx, round, error),
-            PeerMsg::Ready { tx } => self.try_again(from, tx),
-            PeerMsg::Return { tx, again } => self.returned(tx, again),
-            PeerMsg::Offer { moving, .. } => self.offered(from, moving),
-            PeerMsg::GiveBack { dir, to } => self.give_back_fragments(dir, to),
-            PeerMsg::Summon { dir } => self.summoned(from, dir),
-            PeerMsg::Stays { dir } => self.not_given(from, dir),
+            PeerMsg::Ready { tx } => self.cluster.try_again(&mut self.core, from, tx),
+            PeerMsg::Return { tx, again } => {
+                self.cluster.returned(&mut self.core, &mut self.opens, &mut self.tidy, tx, again)
+            }
+            PeerMsg::Offer { moving, .. } => {
+                self.cluster.offered(&mut self.core, &self.sessions, &self.grace, from, moving)
+            }
+            PeerMsg::GiveBack { dir, to } => self.cluster.give_back_fragments(&mut self.core, &self.decoupled, dir, to),
+            PeerMsg::Summon { dir } => self.decoupled.summoned(&mut self.core, &mut self.cluster, from, dir),
+            PeerMsg::Stays { dir } => self.decoupled.not_given(&mut self.core, from, dir),
             PeerMsg::Accept { moving, refused } => self.accepted(from, moving, refused),
             PeerMsg::Cached(items) => link.cached = items,
-            PeerMsg::Heat(heat) => self.heat_came(&heat),
-            PeerMsg::Empty => self.peer_empty(from),
-            PeerMsg::Farewell => self.peer_farewell(from),
-            PeerMsg::Beat(beats) => self.beaten(&beats),
-            PeerMsg::AskWay { number, ino } => self.tell_way(from, number, ino),
-            PeerMsg::AskBorn { ino } => self.tell_born(from, ino),
+            PeerMsg::Heat(heat) => self.heat.heat_came(&self.core, &self.cluster, &heat),
+            PeerMsg::Empty => self.cluster.peer_empty(&mut self.core, from),
+            PeerMsg::Farewell => self.cluster.peer_farewell(from),
+            PeerMsg::Beat(beats) => self.heat.beaten(&self.core, &self.cluster, &beats),
+            PeerMsg::AskWay { number, ino } => self.cluster.tell_way(&mut self.core, from, number, ino),
+            PeerMsg::AskBorn { ino } => self.core.tell_born(from, ino),
             PeerMsg::Born { ino } => self.born(from, ino),
-            PeerMsg::AskName { dir, name } => self.tell_name(from, dir, name),
-            PeerMsg::NameIs { dir, name, ino } => self.name_told(dir, name, ino),
-            PeerMsg::AskReplica { ino, sent_ms } => self.lend_replica(from, ino, sent_ms),
-            PeerMsg::Replica { sent_ms, inode } => self.replica_came(from, sent_ms, inode),
-            PeerMsg::NoReplica { ino } => self.replica_refused(ino),
-            PeerMsg::DropReplica { ino } => self.drop_replica(from, ino),
+            PeerMsg::AskName { dir, name } => self.cluster.tell_name(&mut self.core, &self.grace, from, dir, name),
+            PeerMsg::NameIs { dir, name, ino } => {
+                self.cluster.name_told(&mut self.core, &mut self.shortcuts, dir, name, ino)
+            }
+            PeerMsg::AskReplica { ino, sent_ms } => {
+                self.cluster.lend_replica(&mut self.core, &self.grace, &self.decoupled, from, ino, sent_ms)
+            }
+            PeerMsg::Replica { sent_ms, inode } => {
+                self.cluster.replica_came(&mut self.core, &mut self.shortcuts, from, sent_ms, inode)
+            }
+            PeerMsg::NoReplica { ino } => self.cluster.replica_refused(&mut self.core, ino),
+            PeerMsg::DropReplica { ino } => {
+                self.cluster.drop_replica(&mut self.core, &mut self.shortcuts, &self.promises, from, ino)
+            }
             PeerMsg::ReplicaDropped { ino, promised_ms } => self.replica_dropped(from, ino, promised_ms),
-            PeerMsg::KeepReplicas { sent_ms } => self.keep_replicas(from, sent_ms),
-            PeerMsg::ReplicasKept { sent_ms } => self.replicas_kept(from, sent_ms),
+            PeerMsg::KeepReplicas { sent_ms } => self.cluster.keep_replicas(&mut self.core, from, sent_ms),
+            PeerMsg::ReplicasKept { sent_ms } => {
+                self.cluster.replicas_kept(&self.core, &mut self.shortcuts, from, sent_ms)
+            }
             PeerMsg::Way { number, ino, up, at, bounds } => self.way_told(number, ino, (up, at), bounds),
         }
     }
 
     fn greeted(&mut self, from: Rank, life: u64, received: u64, sent: u64, map: &ClusterMap, routes: Vec<Route>) {
-        if let Some(text) = self.has_forgotten(from, received, sent) {
+        if let Some(text) = self.cluster.has_forgotten(&self.core, from, received, sent) {
             return self.core.out.push_back(Output::Fatal { text });
         }
-        self.void_loans_of(from);
-        self.age_loans(from);
+        self.cluster.void_loans_of(&mut self.core, from);
+        self.cluster.age_loans(from);
         self.forget_holder(from);
         let Some(link) = self.cluster.links.get_mut(&from) else { return };
         link.greeted = true;
@@ -154,112 +156,15 @@ impl Mds {
         link.promised = sent;
         link.sent = received;
         self.map_changed(map.clone());
-        self.letters_received(from, received);
-        self.learn_routes(Some(from), routes);
-        self.send_letters();
-        self.repeat_acks(from);
-        self.settle_peer(from);
-        self.say_empty(from);
-        self.ask_births_again(from);
+        self.cluster.letters_received(&mut self.core, &self.sessions, &mut self.checkpointer, from, received);
+        self.cluster.learn_routes(&mut self.core, &mut self.balance, Some(from), routes);
+        self.cluster.send_letters(&mut self.core);
+        self.cluster.repeat_acks(&mut self.core, from);
+        self.cluster.settle_peer(&mut self.core, &mut self.opens, &mut self.tidy, from);
+        self.cluster.say_empty(&mut self.core, from);
+        self.cluster.ask_births_again(&mut self.core, from);
         // Those who wait for this rank try again.
         self.core.parked.wake(&WaitReason::Peers);
-    }
-
-    /// An error text if a rank does not know of letters that it once had or sent for good. The letters that it had are not here
-    /// any more, and new ones under old numbers would be taken for those: the rank must not go on.
-    fn has_forgotten(&self, from: Rank, received: u64, sent: u64) -> Option<String> {
-        let had = self.cluster.links.get(&from).map_or(0, |link| link.received);
-        let known = self.core.tree.peer(from).received;
-        if received >= had && sent >= known {
-            return None;
-        }
-        let me = self.core.me();
-        Some(format!(
-            "rank {from} has forgotten letters: of those from rank {me} it has {received} and had {had}, of its own to rank \
-             {me} it knows of {sent} and {known} have come: its journal is an older copy, or was replaced; put the journal \
-             back that it had, or restore the whole data directory from one backup"
-        ))
-    }
-
-    /// When all that another rank promised before its hello is here, what it borrowed before is void, and, at the start,
-    /// one reason less is there to wait.
-    pub(crate) fn settle_peer(&mut self, from: Rank) {
-        let received = self.core.tree.peer(from).received;
-        let Some(link) = self.cluster.links.get_mut(&from) else { return };
-        if !link.greeted || received < link.promised {
-            return;
-        }
-        if !link.settled || link.promised > 0 {
-            link.settled = true;
-            link.promised = 0;
-        }
-        self.end_old_loans(from);
-        self.check_ready();
-    }
-
-    /// Serves as soon as all others have said hello and their letters of before are here.
-    pub(crate) fn check_ready(&mut self) {
-        if self.cluster.ready {
-            return;
-        }
-        let others = self.cluster.map.ranks.iter().filter(|info| info.rank != self.core.config.rank);
-        let mut settled = others.map(|info| self.cluster.links.get(&info.rank).is_some_and(|link| link.settled));
-        if settled.all(|settled| settled) {
-            self.cluster.ready = true;
-            self.core.parked.wake(&WaitReason::Peers);
-        }
-    }
-
-    /// Tells the others again of directories that are gone, of which they still have lines: a message was lost. Not before
-    /// all is here that may bring them. What brings one may still be under way, and a line may have come faster by another rank:
-    /// then the directory is in the table, where it was before it moved, or this rank has another part of it.
-    pub(crate) fn end_doubts(&mut self) {
-        let settled = |link: &Link| link.settled && link.promised == 0 && link.inbox.is_empty();
-        if self.cluster.unconfirmed_routes.is_empty()
-            || !self.cluster.ready
-            || !self.cluster.links.values().all(settled)
-        {
-            return;
-        }
-        let mut wants = Vec::new();
-        for ((dir, frag), mut read_before) in std::mem::take(&mut self.cluster.unconfirmed_routes) {
-            if !self.knows_nothing_of(dir, frag) {
-                continue;
-            }
-            match self.exists(dir) {
-                Some(true) => {}
-                None => wants.push(Need::Inode(dir)),
-                Some(false) if read_before => {
-                    self.route_gone(dir);
-                    continue;
-                }
-                Some(false) => {
-                    // The read may have begun before the line was there: once more.
-                    self.cluster.foreign_inodes.forget(dir);
-                    read_before = true;
-                }
-            }
-            self.cluster.unconfirmed_routes.insert((dir, frag), read_before);
-        }
-        if !wants.is_empty() {
-            self.cluster.load(&mut self.core, wants, Waiter::Nobody);
-        }
-    }
-
-    /// True if no line says which rank has a fragment, and it is not this rank's by the number of its directory. A fragment that was this
-    /// rank's has a line as long as its directory exists.
-    fn knows_nothing_of(&self, dir: Ino, frag: Frag) -> bool {
-        let routes = &self.cluster.routes;
-        routes.line_of(dir, frag.first()).is_none() && routes.of(dir, frag.first()) != Some(self.core.me())
-    }
-
-    /// Another rank takes a directory for this one's, which does not have it: it is found out, and others are told, whether it is gone.
-    pub(super) fn doubt(&mut self, dir: Ino, frag: Frag) {
-        if self.knows_nothing_of(dir, frag) {
-            // What was read of it before was read too early.
-            self.cluster.foreign_inodes.forget(dir);
-            self.cluster.unconfirmed_routes.insert((dir, frag), false);
-        }
     }
 
     /// Another rank says that a directory with lines of its own is gone. What this rank has put down of it goes, too: the
@@ -271,35 +176,157 @@ impl Mds {
             self.commit(None, &[Event::RouteGone(dir)]);
         }
     }
+}
+
+impl Cluster {
+    /// There is a connection. Hello is said when all that it tells is durable: a letter that is said to have come is never
+    /// sent again, and a line that was told is believed by all.
+    pub(crate) fn peer_up(&mut self, core: &mut Core, shortcuts: &mut Shortcuts, rank: Rank) {
+        // Of an earlier connection.
+        core.mail.retain(|(_, to, _)| *to != rank);
+        let late = core.log.last > core.log.durable;
+        let link = self.links.entry(rank).or_default();
+        (link.up, link.greeted, link.empty, link.farewell) = (true, false, false, false);
+        link.early = late.then(Vec::new);
+        let peer = core.tree.peer(rank);
+        let msg = PeerMsg::Hello {
+            life: self.life,
+            received: peer.received,
+            sent: peer.sent,
+            map: self.map.clone(),
+            routes: self.routes.without_under_way(self.routes.all()),
+        };
+        self.void_loans_of(core, rank);
+        self.forget_replicas_of(core, shortcuts, rank);
+        core.tell_durably(rank, msg);
+    }
+
+    /// An error text if a rank does not know of letters that it once had or sent for good. The letters that it had are not here
+    /// any more, and new ones under old numbers would be taken for those: the rank must not go on.
+    fn has_forgotten(&self, core: &Core, from: Rank, received: u64, sent: u64) -> Option<String> {
+        let had = self.links.get(&from).map_or(0, |link| link.received);
+        let known = core.tree.peer(from).received;
+        if received >= had && sent >= known {
+            return None;
+        }
+        let me = core.me();
+        Some(format!(
+            "rank {from} has forgotten letters: of those from rank {me} it has {received} and had {had}, of its own to rank \
+             {me} it knows of {sent} and {known} have come: its journal is an older copy, or was replaced; put the journal \
+             back that it had, or restore the whole data directory from one backup"
+        ))
+    }
+
+    /// When all that another rank promised before its hello is here, what it borrowed before is void, and, at the start,
+    /// one reason less is there to wait.
+    pub(crate) fn settle_peer(&mut self, core: &mut Core, opens: &mut Opens, tidy: &mut EofCleanup, from: Rank) {
+        let received = core.tree.peer(from).received;
+        let Some(link) = self.links.get_mut(&from) else { return };
+        if !link.greeted || received < link.promised {
+            return;
+        }
+        if !link.settled || link.promised > 0 {
+            link.settled = true;
+            link.promised = 0;
+        }
+        self.end_old_loans(core, opens, tidy, from);
+        self.check_ready(core);
+    }
+
+    /// Serves as soon as all others have said hello and their letters of before are here.
+    pub(crate) fn check_ready(&mut self, core: &mut Core) {
+        if self.ready {
+            return;
+        }
+        let others = self.map.ranks.iter().filter(|info| info.rank != core.config.rank);
+        let mut settled = others.map(|info| self.links.get(&info.rank).is_some_and(|link| link.settled));
+        if settled.all(|settled| settled) {
+            self.ready = true;
+            core.parked.wake(&WaitReason::Peers);
+        }
+    }
+
+    /// Tells the others again of directories that are gone, of which they still have lines: a message was lost. Not before
+    /// all is here that may bring them. What brings one may still be under way, and a line may have come faster by another rank:
+    /// then the directory is in the table, where it was before it moved, or this rank has another part of it.
+    pub(crate) fn end_doubts(&mut self, core: &mut Core) {
+        let settled = |link: &Link| link.settled && link.promised == 0 && link.inbox.is_empty();
+        if self.unconfirmed_routes.is_empty() || !self.ready || !self.links.values().all(settled) {
+            return;
+        }
+        let mut wants = Vec::new();
+        for ((dir, frag), mut read_before) in std::mem::take(&mut self.unconfirmed_routes) {
+            if !self.knows_nothing_of(core, dir, frag) {
+                continue;
+            }
+            match self.exists(core, dir) {
+                Some(true) => {}
+                None => wants.push(Need::Inode(dir)),
+                Some(false) if read_before => {
+                    self.route_gone(core, dir);
+                    continue;
+                }
+                Some(false) => {
+                    // The read may have begun before the line was there: once more.
+                    self.foreign_inodes.forget(dir);
+                    read_before = true;
+                }
+            }
+            self.unconfirmed_routes.insert((dir, frag), read_before);
+        }
+        if !wants.is_empty() {
+            self.load(core, wants, Waiter::Nobody);
+        }
+    }
+
+    /// True if no line says which rank has a fragment, and it is not this rank's by the number of its directory. A fragment that was this
+    /// rank's has a line as long as its directory exists.
+    fn knows_nothing_of(&self, core: &Core, dir: Ino, frag: Frag) -> bool {
+        let routes = &self.routes;
+        routes.line_of(dir, frag.first()).is_none() && routes.of(dir, frag.first()) != Some(core.me())
+    }
+
+    /// Another rank takes a directory for this one's, which does not have it: it is found out, and others are told, whether it is gone.
+    pub(super) fn doubt(&mut self, core: &Core, dir: Ino, frag: Frag) {
+        if self.knows_nothing_of(core, dir, frag) {
+            // What was read of it before was read too early.
+            self.foreign_inodes.forget(dir);
+            self.unconfirmed_routes.insert((dir, frag), false);
+        }
+    }
 
     /// Takes lines of the subtree map in that another rank told.
     ///
     /// Where a directory is whose number names this rank others ask here who know nothing of it. So what a third one says of that is asked
     /// of who is said to have it: if it is gone from there, as that one may not have heard, requests would be sent to and fro.
-    pub(crate) fn learn_routes(&mut self, from: Option<Rank>, routes: Vec<Route>) {
+    pub(crate) fn learn_routes(
+        &mut self,
+        core: &mut Core,
+        balance: &mut Balance,
+        from: Option<Rank>,
+        routes: Vec<Route>,
+    ) {
         let mut news = false;
         for route in routes {
-            if route.rank == self.core.me() {
+            if route.rank == core.me() {
                 // Who has authority knows by itself: from a letter, or that the directory is gone.
-                self.doubt(route.dir, route.frag);
+                self.doubt(core, route.dir, route.frag);
                 continue;
             }
-            if self.cluster.routes.learn(route) {
+            if self.routes.learn(route) {
                 self.doubt_if_removed(route);
-                self.came_to(route.rank);
+                balance.came_to(core, route.rank);
                 news = true;
                 // A line may name a rank that was removed since: nobody is asked there, and what it had others have.
-                let is_there = self.cluster.links.contains_key(&route.rank);
-                if is_there
-                    && from.is_some_and(|from| from != route.rank)
-                    && route.dir.zeroth_rank() == Some(self.core.me())
+                let is_there = self.links.contains_key(&route.rank);
+                if is_there && from.is_some_and(|from| from != route.rank) && route.dir.zeroth_rank() == Some(core.me())
                 {
-                    self.core.tell(route.rank, PeerMsg::Routes(vec![route]));
+                    core.tell(route.rank, PeerMsg::Routes(vec![route]));
                 }
             }
         }
         if news {
-            self.cluster.foreign_inodes.clear();
+            self.foreign_inodes.clear();
         }
     }
 }

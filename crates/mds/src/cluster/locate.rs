@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 use loligo_namespace::{Found, Loaded, Need};
 use loligo_types::{Ino, Inode, Place, Rank, limits};
 
+use crate::balance::Balance;
 use crate::cluster::Cluster;
 use crate::core::Core;
-use crate::machine::Mds;
 
 /// Time that the table's records of foreign inodes are used, milliseconds.
 const KEEP_MS: u64 = 2000;
@@ -75,19 +75,19 @@ impl Strangers {
     }
 }
 
-impl Mds {
+impl Cluster {
     /// True if an inode, or a part of it, exists, be it in memory or in the table; `None`: that must be read first.
-    pub(super) fn exists(&self, ino: Ino) -> Option<bool> {
-        match self.core.tree.find(ino) {
+    pub(super) fn exists(&self, core: &Core, ino: Ino) -> Option<bool> {
+        match core.tree.find(ino) {
             Found::Here(_) => return Some(true),
             Found::Gone => return Some(false),
             Found::Unknown => {}
         }
-        self.cluster.foreign_inodes.by_ino.get(&ino).map(|(known, _)| known.is_some())
+        self.foreign_inodes.by_ino.get(&ino).map(|(known, _)| known.is_some())
     }
 
     /// A record of the table came. `stale`: it was asked for before something became this rank's.
-    pub(crate) fn take_item(&mut self, item: Loaded, stale: bool) {
+    pub(crate) fn take_item(&mut self, core: &mut Core, balance: &mut Balance, item: Loaded, stale: bool) {
         if stale {
             return;
         }
@@ -96,69 +96,68 @@ impl Mds {
             Loaded::Entry { dir, .. } | Loaded::Range { dir, .. } | Loaded::Hashes { dir, .. } => Some(*dir),
             _ => None,
         };
-        let unknown = |ino: &Ino| matches!(self.core.tree.find(*ino), Found::Unknown);
+        let unknown = |ino: &Ino| matches!(core.tree.find(*ino), Found::Unknown);
         let of_inode = matches!(item, Loaded::Inode(..) | Loaded::Xattrs(..));
-        let only_part = |ino: &Ino| of_inode && self.core.has_only_part(*ino);
+        let only_part = |ino: &Ino| of_inode && core.has_only_part(*ino);
         if let Some(ino) = of.filter(|ino| unknown(ino) || only_part(ino)) {
             let Loaded::Inode(_, inode) = &item else {
                 if let Loaded::Xattrs(_, xattrs) = &item {
-                    self.note_distant_rules(ino, xattrs);
+                    balance.note_distant_rules(core, ino, xattrs);
                 }
                 return;
             };
-            if inode.is_none() && self.is_unborn(ino) {
+            if inode.is_none() && self.is_unborn(core, ino) {
                 return;
             }
-            if self.has_ended(ino, inode.as_deref()) {
-                self.core.tree.load(Loaded::Inode(ino, None));
-                self.cluster.absent.push(ino);
+            if self.has_ended(core, ino, inode.as_deref()) {
+                core.tree.load(Loaded::Inode(ino, None));
+                self.absent.push(ino);
                 return;
             }
-            if !self.is_mine(ino, inode.as_deref()) {
-                self.note_distant(ino, inode.as_deref());
-                let most = self.core.config.some(KEEP_MAX);
-                return self.cluster.foreign_inodes.put(ino, inode.as_deref(), self.core.now.mono_ms, most);
+            if !self.is_mine(core, ino, inode.as_deref()) {
+                balance.note_distant(ino, inode.as_deref());
+                let most = core.config.some(KEEP_MAX);
+                return self.foreign_inodes.put(ino, inode.as_deref(), core.now.mono_ms, most);
             }
-            self.cluster.departed.remove(&ino);
+            self.departed.remove(&ino);
         }
         if let Loaded::Inode(ino, _) = &item {
             // No stranger any more: what was known of it is behind as soon as it changes here.
-            self.cluster.foreign_inodes.forget(*ino);
-            self.cluster.solved(*ino);
+            self.foreign_inodes.forget(*ino);
+            self.solved(*ino);
         }
-        if let Some(item) = self.clip(item) {
-            self.core.tree.load(item);
+        if let Some(item) = core.clip(item) {
+            core.tree.load(item);
         }
     }
 
     /// True if the table row of a scattered directory whose number names this rank is stale: the directory has been another rank's, and
     /// since no line says where it is, it was removed there.
-    fn has_ended(&self, ino: Ino, inode: Option<&Inode>) -> bool {
-        let here = ino.zeroth_rank() == Some(self.core.me()) && self.cluster.routes.version(ino).is_none();
-        here && inode.is_some_and(Inode::has_moved) && self.cluster.given_to(ino).is_none()
+    fn has_ended(&self, core: &Core, ino: Ino, inode: Option<&Inode>) -> bool {
+        let here = ino.zeroth_rank() == Some(core.me()) && self.routes.version(ino).is_none();
+        here && inode.is_some_and(Inode::has_moved) && self.given_to(ino).is_none()
     }
 
     /// True if a record that the table has is this rank's.
-    fn is_mine(&mut self, ino: Ino, inode: Option<&Inode>) -> bool {
-        let cluster = &self.cluster;
-        if inode.is_some_and(|inode| inode.place.rank() == Some(self.core.me())) {
+    fn is_mine(&mut self, core: &mut Core, ino: Ino, inode: Option<&Inode>) -> bool {
+        if inode.is_some_and(|inode| inode.place.rank() == Some(core.me())) {
             // Whatever a line says: a directory that is removed and open floats, and others may not have heard that yet.
-            return cluster.given_to(ino).is_none();
+            return self.given_to(ino).is_none();
         }
-        if cluster.given_to(ino).is_some() && !cluster.may_be_back(ino) {
+        if self.given_to(ino).is_some() && !self.may_be_back(ino) {
             return false;
         }
-        if let Some(rank) = cluster.routes.home(ino).or((ino == Ino::ROOT).then_some(Rank::ZERO)) {
-            return rank == self.core.me();
+        if let Some(rank) = self.routes.home(ino).or((ino == Ino::ROOT).then_some(Rank::ZERO)) {
+            return rank == core.me();
         }
         let Some(inode) = inode else { return false };
         match inode.place.hash() {
-            None => inode.place.rank() == Some(self.core.me()),
+            None => inode.place.rank() == Some(core.me()),
             Some(hash) => {
-                cluster.routes.of(inode.parent, hash).is_none_or(|rank| rank == self.core.me())
-                    && self.core.tree.inode(inode.parent).is_some()
-                    && self.core.tree.primary_name(inode).is_some()
-                    && matches!(self.cluster.name_has_moved(&mut self.core, inode.parent, hash), Ok(None))
+                self.routes.of(inode.parent, hash).is_none_or(|rank| rank == core.me())
+                    && core.tree.inode(inode.parent).is_some()
+                    && core.tree.primary_name(inode).is_some()
+                    && matches!(self.name_has_moved(core, inode.parent, hash), Ok(None))
             }
         }
     }

@@ -59,12 +59,16 @@ pub(crate) use self::scatter::Numbers as ScatteredNumbers;
 pub(crate) use self::size::Tail;
 pub(crate) use self::stale_rows::StaleRows;
 
+use crate::balance::Balance;
+use crate::core::Core;
 use crate::execute::{Step, handle_of};
 use crate::hash::IntMap;
 use crate::machine::Mds;
+use crate::open::Opens;
 use crate::park::{Job, WaitReason};
 use crate::peer::{PeerMsg, TxId};
 use crate::session::Slot;
+use loligo_namespace::Tree;
 
 /// Lines of the subtree map that a client is told in one message at most, however long the map is.
 const ROUTES_TOLD: usize = 256;
@@ -177,56 +181,85 @@ pub(crate) fn principal(op: &Op) -> Option<Ino> {
 }
 
 impl Mds {
+    /// Does the cluster's work of a tick.
+    pub(crate) fn cluster_tick(&mut self) {
+        self.cluster.foreign_inodes.expire(self.core.now.mono_ms);
+        self.cluster.births.expire(self.core.now.mono_ms);
+        self.ask_ways_again();
+        self.cluster.forget_absent(&mut self.core);
+        self.cluster.step_riddles(&mut self.core);
+        self.write_for_others();
+        self.cluster.end_doubts(&mut self.core);
+        self.forget_nowhere();
+        self.expire_loans();
+        self.expire_lent();
+        self.cluster.keep_held(&mut self.core, &mut self.shortcuts);
+        self.step_export();
+        self.note_acks();
+        self.send_landed();
+        self.cluster.follow_pins(&mut self.core, &self.grace, &self.decoupled);
+        self.recut_spread();
+        self.cluster.spread_growing(&mut self.core, &self.grace, &self.decoupled);
+        self.step_drain();
+        self.cluster.give_home(&mut self.core, &self.grace);
+        self.cluster.say_farewells(&mut self.core);
+        if std::mem::take(&mut self.cluster.again) {
+            self.core.parked.wake(&WaitReason::Peers);
+        }
+    }
+}
+
+impl Cluster {
     /// First check of a request in a cluster, for authority: `None` if this rank is to execute it.
-    pub(crate) fn authority(&mut self, job: &mut Job) -> Option<Step> {
-        if !self.cluster.ready {
+    pub(crate) fn authority(&mut self, core: &mut Core, opens: &Opens, job: &mut Job) -> Option<Step> {
+        if !self.ready {
             return Some(Step::Wait(WaitReason::Peers));
         }
-        if let Some(verdict) = self.names_authority(&job.op) {
+        if let Some(verdict) = self.names_authority(core, &job.op) {
             return verdict;
         }
         let ino = principal(&job.op)?;
-        if let Some(step) = self.moved(ino) {
+        if let Some(step) = self.moved(core, ino) {
             return Some(step);
         }
-        let open = |(number, of)| self.opens.handle(job.slot, number).is_some_and(|handle| handle.ino == of);
+        let open = |(number, of)| opens.handle(job.slot, number).is_some_and(|handle| handle.ino == of);
         if handle_of(&job.op).is_some_and(open) {
             // What is open here is this rank's. Nothing is read for it, so that what a client asks for in order (locks given
             // back without waiting, then taken again) is done in order.
             return None;
         }
         let mut wants = Vec::new();
-        match self.cluster.locate(&mut self.core, ino, &mut wants) {
+        match self.locate(core, ino, &mut wants) {
             Where::Here => None,
             Where::Elsewhere(rank) => Some(Step::Redirect(rank)),
-            Where::Unknown => Some(self.cluster.wait_for(&mut self.core, job, wants)),
+            Where::Unknown => Some(self.wait_for(core, job, wants)),
         }
     }
 
     /// The step of a request that has all its records but is blocked: by locks of transactions, or by a migration about
     /// to begin.
-    pub(crate) fn blocked(&mut self, job: &mut Job) -> Option<Step> {
-        if self.cluster.loans.is_idle() && !self.cluster.exports.is_active() {
+    pub(crate) fn blocked(&mut self, core: &mut Core, job: &mut Job) -> Option<Step> {
+        if self.loans.is_idle() && !self.exports.is_active() {
             return None;
         }
         if let Op::Rename { dir, name, new_dir, new_name, .. } = &job.op
-            && (dir != new_dir || self.cluster.exports.is_of(*dir))
-            && self.disturbs_survey((*dir, name), (*new_dir, new_name))
+            && (dir != new_dir || self.exports.is_of(*dir))
+            && self.disturbs_survey(core, (*dir, name), (*new_dir, new_name))
         {
             // What is below a directory must not change while that is found out.
             return Some(Step::Wait(WaitReason::Moving));
         }
-        if let Some(step) = self.second_name_moves(&job.op) {
+        if let Some(step) = self.second_name_moves(core, &job.op) {
             return Some(step);
         }
-        for ino in self.touched(&job.op) {
-            if let Some(step) = self.moved(ino) {
+        for ino in core.touched(&job.op) {
+            if let Some(step) = self.moved(core, ino) {
                 return Some(step);
             }
-            if self.cluster.loans.locked(ino).is_some() {
-                let what = self.use_of(&job.op, ino);
-                if let Some(holder) = self.cluster.loans.in_the_way(ino, &what) {
-                    return Some(self.give_way(job, holder));
+            if self.loans.locked(ino).is_some() {
+                let what = use_of(&core.tree, &job.op, ino);
+                if let Some(holder) = self.loans.in_the_way(ino, &what) {
+                    return Some(self.give_way(core, job, holder));
                 }
             }
         }
@@ -235,65 +268,158 @@ impl Mds {
 
     /// The step of a request if something that it is about is only still in memory here, because it moves or has moved: the request
     /// waits, or goes there.
-    pub(crate) fn has_moved_on(&mut self, job: &Job) -> Option<Step> {
-        if !self.cluster.exports.is_active() {
+    pub(crate) fn has_moved_on(&mut self, core: &mut Core, job: &Job) -> Option<Step> {
+        if !self.exports.is_active() {
             return None;
         }
         let about = principal(&job.op);
         let still_here: Vec<Ino> =
-            self.touched(&job.op).into_iter().filter(|ino| self.core.tree.peek(*ino).is_some()).collect();
-        still_here.into_iter().find_map(|ino| match self.moved(ino)? {
+            core.touched(&job.op).into_iter().filter(|ino| core.tree.peek(*ino).is_some()).collect();
+        still_here.into_iter().find_map(|ino| match self.moved(core, ino)? {
             // The other rank would send it back: what moved is borrowed from there when it is forgotten here.
             Step::Redirect(_) if about != Some(ino) => Some(Step::Wait(WaitReason::Moving)),
             step => Some(step),
         })
     }
 
-    /// The use that a request makes of an inode.
-    fn use_of(&self, op: &Op, ino: Ino) -> Use {
-        let changes = op.is_change();
-        match self.only_names(op, ino) {
-            Some(hashes) => Use::Names { hashes, changes },
-            None if changes => Use::Whole,
-            None => Use::Look,
+    /// Forgets which inodes are gone that only the table said to be: what the table says may change.
+    pub(crate) fn forget_absent(&mut self, core: &mut Core) {
+        for ino in std::mem::take(&mut self.absent) {
+            core.tree.forget_absent(ino);
         }
     }
 
-    /// The hashes of the names that are all that a request looks at or changes of an inode, beside what is counted of it and
-    /// that it does not move; none if it wants more.
-    fn only_names(&self, op: &Op, ino: Ino) -> Option<Vec<u64>> {
-        let (dir, name, second) = match op {
-            Op::Lookup { dir, name }
-            | Op::Create { dir, name, .. }
-            | Op::Mknod { dir, name, .. }
-            | Op::Mkdir { dir, name, .. }
-            | Op::Symlink { dir, name, .. }
-            | Op::Link { dir, name, .. }
-            | Op::Unlink { dir, name }
-            | Op::Rmdir { dir, name } => (*dir, name, None),
-            Op::Rename { dir, name, new_dir, new_name, .. } => (*dir, name, Some((*new_dir, new_name))),
-            _ => return None,
-        };
-        let named = std::iter::once((dir, name)).chain(second).filter(|(dir, _)| *dir == ino);
-        let hashes: Vec<u64> = named.map(|(_, name)| self.core.tree.hash(name)).collect();
-        if hashes.is_empty() {
-            let touch = loligo_namespace::touches(&self.core.tree, op);
-            let all = [&touch.attr, &touch.names, &touch.reads];
-            if principal(op) == Some(ino) || all.into_iter().any(|inos| inos.contains(&ino)) {
-                return None;
+    /// Remembers where handles have gone.
+    pub(crate) fn note_moved_handles(&mut self, core: &Core, holders: &[(Slot, u64)], to: Rank) {
+        self.moved_handles.extend(holders.iter().map(|handle| (*handle, to)));
+        while self.moved_handles.len() > core.config.some(MOVED_HANDLES_MAX) {
+            self.moved_handles.pop_first();
+        }
+    }
+
+    /// A session has ended, and so have the handles that it had here before they moved.
+    pub(crate) fn forget_moved_handles(&mut self, slot: Slot) {
+        if !self.moved_handles.is_empty() {
+            self.moved_handles.retain(|(of, _), _| *of != slot);
+        }
+    }
+
+    /// The journal is durable further than before. Ranks to which hello is said only now.
+    pub(crate) fn cluster_durable(&mut self, core: &mut Core) -> Vec<Rank> {
+        self.routes.durable(core.log.durable);
+        let mut greeted = Vec::new();
+        while core.mail.front().is_some_and(|(lsn, ..)| *lsn <= core.log.durable) {
+            if let Some((_, to, msg)) = core.mail.pop_front() {
+                if matches!(msg, PeerMsg::Hello { .. }) {
+                    greeted.push(to);
+                }
+                core.tell(to, msg);
             }
         }
-        Some(hashes)
+        self.send_letters(core);
+        self.end_turns_decided(core);
+        greeted
     }
 
+    /// A record with a line of the subtree map was made. The authority tells all others.
+    pub(crate) fn route_written(&mut self, core: &mut Core, balance: &mut Balance, route: loligo_types::Route) {
+        balance.came_to(core, route.rank);
+        self.foreign_inodes.clear();
+        if self.routes.write(route, core.log.last) && route.rank == core.me() {
+            self.spread_routes(core, &[route]);
+        }
+    }
+
+    /// A directory with lines of its own is gone.
+    pub(crate) fn route_gone(&mut self, core: &mut Core, dir: Ino) {
+        self.routes.forget(dir);
+        let others: Vec<Rank> = self.links.keys().copied().collect();
+        for rank in others {
+            core.tell_durably(rank, PeerMsg::Gone(dir));
+        }
+    }
+
+    /// The lines of the subtree map that a client is told which asked for something in vain: those of what it asked for and
+    /// of the directories above, as far as they are known here; all, if there are few. Without a question the first ones. None
+    /// that a crash may take back: what a client has heard it believes until it hears of a later version.
+    pub(crate) fn routes_about(&self, core: &Core, ino: Option<Ino>) -> Vec<loligo_types::Route> {
+        self.routes.without_fresh(self.lines_about(core, ino))
+    }
+
+    fn lines_about(&self, core: &Core, ino: Option<Ino>) -> Vec<loligo_types::Route> {
+        let routes = &self.routes;
+        let most = core.config.some(ROUTES_TOLD);
+        if routes.len() <= most {
+            return routes.all();
+        }
+        let Some(mut at) = ino else { return routes.first(most) };
+        let mut told = Vec::new();
+        for _ in 0..core.config.some(ABOVE_TOLD) {
+            told.extend(routes.some_of(at, most - told.len()));
+            let parent = core.tree.peek(at).map(|inode| inode.parent).or_else(|| self.foreign_inodes.parent(at));
+            match parent {
+                Some(parent) if parent.0 != 0 && parent != at && told.len() < most => at = parent,
+                _ => break,
+            }
+        }
+        told
+    }
+
+    /// Tells all others of lines of the subtree map.
+    pub(crate) fn spread_routes(&self, core: &mut Core, routes: &[loligo_types::Route]) {
+        let others: Vec<Rank> = self.links.keys().copied().collect();
+        for rank in others {
+            core.tell_durably(rank, PeerMsg::Routes(routes.to_vec()));
+        }
+    }
+}
+
+/// The use that a request makes of an inode.
+fn use_of(tree: &Tree, op: &Op, ino: Ino) -> Use {
+    let changes = op.is_change();
+    match only_names(tree, op, ino) {
+        Some(hashes) => Use::Names { hashes, changes },
+        None if changes => Use::Whole,
+        None => Use::Look,
+    }
+}
+
+/// The hashes of the names that are all that a request looks at or changes of an inode, beside what is counted of it and
+/// that it does not move; none if it wants more.
+fn only_names(tree: &Tree, op: &Op, ino: Ino) -> Option<Vec<u64>> {
+    let (dir, name, second) = match op {
+        Op::Lookup { dir, name }
+        | Op::Create { dir, name, .. }
+        | Op::Mknod { dir, name, .. }
+        | Op::Mkdir { dir, name, .. }
+        | Op::Symlink { dir, name, .. }
+        | Op::Link { dir, name, .. }
+        | Op::Unlink { dir, name }
+        | Op::Rmdir { dir, name } => (*dir, name, None),
+        Op::Rename { dir, name, new_dir, new_name, .. } => (*dir, name, Some((*new_dir, new_name))),
+        _ => return None,
+    };
+    let named = std::iter::once((dir, name)).chain(second).filter(|(dir, _)| *dir == ino);
+    let hashes: Vec<u64> = named.map(|(_, name)| tree.hash(name)).collect();
+    if hashes.is_empty() {
+        let touch = loligo_namespace::touches(tree, op);
+        let all = [&touch.attr, &touch.names, &touch.reads];
+        if principal(op) == Some(ino) || all.into_iter().any(|inos| inos.contains(&ino)) {
+            return None;
+        }
+    }
+    Some(hashes)
+}
+
+impl Core {
     /// The inodes that a request looks at or changes, guests left out; but for directories of which this rank has a part: the
     /// names in it are its own.
     fn touched(&self, op: &Op) -> Vec<Ino> {
-        let touch = loligo_namespace::touches(&self.core.tree, op);
+        let touch = loligo_namespace::touches(&self.tree, op);
         let mut all: Vec<Ino> = principal(op).into_iter().collect();
         all.extend(touch.attr.iter().chain(touch.names.iter()).chain(touch.reads.iter()));
         if let Op::Unlink { .. } | Op::Rename { .. } | Op::Link { .. } = op {
-            let counters = touch.attr.iter().filter_map(|ino| Some(self.core.tree.inode(*ino)?.parent));
+            let counters = touch.attr.iter().filter_map(|ino| Some(self.tree.inode(*ino)?.parent));
             all.extend(counters.filter(|ino| ino.0 != 0));
         }
         if let Op::Rename { dir, new_dir, .. } = op
@@ -302,7 +428,7 @@ impl Mds {
             // Directories must not move while it is decided that none comes below itself.
             for mut at in [*dir, *new_dir] {
                 for _ in 0..loligo_types::limits::DEPTH_MAX {
-                    let Some(inode) = self.core.tree.inode(at) else { break };
+                    let Some(inode) = self.tree.inode(at) else { break };
                     all.push(at);
                     if at == Ino::ROOT || inode.parent.0 == 0 {
                         break;
@@ -313,127 +439,8 @@ impl Mds {
         }
         all.sort();
         all.dedup();
-        let own = |ino: Ino| self.core.tree.owner(ino) == self.core.me() || self.core.tree.part(ino).is_some();
+        let own = |ino: Ino| self.tree.owner(ino) == self.me() || self.tree.part(ino).is_some();
         all.retain(|ino| ino.0 != 0 && own(*ino));
         all
-    }
-
-    /// Forgets which inodes are gone that only the table said to be: what the table says may change.
-    pub(crate) fn forget_absent(&mut self) {
-        for ino in std::mem::take(&mut self.cluster.absent) {
-            self.core.tree.forget_absent(ino);
-        }
-    }
-
-    /// Remembers where handles have gone.
-    pub(crate) fn note_moved_handles(&mut self, holders: &[(Slot, u64)], to: Rank) {
-        self.cluster.moved_handles.extend(holders.iter().map(|handle| (*handle, to)));
-        while self.cluster.moved_handles.len() > self.core.config.some(MOVED_HANDLES_MAX) {
-            self.cluster.moved_handles.pop_first();
-        }
-    }
-
-    /// A session has ended, and so have the handles that it had here before they moved.
-    pub(crate) fn forget_moved_handles(&mut self, slot: Slot) {
-        if !self.cluster.moved_handles.is_empty() {
-            self.cluster.moved_handles.retain(|(of, _), _| *of != slot);
-        }
-    }
-
-    /// The journal is durable further than before. Ranks to which hello is said only now.
-    pub(crate) fn cluster_durable(&mut self) -> Vec<Rank> {
-        self.cluster.routes.durable(self.core.log.durable);
-        let mut greeted = Vec::new();
-        while self.core.mail.front().is_some_and(|(lsn, ..)| *lsn <= self.core.log.durable) {
-            if let Some((_, to, msg)) = self.core.mail.pop_front() {
-                if matches!(msg, PeerMsg::Hello { .. }) {
-                    greeted.push(to);
-                }
-                self.core.tell(to, msg);
-            }
-        }
-        self.send_letters();
-        self.end_turns_decided();
-        greeted
-    }
-
-    /// Does the cluster's work of a tick.
-    pub(crate) fn cluster_tick(&mut self) {
-        self.cluster.foreign_inodes.expire(self.core.now.mono_ms);
-        self.cluster.births.expire(self.core.now.mono_ms);
-        self.ask_ways_again();
-        self.forget_absent();
-        self.step_riddles();
-        self.write_for_others();
-        self.end_doubts();
-        self.forget_nowhere();
-        self.expire_loans();
-        self.expire_lent();
-        self.keep_held();
-        self.step_export();
-        self.note_acks();
-        self.send_landed();
-        self.follow_pins();
-        self.recut_spread();
-        self.spread_growing();
-        self.step_drain();
-        self.give_home();
-        self.say_farewells();
-        if std::mem::take(&mut self.cluster.again) {
-            self.core.parked.wake(&WaitReason::Peers);
-        }
-    }
-
-    /// A record with a line of the subtree map was made. The authority tells all others.
-    pub(crate) fn route_written(&mut self, route: loligo_types::Route) {
-        self.came_to(route.rank);
-        self.cluster.foreign_inodes.clear();
-        if self.cluster.routes.write(route, self.core.log.last) && route.rank == self.core.me() {
-            self.spread_routes(&[route]);
-        }
-    }
-
-    /// A directory with lines of its own is gone.
-    pub(crate) fn route_gone(&mut self, dir: Ino) {
-        self.cluster.routes.forget(dir);
-        let others: Vec<Rank> = self.cluster.links.keys().copied().collect();
-        for rank in others {
-            self.core.tell_durably(rank, PeerMsg::Gone(dir));
-        }
-    }
-
-    /// The lines of the subtree map that a client is told which asked for something in vain: those of what it asked for and
-    /// of the directories above, as far as they are known here; all, if there are few. Without a question the first ones. None
-    /// that a crash may take back: what a client has heard it believes until it hears of a later version.
-    pub(crate) fn routes_about(&self, ino: Option<Ino>) -> Vec<loligo_types::Route> {
-        self.cluster.routes.without_fresh(self.lines_about(ino))
-    }
-
-    fn lines_about(&self, ino: Option<Ino>) -> Vec<loligo_types::Route> {
-        let routes = &self.cluster.routes;
-        let most = self.core.config.some(ROUTES_TOLD);
-        if routes.len() <= most {
-            return routes.all();
-        }
-        let Some(mut at) = ino else { return routes.first(most) };
-        let mut told = Vec::new();
-        for _ in 0..self.core.config.some(ABOVE_TOLD) {
-            told.extend(routes.some_of(at, most - told.len()));
-            let parent =
-                self.core.tree.peek(at).map(|inode| inode.parent).or_else(|| self.cluster.foreign_inodes.parent(at));
-            match parent {
-                Some(parent) if parent.0 != 0 && parent != at && told.len() < most => at = parent,
-                _ => break,
-            }
-        }
-        told
-    }
-
-    /// Tells all others of lines of the subtree map.
-    pub(crate) fn spread_routes(&mut self, routes: &[loligo_types::Route]) {
-        let others: Vec<Rank> = self.cluster.links.keys().copied().collect();
-        for rank in others {
-            self.core.tell_durably(rank, PeerMsg::Routes(routes.to_vec()));
-        }
     }
 }

@@ -7,9 +7,11 @@ use loligo_types::{Frag, Ino, Rank};
 use super::Where;
 use super::export::{Export, Exports, Stage};
 use super::survey::Moves;
+use crate::cluster::Cluster;
+use crate::core::Core;
+use crate::decouple::Decoupled;
 use crate::execute::Step;
 use crate::load::Waiter;
-use crate::machine::Mds;
 use crate::park::WaitReason;
 
 impl Exports {
@@ -27,19 +29,19 @@ impl Exports {
     }
 }
 
-impl Mds {
+impl Cluster {
     /// True if the migration may not begin because of a decoupled subtree. `Err`: that is to be read first.
-    pub(super) fn stays(&mut self, export: &Export) -> Result<bool, Vec<Need>> {
+    pub(super) fn stays(&mut self, core: &mut Core, decoupled: &Decoupled, export: &Export) -> Result<bool, Vec<Need>> {
         if export.files.is_empty() {
-            return Ok(self.stays_for(export.dir, &export.moves)?.is_some());
+            return Ok(decoupled.stays_for(core, self, export.dir, &export.moves)?.is_some());
         }
-        if !self.is_any_decoupled() {
+        if !decoupled.is_any_decoupled() {
             return Ok(false);
         }
         for ino in export.files.clone() {
-            let Some(parent) = self.core.tree.inode(ino).map(|inode| inode.parent) else { continue };
+            let Some(parent) = core.tree.inode(ino).map(|inode| inode.parent) else { continue };
             let mut wants = Vec::new();
-            match self.cluster.locate(&mut self.core, parent, &mut wants) {
+            match self.locate(core, parent, &mut wants) {
                 Where::Elsewhere(_) => {}
                 // Its directory is decoupled itself, or is gone, and it may have a name in one that is.
                 Where::Here => return Ok(true),
@@ -50,14 +52,14 @@ impl Mds {
     }
 
     /// A request on something that moves waits; on something that has moved it goes where that is.
-    pub(crate) fn moved(&mut self, ino: Ino) -> Option<Step> {
-        let mut export = self.cluster.exports.now.take()?;
+    pub(crate) fn moved(&mut self, core: &mut Core, ino: Ino) -> Option<Step> {
+        let mut export = self.exports.now.take()?;
         let frozen = matches!(export.stage, Stage::Freezing | Stage::Moving(_));
         let mut step = None;
         if frozen || export.stage == Stage::Cleaning {
             let mut survey = std::mem::take(&mut export.survey);
-            let moves = if self.core.tree.peek(ino).is_some() || survey.knows(ino) {
-                self.cluster.moves(&mut self.core, &mut survey, ino)
+            let moves = if core.tree.peek(ino).is_some() || survey.knows(ino) {
+                self.moves(core, &mut survey, ino)
             } else {
                 Moves::No
             };
@@ -66,19 +68,19 @@ impl Mds {
                 _ if frozen => Some(Step::Wait(WaitReason::Moving)),
                 Moves::Yes => Some(Step::Redirect(export.to)),
                 Moves::Unknown(needs) => {
-                    self.cluster.load(&mut self.core, needs, Waiter::Nobody);
+                    self.load(core, needs, Waiter::Nobody);
                     Some(Step::Wait(WaitReason::Locked))
                 }
             };
             export.survey = survey;
         }
-        self.cluster.exports.now = Some(export);
+        self.exports.now = Some(export);
         step
     }
 
     /// A request on a name in a fragment that moves waits; if it has moved, it goes where that is.
     pub(crate) fn moved_name(&self, dir: Ino, hash: u64) -> Option<Step> {
-        let export = self.cluster.exports.now.as_deref()?;
+        let export = self.exports.now.as_deref()?;
         if export.dir != dir || !export.moves.iter().any(|frag| frag.contains(hash)) {
             return None;
         }
@@ -95,18 +97,18 @@ impl Mds {
             let begun = matches!(export.stage, Stage::Freezing | Stage::Moving(_) | Stage::Cleaning);
             export.dir == dir && !export.itself && begun
         };
-        self.cluster.exports.now.as_deref().is_some_and(is_it)
+        self.exports.now.as_deref().is_some_and(is_it)
     }
 
     /// True if an inode is about to move, or has moved.
-    pub(crate) fn is_leaving(&mut self, ino: Ino) -> bool {
-        self.cluster.exports.is_active() && self.moved(ino).is_some()
+    pub(crate) fn is_leaving(&mut self, core: &mut Core, ino: Ino) -> bool {
+        self.exports.is_active() && self.moved(core, ino).is_some()
     }
 
     /// True if nothing may leave memory just now.
     pub(crate) fn keeps_all(&self) -> bool {
-        let now = self.cluster.exports.now.as_ref();
-        self.cluster.exports.seeking
+        let now = self.exports.now.as_ref();
+        self.exports.seeking
             || now.is_some_and(|export| match export.stage {
                 Stage::Surveying => export.keeps || export.survey.asks || export.held.asks(),
                 Stage::Freezing => true,

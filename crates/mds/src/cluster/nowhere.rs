@@ -9,23 +9,12 @@ use std::collections::BTreeSet;
 use loligo_namespace::Need;
 use loligo_types::{Event, Ino, Route};
 
+use crate::cluster::Cluster;
 use crate::load::Waiter;
 use crate::machine::Mds;
 use crate::park::WaitReason;
 
 impl Mds {
-    /// A rank was removed, or this one begins: all lines that lead nowhere are to be looked at.
-    pub(super) fn doubt_nowhere(&mut self) {
-        self.cluster.routes.nowhere().into_iter().for_each(|line| self.doubt_line(line));
-    }
-
-    /// A line came that names a rank: if that was removed it leads nowhere. (One that is not known yet may be new.)
-    pub(super) fn doubt_if_removed(&mut self, line: Route) {
-        if self.cluster.removed.contains(&line.rank) {
-            self.doubt_line(line);
-        }
-    }
-
     /// This rank has nothing any more: lines by which something is still its own are of directories that are gone, and the next rank with its number
     /// would take them for true.
     pub(super) fn drop_own_lines(&mut self) {
@@ -42,12 +31,6 @@ impl Mds {
         }
     }
 
-    fn doubt_line(&mut self, line: Route) {
-        // What was read of it before was read too early.
-        self.cluster.foreign_inodes.forget(line.dir);
-        self.cluster.nowhere.insert((line.dir, line.frag), (line, false));
-    }
-
     /// Forgets lines that lead nowhere of directories that are gone. Also when a rank of that number has come again: it is another one.
     pub(crate) fn forget_nowhere(&mut self) {
         if self.cluster.nowhere.is_empty() || !self.cluster.ready {
@@ -59,7 +42,7 @@ impl Mds {
             if !self.cluster.routes.has(&line) {
                 continue;
             }
-            match self.exists(dir) {
+            match self.cluster.exists(&self.core, dir) {
                 // A later line comes.
                 Some(true) => read_before = false,
                 None => wants.push(Need::Inode(dir)),
@@ -85,5 +68,25 @@ impl Mds {
         if forgotten {
             self.core.parked.wake(&WaitReason::Peers);
         }
+    }
+}
+
+impl Cluster {
+    /// A rank was removed, or this one begins: all lines that lead nowhere are to be looked at.
+    pub(super) fn doubt_nowhere(&mut self) {
+        self.routes.nowhere().into_iter().for_each(|line| self.doubt_line(line));
+    }
+
+    /// A line came that names a rank: if that was removed it leads nowhere. (One that is not known yet may be new.)
+    pub(super) fn doubt_if_removed(&mut self, line: Route) {
+        if self.removed.contains(&line.rank) {
+            self.doubt_line(line);
+        }
+    }
+
+    fn doubt_line(&mut self, line: Route) {
+        // What was read of it before was read too early.
+        self.foreign_inodes.forget(line.dir);
+        self.nowhere.insert((line.dir, line.frag), (line, false));
     }
 }

@@ -2,27 +2,30 @@
 
 use super::export::{Export, Stage};
 use crate::admin::Migration;
-use crate::machine::Mds;
+use crate::cluster::Cluster;
+use crate::core::Core;
 
-impl Mds {
+impl Cluster {
     /// The migrations under way, and the last ones that ended.
-    pub(crate) fn migrations(&self) -> Vec<Migration> {
-        let mut all: Vec<Migration> = self.cluster.exports.ended.iter().cloned().collect();
-        all.extend(self.cluster.exports.now.as_deref().map(|export| self.describe(export)));
-        all.extend(self.cluster.exports.waiting.iter().map(|wanted| Migration {
+    pub(crate) fn migrations(&self, core: &Core) -> Vec<Migration> {
+        let mut all: Vec<Migration> = self.exports.ended.iter().cloned().collect();
+        all.extend(self.exports.now.as_deref().map(|export| core.describe(export)));
+        all.extend(self.exports.waiting.iter().map(|wanted| Migration {
             id: wanted.id,
             dir: wanted.dir,
             frag: wanted.frag,
-            from: self.core.me(),
+            from: core.me(),
             to: wanted.to,
             state: "waiting".into(),
             ..Migration::default()
         }));
         all
     }
+}
 
+impl Core {
     pub(super) fn describe(&self, export: &Export) -> Migration {
-        let (inodes, dirs) = self.core.tree.places();
+        let (inodes, dirs) = self.tree.places();
         let state = match export.stage {
             Stage::Offered | Stage::Settling(_) | Stage::Surveying => "preparing",
             Stage::Freezing => "freezing",
@@ -33,14 +36,14 @@ impl Mds {
             id: export.id,
             dir: export.dir,
             frag: export.frag,
-            from: self.core.me(),
+            from: self.me(),
             to: export.to,
             state: state.into(),
             inodes: export.inodes.max(export.survey.found),
             seen: export.survey.seen(),
             of: (inodes + dirs) as u64,
             frozen_us: export.frozen_for_ms * 1000,
-            took_ms: self.core.now.mono_ms.saturating_sub(export.begun_ms),
+            took_ms: self.now.mono_ms.saturating_sub(export.begun_ms),
         }
     }
 }

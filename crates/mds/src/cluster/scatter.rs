@@ -11,6 +11,8 @@ use loligo_namespace::Lookup;
 use loligo_types::hash::{mix, rank_by_path};
 use loligo_types::{Event, Ino, Name, Op, Rank, RankState};
 
+use crate::cluster::Cluster;
+use crate::core::Core;
 use crate::machine::Mds;
 use crate::park::Job;
 
@@ -41,13 +43,15 @@ impl Mds {
             return;
         }
         let chosen = job.scattered.and_then(Ino::zeroth_rank);
-        if !chosen.is_some_and(|rank| self.is_up(rank) || rank == self.core.me() && self.cluster.is_alone()) {
-            let by_path = placement.goes_by_path().then(|| self.rank_by_path(*dir, name)).flatten();
+        if !chosen.is_some_and(|rank| {
+            self.cluster.is_up(&self.core, rank) || rank == self.core.me() && self.cluster.is_alone()
+        }) {
+            let by_path = placement.goes_by_path().then(|| self.cluster.rank_by_path(&self.core, *dir, name)).flatten();
             job.scattered = self.scattered_number(by_path).map(|number| placement.mark(number));
         }
         let Some(number) = job.scattered else { return };
         if let Some(rank) = number.zeroth_rank().filter(|rank| *rank != self.core.me()) {
-            self.bring_absent(job, rank, number);
+            self.cluster.bring_absent(&mut self.core, job, rank, number);
         }
     }
 
@@ -63,49 +67,53 @@ impl Mds {
         }
         let plain = Ino(self.cluster.scattered.next);
         // Whoever asks by the path finds nothing there, and is told where to go.
-        let rank = wanted.filter(|rank| self.is_up(*rank)).unwrap_or_else(|| self.zeroth_for(plain));
+        let rank = wanted
+            .filter(|rank| self.cluster.is_up(&self.core, *rank))
+            .unwrap_or_else(|| self.cluster.zeroth_for(&self.core, plain));
         self.cluster.scattered.next += 1;
         plain.scattered(rank)
     }
+}
 
+impl Cluster {
     /// The rank that the path of a new directory gives. It goes by the cluster map alone, which clients know as well.
-    fn rank_by_path(&self, dir: Ino, name: &Name) -> Option<Rank> {
+    fn rank_by_path(&self, core: &Core, dir: Ino, name: &Name) -> Option<Rank> {
         let above = dir.zeroth_rank().filter(|_| dir.is_by_path());
-        rank_by_path(above, self.core.tree.hash(name), &self.cluster.map.placed())
+        rank_by_path(above, core.tree.hash(name), &self.map.placed())
     }
 
     /// The rank for a new directory: any of those that take more, all with the same probability. Not a random number, so that what a
     /// rank does follows from what it was told.
-    fn zeroth_for(&self, plain: Ino) -> Rank {
-        let mut ranks = self.ranks_up();
+    fn zeroth_for(&self, core: &Core, plain: Ino) -> Rank {
+        let mut ranks = self.ranks_up(core);
         ranks.retain(|rank| *rank <= Ino::ZEROTH_MAX);
         match ranks.as_slice() {
-            [] => self.core.me(),
+            [] => core.me(),
             ranks => ranks[(mix(plain.0) % ranks.len() as u64) as usize],
         }
     }
 
     /// The decision of a transaction came: the directories that it makes here.
-    pub(super) fn note_scattered(&mut self, events: &[Event]) -> Vec<Ino> {
+    pub(super) fn note_scattered(&mut self, core: &mut Core, events: &[Event]) -> Vec<Ino> {
         let new = |event: &Event| match event {
-            Event::Inode(inode) if inode.ino.zeroth_rank() == Some(self.core.me()) => Some(inode.ino),
+            Event::Inode(inode) if inode.ino.zeroth_rank() == Some(core.me()) => Some(inode.ino),
             _ => None,
         };
-        let new: Vec<Ino> = events.iter().filter_map(new).filter(|ino| self.core.tree.inode(*ino).is_none()).collect();
-        self.cluster.scattered.came += new.len() as u64;
+        let new: Vec<Ino> = events.iter().filter_map(new).filter(|ino| core.tree.inode(*ino).is_none()).collect();
+        self.scattered.came += new.len() as u64;
         new
     }
 
     /// The ranks that take more and can be asked, ascending.
-    pub(super) fn ranks_up(&self) -> Vec<Rank> {
-        let ranks = self.cluster.map.ranks.iter().map(|info| info.rank);
-        ranks.filter(|rank| self.is_up(*rank)).collect()
+    pub(super) fn ranks_up(&self, core: &Core) -> Vec<Rank> {
+        let ranks = self.map.ranks.iter().map(|info| info.rank);
+        ranks.filter(|rank| self.is_up(core, *rank)).collect()
     }
 
     /// True if a rank takes more and can be asked.
-    fn is_up(&self, rank: Rank) -> bool {
+    fn is_up(&self, core: &Core, rank: Rank) -> bool {
         let up = |info: &loligo_types::RankInfo| info.rank == rank && info.state == RankState::Up;
-        let is_near = rank == self.core.me() || self.cluster.links.get(&rank).is_some_and(|link| link.greeted);
-        is_near && self.cluster.map.ranks.iter().any(up)
+        let is_near = rank == core.me() || self.links.get(&rank).is_some_and(|link| link.greeted);
+        is_near && self.map.ranks.iter().any(up)
     }
 }

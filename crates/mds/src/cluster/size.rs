@@ -82,9 +82,9 @@ impl Mds {
     /// Why what moves does not fit into one record, if it does not.
     pub(super) fn too_long(&mut self, export: &Export, survey: &mut Survey, changes: &Changes) -> Option<&'static str> {
         let mut scratch = Vec::new();
-        let files = self.moved_files(&export.files, export.to);
+        let files = self.core.moved_files(&export.files, export.to);
         let events = changes.events.iter().chain(&files).map(|event| event_len(event, &mut scratch));
-        let lines = self.cut_lines(export).0.len() + export.moves.len();
+        let lines = self.cluster.cut_lines(&self.core, export).0.len() + export.moves.len();
         let changed = events.sum::<usize>() + changes.departed.len() * INO + lines * LINE;
         let held = self.held_len(survey, export.held.inos(), &changes.departed);
         if changed + held <= MOVE_MAX {
@@ -103,7 +103,7 @@ impl Mds {
         let mut len: usize =
             self.sessions.iter().map(|(_, session)| CLIENT + session.name.len() + addresses_len(session)).sum();
         for ino in inos.iter().copied() {
-            if matches!(self.moves_in_step(survey, ino).0, super::survey::Moves::No) {
+            if matches!(self.cluster.moves_in_step(&mut self.core, survey, ino).0, super::survey::Moves::No) {
                 continue;
             }
             let opens = self.opens.count(ino) as usize;

@@ -26,16 +26,6 @@ pub(crate) struct StaleRows {
 }
 
 impl Mds {
-    /// A tick: reads again.
-    pub(crate) fn step_riddles(&mut self) {
-        let now = self.core.now.mono_ms;
-        self.cluster.riddles.since.retain(|_, since| now < *since + KEEP_MS);
-        for (need, waiter) in std::mem::take(&mut self.cluster.riddles.later) {
-            // One read each: so many are waited for.
-            self.cluster.read_now(&mut self.core, vec![need], waiter);
-        }
-    }
-
     /// Notes a change that other ranks can only learn from the table, so that it is there soon: a file which has names has become
     /// one that lives by itself, a directory with a route of its own is gone, or a directory is balanced by something else.
     /// Before it is applied.
@@ -55,6 +45,18 @@ impl Mds {
         if std::mem::take(&mut self.cluster.told_by_table) {
             let upto = self.core.log.last;
             self.checkpoint_upto(upto);
+        }
+    }
+}
+
+impl Cluster {
+    /// A tick: reads again.
+    pub(crate) fn step_riddles(&mut self, core: &mut Core) {
+        let now = core.now.mono_ms;
+        self.riddles.since.retain(|_, since| now < *since + KEEP_MS);
+        for (need, waiter) in std::mem::take(&mut self.riddles.later) {
+            // One read each: so many are waited for.
+            self.read_now(core, vec![need], waiter);
         }
     }
 }

@@ -8,8 +8,9 @@ use super::export::{Export, Stage};
 use crate::cluster::Cluster;
 use crate::core::Core;
 use crate::hash::IntMap;
+use crate::heat::Heat;
 use crate::io::Output;
-use crate::machine::Mds;
+use crate::pace::Pace;
 use crate::peer::PeerMsg;
 
 /// Costs in units of [`crate::pace::Pace`]: to look at a file in the directory of the one before, or if it must be sought, to
@@ -110,22 +111,21 @@ pub(crate) enum Moves {
     Unknown(Vec<Need>),
 }
 
-impl Mds {
+impl Cluster {
     /// The same of one of many that are looked at in a step, and what that costs.
-    pub(super) fn moves_in_step(&mut self, survey: &mut Survey, ino: Ino) -> (Moves, usize) {
-        match self.core.tree.peek(ino).and_then(|inode| survey.near(inode)) {
+    pub(super) fn moves_in_step(&mut self, core: &mut Core, survey: &mut Survey, ino: Ino) -> (Moves, usize) {
+        match core.tree.peek(ino).and_then(|inode| survey.near(inode)) {
             Some(true) => (Moves::Yes, SOUGHT),
             Some(false) => (Moves::No, SOUGHT),
-            None => self.moves_alone(survey, ino),
+            None => self.moves_alone(core, survey, ino),
         }
     }
 
     /// The same of one of which is known that it is not in the directory of the one before.
-    fn moves_alone(&mut self, survey: &mut Survey, ino: Ino) -> (Moves, usize) {
-        let inode = self.core.tree.peek(ino);
-        let parent =
-            inode.filter(|inode| inode.kind != Kind::Dir && self.cluster.is_embedded(inode)).map(|inode| inode.parent);
-        let moves = self.cluster.moves(&mut self.core, survey, ino);
+    fn moves_alone(&mut self, core: &mut Core, survey: &mut Survey, ino: Ino) -> (Moves, usize) {
+        let inode = core.tree.peek(ino);
+        let parent = inode.filter(|inode| inode.kind != Kind::Dir && self.is_embedded(inode)).map(|inode| inode.parent);
+        let moves = self.moves(core, survey, ino);
         if let Some(parent) = parent.filter(|parent| *parent != survey.dir.0 && !survey.has_files) {
             survey.last = match moves {
                 Moves::Yes => Some((parent, true)),
@@ -137,33 +137,40 @@ impl Mds {
     }
 
     /// True if a rename between two names would change what is below the directory of the survey.
-    pub(crate) fn disturbs_survey(&mut self, from: (Ino, &Name), to: (Ino, &Name)) -> bool {
-        let Some(mut export) = self.cluster.exports.take_surveyed() else { return false };
+    pub(crate) fn disturbs_survey(&mut self, core: &mut Core, from: (Ino, &Name), to: (Ino, &Name)) -> bool {
+        let Some(mut export) = self.exports.take_surveyed() else { return false };
         let mut survey = std::mem::take(export.survey_mut());
-        let (from, to) = (self.moves_below(&mut survey, from), self.moves_below(&mut survey, to));
+        let (from, to) = (self.moves_below(core, &mut survey, from), self.moves_below(core, &mut survey, to));
         *export.survey_mut() = survey;
-        self.cluster.exports.put_back(export);
+        self.exports.put_back(export);
         !matches!((from, to), (Moves::Yes, Moves::Yes) | (Moves::No, Moves::No))
     }
 
     /// Tells if the inode of a name moves, if it moves with the name.
-    fn moves_below(&mut self, survey: &mut Survey, (dir, name): (Ino, &Name)) -> Moves {
-        match survey.name_moves(dir, self.core.tree.hash(name)) {
+    fn moves_below(&mut self, core: &mut Core, survey: &mut Survey, (dir, name): (Ino, &Name)) -> Moves {
+        match survey.name_moves(dir, core.tree.hash(name)) {
             Some(true) => Moves::Yes,
             Some(false) => Moves::No,
-            None => self.cluster.moves(&mut self.core, survey, dir),
+            None => self.moves(core, survey, dir),
         }
     }
 
     /// Looks at a slice of memory; whether all was seen. What must be read for it is read first.
-    pub(crate) fn survey_some(&mut self, survey: &mut Survey) -> bool {
-        self.survey_and(survey, |_, _| 0)
+    pub(crate) fn survey_some(&mut self, core: &mut Core, pace: &mut Pace, survey: &mut Survey) -> bool {
+        self.survey_and(core, pace, survey, |_, _| 0)
     }
 
     /// Drops a slice of what has moved from memory; whether all is dropped.
-    pub(crate) fn drop_some(&mut self, survey: &mut Survey, to: Rank) -> bool {
-        if !self.free_buried() {
-            self.core.out.push_back(Output::Again);
+    pub(crate) fn drop_some(
+        &mut self,
+        core: &mut Core,
+        heat: &mut Heat,
+        pace: &mut Pace,
+        survey: &mut Survey,
+        to: Rank,
+    ) -> bool {
+        if !pace.free_buried(core) {
+            core.out.push_back(Output::Again);
             return false;
         }
         let dir = survey.dir.0;
@@ -173,59 +180,57 @@ impl Mds {
                 true => 0,
                 false => FORGET + tree.forget(ino) * ENTRY,
             };
-            if !self.survey_and(survey, forget) {
+            if !self.survey_and(core, pace, survey, forget) {
                 return false;
             }
-            let heat = self.heat_moved(dir, |(at, frag)| {
+            let heat = heat.heat_moved(core, self, dir, |(at, frag)| {
                 let of_it = *at == dir && survey.dir.1.iter().any(|moves| moves.covers(*frag));
                 of_it || survey.is_below(*at)
             });
             if !heat.is_empty() {
-                self.core.tell(to, PeerMsg::Heat(heat));
+                core.tell(to, PeerMsg::Heat(heat));
             }
             let dirs = survey.below.iter().filter(|(_, moves)| **moves).map(|(ino, _)| *ino);
             survey.rest = Some(dirs.collect());
         }
-        while self.pace.is_left()
+        while pace.is_left()
             && let Some(ino) = survey.rest.as_mut().and_then(Vec::pop)
         {
-            let entries = self.core.tree.forget(ino);
-            self.pace.spend(FORGET + entries * ENTRY);
+            let entries = core.tree.forget(ino);
+            pace.spend(FORGET + entries * ENTRY);
         }
-        let all = survey.rest.as_ref().is_none_or(Vec::is_empty) && self.free_buried();
+        let all = survey.rest.as_ref().is_none_or(Vec::is_empty) && pace.free_buried(core);
         if !all {
-            self.core.out.push_back(Output::Again);
+            core.out.push_back(Output::Again);
         }
         all
     }
 
-    /// Frees entries of what is forgotten, for the rest of this step; whether all are.
-    fn free_buried(&mut self) -> bool {
-        let max = self.pace.left() / ENTRY + 1;
-        let freed = self.core.tree.free_some(max);
-        self.pace.spend(freed * ENTRY);
-        freed < max
-    }
-
     /// Looks at a slice of memory, and does something with each inode that moves: what that cost.
-    fn survey_and(&mut self, survey: &mut Survey, mut each: impl FnMut(&mut Tree, Ino) -> usize) -> bool {
+    fn survey_and(
+        &mut self,
+        core: &mut Core,
+        pace: &mut Pace,
+        survey: &mut Survey,
+        mut each: impl FnMut(&mut Tree, Ino) -> usize,
+    ) -> bool {
         if survey.reading {
             return false;
         }
         let mut needs = Vec::new();
-        while self.pace.is_left() {
-            let (inodes, dirs) = self.core.tree.places();
+        while pace.is_left() {
+            let (inodes, dirs) = core.tree.places();
             let next = if survey.inode < inodes {
-                self.core.tree.peek_at(survey.inode).map(|inode| (inode.ino, survey.near(inode)))
+                core.tree.peek_at(survey.inode).map(|inode| (inode.ino, survey.near(inode)))
             } else if survey.entries < dirs {
-                self.core.tree.dir_at(survey.entries).map(|ino| (ino, None))
+                core.tree.dir_at(survey.entries).map(|ino| (ino, None))
             } else {
-                return self.read_for_survey(survey, needs);
+                return self.read_for_survey(core, survey, needs);
             };
             let (moves, mut cost) = match next {
                 None | Some((_, Some(false))) => (Moves::No, NEAR),
                 Some((_, Some(true))) => (Moves::Yes, NEAR),
-                Some((ino, None)) => self.moves_alone(survey, ino),
+                Some((ino, None)) => self.moves_alone(core, survey, ino),
             };
             match (next, moves) {
                 (_, Moves::Unknown(mut wants)) => {
@@ -235,29 +240,39 @@ impl Mds {
                     break;
                 }
                 (Some((ino, _)), Moves::Yes) => {
-                    cost += each(&mut self.core.tree, ino);
+                    cost += each(&mut core.tree, ino);
                     survey.found += 1;
                 }
                 _ => {}
             }
-            self.pace.spend(cost);
+            pace.spend(cost);
             survey.asks = false;
             if survey.inode < inodes { survey.inode += 1 } else { survey.entries += 1 }
         }
-        if self.read_for_survey(survey, needs) {
-            self.core.out.push_back(Output::Again);
+        if self.read_for_survey(core, survey, needs) {
+            core.out.push_back(Output::Again);
         }
         false
     }
 
     /// Reads what must be known first; whether that is nothing.
-    pub(super) fn read_for_survey(&mut self, survey: &mut Survey, needs: Vec<Need>) -> bool {
+    pub(super) fn read_for_survey(&mut self, core: &mut Core, survey: &mut Survey, needs: Vec<Need>) -> bool {
         if needs.is_empty() {
             return true;
         }
         survey.reading = true;
-        self.cluster.load(&mut self.core, needs, crate::load::Waiter::Survey);
+        self.load(core, needs, crate::load::Waiter::Survey);
         false
+    }
+}
+
+impl Pace {
+    /// Frees entries of what is forgotten, for the rest of this step; whether all are.
+    fn free_buried(&mut self, core: &mut Core) -> bool {
+        let max = self.left() / ENTRY + 1;
+        let freed = core.tree.free_some(max);
+        self.spend(freed * ENTRY);
+        freed < max
     }
 }
 

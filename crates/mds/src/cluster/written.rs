@@ -11,15 +11,13 @@ use loligo_types::{Ino, Kind};
 
 use super::export::{Export, Stage};
 use super::survey::{Moves, Survey};
+use crate::cluster::Cluster;
+use crate::core::Core;
 use crate::load::Waiter;
 use crate::machine::Mds;
+use crate::sync::Syncs;
 
 impl Mds {
-    /// Begins the sync. To be called when changes begin to be remembered.
-    pub(super) fn sync_before_move(&mut self, export: &mut Export) {
-        export.data_sync = Some(self.sync_data());
-    }
-
     /// A sync of everything has ended.
     pub(crate) fn synced_before_move(&mut self, ticket: u64, ok: bool) {
         let Some(mut export) = self.cluster.exports.now.take() else { return };
@@ -32,20 +30,34 @@ impl Mds {
         self.cluster.exports.now = Some(export);
         self.step_export();
     }
+}
 
+impl Syncs {
+    /// Begins the sync. To be called when changes begin to be remembered.
+    pub(super) fn sync_before_move(&mut self, core: &mut Core, export: &mut Export) {
+        export.data_sync = Some(self.sync_data(core));
+    }
+}
+
+impl Cluster {
     /// Files that move and may have been written since that sync, or move by themselves. `None`: something must be read
     /// first.
-    pub(super) fn written_since(&mut self, export: &Export, survey: &mut Survey) -> Option<BTreeSet<Ino>> {
+    pub(super) fn written_since(
+        &mut self,
+        core: &mut Core,
+        export: &Export,
+        survey: &mut Survey,
+    ) -> Option<BTreeSet<Ino>> {
         let mut written: BTreeSet<Ino> = export.files.iter().copied().collect();
         for ino in self.changed_inos() {
-            if self.core.tree.peek(ino).is_none_or(|inode| inode.kind != Kind::File || inode.inline) {
+            if core.tree.peek(ino).is_none_or(|inode| inode.kind != Kind::File || inode.inline) {
                 continue;
             }
-            match self.cluster.moves(&mut self.core, survey, ino) {
+            match self.moves(core, survey, ino) {
                 Moves::Yes => _ = written.insert(ino),
                 Moves::No => {}
                 Moves::Unknown(needs) => {
-                    self.cluster.load(&mut self.core, needs, Waiter::Nobody);
+                    self.load(core, needs, Waiter::Nobody);
                     return None;
                 }
             }

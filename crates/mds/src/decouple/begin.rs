@@ -16,10 +16,17 @@ use loligo_subtree_policy::{Cell, Wanted};
 use super::Owned;
 use super::objects::DataRights;
 use super::shut::Above;
+use crate::cluster::Cluster;
+use crate::core::Core;
+use crate::decouple::Decoupled;
 use crate::execute::{Step, origin_of};
 use crate::io::{DataAccess, Output};
+use crate::lease::Leases;
 use crate::machine::Mds;
+use crate::open::Opens;
 use crate::park::{Job, WaitReason};
+use crate::recall::Recalls;
+use crate::session::Sessions;
 use crate::session::Slot;
 
 /// Time for clients to close files that they do not use: longer than they keep them open, milliseconds.
@@ -43,7 +50,11 @@ impl Mds {
         let is_known = match known {
             Some((_, o, uid)) if o == owner && mine => Ok(uid == job.cred.uid),
             // A copy of the owner's journal has these numbers, too.
-            Some((epoch, o, _)) if resume == epoch && o == owner && self.owner_is_here(job, dir) => Err(FsError::Busy),
+            Some((epoch, o, _))
+                if resume == epoch && o == owner && self.decoupled.owner_is_here(&self.sessions, job, dir) =>
+            {
+                Err(FsError::Busy)
+            }
             // A request that comes again finds what it has made.
             Some((epoch, o, uid)) if resume == epoch && o == owner => Ok(uid == job.cred.uid || job.cred.is_root()),
             Some(_) if resume != 0 => Err(FsError::Stale),
@@ -68,15 +79,6 @@ impl Mds {
         self.speak_for(job, dir, None)
     }
 
-    /// True if another session speaks for the owner of a decoupled subtree, and is connected. That session has it, also where others know
-    /// the owner's number.
-    pub(super) fn owner_is_here(&self, job: &Job, dir: Ino) -> bool {
-        let by = self.decoupled.by_dir.get(&dir).and_then(|owned| owned.by);
-        by.filter(|(_, session)| *session != job.session)
-            .and_then(|(slot, id)| self.sessions.get(slot).filter(|session| session.id == id))
-            .is_some_and(|session| session.conn.is_some())
-    }
-
     /// From now on this session speaks for the owner of a decoupled subtree. `owner`: it is another one, of this number.
     pub(super) fn speak_for(&mut self, job: &mut Job, dir: Ino, owner: Option<u64>) -> Step {
         let by = Some((job.slot, job.session));
@@ -88,20 +90,20 @@ impl Mds {
             (owned.intake, owned.part_waits) = (None, None);
             let rights = std::mem::take(&mut owned.data);
             if let Some((_, session)) = before {
-                self.end_data_rights(session, rights);
+                self.opens.end_data_rights(&mut self.core, &mut self.sessions, session, rights);
             }
-            self.end_still(dir);
+            self.decoupled.end_still(&mut self.core, &mut self.sessions, &mut self.opens, dir);
         }
         let is_told = |record: &&DecoupledRecord| {
             record.session != job.session || owner.is_some_and(|owner| owner != record.owner)
         };
         if let Some(mut record) = self.core.tree.decoupled(dir).filter(is_told).cloned() {
             record.session = job.session;
-            self.freeze_all(&record, job.session);
+            self.decoupled.freeze_all(&mut self.core, &record, job.session);
             if let Some(owner) = owner {
-                self.forget_open(dir);
+                self.decoupled.forget_open(dir);
                 record.owner = owner;
-                record.name = self.owner_name(job);
+                record.name = self.sessions.owner_name(job);
             }
             let origin = origin_of(job, dir, record.epoch);
             self.commit(Some(origin), &[Event::Decoupled(Box::new(record))]);
@@ -114,12 +116,7 @@ impl Mds {
             return step;
         }
         let Some(record) = self.core.tree.decoupled(dir).cloned() else { return Step::Answer(Err(FsError::Stale)) };
-        Step::Answer(self.tell_decoupled(record))
-    }
-
-    /// The name of the client that asks.
-    fn owner_name(&mut self, job: &Job) -> Box<[u8]> {
-        self.sessions.same(job.slot, job.session).map(|session| session.name.clone()).unwrap_or_default()
+        Step::Answer(self.core.tell_decoupled(record))
     }
 
     /// Puts it down, if it can be; else what is to be done or said.
@@ -134,9 +131,9 @@ impl Mds {
         if owner == 0 || dir == Ino::ROOT || lease_ms == 0 || lease_ms > SUBTREE_LEASE_MS_MAX {
             return Some(Step::Answer(Err(FsError::Invalid)));
         }
-        match self.decoupled_above(dir) {
+        match self.decoupled.decoupled_above(&mut self.core, &mut self.cluster, dir) {
             Above::Nothing => {}
-            Above::Lost => match self.merging_dir() {
+            Above::Lost => match self.decoupled.merging_dir() {
                 Some(other) => return Some(Step::Wait(WaitReason::Merge(other))),
                 None => return Some(Step::Answer(Err(FsError::Stale))),
             },
@@ -166,15 +163,19 @@ impl Mds {
             return Some(Step::Answer(Err(FsError::Invalid)));
         }
         let wanted = Wanted { cell: Cell::of_promise(promise), inodes: inos, lease_ms: u64::from(lease_ms) };
-        if let Some(step) = self.breaks_bounds(job, dir, &wanted) {
+        if let Some(step) = self.ways.breaks_bounds(&mut self.core, &mut self.cluster, job, dir, &wanted) {
             return Some(step);
         }
-        match self.is_moving(dir) {
+        match self.cluster.is_moving(&mut self.core, dir) {
             Ok(false) => {}
             Ok(true) => return Some(Step::Wait(WaitReason::Moving)),
             Err(needs) => return Some(self.cluster.wait_to_know(&mut self.core, job, needs)),
         }
-        if let Some(step) = self.gather_subtree(job, dir).or_else(|| self.wait_for_loans(job, dir)) {
+        if let Some(step) = self
+            .decoupled
+            .gather_subtree(&mut self.core, &mut self.cluster, &mut self.ways, job, dir)
+            .or_else(|| self.cluster.wait_for_loans(&mut self.core, job, dir))
+        {
             job.closing_ms = None;
             return Some(step);
         }
@@ -187,7 +188,7 @@ impl Mds {
             return Some(step);
         }
         let inos = inos + SUBTREE_JOURNALS;
-        let first = match self.next_numbers(inos) {
+        let first = match self.core.next_numbers(inos) {
             Ok(first) => first,
             Err(error) => return Some(Step::Answer(Err(error))),
         };
@@ -197,7 +198,7 @@ impl Mds {
             owner,
             session: job.session,
             uid: job.cred.uid,
-            name: self.owner_name(job),
+            name: self.sessions.owner_name(job),
             lease_ms,
             grants: Vec::new(),
             used: Ino(first.0 + SUBTREE_JOURNALS),
@@ -222,7 +223,7 @@ impl Mds {
     fn wait_for_closes(&mut self, job: &mut Job, dir: Ino, interfere: Interfere) -> Option<Step> {
         let mut open = Vec::new();
         for ino in self.opens.inos() {
-            if !self.is_in_the_way(ino, interfere) {
+            if !self.opens.is_in_the_way(ino, interfere) {
                 continue;
             }
             match self.cluster.is_below(&mut self.core, ino, dir) {
@@ -231,12 +232,7 @@ impl Mds {
                 Err(needs) => return Some(self.cluster.wait_to_know(&mut self.core, job, needs)),
             }
         }
-        self.wait_for_closes_of(job, &open)
-    }
-
-    /// The same of these.
-    pub(super) fn wait_for_closes_of(&mut self, job: &mut Job, open: &[Ino]) -> Option<Step> {
-        self.wait_for_closes_by(job, open, None)
+        self.recalls.wait_for_closes_of(&mut self.core, &self.sessions, &self.opens, job, &open)
     }
 
     /// The session of an owner which answers below the root by itself from now on gives back what it has there as one of those that work there.
@@ -251,94 +247,49 @@ impl Mds {
                 Err(needs) => return Some(self.cluster.wait_to_know(&mut self.core, job, needs)),
             }
         }
-        if let Some(step) = self.wait_for_closes_by(job, &open, Some(job.slot)) {
+        if let Some(step) =
+            self.recalls.wait_for_closes_by(&mut self.core, &self.sessions, &self.opens, job, &open, Some(job.slot))
+        {
             return Some(step);
         }
-        match self.held_below(dir, Some(job.slot)) {
+        match self.leases.held_below(&mut self.core, &mut self.cluster, dir, Some(job.slot)) {
             Ok(due) if due.is_empty() => None,
-            Ok(due) => Some(self.recall_held(job, due)),
+            Ok(due) => Some(self.recalls.recall_held(&mut self.core, &self.sessions, job, due)),
             Err(needs) => Some(self.cluster.wait_to_know(&mut self.core, job, needs)),
         }
     }
 
-    /// `by`: whose rights are asked for; nobody: everybody's.
-    fn wait_for_closes_by(&mut self, job: &mut Job, open: &[Ino], by: Option<Slot>) -> Option<Step> {
-        if open.is_empty() {
-            return None;
-        }
-        let since_ms = *job.closing_ms.get_or_insert(self.core.now.mono_ms);
-        if self.core.now.mono_ms >= since_ms + CLOSE_MS {
-            return Some(Step::Answer(Err(FsError::Busy)));
-        }
-        let rights = open.iter().flat_map(|ino| self.opens.all_rights(*ino).map(|(slot, held)| (*ino, slot, held)));
-        let is_asked = |(_, slot, held): &(Ino, Slot, Lease)| !held.is_none() && by.is_none_or(|by| by == *slot);
-        let held: Vec<(Ino, Slot, Lease)> = rights.filter(is_asked).collect();
-        if held.is_empty() {
-            return Some(Step::Wait(WaitReason::Close));
-        }
-        Some(self.recall_held(job, held))
-    }
-
-    fn recall_held(&mut self, job: &mut Job, held: Vec<(Ino, Slot, Lease)>) -> Step {
-        let (id, count) = (self.core.parked.number(job), held.len());
-        held.into_iter()
-            .for_each(|(ino, slot, bits)| self.recalls.recall(&mut self.core, &self.sessions, ino, slot, bits, id));
-        Step::Wait(WaitReason::Recall(count))
-    }
-
-    /// Leases on what is below, and on the names of the root. `by`: whose; nobody: everybody's.
-    fn held_below(&mut self, dir: Ino, by: Option<Slot>) -> Result<Vec<(Ino, Slot, Lease)>, Vec<loligo_types::Need>> {
-        let mut due: Vec<(Ino, Slot, Lease)> = Vec::new();
-        let places = self.leases.places();
-        for (ino, slot, held) in (0..places).filter_map(|place| self.leases.at(place)).collect::<Vec<_>>() {
-            let bits = if ino == dir { held & Lease::NAMES } else { held };
-            if bits.is_none() || by.is_some_and(|by| by != slot) {
-                continue;
-            }
-            if ino == dir || self.cluster.is_below(&mut self.core, ino, dir)? {
-                due.push((ino, slot, bits));
-            }
-        }
-        Ok(due)
-    }
-
-    /// The first of so many numbers that nobody has.
-    pub(super) fn next_numbers(&self, inos: u64) -> FsResult<Ino> {
-        if inos == 0 || inos > SUBTREE_INOS_MAX {
-            return Err(FsError::Invalid);
-        }
-        let first = self.core.tree.next_ino();
-        if Ino(first.0 + inos).birth_rank() == self.core.me() { Ok(first) } else { Err(FsError::NoSpace) }
-    }
-
     pub(super) fn grant_more(&mut self, job: &mut Job, dir: Ino, epoch: u64, inos: u64) -> Step {
-        let inos =
-            match self.decoupled.owned(&self.core, job, dir, epoch).map(|record| self.room_for_inodes(job, &record)) {
-                Ok(Ok(0)) => return Step::Answer(Err(FsError::Quota)),
-                Ok(Ok(room)) => inos.min(room),
-                Ok(Err(step)) => return step,
-                Err(error) => return Step::Answer(Err(error)),
-            };
+        let inos = match self
+            .decoupled
+            .owned(&self.core, job, dir, epoch)
+            .map(|record| self.ways.room_for_inodes(&mut self.core, &mut self.cluster, job, &record))
+        {
+            Ok(Ok(0)) => return Step::Answer(Err(FsError::Quota)),
+            Ok(Ok(room)) => inos.min(room),
+            Ok(Err(step)) => return step,
+            Err(error) => return Step::Answer(Err(error)),
+        };
         Step::Answer(self.decoupled.owned(&self.core, job, dir, epoch).and_then(|mut record| {
-            let first = self.next_numbers(inos)?;
+            let first = self.core.next_numbers(inos)?;
             if record.left() + inos > SUBTREE_INOS_MAX || record.grants.len() >= SUBTREE_GRANTS_MAX {
                 return Err(FsError::Quota);
             }
             record.grant(first, inos);
             let events = [Event::NextIno(Ino(first.0 + inos)), Event::Decoupled(Box::new(record.clone()))];
             self.commit(Some(origin_of(job, dir, first.0)), &events);
-            self.tell_decoupled(record)
+            self.core.tell_decoupled(record)
         }))
     }
 
     /// Asks whoever holds anything on what is below for it; nothing, if there is none.
     fn ask_all_back(&mut self, job: &mut Job, dir: Ino) -> Option<Step> {
-        let due = match self.held_below(dir, None) {
+        let due = match self.leases.held_below(&mut self.core, &mut self.cluster, dir, None) {
             Ok(due) => due,
             Err(needs) => return Some(self.cluster.wait_to_know(&mut self.core, job, needs)),
         };
         if due.is_empty() {
-            if self.take_all_replicas_back() {
+            if self.cluster.take_all_replicas_back(&mut self.core) {
                 // Those who gave one back would ask for it again at once, and it would never come to an end.
                 self.decoupled.asks_until_ms = self.core.now.mono_ms + ASKS_MS;
                 return Some(Step::Wait(WaitReason::Replicas));
@@ -354,7 +305,7 @@ impl Mds {
             }
             return None;
         }
-        Some(self.recall_held(job, due))
+        Some(self.recalls.recall_held(&mut self.core, &self.sessions, job, due))
     }
 
     /// So much of its owner's journal is in the store.
@@ -365,7 +316,7 @@ impl Mds {
             }
             record.journal = (journal.bytes > 0).then_some(journal);
             self.commit(Some(origin_of(job, dir, epoch)), &[Event::Decoupled(Box::new(record.clone()))]);
-            self.tell_decoupled(record)
+            self.core.tell_decoupled(record)
         }))
     }
 
@@ -380,52 +331,21 @@ impl Mds {
         // Before it is gone: that is begun anew after a crash.
         self.drop_unmade(&record);
         let at = self.commit(Some(origin_of(job, Ino(0), 0)), &[Event::DecoupledGone(dir)]);
-        self.thaw_at_end(&record, at);
-        self.let_go(dir);
+        self.decoupled.thaw_at_end(&mut self.core, &mut self.sessions, &self.opens, &record, at);
+        self.decoupled.let_go(&mut self.opens, dir);
         if let Some(owned) = self.decoupled.by_dir.remove(&dir) {
-            self.end_data_rights(job.session, owned.data);
+            self.opens.end_data_rights(&mut self.core, &mut self.sessions, job.session, owned.data);
         }
         Step::Answer(Ok(Answer::Done))
-    }
-
-    /// A session has ended: nobody speaks for what it had decoupled, until somebody who may does.
-    pub(crate) fn lose_decoupled(&mut self, slot: Slot) {
-        let now = self.core.now.mono_ms;
-        self.decoupled.hidden.retain(|(_, of)| *of != slot);
-        let mut lost = Vec::new();
-        for (dir, owned) in &mut self.decoupled.by_dir {
-            if owned.by.is_some_and(|(of, _)| of == slot) {
-                lost.push(*dir);
-                (owned.by, owned.lost_ms, owned.intake) = (None, now, None);
-                owned.part_waits = None;
-                // The object server has fenced the session.
-                owned.data = DataRights::default();
-            }
-        }
-        lost.into_iter().for_each(|dir| self.end_still(dir));
-    }
-
-    /// After a restart those whose sessions are still there speak for them.
-    pub(crate) fn recover_decoupled(&mut self) {
-        let lost_ms = self.core.now.mono_ms;
-        let owned = |record: &DecoupledRecord| {
-            let by = self.sessions.find(record.session).map(|slot| (slot, record.session));
-            (record.dir, Owned { by, lost_ms, ..Owned::default() })
-        };
-        self.decoupled.by_dir = self.core.tree.all_decoupled().map(owned).collect();
-        let overwritten: Vec<DecoupledRecord> =
-            self.core.tree.all_decoupled().filter(|record| !record.overwritten.is_empty()).cloned().collect();
-        overwritten.iter().for_each(|record| self.freeze_all(record, record.session));
-        self.hold_orphans();
     }
 
     /// Takes back those whose owners were not heard for too long, and have left nothing in the store.
     pub(crate) fn end_lost_decoupled(&mut self) {
         self.core.parked.wake(&WaitReason::Close);
-        self.gather_again();
+        self.decoupled.gather_again(&mut self.core);
         let now = self.core.now.mono_ms;
-        self.end_part_waits();
-        self.wake_stills();
+        self.decoupled.end_part_waits(&mut self.core);
+        self.decoupled.wake_stills(&mut self.core);
         let mut over = Vec::new();
         for record in self.core.tree.all_decoupled() {
             let Some(owned) = self.decoupled.by_dir.get(&record.dir) else { continue };
@@ -446,10 +366,146 @@ impl Mds {
             self.core.out.push_back(Output::TakenBack { dir, path: self.path_of(dir), name, unmerged });
             self.drop_unmade(&record);
             let at = self.commit(None, &[Event::DecoupledGone(dir)]);
-            self.thaw_at_end(&record, at);
-            self.let_go(dir);
+            self.decoupled.thaw_at_end(&mut self.core, &mut self.sessions, &self.opens, &record, at);
+            self.decoupled.let_go(&mut self.opens, dir);
             self.decoupled.by_dir.remove(&dir);
             self.core.counters.decouplings_lost += 1;
         }
+    }
+}
+
+impl Decoupled {
+    /// True if another session speaks for the owner of a decoupled subtree, and is connected. That session has it, also where others know
+    /// the owner's number.
+    pub(super) fn owner_is_here(&self, sessions: &Sessions, job: &Job, dir: Ino) -> bool {
+        let by = self.by_dir.get(&dir).and_then(|owned| owned.by);
+        by.filter(|(_, session)| *session != job.session)
+            .and_then(|(slot, id)| sessions.get(slot).filter(|session| session.id == id))
+            .is_some_and(|session| session.conn.is_some())
+    }
+
+    /// A session has ended: nobody speaks for what it had decoupled, until somebody who may does.
+    pub(crate) fn lose_decoupled(&mut self, core: &mut Core, sessions: &mut Sessions, opens: &mut Opens, slot: Slot) {
+        let now = core.now.mono_ms;
+        self.hidden.retain(|(_, of)| *of != slot);
+        let mut lost = Vec::new();
+        for (dir, owned) in &mut self.by_dir {
+            if owned.by.is_some_and(|(of, _)| of == slot) {
+                lost.push(*dir);
+                (owned.by, owned.lost_ms, owned.intake) = (None, now, None);
+                owned.part_waits = None;
+                // The object server has fenced the session.
+                owned.data = DataRights::default();
+            }
+        }
+        lost.into_iter().for_each(|dir| self.end_still(core, sessions, opens, dir));
+    }
+
+    /// After a restart those whose sessions are still there speak for them.
+    pub(crate) fn recover_decoupled(&mut self, core: &mut Core, sessions: &mut Sessions) {
+        let lost_ms = core.now.mono_ms;
+        let owned = |record: &DecoupledRecord| {
+            let by = sessions.find(record.session).map(|slot| (slot, record.session));
+            (record.dir, Owned { by, lost_ms, ..Owned::default() })
+        };
+        self.by_dir = core.tree.all_decoupled().map(owned).collect();
+        let overwritten: Vec<DecoupledRecord> =
+            core.tree.all_decoupled().filter(|record| !record.overwritten.is_empty()).cloned().collect();
+        overwritten.iter().for_each(|record| self.freeze_all(core, record, record.session));
+        self.hold_orphans(core);
+    }
+}
+
+impl Sessions {
+    /// The name of the client that asks.
+    fn owner_name(&mut self, job: &Job) -> Box<[u8]> {
+        self.same(job.slot, job.session).map(|session| session.name.clone()).unwrap_or_default()
+    }
+}
+
+impl Recalls {
+    /// The same of these.
+    pub(super) fn wait_for_closes_of(
+        &mut self,
+        core: &mut Core,
+        sessions: &Sessions,
+        opens: &Opens,
+        job: &mut Job,
+        open: &[Ino],
+    ) -> Option<Step> {
+        self.wait_for_closes_by(core, sessions, opens, job, open, None)
+    }
+
+    /// `by`: whose rights are asked for; nobody: everybody's.
+    fn wait_for_closes_by(
+        &mut self,
+        core: &mut Core,
+        sessions: &Sessions,
+        opens: &Opens,
+        job: &mut Job,
+        open: &[Ino],
+        by: Option<Slot>,
+    ) -> Option<Step> {
+        if open.is_empty() {
+            return None;
+        }
+        let since_ms = *job.closing_ms.get_or_insert(core.now.mono_ms);
+        if core.now.mono_ms >= since_ms + CLOSE_MS {
+            return Some(Step::Answer(Err(FsError::Busy)));
+        }
+        let rights = open.iter().flat_map(|ino| opens.all_rights(*ino).map(|(slot, held)| (*ino, slot, held)));
+        let is_asked = |(_, slot, held): &(Ino, Slot, Lease)| !held.is_none() && by.is_none_or(|by| by == *slot);
+        let held: Vec<(Ino, Slot, Lease)> = rights.filter(is_asked).collect();
+        if held.is_empty() {
+            return Some(Step::Wait(WaitReason::Close));
+        }
+        Some(self.recall_held(core, sessions, job, held))
+    }
+
+    fn recall_held(
+        &mut self,
+        core: &mut Core,
+        sessions: &Sessions,
+        job: &mut Job,
+        held: Vec<(Ino, Slot, Lease)>,
+    ) -> Step {
+        let (id, count) = (core.parked.number(job), held.len());
+        held.into_iter().for_each(|(ino, slot, bits)| self.recall(core, sessions, ino, slot, bits, id));
+        Step::Wait(WaitReason::Recall(count))
+    }
+}
+
+impl Leases {
+    /// Leases on what is below, and on the names of the root. `by`: whose; nobody: everybody's.
+    fn held_below(
+        &mut self,
+        core: &mut Core,
+        cluster: &mut Cluster,
+        dir: Ino,
+        by: Option<Slot>,
+    ) -> Result<Vec<(Ino, Slot, Lease)>, Vec<loligo_types::Need>> {
+        let mut due: Vec<(Ino, Slot, Lease)> = Vec::new();
+        let places = self.places();
+        for (ino, slot, held) in (0..places).filter_map(|place| self.at(place)).collect::<Vec<_>>() {
+            let bits = if ino == dir { held & Lease::NAMES } else { held };
+            if bits.is_none() || by.is_some_and(|by| by != slot) {
+                continue;
+            }
+            if ino == dir || cluster.is_below(core, ino, dir)? {
+                due.push((ino, slot, bits));
+            }
+        }
+        Ok(due)
+    }
+}
+
+impl Core {
+    /// The first of so many numbers that nobody has.
+    pub(super) fn next_numbers(&self, inos: u64) -> FsResult<Ino> {
+        if inos == 0 || inos > SUBTREE_INOS_MAX {
+            return Err(FsError::Invalid);
+        }
+        let first = self.tree.next_ino();
+        if Ino(first.0 + inos).birth_rank() == self.me() { Ok(first) } else { Err(FsError::NoSpace) }
     }
 }

@@ -19,14 +19,21 @@ impl Mds {
         let mut items: Vec<Loaded> = Vec::new();
         for need in needs {
             let ino = need_of(need);
-            match if ino == dir { Ok(true) } else { self.may_be_below(ino, dir) } {
-                Ok(true) => self.note_lent(ino, dir),
+            match if ino == dir {
+                Ok(true)
+            } else {
+                self.decoupled.may_be_below(&mut self.core, &mut self.cluster, ino, dir)
+            } {
+                Ok(true) => self.decoupled.note_lent(&mut self.core, ino, dir),
                 // Others have removed it since the owner heard of it; it does not hear of that before the merge.
-                Ok(false) if self.core.tree.inode(ino).is_some_and(|inode| self.is_held_for(&record, inode)) => {}
+                Ok(false)
+                    if self.core.tree.inode(ino).is_some_and(|inode| self.decoupled.is_held_for(&record, inode)) => {}
                 // It has a name there, but is counted elsewhere: it is others', too.
                 Ok(false) if self.core.tree.inode(ino).is_some() => return Step::Answer(Err(FsError::Busy)),
                 // Or it lives by itself at another rank.
-                Ok(false) if self.is_elsewhere(ino) => return self.fetch_home(job, dir, ino),
+                Ok(false) if self.cluster.is_elsewhere(&mut self.core, ino) => {
+                    return self.ways.fetch_home(&mut self.core, &mut self.cluster, job, dir, ino);
+                }
                 Ok(false) => {}
                 Err(needs) => {
                     missing.extend(needs);
@@ -48,7 +55,7 @@ impl Mds {
                     items.push(item);
                 }
                 None if matches!(need, Need::Parts(_)) => return Step::Answer(Err(FsError::Invalid)),
-                None => missing.push(self.to_be_read(need)),
+                None => missing.push(to_be_read(need)),
             }
         }
         if missing.is_empty() {
@@ -65,8 +72,9 @@ impl Mds {
         if self.cluster.is_alone() && self.core.tree.inode(ino).is_none_or(|inode| inode.place.rank().is_none()) {
             return None;
         }
-        if self.is_in_the_way(ino, interfere)
-            && let Some(step) = self.wait_for_closes_of(job, &[ino])
+        if self.opens.is_in_the_way(ino, interfere)
+            && let Some(step) =
+                self.recalls.wait_for_closes_of(&mut self.core, &self.sessions, &self.opens, job, &[ino])
         {
             return Some(step);
         }
@@ -79,12 +87,12 @@ impl Mds {
             .for_each(|(slot, bits)| self.recalls.recall(&mut self.core, &self.sessions, ino, slot, bits, id));
         Some(Step::Wait(WaitReason::Recall(count)))
     }
+}
 
-    /// Names are wanted, whatever was asked for of them.
-    fn to_be_read(&self, need: &Need) -> Need {
-        match need {
-            Need::Hashes { dir, from_hash } => Need::Range { dir: *dir, from_hash: *from_hash },
-            need => need.clone(),
-        }
+/// Names are wanted, whatever was asked for of them.
+fn to_be_read(need: &Need) -> Need {
+    match need {
+        Need::Hashes { dir, from_hash } => Need::Range { dir: *dir, from_hash: *from_hash },
+        need => need.clone(),
     }
 }

@@ -18,9 +18,13 @@ use super::into_table::IntoTable;
 use super::look::Bar;
 use super::shape::Shape;
 use super::whole::HaveXattrs;
+use crate::cluster::Cluster;
+use crate::core::Core;
+use crate::decouple::Decoupled;
 use crate::execute::{Step, origin_of};
 use crate::machine::Mds;
 use crate::park::{Job, WaitReason};
+use loligo_namespace::Tree;
 
 /// Most bytes of parts where the driver has not said how long the journal may be.
 const BYTES_MAX: u64 = 64 << 20;
@@ -123,7 +127,7 @@ impl Mds {
         }
         if part == 0 {
             // Versions that were prepared for a merge which was given up may have changed since.
-            self.end_still(dir);
+            self.decoupled.end_still(&mut self.core, &mut self.sessions, &mut self.opens, dir);
         }
         let Some(owned) = self.decoupled.by_dir.get_mut(&dir) else { return Step::Answer(Err(FsError::Stale)) };
         let mut intake = match part {
@@ -151,9 +155,16 @@ impl Mds {
             Some(FsError::Quota)
         } else {
             let verdict = if allowed {
-                self.look_through_allowed(&record, &job.cred, body, &mut intake)
+                self.decoupled.look_through_allowed(
+                    &mut self.core,
+                    &mut self.cluster,
+                    &record,
+                    &job.cred,
+                    body,
+                    &mut intake,
+                )
             } else {
-                self.look_through(&record, &job.cred, body, &mut intake)
+                self.decoupled.look_through(&mut self.core, &mut self.cluster, &record, &job.cred, body, &mut intake)
             };
             match verdict {
                 Ok(()) => None,
@@ -161,7 +172,7 @@ impl Mds {
                 Err(Bar::Denied) => Some(FsError::Access),
                 Err(Bar::Load(needs)) => {
                     // What was noted of this part is noted again.
-                    self.keep_intake(dir, part, intake);
+                    self.decoupled.keep_intake(dir, part, intake);
                     let step = self.cluster.wait_to_know(&mut self.core, job, needs);
                     if matches!(step, Step::Wait(_)) {
                         let since = self.core.now.mono_ms;
@@ -173,7 +184,7 @@ impl Mds {
         };
         if let Some(error) = error {
             // Some of a part that was refused may be noted: what comes next begins anew.
-            self.keep_intake(dir, if error == FsError::Quota { part } else { 0 }, intake);
+            self.decoupled.keep_intake(dir, if error == FsError::Quota { part } else { 0 }, intake);
             return Step::Answer(Err(error));
         }
         intake.parts = part + 1;
@@ -181,26 +192,8 @@ impl Mds {
             let event = Event::MergePart { dir, part, body: body.clone() };
             self.commit(Some(origin_of(job, Ino(0), 0)), &[event]);
         }
-        self.keep_intake(dir, part + 1, intake);
+        self.decoupled.keep_intake(dir, part + 1, intake);
         Step::Answer(Ok(Answer::Done))
-    }
-
-    /// A part may have failed while it waited: those behind it wait no longer for ever.
-    pub(super) fn end_part_waits(&mut self) {
-        let now = self.core.now.mono_ms;
-        let mut over = Vec::new();
-        for (dir, owned) in &mut self.decoupled.by_dir {
-            if owned.part_waits.take_if(|(_, _, since)| now > *since + PART_WAIT_MS).is_some() {
-                over.push(*dir);
-            }
-        }
-        over.into_iter().for_each(|dir| self.core.parked.wake(&WaitReason::Part(dir)));
-    }
-
-    pub(super) fn keep_intake(&mut self, dir: Ino, parts: u32, intake: Intake) {
-        if let Some(owned) = self.decoupled.by_dir.get_mut(&dir) {
-            owned.intake = (parts > 0).then_some(intake);
-        }
     }
 
     pub(super) fn merge_parts(
@@ -216,7 +209,7 @@ impl Mds {
             Err(error) => return Step::Answer(Err(error)),
         };
         if merge == record.merges {
-            return Step::Answer(self.tell_merged(dir, merge));
+            return Step::Answer(self.decoupled.tell_merged(dir, merge));
         }
         let intake = self.decoupled.by_dir.get_mut(&dir).and_then(|owned| owned.intake.take());
         let Some(intake) = intake.filter(|intake| intake.merge == merge && intake.parts == parts) else {
@@ -226,34 +219,37 @@ impl Mds {
         if !in_range {
             return Step::Answer(Err(FsError::Invalid));
         }
-        if let Some(step) = self.may_still_merge(job, dir) {
-            self.keep_intake(dir, parts, intake);
+        if let Some(step) = self.cluster.may_still_merge(&mut self.core, job, dir) {
+            self.decoupled.keep_intake(dir, parts, intake);
             return step;
         }
         if record.interfere == Interfere::Allow {
             return self.merge_allowed(job, &record, (merge, used), intake);
         }
-        if let Err(step) = self.bounds_of_merge(job, &record, &intake) {
-            self.keep_intake(dir, parts, intake);
+        if let Err(step) = self.decoupled.bounds_of_merge(&mut self.core, &mut self.cluster, job, &record, &intake) {
+            self.decoupled.keep_intake(dir, parts, intake);
             return step;
         }
-        let finals = match self.is_whole(&record, &intake, used).and_then(|have| self.finals(&intake, &have)) {
-            Ok(mut finals) => {
-                finals.extend(
-                    self.lines_gone(intake.known.iter().filter(|(_, known)| known.1.is_none()).map(|(ino, _)| *ino)),
-                );
-                finals
-            }
-            Err(Bar::Load(needs)) => {
-                self.keep_intake(dir, parts, intake);
-                return self.cluster.wait_to_know(&mut self.core, job, needs);
-            }
-            Err(Bar::Wrong | Bar::Denied) => return Step::Answer(Err(FsError::Invalid)),
-        };
+        let finals =
+            match self.core.is_whole(&record, &intake, used).and_then(|have| finals(&self.core.tree, &intake, &have)) {
+                Ok(mut finals) => {
+                    finals.extend(
+                        self.cluster.lines_gone(
+                            intake.known.iter().filter(|(_, known)| known.1.is_none()).map(|(ino, _)| *ino),
+                        ),
+                    );
+                    finals
+                }
+                Err(Bar::Load(needs)) => {
+                    self.decoupled.keep_intake(dir, parts, intake);
+                    return self.cluster.wait_to_know(&mut self.core, job, needs);
+                }
+                Err(Bar::Wrong | Bar::Denied) => return Step::Answer(Err(FsError::Invalid)),
+            };
         // Of the root others may know attributes.
         let change = Change { events: finals, answer: Answer::Done, origin_ino: dir, origin_value: 0 };
         if let Some(why) = self.settle_conflicts(job, &change) {
-            self.keep_intake(dir, parts, intake);
+            self.decoupled.keep_intake(dir, parts, intake);
             return Step::Wait(why);
         }
         // How it was, for replay: the table may have what it becomes, and not yet what is merged.
@@ -269,7 +265,7 @@ impl Mds {
         }
         let touched = intake.known.keys().copied().chain([dir]).collect();
         let at = self.commit(Some(origin_of(job, Ino(0), merge)), &events);
-        self.show_merged(&before, intake.known.keys().copied());
+        self.decoupled.show_merged(&mut self.core, &self.sessions, &self.opens, &before, intake.known.keys().copied());
         self.core.counters.subtree_merges += 1;
         if let Some(owned) = self.decoupled.by_dir.get_mut(&dir) {
             owned.merging = true;
@@ -280,60 +276,11 @@ impl Mds {
         Step::Wait(WaitReason::Merge(dir))
     }
 
-    /// Checks that the owner may still change the root: it may have been given to somebody else, or be gone.
-    fn may_still_merge(&mut self, job: &mut Job, dir: Ino) -> Option<Step> {
-        match self.core.tree.find(dir) {
-            Found::Unknown => Some(self.cluster.wait_to_know(&mut self.core, job, vec![Need::Inode(dir)])),
-            Found::Gone => Some(Step::Answer(Err(FsError::NotFound))),
-            Found::Here(root) => {
-                let may = job.cred.is_root() || root.uid == job.cred.uid;
-                (!may).then_some(Step::Answer(Err(FsError::Access)))
-            }
-        }
-    }
-
-    /// Events with the final state of inodes that were there before and are not gone.
-    fn finals(&self, intake: &Intake, have_xattrs: &HaveXattrs) -> Result<Vec<Event>, Bar> {
-        let mut needs = Vec::new();
-        let mut finals: BTreeMap<Ino, Box<Inode>> = BTreeMap::new();
-        let mut left: Vec<(Ino, &Inode, &Inode)> = Vec::new();
-        for (ino, (base, made)) in &intake.known {
-            let now = match self.core.tree.find(*ino) {
-                Found::Here(now) => now,
-                Found::Unknown => {
-                    needs.push(Need::Inode(*ino));
-                    continue;
-                }
-                Found::Gone => continue,
-            };
-            if made.as_ref().is_none_or(|made| made.parent != base.parent) {
-                left.push((base.parent, now, base));
-            }
-            if let Some(made) = made {
-                let mut all = merged(now, base, made);
-                all.has_xattrs = have_xattrs.get(ino).copied().unwrap_or(all.has_xattrs);
-                if !is_within_bounds(&all) {
-                    return Err(Bar::Wrong);
-                }
-                finals.insert(*ino, Box::new(all));
-            }
-        }
-        if !needs.is_empty() {
-            return Err(Bar::Load(needs));
-        }
-        for (counter, now, base) in left {
-            if let Some(counter) = finals.get_mut(&counter) {
-                uncount(counter, now, base);
-            }
-        }
-        Ok(finals.into_values().map(Event::Inode).collect())
-    }
-
     /// Brings some of what is merged into memory.
     pub(crate) fn step_merges(&mut self) {
         let merging = self.decoupled.by_dir.iter().find(|(_, owned)| owned.merging && !owned.waits_for_table());
         let Some((dir, follows)) = merging.map(|(dir, owned)| (*dir, owned.into_table.is_some())) else { return };
-        if self.is_overfull(0) {
+        if self.core.is_overfull(0) {
             // What is in memory of it goes into the table first; the tick looks again.
             return self.checkpoint();
         }
@@ -341,7 +288,7 @@ impl Mds {
         let parts = (self.pace.left() / (80 * REQUESTS_PER_PART)).clamp(1, PARTS_MAX);
         let lsn = self.core.log.last;
         let is_over = match follows {
-            true => self.follow_table(dir),
+            true => self.decoupled.follow_table(&mut self.core, &mut self.pace, dir),
             false => (0..parts).any(|_| self.core.tree.merge_some(dir, lsn)),
         };
         if is_over {
@@ -351,4 +298,75 @@ impl Mds {
             self.core.out.push_back(crate::io::Output::Again);
         }
     }
+}
+
+impl Decoupled {
+    /// A part may have failed while it waited: those behind it wait no longer for ever.
+    pub(super) fn end_part_waits(&mut self, core: &mut Core) {
+        let now = core.now.mono_ms;
+        let mut over = Vec::new();
+        for (dir, owned) in &mut self.by_dir {
+            if owned.part_waits.take_if(|(_, _, since)| now > *since + PART_WAIT_MS).is_some() {
+                over.push(*dir);
+            }
+        }
+        over.into_iter().for_each(|dir| core.parked.wake(&WaitReason::Part(dir)));
+    }
+
+    pub(super) fn keep_intake(&mut self, dir: Ino, parts: u32, intake: Intake) {
+        if let Some(owned) = self.by_dir.get_mut(&dir) {
+            owned.intake = (parts > 0).then_some(intake);
+        }
+    }
+}
+
+impl Cluster {
+    /// Checks that the owner may still change the root: it may have been given to somebody else, or be gone.
+    fn may_still_merge(&mut self, core: &mut Core, job: &mut Job, dir: Ino) -> Option<Step> {
+        match core.tree.find(dir) {
+            Found::Unknown => Some(self.wait_to_know(core, job, vec![Need::Inode(dir)])),
+            Found::Gone => Some(Step::Answer(Err(FsError::NotFound))),
+            Found::Here(root) => {
+                let may = job.cred.is_root() || root.uid == job.cred.uid;
+                (!may).then_some(Step::Answer(Err(FsError::Access)))
+            }
+        }
+    }
+}
+
+/// Events with the final state of inodes that were there before and are not gone.
+fn finals(tree: &Tree, intake: &Intake, have_xattrs: &HaveXattrs) -> Result<Vec<Event>, Bar> {
+    let mut needs = Vec::new();
+    let mut finals: BTreeMap<Ino, Box<Inode>> = BTreeMap::new();
+    let mut left: Vec<(Ino, &Inode, &Inode)> = Vec::new();
+    for (ino, (base, made)) in &intake.known {
+        let now = match tree.find(*ino) {
+            Found::Here(now) => now,
+            Found::Unknown => {
+                needs.push(Need::Inode(*ino));
+                continue;
+            }
+            Found::Gone => continue,
+        };
+        if made.as_ref().is_none_or(|made| made.parent != base.parent) {
+            left.push((base.parent, now, base));
+        }
+        if let Some(made) = made {
+            let mut all = merged(now, base, made);
+            all.has_xattrs = have_xattrs.get(ino).copied().unwrap_or(all.has_xattrs);
+            if !is_within_bounds(&all) {
+                return Err(Bar::Wrong);
+            }
+            finals.insert(*ino, Box::new(all));
+        }
+    }
+    if !needs.is_empty() {
+        return Err(Bar::Load(needs));
+    }
+    for (counter, now, base) in left {
+        if let Some(counter) = finals.get_mut(&counter) {
+            uncount(counter, now, base);
+        }
+    }
+    Ok(finals.into_values().map(Event::Inode).collect())
 }

@@ -35,6 +35,7 @@ use loligo_types::{
     Answer, DecoupledRecord, FsError, FsResult, Ino, Lsn, SessionId, SplitRule, SubtreeAnswer, SubtreeOp,
 };
 
+use crate::cluster::Cluster;
 use crate::core::Core;
 use crate::execute::Step;
 use crate::machine::Mds;
@@ -113,22 +114,6 @@ pub(crate) struct Decoupled {
 }
 
 impl Mds {
-    /// True while a merge is on its way into memory: until it is there nothing else may change below that root.
-    pub(crate) fn is_merging(&self) -> bool {
-        self.merging_dir().is_some()
-    }
-
-    /// The root of the subtree whose merge is on its way into memory.
-    fn merging_dir(&self) -> Option<Ino> {
-        self.decoupled.by_dir.iter().find(|(_, owned)| owned.merging).map(|(dir, _)| *dir)
-    }
-
-    /// Forgets parts of merges that are not decided: they hold the journal. Their owners send them again from the first part on.
-    pub(crate) fn drop_intakes(&mut self) {
-        self.core.tree.drop_merges();
-        self.decoupled.by_dir.values_mut().for_each(|owned| (owned.intake, owned.part_waits) = (None, None));
-    }
-
     /// A request about a subtree.
     pub(crate) fn subtree_op(&mut self, job: &mut Job, dir: Ino, what: &SubtreeOp) -> Step {
         if self.decoupled.by_dir.get(&dir).is_some_and(|owned| owned.merging) {
@@ -136,13 +121,13 @@ impl Mds {
             return Step::Wait(WaitReason::Merge(dir));
         }
         let is_of_owner = !matches!(what, SubtreeOp::End { .. } | SubtreeOp::Decouple { resume: 0, .. });
-        if is_of_owner && self.is_ending(dir) {
+        if is_of_owner && self.core.is_ending(dir) {
             return Step::Answer(Err(FsError::Stale));
         }
-        if self.is_putting_back(dir) {
+        if self.decoupled.is_putting_back(dir) {
             return Step::Wait(WaitReason::Merge(dir));
         }
-        if let Some(step) = self.load_root(job, dir) {
+        if let Some(step) = self.cluster.load_root(&mut self.core, job, dir) {
             return step;
         }
         if let Some(owned) = self.decoupled.by_dir.get_mut(&dir)
@@ -161,7 +146,7 @@ impl Mds {
                 self.merge_part(job, dir, *epoch, (*merge, *part), (*blind, body))
             }
             SubtreeOp::Merge { epoch, merge, parts, used, into } => {
-                if let Some(step) = self.wait_for_loans(job, dir) {
+                if let Some(step) = self.cluster.wait_for_loans(&mut self.core, job, dir) {
                     return step;
                 }
                 self.merge_parts(job, dir, *epoch, (*merge, *parts), (*used, *into))
@@ -172,23 +157,6 @@ impl Mds {
             SubtreeOp::Keep { epoch, journal } => self.keep_journal(job, dir, *epoch, *journal),
             SubtreeOp::End { epoch } => self.recouple(job, dir, *epoch),
         }
-    }
-
-    /// The answer to a decoupled subtree's owner: the record, the root and its settings.
-    fn tell_decoupled(&self, record: DecoupledRecord) -> FsResult<Answer> {
-        let root = self.core.tree.inode(record.dir).ok_or(FsError::Stale)?;
-        let frag = self.core.tree.config().frag;
-        let split = SplitRule { split: frag.split_entries, merge: frag.merge_entries, bits: frag.split_bits };
-        let inline_max = self.core.tree.config().inline_max;
-        let root = Box::new(root.clone());
-        Ok(Answer::Subtree(Box::new(SubtreeAnswer::Decoupled { record, root, inline_max, split })))
-    }
-
-    /// The root of a decoupled subtree is told with most answers: before anything is done it must be in memory, where it may not be after a
-    /// restart.
-    fn load_root(&mut self, job: &mut Job, dir: Ino) -> Option<Step> {
-        let is_missing = self.core.tree.decoupled(dir).is_some() && matches!(self.core.tree.find(dir), Found::Unknown);
-        is_missing.then(|| self.cluster.wait_to_know(&mut self.core, job, vec![Need::Inode(dir)]))
     }
 
     /// The answer to a request that was executed before, made again.
@@ -203,17 +171,58 @@ impl Mds {
             | SubtreeOp::Overwrite { .. }
             | SubtreeOp::Keep { .. } => self.subtree_op(job, dir, what),
             SubtreeOp::Grant { epoch, .. } => {
-                if let Some(step) = self.load_root(job, dir) {
+                if let Some(step) = self.cluster.load_root(&mut self.core, job, dir) {
                     return step;
                 }
                 Step::Answer(
-                    self.decoupled.owned(&self.core, job, dir, *epoch).and_then(|record| self.tell_decoupled(record)),
+                    self.decoupled
+                        .owned(&self.core, job, dir, *epoch)
+                        .and_then(|record| self.core.tell_decoupled(record)),
                 )
             }
             SubtreeOp::Part { .. } | SubtreeOp::HoldOpen { .. } | SubtreeOp::End { .. } => {
                 Step::Answer(Ok(Answer::Done))
             }
         }
+    }
+}
+
+impl Decoupled {
+    /// True while a merge is on its way into memory: until it is there nothing else may change below that root.
+    pub(crate) fn is_merging(&self) -> bool {
+        self.merging_dir().is_some()
+    }
+
+    /// The root of the subtree whose merge is on its way into memory.
+    fn merging_dir(&self) -> Option<Ino> {
+        self.by_dir.iter().find(|(_, owned)| owned.merging).map(|(dir, _)| *dir)
+    }
+
+    /// Forgets parts of merges that are not decided: they hold the journal. Their owners send them again from the first part on.
+    pub(crate) fn drop_intakes(&mut self, core: &mut Core) {
+        core.tree.drop_merges();
+        self.by_dir.values_mut().for_each(|owned| (owned.intake, owned.part_waits) = (None, None));
+    }
+}
+
+impl Core {
+    /// The answer to a decoupled subtree's owner: the record, the root and its settings.
+    fn tell_decoupled(&self, record: DecoupledRecord) -> FsResult<Answer> {
+        let root = self.tree.inode(record.dir).ok_or(FsError::Stale)?;
+        let frag = self.tree.config().frag;
+        let split = SplitRule { split: frag.split_entries, merge: frag.merge_entries, bits: frag.split_bits };
+        let inline_max = self.tree.config().inline_max;
+        let root = Box::new(root.clone());
+        Ok(Answer::Subtree(Box::new(SubtreeAnswer::Decoupled { record, root, inline_max, split })))
+    }
+}
+
+impl Cluster {
+    /// The root of a decoupled subtree is told with most answers: before anything is done it must be in memory, where it may not be after a
+    /// restart.
+    fn load_root(&mut self, core: &mut Core, job: &mut Job, dir: Ino) -> Option<Step> {
+        let is_missing = core.tree.decoupled(dir).is_some() && matches!(core.tree.find(dir), Found::Unknown);
+        is_missing.then(|| self.wait_to_know(core, job, vec![Need::Inode(dir)]))
     }
 }
 

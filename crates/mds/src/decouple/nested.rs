@@ -14,10 +14,15 @@ use loligo_types::{Answer, Event, FsError, Ino, Need, Op, Promise, RefusedBy, Su
 
 use super::bounds::refused_by;
 use super::gather::Far;
+use crate::cluster::Cluster;
+use crate::core::Core;
+use crate::decouple::Decoupled;
 use crate::execute::Step;
 use crate::io::{Output, Page, Scan};
 use crate::machine::Mds;
 use crate::park::{Job, WaitReason};
+use crate::paths::PathCache;
+use loligo_namespace::Tree;
 
 /// Tickets of these looks begin here: those of a rank that gives everything away are smaller.
 pub(crate) const TICKETS: u64 = 1 << 63;
@@ -69,11 +74,6 @@ pub(super) fn refused(by: RefusedBy, dir: Ino) -> Step {
 }
 
 impl Mds {
-    /// A record was made, or replayed: a directory may have a policy of its own from now on, or none.
-    pub(crate) fn note_promise(&mut self, event: &Event) {
-        self.decoupled.policied.note(event);
-    }
-
     /// The first directory below one whose policy promises more than this, or whose bounds do not allow what is wanted; a step: that is to be found
     /// out first.
     fn stronger_below(
@@ -83,19 +83,21 @@ impl Mds {
         promise: Promise,
         wanted: Option<&Wanted>,
     ) -> Result<Option<(RefusedBy, Ino)>, Step> {
-        let found = self.look_for_policies(job, dir)?;
+        let found = self.decoupled.look_for_policies(&mut self.core, job, dir)?;
         let gives = Cell::of_promise(promise);
         let (mut needs, mut asks) = (Vec::new(), false);
         for ino in found {
-            match self.is_policied_below(ino, dir) {
+            match self.ways.is_policied_below(&mut self.core, &mut self.cluster, ino, dir) {
                 Far::Elsewhere => {}
                 Far::Asked => asks = true,
                 Far::Load(more) => needs.extend(more),
-                Far::Below => match self.cell_of(ino) {
+                Far::Below => match self.cluster.cell_of(&mut self.core, ino) {
                     Err(more) => needs.extend(more),
                     Ok(Some(cell)) if !gives.keeps(cell) => return Ok(Some((RefusedBy::Below, ino))),
                     Ok(_) => {
-                        if let Some(broken) = wanted.and_then(|wanted| self.bounds_of_one(ino)?.broken_by(wanted)) {
+                        if let Some(broken) =
+                            wanted.and_then(|wanted| bounds_of_one(&self.core.tree, ino)?.broken_by(wanted))
+                        {
                             return Ok(Some((refused_by(broken), ino)));
                         }
                     }
@@ -110,116 +112,10 @@ impl Mds {
         }
     }
 
-    /// The cells of all policies below a directory, and (`itself`) its own, as far as they are this rank's.
-    pub(super) fn cells_below(&mut self, job: &mut Job, dir: Ino, itself: bool) -> Result<Vec<Cell>, Step> {
-        let mut found = self.look_for_policies(job, dir)?;
-        if itself {
-            found.insert(dir);
-        }
-        let (mut cells, mut needs) = (Vec::new(), Vec::new());
-        for ino in found {
-            let is_there = if ino == dir { Ok(true) } else { self.cluster.is_below(&mut self.core, ino, dir) };
-            match is_there.and_then(|is| if is { self.cell_of(ino) } else { Ok(None) }) {
-                Ok(cell) => cells.extend(cell),
-                Err(more) => needs.extend(more),
-            }
-        }
-        needs.truncate(READS_MAX);
-        if needs.is_empty() {
-            self.decoupled.policied.forget(dir);
-            return Ok(cells);
-        }
-        Err(self.cluster.wait_to_know(&mut self.core, job, needs))
-    }
-
-    /// All directories that may have a policy of their own.
-    pub(super) fn look_for_policies(&mut self, job: &Job, dir: Ino) -> Result<BTreeSet<Ino>, Step> {
-        let (now, arrivals) = (self.core.now.mono_ms, self.decoupled.arrivals);
-        let all = &mut self.decoupled.policied;
-        // What has come here since may have brought some that were not in the table then.
-        let look = all.looks.remove(&dir).filter(|look| look.arrivals == arrivals);
-        let mut look =
-            look.unwrap_or(Look { ticket: 0, arrivals, asked_ms: 0, next: Some(Ino(0)), found: BTreeSet::new() });
-        let Some(from) = look.next else {
-            let found = look.found.union(&all.known).copied().filter(|ino| *ino != dir).collect();
-            all.looks.insert(dir, look);
-            return Ok(found);
-        };
-        if now >= job.since_ms + LOOK_MS {
-            return Err(Step::Answer(Err(FsError::Busy)));
-        }
-        if look.ticket == 0 || now >= look.asked_ms + PAGE_MS {
-            all.last += 1;
-            (look.ticket, look.asked_ms) = (TICKETS + all.last, now);
-            self.core.out.push_back(Output::Scan { ticket: look.ticket, what: Scan::Policies, from });
-        }
-        self.decoupled.policied.looks.insert(dir, look);
-        Err(Step::Wait(WaitReason::Gather))
-    }
-
-    /// A page of the table came, or it could not be read: then it is asked for again by and by.
-    pub(crate) fn policies_scanned(&mut self, ticket: u64, page: Option<Page>) {
-        let now = self.core.now.mono_ms;
-        let all = &mut self.decoupled.policied;
-        let Some(look) = all.looks.values_mut().find(|look| look.ticket == ticket) else { return };
-        let Some(page) = page else {
-            look.ticket = 0;
-            return;
-        };
-        look.found.extend(page.found.into_iter().map(|(ino, _)| ino));
-        look.next = page.next;
-        match page.next {
-            Some(from) => {
-                all.last += 1;
-                (look.ticket, look.asked_ms) = (TICKETS + all.last, now);
-                let ticket = look.ticket;
-                self.core.out.push_back(Output::Scan { ticket, what: Scan::Policies, from });
-            }
-            None => self.core.parked.wake(&WaitReason::Gather),
-        }
-    }
-
     /// The promise of the owner of a decoupled subtree.
     #[cfg(test)]
     pub(crate) fn decoupled_promise(&self, dir: Ino) -> Option<Promise> {
         self.core.tree.decoupled(dir).map(|record| record.promise)
-    }
-
-    fn is_policied_below(&mut self, ino: Ino, dir: Ino) -> Far {
-        if !self.cluster.is_alone() {
-            // A scattered one may be another rank's; that rank's word of a moment ago will do.
-            return self.is_below_far(ino, dir, 0);
-        }
-        match self.cluster.is_below(&mut self.core, ino, dir) {
-            Ok(true) => Far::Below,
-            Ok(false) => Far::Elsewhere,
-            Err(needs) => Far::Load(needs),
-        }
-    }
-
-    /// The cell of a directory's own policy. One that cannot be read, because it is another rank's or a newer version's, counts as the strongest.
-    pub(super) fn cell_of(&mut self, dir: Ino) -> Result<Option<Cell>, Vec<Need>> {
-        if self.is_elsewhere(dir) {
-            return Ok(Some(Cell::POSIX));
-        }
-        let text = self.own_policy(dir)?;
-        Ok(text.map(|text| SubtreePolicy::parse_bytes(&text).map_or(Cell::POSIX, |policy| policy.cell())))
-    }
-
-    /// The policy of a directory of this rank, as it was set. `Err`: that is to be read first.
-    pub(crate) fn own_policy(&self, dir: Ino) -> Result<Option<Arc<[u8]>>, Vec<Need>> {
-        let inode = match self.core.tree.find(dir) {
-            Found::Here(inode) => inode,
-            Found::Gone => return Ok(None),
-            Found::Unknown => return Err(vec![Need::Inode(dir)]),
-        };
-        self.core.tree.xattr(inode, SUBTREE).ok_or_else(|| vec![Need::Xattrs(dir)])
-    }
-
-    /// The bounds that the policy of a directory of this rank has, of which the cell is known.
-    fn bounds_of_one(&self, dir: Ino) -> Option<Bounds> {
-        let Found::Here(inode) = self.core.tree.find(dir) else { return None };
-        self.core.tree.xattr(inode, SUBTREE)?.map(|text| bounds_of(&text))
     }
 
     /// Checks a directory that is to be decoupled for something below it that promises more, or has bounds that do not allow it: then the
@@ -253,19 +149,145 @@ impl Mds {
         }
         step
     }
+}
+
+impl Decoupled {
+    /// A record was made, or replayed: a directory may have a policy of its own from now on, or none.
+    pub(crate) fn note_promise(&mut self, event: &Event) {
+        self.policied.note(event);
+    }
+
+    /// The cells of all policies below a directory, and (`itself`) its own, as far as they are this rank's.
+    pub(super) fn cells_below(
+        &mut self,
+        core: &mut Core,
+        cluster: &mut Cluster,
+        job: &mut Job,
+        dir: Ino,
+        itself: bool,
+    ) -> Result<Vec<Cell>, Step> {
+        let mut found = self.look_for_policies(core, job, dir)?;
+        if itself {
+            found.insert(dir);
+        }
+        let (mut cells, mut needs) = (Vec::new(), Vec::new());
+        for ino in found {
+            let is_there = if ino == dir { Ok(true) } else { cluster.is_below(core, ino, dir) };
+            match is_there.and_then(|is| if is { cluster.cell_of(core, ino) } else { Ok(None) }) {
+                Ok(cell) => cells.extend(cell),
+                Err(more) => needs.extend(more),
+            }
+        }
+        needs.truncate(READS_MAX);
+        if needs.is_empty() {
+            self.policied.forget(dir);
+            return Ok(cells);
+        }
+        Err(cluster.wait_to_know(core, job, needs))
+    }
+
+    /// All directories that may have a policy of their own.
+    pub(super) fn look_for_policies(&mut self, core: &mut Core, job: &Job, dir: Ino) -> Result<BTreeSet<Ino>, Step> {
+        let (now, arrivals) = (core.now.mono_ms, self.arrivals);
+        let all = &mut self.policied;
+        // What has come here since may have brought some that were not in the table then.
+        let look = all.looks.remove(&dir).filter(|look| look.arrivals == arrivals);
+        let mut look =
+            look.unwrap_or(Look { ticket: 0, arrivals, asked_ms: 0, next: Some(Ino(0)), found: BTreeSet::new() });
+        let Some(from) = look.next else {
+            let found = look.found.union(&all.known).copied().filter(|ino| *ino != dir).collect();
+            all.looks.insert(dir, look);
+            return Ok(found);
+        };
+        if now >= job.since_ms + LOOK_MS {
+            return Err(Step::Answer(Err(FsError::Busy)));
+        }
+        if look.ticket == 0 || now >= look.asked_ms + PAGE_MS {
+            all.last += 1;
+            (look.ticket, look.asked_ms) = (TICKETS + all.last, now);
+            core.out.push_back(Output::Scan { ticket: look.ticket, what: Scan::Policies, from });
+        }
+        self.policied.looks.insert(dir, look);
+        Err(Step::Wait(WaitReason::Gather))
+    }
+
+    /// A page of the table came, or it could not be read: then it is asked for again by and by.
+    pub(crate) fn policies_scanned(&mut self, core: &mut Core, ticket: u64, page: Option<Page>) {
+        let now = core.now.mono_ms;
+        let all = &mut self.policied;
+        let Some(look) = all.looks.values_mut().find(|look| look.ticket == ticket) else { return };
+        let Some(page) = page else {
+            look.ticket = 0;
+            return;
+        };
+        look.found.extend(page.found.into_iter().map(|(ino, _)| ino));
+        look.next = page.next;
+        match page.next {
+            Some(from) => {
+                all.last += 1;
+                (look.ticket, look.asked_ms) = (TICKETS + all.last, now);
+                let ticket = look.ticket;
+                core.out.push_back(Output::Scan { ticket, what: Scan::Policies, from });
+            }
+            None => core.parked.wake(&WaitReason::Gather),
+        }
+    }
+}
+
+impl PathCache {
+    fn is_policied_below(&mut self, core: &mut Core, cluster: &mut Cluster, ino: Ino, dir: Ino) -> Far {
+        if !cluster.is_alone() {
+            // A scattered one may be another rank's; that rank's word of a moment ago will do.
+            return self.is_below_far(core, cluster, ino, dir, 0);
+        }
+        match cluster.is_below(core, ino, dir) {
+            Ok(true) => Far::Below,
+            Ok(false) => Far::Elsewhere,
+            Err(needs) => Far::Load(needs),
+        }
+    }
+}
+
+impl Cluster {
+    /// The cell of a directory's own policy. One that cannot be read, because it is another rank's or a newer version's, counts as the strongest.
+    pub(super) fn cell_of(&mut self, core: &mut Core, dir: Ino) -> Result<Option<Cell>, Vec<Need>> {
+        if self.is_elsewhere(core, dir) {
+            return Ok(Some(Cell::POSIX));
+        }
+        let text = core.own_policy(dir)?;
+        Ok(text.map(|text| SubtreePolicy::parse_bytes(&text).map_or(Cell::POSIX, |policy| policy.cell())))
+    }
+}
+
+impl Core {
+    /// The policy of a directory of this rank, as it was set. `Err`: that is to be read first.
+    pub(crate) fn own_policy(&self, dir: Ino) -> Result<Option<Arc<[u8]>>, Vec<Need>> {
+        let inode = match self.tree.find(dir) {
+            Found::Here(inode) => inode,
+            Found::Gone => return Ok(None),
+            Found::Unknown => return Err(vec![Need::Inode(dir)]),
+        };
+        self.tree.xattr(inode, SUBTREE).ok_or_else(|| vec![Need::Xattrs(dir)])
+    }
 
     /// The record of a decoupled root whose owner gives it another policy.
     pub(crate) fn with_new_promise(&self, op: &Op) -> Option<Event> {
         let (dir, promise) = new_promise(op)?;
-        let record = self.core.tree.decoupled(dir)?.clone();
+        let record = self.tree.decoupled(dir)?.clone();
         Some(Event::Decoupled(Box::new(loligo_types::DecoupledRecord { promise: promise?, ..record })))
     }
 
     /// True if somebody who works in a decoupled subtree of somebody else gives a directory there a policy that does not hold there.
     pub(super) fn promises_more_within(&self, op: &Op, root: Ino) -> bool {
         let Some(cell) = new_cell(op).map(|(_, cell)| cell) else { return false };
-        self.core.tree.decoupled(root).is_some_and(|record| !Cell::of_promise(record.promise).keeps(cell))
+        self.tree.decoupled(root).is_some_and(|record| !Cell::of_promise(record.promise).keeps(cell))
     }
+}
+
+/// The bounds that the policy of a directory of this rank has, of which the cell is known.
+fn bounds_of_one(tree: &Tree, dir: Ino) -> Option<Bounds> {
+    let Found::Here(inode) = tree.find(dir) else { return None };
+    tree.xattr(inode, SUBTREE)?.map(|text| bounds_of(&text))
 }
 
 /// The directory that a request gives a policy to, and the cell of that. What makes no sense is refused later.

@@ -12,10 +12,15 @@ use loligo_namespace::{Found, Need, access};
 use loligo_types::limits::SUBTREE_JOURNALS;
 use loligo_types::{Cred, DecoupledRecord, Event, FsError, FsResult, Ino, Interfere, Kind, Layout, SessionId};
 
+use crate::cluster::Cluster;
+use crate::core::Core;
+use crate::decouple::Decoupled;
 use crate::execute::{Step, origin_of};
 use crate::io::{DataAccess, Output};
 use crate::machine::Mds;
+use crate::open::Opens;
 use crate::park::Job;
+use crate::session::Sessions;
 
 /// So many numbers are put down at once.
 const AT_ONCE: u64 = 4096;
@@ -78,11 +83,11 @@ impl Mds {
         };
         let (mut files, mut missing, mut noted) = (Vec::new(), Vec::new(), false);
         for ino in inos {
-            match self.data_right(&record, &job.cred, *ino) {
+            match self.decoupled.data_right(&mut self.core, &mut self.cluster, &record, &job.cred, *ino) {
                 Ok(Verdict::Granted) => noted |= note_objects(&mut record, *ino),
                 // To change it is asked for apart.
                 Ok(Verdict::May(_)) if record.interfere != Interfere::Block => {
-                    if record.copy_of(*ino).is_none() || !self.has_data_right(dir, *ino) {
+                    if record.copy_of(*ino).is_none() || !self.decoupled.has_data_right(dir, *ino) {
                         files.push((*ino, DataAccess::Read));
                     }
                 }
@@ -99,102 +104,8 @@ impl Mds {
         if noted {
             self.commit(Some(origin_of(job, dir, epoch)), &[Event::Decoupled(Box::new(record.clone()))]);
         }
-        self.give_data_rights(dir, job.session, &record, &files);
-        Step::Answer(self.tell_decoupled(record))
-    }
-
-    pub(super) fn has_data_right(&self, dir: Ino, ino: Ino) -> bool {
-        self.decoupled.by_dir.get(&dir).is_some_and(|owned| owned.data.files.contains(&ino))
-    }
-
-    /// Checks that the owner may change the objects of a file that is there: an error if not; otherwise the records that are to be read
-    /// first, if any.
-    pub(super) fn may_overwrite(&mut self, record: &DecoupledRecord, cred: &Cred, ino: Ino) -> FsResult<Vec<Need>> {
-        match self.data_right(record, cred, ino)? {
-            Verdict::May(DataAccess::Write) => Ok(Vec::new()),
-            Verdict::May(_) => Err(FsError::Access),
-            // Of what is new others know nothing.
-            Verdict::Granted => Err(FsError::Invalid),
-            Verdict::Load(needs) => Ok(needs),
-        }
-    }
-
-    fn data_right(&mut self, record: &DecoupledRecord, cred: &Cred, ino: Ino) -> FsResult<Verdict> {
-        if record.is_new(ino) || record.journal_inos().contains(&ino) {
-            return Ok(Verdict::Granted);
-        }
-        let inode = match self.core.tree.find(ino) {
-            Found::Here(inode) => inode,
-            // It was granted, and what it was is gone again: or a part that makes it is on its way.
-            Found::Gone => return Err(FsError::NotFound),
-            Found::Unknown => return Ok(Verdict::Load(vec![Need::Inode(ino)])),
-        };
-        if inode.kind != Kind::File {
-            return Err(FsError::Invalid);
-        }
-        let may_read = cred.is_root() || inode.uid == cred.uid || access::check(inode, cred, access::R).is_ok();
-        let may_write = match self.may_change(inode, cred) {
-            Ok(may) => may,
-            Err(needs) => return Ok(Verdict::Load(needs)),
-        };
-        let access = match (may_write, may_read) {
-            (true, _) => DataAccess::Write,
-            (false, true) => DataAccess::Read,
-            (false, false) => return Err(FsError::Access),
-        };
-        let is_held = record.interfere == Interfere::Allow && self.is_held_for(record, inode);
-        match self.may_be_below(ino, record.dir) {
-            // Others have removed it; its owner does not hear of that before the merge.
-            Ok(below) if below || is_held => Ok(Verdict::May(access)),
-            Ok(_) => Err(FsError::NotFound),
-            Err(needs) => Ok(Verdict::Load(needs)),
-        }
-    }
-
-    /// Tells the object server, of all that is put down and of these files.
-    fn give_data_rights(
-        &mut self,
-        dir: Ino,
-        session: SessionId,
-        record: &DecoupledRecord,
-        files: &[(Ino, DataAccess)],
-    ) {
-        let Some(owned) = self.decoupled.by_dir.get_mut(&dir) else { return };
-        for (ino, access) in files {
-            owned.data.files.insert(*ino);
-            self.core.out.push_back(Output::Access { session, ino: *ino, access: *access });
-        }
-        self.give_data_ranges(dir, session, record);
-    }
-
-    /// The same of all that is put down.
-    pub(super) fn give_data_ranges(&mut self, dir: Ino, session: SessionId, record: &DecoupledRecord) {
-        let Some(owned) = self.decoupled.by_dir.get_mut(&dir) else { return };
-        let ranges = ranges_of(record);
-        let before = std::mem::replace(&mut owned.data.ranges, ranges.clone());
-        // Of several that cover a number the last one counts: so there is no moment without a right.
-        for (first, count, access) in ranges.iter().filter(|range| !before.contains(range)).copied() {
-            self.core.out.push_back(Output::AccessRange { session, first, count, access });
-        }
-        let is_same = |(first, count, _): &(Ino, u64, DataAccess)| {
-            ranges.iter().any(|(begin, length, _)| (begin, length) == (first, count))
-        };
-        for (first, count, _) in before.into_iter().filter(|range| !is_same(range)) {
-            self.core.out.push_back(Output::AccessRange { session, first, count, access: DataAccess::None });
-        }
-    }
-
-    /// A session does not speak for the owner any more: it may do nothing that it might because of that alone. What it has open it may use.
-    pub(super) fn end_data_rights(&mut self, session: SessionId, rights: DataRights) {
-        let slot = self.sessions.find(session);
-        for ino in rights.files {
-            let access = slot.map_or(DataAccess::None, |slot| self.opens.access(ino, slot));
-            self.core.out.push_back(Output::Access { session, ino, access });
-        }
-        let access = DataAccess::None;
-        for (first, count, _) in rights.ranges {
-            self.core.out.push_back(Output::AccessRange { session, first, count, access });
-        }
+        self.decoupled.give_data_rights(&mut self.core, dir, job.session, &record, &files);
+        Step::Answer(self.core.tell_decoupled(record))
     }
 
     /// Objects that are no file's when the subtree is not decoupled any more are dropped.
@@ -208,6 +119,125 @@ impl Mds {
             let events: Vec<Event> =
                 inos.iter().map(|ino| Event::Discard { ino: *ino, from: 0, object_size }).collect();
             self.commit(None, &events);
+        }
+    }
+}
+
+impl Decoupled {
+    pub(super) fn has_data_right(&self, dir: Ino, ino: Ino) -> bool {
+        self.by_dir.get(&dir).is_some_and(|owned| owned.data.files.contains(&ino))
+    }
+
+    /// Checks that the owner may change the objects of a file that is there: an error if not; otherwise the records that are to be read
+    /// first, if any.
+    pub(super) fn may_overwrite(
+        &self,
+        core: &mut Core,
+        cluster: &mut Cluster,
+        record: &DecoupledRecord,
+        cred: &Cred,
+        ino: Ino,
+    ) -> FsResult<Vec<Need>> {
+        match self.data_right(core, cluster, record, cred, ino)? {
+            Verdict::May(DataAccess::Write) => Ok(Vec::new()),
+            Verdict::May(_) => Err(FsError::Access),
+            // Of what is new others know nothing.
+            Verdict::Granted => Err(FsError::Invalid),
+            Verdict::Load(needs) => Ok(needs),
+        }
+    }
+
+    fn data_right(
+        &self,
+        core: &mut Core,
+        cluster: &mut Cluster,
+        record: &DecoupledRecord,
+        cred: &Cred,
+        ino: Ino,
+    ) -> FsResult<Verdict> {
+        if record.is_new(ino) || record.journal_inos().contains(&ino) {
+            return Ok(Verdict::Granted);
+        }
+        let inode = match core.tree.find(ino) {
+            Found::Here(inode) => inode,
+            // It was granted, and what it was is gone again: or a part that makes it is on its way.
+            Found::Gone => return Err(FsError::NotFound),
+            Found::Unknown => return Ok(Verdict::Load(vec![Need::Inode(ino)])),
+        };
+        if inode.kind != Kind::File {
+            return Err(FsError::Invalid);
+        }
+        let may_read = cred.is_root() || inode.uid == cred.uid || access::check(inode, cred, access::R).is_ok();
+        let may_write = match core.may_change(inode, cred) {
+            Ok(may) => may,
+            Err(needs) => return Ok(Verdict::Load(needs)),
+        };
+        let access = match (may_write, may_read) {
+            (true, _) => DataAccess::Write,
+            (false, true) => DataAccess::Read,
+            (false, false) => return Err(FsError::Access),
+        };
+        let is_held = record.interfere == Interfere::Allow && self.is_held_for(record, inode);
+        match self.may_be_below(core, cluster, ino, record.dir) {
+            // Others have removed it; its owner does not hear of that before the merge.
+            Ok(below) if below || is_held => Ok(Verdict::May(access)),
+            Ok(_) => Err(FsError::NotFound),
+            Err(needs) => Ok(Verdict::Load(needs)),
+        }
+    }
+
+    /// Tells the object server, of all that is put down and of these files.
+    fn give_data_rights(
+        &mut self,
+        core: &mut Core,
+        dir: Ino,
+        session: SessionId,
+        record: &DecoupledRecord,
+        files: &[(Ino, DataAccess)],
+    ) {
+        let Some(owned) = self.by_dir.get_mut(&dir) else { return };
+        for (ino, access) in files {
+            owned.data.files.insert(*ino);
+            core.out.push_back(Output::Access { session, ino: *ino, access: *access });
+        }
+        self.give_data_ranges(core, dir, session, record);
+    }
+
+    /// The same of all that is put down.
+    pub(super) fn give_data_ranges(&mut self, core: &mut Core, dir: Ino, session: SessionId, record: &DecoupledRecord) {
+        let Some(owned) = self.by_dir.get_mut(&dir) else { return };
+        let ranges = ranges_of(record);
+        let before = std::mem::replace(&mut owned.data.ranges, ranges.clone());
+        // Of several that cover a number the last one counts: so there is no moment without a right.
+        for (first, count, access) in ranges.iter().filter(|range| !before.contains(range)).copied() {
+            core.out.push_back(Output::AccessRange { session, first, count, access });
+        }
+        let is_same = |(first, count, _): &(Ino, u64, DataAccess)| {
+            ranges.iter().any(|(begin, length, _)| (begin, length) == (first, count))
+        };
+        for (first, count, _) in before.into_iter().filter(|range| !is_same(range)) {
+            core.out.push_back(Output::AccessRange { session, first, count, access: DataAccess::None });
+        }
+    }
+}
+
+impl Opens {
+    /// A session does not speak for the owner any more: it may do nothing that it might because of that alone. What it has open it may use.
+    pub(super) fn end_data_rights(
+        &self,
+        core: &mut Core,
+        sessions: &mut Sessions,
+        session: SessionId,
+        rights: DataRights,
+    ) {
+        let slot = sessions.find(session);
+        for ino in rights.files {
+            let access = slot.map_or(DataAccess::None, |slot| self.access(ino, slot));
+            core.out.push_back(Output::Access { session, ino, access });
+        }
+        let access = DataAccess::None;
+        for (first, count, _) in rights.ranges {
+            core.out.push_back(Output::AccessRange { session, first, count, access });
         }
     }
 }

@@ -10,9 +10,13 @@ use super::sample::Sampler;
 use super::table::HeatTable;
 use super::vec::DecayVec;
 use super::{Beat, Load};
+use crate::cluster::Cluster;
 use crate::config::Config;
+use crate::core::Core;
+use crate::gate::Gate;
 use crate::machine::Mds;
 use crate::peer::PeerMsg;
+use loligo_namespace::Tree;
 
 /// A thread that is less at work than this does not show what it could do, percent.
 const CAPACITY_BUSY_PERCENT: f32 = 20.0;
@@ -77,28 +81,7 @@ impl Heat {
 impl Mds {
     /// The load of this rank at this moment. Walks over the hot fragments: not for every request.
     pub fn load_now(&self) -> Load {
-        self.load_with(&self.heat.table.sum(self.core.now.mono_ms))
-    }
-
-    /// The same for who has added up already what was counted.
-    pub(crate) fn load_with(&self, sum: &LoadVec) -> Load {
-        let (now, half_life) = (self.core.now.mono_ms, self.core.config.heat_half_life_ms);
-        let (auth, besides) = (sum.metaload(), self.heat.besides.get(now, half_life));
-        let mut requests = self.heat.requests;
-        requests.hit((self.core.counters.requests() - self.heat.counted) as f64, now, half_life);
-        let memory = self.core.tree.memory_bytes() as f64 / self.core.config.cache_bytes_max.max(1) as f64;
-        Load {
-            own: *sum,
-            besides,
-            auth,
-            all: auth + besides.metaload(),
-            requests_per_s: requests.per_s(now, half_life),
-            queue: u32::try_from(self.core.parked.len() + self.gate.len()).unwrap_or(u32::MAX),
-            memory_percent: (memory * 100.0) as f32,
-            cpu_percent: self.heat.cpu_percent,
-            busy_percent: self.heat.busy_percent,
-            capacity_per_s: self.heat.capacity_per_s,
-        }
+        self.heat.load_with(&self.core, &self.gate, &self.heat.table.sum(self.core.now.mono_ms))
     }
 
     /// Both sides of the account at this time, for a check that heat is conserved. Walks over the hot fragments.
@@ -125,7 +108,7 @@ impl Mds {
         let (mut parents, mut waiting) = (BTreeMap::new(), BTreeMap::<Ino, u32>::new());
         for dir in sums.keys() {
             let mut at = *dir;
-            while let Some(parent) = self.parent_of(at)
+            while let Some(parent) = parent_of(&self.core.tree, at)
                 && parents.insert(at, parent).is_none()
             {
                 *waiting.entry(parent).or_default() += 1;
@@ -147,27 +130,6 @@ impl Mds {
         sums
     }
 
-    /// The directory above, if it is known; none of the root.
-    pub(super) fn parent_of(&self, dir: Ino) -> Option<Ino> {
-        let inode = self.core.tree.peek(dir).filter(|inode| inode.ino != Ino::ROOT && inode.parent.0 != 0)?;
-        Some(inode.parent)
-    }
-
-    /// The driver says how busy the thread was since it last said so.
-    pub(crate) fn measured(&mut self, cpu_percent: f32, busy_percent: f32) {
-        let (requests, now) = (self.core.counters.requests(), self.core.now.mono_ms);
-        let heat = &mut self.heat;
-        (heat.cpu_percent, heat.busy_percent) = (cpu_percent, busy_percent);
-        let (before, then) = std::mem::replace(&mut heat.measured, (requests, now));
-        let (done, seconds) = ((requests - before) as f64, now.saturating_sub(then) as f64 / 1000.0);
-        if busy_percent < CAPACITY_BUSY_PERCENT || seconds <= 0.0 || then == 0 {
-            return;
-        }
-        let capacity = done / seconds / f64::from(busy_percent / 100.0);
-        let known = heat.capacity_per_s > 0.0;
-        heat.capacity_per_s += if known { (capacity - heat.capacity_per_s) * CAPACITY_SHARE } else { capacity };
-    }
-
     /// On ticks: once a round the own load is put down and told to those whose turn it is.
     pub(crate) fn beat(&mut self) {
         let wall_ms = u64::try_from(self.core.now.wall.0 / 1_000_000).unwrap_or(0);
@@ -180,12 +142,12 @@ impl Mds {
         let fresh = (requests - std::mem::replace(&mut self.heat.counted, requests)) as f64;
         self.heat.requests.hit(fresh, now, self.core.config.heat_half_life_ms);
         let load = self.load_now();
-        let weighed = self.weighed();
+        let weighed = self.balance.weighed(&self.cluster);
         self.heat.gossip.beat(round, load, weighed, now, wall_ms);
         if self.cluster.is_alone() {
             return;
         }
-        let ranks = self.ranks();
+        let ranks = self.cluster.ranks();
         self.heat.gossip.keep(&ranks);
         let is_up = |rank: Rank| self.cluster.links.get(&rank).is_some_and(|link| link.up && link.greeted);
         let targets = self.heat.gossip.targets(&ranks, is_up);
@@ -194,16 +156,61 @@ impl Mds {
             self.core.tell(to, PeerMsg::Beat(beats.clone()));
         }
     }
+}
 
-    /// Takes beats of another rank, about itself and others.
-    pub(crate) fn beaten(&mut self, beats: &[Beat]) {
-        let ranks = self.ranks();
-        self.heat.gossip.take(beats, &ranks, self.core.now.mono_ms);
+impl Heat {
+    /// The same for who has added up already what was counted.
+    pub(crate) fn load_with(&self, core: &Core, gate: &Gate, sum: &LoadVec) -> Load {
+        let (now, half_life) = (core.now.mono_ms, core.config.heat_half_life_ms);
+        let (auth, besides) = (sum.metaload(), self.besides.get(now, half_life));
+        let mut requests = self.requests;
+        requests.hit((core.counters.requests() - self.counted) as f64, now, half_life);
+        let memory = core.tree.memory_bytes() as f64 / core.config.cache_bytes_max.max(1) as f64;
+        Load {
+            own: *sum,
+            besides,
+            auth,
+            all: auth + besides.metaload(),
+            requests_per_s: requests.per_s(now, half_life),
+            queue: u32::try_from(core.parked.len() + gate.len()).unwrap_or(u32::MAX),
+            memory_percent: (memory * 100.0) as f32,
+            cpu_percent: self.cpu_percent,
+            busy_percent: self.busy_percent,
+            capacity_per_s: self.capacity_per_s,
+        }
     }
 
+    /// The driver says how busy the thread was since it last said so.
+    pub(crate) fn measured(&mut self, core: &Core, cpu_percent: f32, busy_percent: f32) {
+        let (requests, now) = (core.counters.requests(), core.now.mono_ms);
+        (self.cpu_percent, self.busy_percent) = (cpu_percent, busy_percent);
+        let (before, then) = std::mem::replace(&mut self.measured, (requests, now));
+        let (done, seconds) = ((requests - before) as f64, now.saturating_sub(then) as f64 / 1000.0);
+        if busy_percent < CAPACITY_BUSY_PERCENT || seconds <= 0.0 || then == 0 {
+            return;
+        }
+        let capacity = done / seconds / f64::from(busy_percent / 100.0);
+        let known = self.capacity_per_s > 0.0;
+        self.capacity_per_s += if known { (capacity - self.capacity_per_s) * CAPACITY_SHARE } else { capacity };
+    }
+
+    /// Takes beats of another rank, about itself and others.
+    pub(crate) fn beaten(&mut self, core: &Core, cluster: &Cluster, beats: &[Beat]) {
+        let ranks = cluster.ranks();
+        self.gossip.take(beats, &ranks, core.now.mono_ms);
+    }
+}
+
+/// The directory above, if it is known; none of the root.
+pub(super) fn parent_of(tree: &Tree, dir: Ino) -> Option<Ino> {
+    let inode = tree.peek(dir).filter(|inode| inode.ino != Ino::ROOT && inode.parent.0 != 0)?;
+    Some(inode.parent)
+}
+
+impl Cluster {
     /// All ranks, ascending.
     pub(super) fn ranks(&self) -> Vec<Rank> {
-        let mut ranks: Vec<Rank> = self.cluster.map.ranks.iter().map(|info| info.rank).collect();
+        let mut ranks: Vec<Rank> = self.map.ranks.iter().map(|info| info.rank).collect();
         ranks.sort();
         ranks.dedup();
         ranks

@@ -5,6 +5,8 @@ use loligo_types::{Frag, Ino, LoadVec, Rank};
 use super::Load;
 use super::decay::DecayCounter;
 use super::vec::DirChanges;
+use crate::core::Core;
+use crate::heat::Heat;
 use crate::machine::Mds;
 
 /// Hottest directories shown.
@@ -52,26 +54,9 @@ pub struct SpotRates {
 }
 
 impl Mds {
-    /// The rates of the hottest fragments, hottest first; at most so many.
-    pub(crate) fn spot_rates(&self, most: usize) -> Vec<SpotRates> {
-        let (now, per_s) = (self.core.now.mono_ms, DecayCounter::per_s_of(self.core.config.heat_half_life_ms));
-        let rates = |((dir, frag), load): ((Ino, Frag), LoadVec)| {
-            let inode = self.core.tree.part(dir).or_else(|| self.core.tree.peek(dir));
-            SpotRates {
-                dir,
-                frag,
-                parent: inode.map(|inode| inode.parent),
-                entries: inode.map_or(0, |inode| inode.size),
-                load: load.times(per_s),
-                dirs: self.heat.table.dirs((dir, frag), now).times(per_s),
-            }
-        };
-        self.heat.table.hottest(most, now).into_iter().map(rates).collect()
-    }
-
     /// The last known loads of the others.
     pub(crate) fn known_loads(&self) -> Vec<KnownLoad> {
-        let others = self.ranks().into_iter().filter(|rank| *rank != self.core.config.rank);
+        let others = self.cluster.ranks().into_iter().filter(|rank| *rank != self.core.config.rank);
         others.map(|rank| KnownLoad { rank, load: self.load_of(rank) }).collect()
     }
 
@@ -95,5 +80,24 @@ impl Mds {
         }
         names.reverse();
         Some(format!("/{}", names.join("/")))
+    }
+}
+
+impl Heat {
+    /// The rates of the hottest fragments, hottest first; at most so many.
+    pub(crate) fn spot_rates(&self, core: &Core, most: usize) -> Vec<SpotRates> {
+        let (now, per_s) = (core.now.mono_ms, DecayCounter::per_s_of(core.config.heat_half_life_ms));
+        let rates = |((dir, frag), load): ((Ino, Frag), LoadVec)| {
+            let inode = core.tree.part(dir).or_else(|| core.tree.peek(dir));
+            SpotRates {
+                dir,
+                frag,
+                parent: inode.map(|inode| inode.parent),
+                entries: inode.map_or(0, |inode| inode.size),
+                load: load.times(per_s),
+                dirs: self.table.dirs((dir, frag), now).times(per_s),
+            }
+        };
+        self.table.hottest(most, now).into_iter().map(rates).collect()
     }
 }

@@ -6,11 +6,14 @@ use loligo_namespace::{Need, check_search};
 use loligo_types::{Cred, FsError, Ino, Inode, Name, Rank, limits};
 
 use super::KEEP_MS;
+use crate::cluster::Cluster;
 use crate::cluster::Where;
+use crate::core::Core;
 use crate::hash::IntMap;
-use crate::machine::Mds;
+use crate::lookup_leases::LookupLeases;
 use crate::park::WaitReason;
 use crate::peer::PeerMsg;
+use crate::shortcuts::Shortcuts;
 
 /// Most of them; beyond, all are dropped: who comes next asks again.
 const HELD_MAX: usize = 1 << 17;
@@ -108,191 +111,212 @@ pub(crate) enum Way {
     Unknown,
 }
 
-impl Mds {
+impl Cluster {
     /// Which directory has a name in another rank's directory, by what this rank holds of both. `rank`: who has the name.
-    pub(crate) fn step_by_replica(&mut self, at: Ino, name: &Name, cred: &Cred, rank: Rank) -> Way {
-        let way = self.look_at_replicas(at, name, cred, rank);
+    pub(crate) fn step_by_replica(&mut self, core: &mut Core, at: Ino, name: &Name, cred: &Cred, rank: Rank) -> Way {
+        let way = self.look_at_replicas(core, at, name, cred, rank);
         match way {
-            Way::To(_) | Way::No(_) => self.cluster.held.steps += 1,
-            Way::Unknown => self.cluster.held.partings += 1,
+            Way::To(_) | Way::No(_) => self.held.steps += 1,
+            Way::Unknown => self.held.partings += 1,
             Way::Wait(_) | Way::Load(_) => {}
         }
         way
     }
 
-    fn look_at_replicas(&mut self, at: Ino, name: &Name, cred: &Cred, rank: Rank) -> Way {
-        if let Some(needs) = self.own_needs(at) {
+    fn look_at_replicas(&mut self, core: &mut Core, at: Ino, name: &Name, cred: &Cred, rank: Rank) -> Way {
+        if let Some(needs) = self.own_needs(core, at) {
             return Way::Load(needs);
         }
-        let now = self.core.now.mono_ms;
-        let may_search = match self.own_dir(at).or_else(|| self.cluster.held.get(at, now)) {
+        let now = core.now.mono_ms;
+        let may_search = match self.own_dir(core, at).or_else(|| self.held.get(at, now)) {
             Some(dir) => check_search(dir, cred),
-            None => return self.ask_replica(at, rank),
+            None => return self.ask_replica(core, at, rank),
         };
         if let Err(error) = may_search {
             return Way::No(error);
         }
-        let hash = self.core.tree.hash(name);
-        let known = self.cluster.held.names.get(&(at, hash)).filter(|(known, _)| known == name);
+        let hash = core.tree.hash(name);
+        let known = self.held.names.get(&(at, hash)).filter(|(known, _)| known == name);
         let Some(ino) = known.map(|(_, ino)| *ino) else {
-            return self.ask_for(Asked::Name(at, name.clone()), rank);
+            return self.ask_for(core, Asked::Name(at, name.clone()), rank);
         };
-        if let Some(needs) = self.own_needs(ino) {
+        if let Some(needs) = self.own_needs(core, ino) {
             return Way::Load(needs);
         }
         let is_it = |dir: &Inode| dir.parent == at && dir.place.hash() == Some(hash) && dir.nlink > 0;
         // A part of a directory does not say where that is: its name may have changed without it.
-        let own = self.own_dir(ino).filter(|dir| dir.part_of().is_none());
-        match own.or_else(|| self.cluster.held.get(ino, now)) {
+        let own = self.own_dir(core, ino).filter(|dir| dir.part_of().is_none());
+        match own.or_else(|| self.held.get(ino, now)) {
             Some(dir) if is_it(dir) => Way::To(ino),
-            None => self.ask_replica(ino, rank),
+            None => self.ask_replica(core, ino, rank),
             Some(_) => {
-                self.cluster.held.names.remove(&(at, hash));
+                self.held.names.remove(&(at, hash));
                 Way::Unknown
             }
         }
     }
 
     /// The records to read of a directory that is this rank's own, as the subtree map or its number says.
-    fn own_needs(&mut self, ino: Ino) -> Option<Vec<Need>> {
+    fn own_needs(&mut self, core: &mut Core, ino: Ino) -> Option<Vec<Need>> {
         let mut wants = Vec::new();
-        let is_own = self.cluster.routes.home(ino) == Some(self.core.me());
-        (is_own && self.locate_of(ino, &mut wants) == Where::Unknown).then_some(wants)
+        let is_own = self.routes.home(ino) == Some(core.me());
+        (is_own && self.locate_of(core, ino, &mut wants) == Where::Unknown).then_some(wants)
     }
 
     /// A directory of this rank's own, or its part of one.
-    fn own_dir(&self, ino: Ino) -> Option<&Inode> {
+    fn own_dir<'a>(&self, core: &'a Core, ino: Ino) -> Option<&'a Inode> {
         // What another rank decides on is not here yet when it is true; what moves may be another one's by now.
-        let owns = self.core.tree.owner(ino) == self.core.me() && self.cluster.loans.locked(ino).is_none();
-        let owns = owns && !self.cluster.exports.drops();
-        self.core.tree.inode(ino).filter(|_| owns)
+        let owns = core.tree.owner(ino) == core.me() && self.loans.locked(ino).is_none();
+        let owns = owns && !self.exports.drops();
+        core.tree.inode(ino).filter(|_| owns)
     }
 
     /// All of a directory that is this rank's, or a replica of another's, and whose.
-    pub(crate) fn known_dir(&self, ino: Ino) -> Option<(&Inode, Option<Rank>)> {
+    pub(crate) fn known_dir<'a>(&'a self, core: &'a Core, ino: Ino) -> Option<(&'a Inode, Option<Rank>)> {
         // A part of a directory does not say where that is.
-        if let Some(own) = self.own_dir(ino).filter(|dir| dir.part_of().is_none()) {
+        if let Some(own) = self.own_dir(core, ino).filter(|dir| dir.part_of().is_none()) {
             return Some((own, None));
         }
-        let replica = self.cluster.held.dirs.get(&ino)?;
-        let counts = self.cluster.held.counts(replica.from, self.core.now.mono_ms);
+        let replica = self.held.dirs.get(&ino)?;
+        let counts = self.held.counts(replica.from, core.now.mono_ms);
         counts.then_some((&*replica.inode, Some(replica.from)))
     }
 
     /// True if replicas of a rank count.
-    pub(crate) fn replicas_count(&self, rank: Rank) -> bool {
-        self.cluster.held.counts(rank, self.core.now.mono_ms)
+    pub(crate) fn replicas_count(&self, core: &Core, rank: Rank) -> bool {
+        self.held.counts(rank, core.now.mono_ms)
     }
 
     /// The rank that has a directory, as far as is known.
     pub(crate) fn probable_home(&self, ino: Ino, near: Rank) -> Rank {
-        self.cluster.routes.home(ino).unwrap_or(near)
+        self.routes.home(ino).unwrap_or(near)
     }
 
-    fn ask_replica(&mut self, ino: Ino, near: Rank) -> Way {
+    fn ask_replica(&mut self, core: &mut Core, ino: Ino, near: Rank) -> Way {
         let rank = self.probable_home(ino, near);
-        self.ask_for(Asked::Dir(ino), rank)
+        self.ask_for(core, Asked::Dir(ino), rank)
     }
 
-    fn ask_for(&mut self, what: Asked, rank: Rank) -> Way {
-        let now = self.core.now.mono_ms;
-        match self.cluster.held.asked.get(&what) {
+    fn ask_for(&mut self, core: &mut Core, what: Asked, rank: Rank) -> Way {
+        let now = core.now.mono_ms;
+        match self.held.asked.get(&what) {
             Some(Reply::None(since)) if now < since + ASKED_MS => return Way::Wait(WaitReason::Replicas),
             Some(Reply::No(since)) if now < since + REFUSED_MS => return Way::Unknown,
             _ => {}
         }
-        if rank == self.core.me() || !self.cluster.links.get(&rank).is_some_and(|link| link.greeted) {
+        if rank == core.me() || !self.links.get(&rank).is_some_and(|link| link.greeted) {
             return Way::Unknown;
         }
         let msg = match &what {
             Asked::Name(dir, name) => PeerMsg::AskName { dir: *dir, name: name.clone() },
             Asked::Dir(ino) => PeerMsg::AskReplica { ino: *ino, sent_ms: now },
         };
-        self.cluster.held.asked.insert(what, Reply::None(now));
-        self.cluster.held.asks += 1;
-        self.core.tell(rank, msg);
+        self.held.asked.insert(what, Reply::None(now));
+        self.held.asks += 1;
+        core.tell(rank, msg);
         Way::Wait(WaitReason::Replicas)
     }
 
     /// A rank has said which directory has a name.
-    pub(crate) fn name_told(&mut self, dir: Ino, name: Name, ino: Option<Ino>) {
+    pub(crate) fn name_told(
+        &mut self,
+        core: &mut Core,
+        shortcuts: &mut Shortcuts,
+        dir: Ino,
+        name: Name,
+        ino: Option<Ino>,
+    ) {
         let what = Asked::Name(dir, name.clone());
         match ino {
             Some(ino) => {
-                self.cluster.held.asked.remove(&what);
-                self.make_room_for_replicas();
-                let hash = self.core.tree.hash(&name);
-                self.cluster.held.names.insert((dir, hash), (name, ino));
+                self.held.asked.remove(&what);
+                self.make_room_for_replicas(core, shortcuts);
+                let hash = core.tree.hash(&name);
+                self.held.names.insert((dir, hash), (name, ino));
             }
-            None => _ = self.cluster.held.asked.insert(what, Reply::No(self.core.now.mono_ms)),
+            None => _ = self.held.asked.insert(what, Reply::No(core.now.mono_ms)),
         }
-        self.core.parked.wake(&WaitReason::Replicas);
+        core.parked.wake(&WaitReason::Replicas);
     }
 
     /// A replica came.
-    pub(crate) fn replica_came(&mut self, from: Rank, sent_ms: u64, inode: Box<Inode>) {
-        self.cluster.held.asked.remove(&Asked::Dir(inode.ino));
-        self.replicas_kept(from, sent_ms);
-        self.make_room_for_replicas();
-        self.cluster.held.dirs.insert(inode.ino, Replica { inode, from });
-        self.core.parked.wake(&WaitReason::Replicas);
+    pub(crate) fn replica_came(
+        &mut self,
+        core: &mut Core,
+        shortcuts: &mut Shortcuts,
+        from: Rank,
+        sent_ms: u64,
+        inode: Box<Inode>,
+    ) {
+        self.held.asked.remove(&Asked::Dir(inode.ino));
+        self.replicas_kept(core, shortcuts, from, sent_ms);
+        self.make_room_for_replicas(core, shortcuts);
+        self.held.dirs.insert(inode.ino, Replica { inode, from });
+        core.parked.wake(&WaitReason::Replicas);
     }
 
     /// There is none to be had.
-    pub(crate) fn replica_refused(&mut self, ino: Ino) {
-        self.cluster.held.asked.insert(Asked::Dir(ino), Reply::No(self.core.now.mono_ms));
-        self.core.parked.wake(&WaitReason::Replicas);
+    pub(crate) fn replica_refused(&mut self, core: &mut Core, ino: Ino) {
+        self.held.asked.insert(Asked::Dir(ino), Reply::No(core.now.mono_ms));
+        core.parked.wake(&WaitReason::Replicas);
     }
 
-    fn make_room_for_replicas(&mut self) {
-        let most = self.core.config.some(HELD_MAX);
-        if self.cluster.held.dirs.len() >= most || self.cluster.held.names.len() >= most {
-            self.cluster.held.dirs.clear();
-            self.cluster.held.names.clear();
-            self.shortcuts.clear();
+    fn make_room_for_replicas(&mut self, core: &Core, shortcuts: &mut Shortcuts) {
+        let most = core.config.some(HELD_MAX);
+        if self.held.dirs.len() >= most || self.held.names.len() >= most {
+            self.held.dirs.clear();
+            self.held.names.clear();
+            shortcuts.clear();
         }
     }
 
     /// A rank wants one back.
-    pub(crate) fn drop_replica(&mut self, from: Rank, ino: Ino) {
-        self.cluster.held.dirs.remove(&ino);
-        self.shortcuts.drop_through(ino);
-        let promised_ms = self.promises.left_ms(ino, self.core.now.mono_ms);
-        self.core.tell(from, PeerMsg::ReplicaDropped { ino, promised_ms });
+    pub(crate) fn drop_replica(
+        &mut self,
+        core: &mut Core,
+        shortcuts: &mut Shortcuts,
+        promises: &LookupLeases,
+        from: Rank,
+        ino: Ino,
+    ) {
+        self.held.dirs.remove(&ino);
+        shortcuts.drop_through(ino);
+        let promised_ms = promises.left_ms(ino, core.now.mono_ms);
+        core.tell(from, PeerMsg::ReplicaDropped { ino, promised_ms });
     }
 
     /// Those of a rank go on to count.
-    pub(crate) fn replicas_kept(&mut self, from: Rank, sent_ms: u64) {
-        if self.cluster.held.extend(from, sent_ms, self.core.now.mono_ms) {
-            self.shortcuts.clear();
+    pub(crate) fn replicas_kept(&mut self, core: &Core, shortcuts: &mut Shortcuts, from: Rank, sent_ms: u64) {
+        if self.held.extend(from, sent_ms, core.now.mono_ms) {
+            shortcuts.clear();
         }
     }
 
     /// The connection to a rank is gone, or is new: nothing that it has lent counts, and nothing that it was asked will be answered.
-    pub(crate) fn forget_replicas_of(&mut self, rank: Rank) {
-        let held = &mut self.cluster.held;
+    pub(crate) fn forget_replicas_of(&mut self, core: &mut Core, shortcuts: &mut Shortcuts, rank: Rank) {
+        let held = &mut self.held;
         held.dirs.retain(|_, replica| replica.from != rank);
         held.until_ms.remove(&rank);
-        self.shortcuts.clear();
+        shortcuts.clear();
         if !held.asked.is_empty() {
             held.asked.clear();
-            self.core.parked.wake(&WaitReason::Replicas);
+            core.parked.wake(&WaitReason::Replicas);
         }
     }
 
     /// Says to those who have lent something that it is still held, and forgets what was answered long ago.
-    pub(crate) fn keep_held(&mut self) {
-        let now = self.core.now.mono_ms;
-        let held = &mut self.cluster.held;
+    pub(crate) fn keep_held(&mut self, core: &mut Core, shortcuts: &mut Shortcuts) {
+        let now = core.now.mono_ms;
+        let held = &mut self.held;
         if !held.asked.is_empty() {
             let late = |reply: &Reply| match reply {
                 Reply::None(since) => now >= since + ASKED_MS,
                 Reply::No(since) => now >= since + REFUSED_MS,
             };
             held.asked.retain(|_, reply| !late(reply));
-            self.core.parked.wake(&WaitReason::Replicas);
+            core.parked.wake(&WaitReason::Replicas);
         }
-        let held = &mut self.cluster.held;
+        let held = &mut self.held;
         let mut due = Vec::new();
         held.until_ms.retain(|rank, (until, asked)| {
             if now + limits::REPLICA_MS >= *until + KEEP_MS && now >= *asked + KEEP_MS {
@@ -305,8 +329,8 @@ impl Mds {
         let (dirs, until_ms) = (&mut held.dirs, &held.until_ms);
         dirs.retain(|_, replica| until_ms.contains_key(&replica.from));
         if dirs.len() < before {
-            self.shortcuts.clear();
+            shortcuts.clear();
         }
-        due.into_iter().for_each(|rank| self.core.tell(rank, PeerMsg::KeepReplicas { sent_ms: now }));
+        due.into_iter().for_each(|rank| core.tell(rank, PeerMsg::KeepReplicas { sent_ms: now }));
     }
 }
