@@ -91,7 +91,7 @@ impl Mds {
         if !recuts.is_empty() {
             self.recut(recuts);
         }
-        if let Some(tail) = &mut self.cluster.tail {
+        if let Some(tail) = &mut self.cluster.exports.tail {
             tail.add(events, self.log.last_len);
         }
         self.out.push_back(Output::Append { lsn, record });

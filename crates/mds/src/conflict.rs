@@ -127,7 +127,7 @@ impl Mds {
 
     /// Nothing, if the change may be applied now; else the recalls are on their way, and this is what to wait for.
     pub(crate) fn settle_conflicts(&mut self, job: &mut Job, change: &Change) -> Option<WaitReason> {
-        if !self.cluster.lent.is_empty()
+        if !self.cluster.replicas.lent.is_empty()
             && let Some(why) = self.settle_replicas(job, &change.events)
         {
             return Some(why);

@@ -159,7 +159,7 @@ impl Mds {
     /// Drops what dead sessions left of a file, unless that is done already. Goes on as soon as something was read for it:
     /// what was may not stay in memory for long.
     pub(crate) fn tidy_one(&mut self, ino: Ino) {
-        let held_up = self.grace.is_some() || self.stopping || !self.cluster.ready || self.is_short_of_space();
+        let held_up = self.grace.is_some() || self.stopping || !self.cluster.peers.ready || self.is_short_of_space();
         if held_up || !self.tidy.left.contains(&ino) {
             return;
         }

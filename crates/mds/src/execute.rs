@@ -307,7 +307,7 @@ impl Mds {
             handle_read: held.is_some_and(|handle| handle.read),
             handle_write: held.is_some_and(|handle| handle.write),
             open_count: &|ino| guest(ino).unwrap_or_else(|| opens.count(ino)) + held_too,
-            route_version: &|ino| cluster.routes.version(ino),
+            route_version: &|ino| cluster.atlas.routes.version(ino),
         };
         let bad_pin = self.is_bad_pin(job);
         let change = match prepare(&self.tree, &job.op, &ctx) {
@@ -467,7 +467,7 @@ impl Mds {
     /// request.
     fn admit_again(&mut self, job: &mut Job, dir: Ino) -> Option<Step> {
         if !self.cluster.is_alone() {
-            if !self.cluster.ready {
+            if !self.cluster.peers.ready {
                 return Some(Step::Wait(WaitReason::Peers));
             }
             let mut wants = Vec::new();
@@ -517,7 +517,7 @@ impl Mds {
 
     /// The step for an executed request whose inode may have become another rank's; `None` if it is this rank's.
     fn again_elsewhere(&mut self, job: &mut Job, ino: Ino) -> Option<Step> {
-        if !self.cluster.ready {
+        if !self.cluster.peers.ready {
             return Some(Step::Wait(WaitReason::Peers));
         }
         if let Some(step) = self.moved(ino) {

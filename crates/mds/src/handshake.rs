@@ -42,9 +42,9 @@ impl Mds {
             return self.refuse(conn, why, &text);
         }
         let Some((id, secret)) = hello.resume else { return self.begin_session(conn, &peer, &hello) };
-        if id.rank() != self.me() && !self.cluster.map.ranks.is_empty() {
+        if id.rank() != self.me() && !self.cluster.atlas.map.ranks.is_empty() {
             // It seeks another rank where clients begin: it is told who is there, and leaves nothing behind.
-            self.out.push_back(Output::Send { conn, msg: ToClient::Map(self.cluster.map.clone()) });
+            self.out.push_back(Output::Send { conn, msg: ToClient::Map(self.cluster.atlas.map.clone()) });
             return self.close_conn(conn);
         }
         if secret != session_secret(self.config.hash_key, id.0, hello.client) {
@@ -221,7 +221,7 @@ impl Mds {
             data_epoch: self.config.data_epoch,
             rank: self.me(),
             hash_key: self.config.hash_key,
-            map: self.cluster.map.clone(),
+            map: self.cluster.atlas.map.clone(),
             routes: self.routes_about(None),
             direct,
             recovered: if self.config.after_crash { self.log.recovered } else { loligo_types::Lsn(0) },

@@ -30,10 +30,10 @@ impl Mds {
         if self.tree.hash_bytes() >= self.config.cache_bytes_max / PART_MAX {
             return;
         }
-        if self.cluster.routes.of(dir, hash).is_some_and(|rank| rank != self.me()) {
+        if self.cluster.atlas.routes.of(dir, hash).is_some_and(|rank| rank != self.me()) {
             return;
         }
-        let frag = self.cluster.routes.frag(dir, || hash);
+        let frag = self.cluster.atlas.routes.frag(dir, || hash);
         let Some(from_hash) = self.tree.unknown_from(dir, frag, hash) else { return };
         let need = Need::Hashes { dir, from_hash };
         if !self.loads.is_read(&need) {
@@ -78,7 +78,7 @@ impl Mds {
         if self.tree.memory_bytes() >= self.config.cache_bytes_max {
             return;
         }
-        if self.cluster.routes.of(dir, from_hash).is_some_and(|rank| rank != self.me()) {
+        if self.cluster.atlas.routes.of(dir, from_hash).is_some_and(|rank| rank != self.me()) {
             return;
         }
         let need = Need::Range { dir, from_hash };

@@ -167,7 +167,7 @@ impl Mds {
                 self.read_behind(number);
             }
         }
-        let births = &self.cluster.births;
+        let births = &self.cluster.atlas.births;
         for need in fresh.extract_if(.., |need| births.is_asked(need)) {
             // Nothing is read: the end of the question ends it.
             self.loads.last_birth += 1;
@@ -199,7 +199,7 @@ impl Mds {
         if self.cluster.is_alone() {
             items.into_iter().for_each(|item| self.tree.load(item));
         } else {
-            let stale = ticket <= self.cluster.barrier;
+            let stale = ticket <= self.cluster.atlas.barrier;
             for item in items {
                 let cut = cut_dir(&item);
                 self.take_item(item, stale);

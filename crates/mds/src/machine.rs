@@ -83,8 +83,7 @@ impl Mds {
         let settings = loligo_namespace::Config { inline_max: config.inline_max, rank: config.rank, frag: config.frag };
         let tree = Tree::new(config.hash_key, settings);
         let heat = Heat::new(&config);
-        let mut cluster = Cluster { map: config.map.clone(), ..Cluster::default() };
-        cluster.routes.set_ranks(&config.map, config.rank);
+        let cluster = Cluster::new(&config.map, config.rank);
         Mds {
             config,
             now,

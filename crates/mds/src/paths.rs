@@ -345,7 +345,7 @@ impl Mds {
 
     /// Another rank asks what is above something. Answered when all that is said is durable.
     pub(crate) fn tell_way(&mut self, from: Rank, number: u64, ino: Ino) {
-        if !self.cluster.ready {
+        if !self.cluster.peers.ready {
             return;
         }
         let (mut up, mut at, mut bounds) = (Vec::new(), ino, Vec::new());

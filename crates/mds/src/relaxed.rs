@@ -272,7 +272,7 @@ impl Mds {
                 self.load(needs, Waiter::Nobody);
                 return None;
             }
-            if !self.cluster.is_alone() && (matches!(up, Up::Elsewhere(_)) || self.cluster.routes.is_spread(at)) {
+            if !self.cluster.is_alone() && (matches!(up, Up::Elsewhere(_)) || self.cluster.atlas.routes.is_spread(at)) {
                 return None;
             }
             if let Some(own) = self.relaxed.policies.get(&at) {
@@ -351,7 +351,7 @@ impl Mds {
 
     /// True if this rank is the only one.
     fn is_only_rank(&self) -> bool {
-        self.cluster.is_alone() || self.cluster.map.ranks.iter().all(|info| info.rank == self.me())
+        self.cluster.is_alone() || self.cluster.atlas.map.ranks.iter().all(|info| info.rank == self.me())
     }
 
     /// True if another rank may decide on something of this one's meanwhile, or gets it.
@@ -536,7 +536,7 @@ impl Mds {
             let (ticket, after) = (self.relaxed.look.ticket, std::mem::take(&mut self.relaxed.brought));
             self.relaxed.look = Look { ticket, after, ..Look::default() };
         }
-        if self.relaxed.look.is_done() || !self.cluster.ready {
+        if self.relaxed.look.is_done() || !self.cluster.peers.ready {
             return;
         }
         let (now, after) = (self.now.mono_ms, self.relaxed.look.after);

@@ -67,7 +67,7 @@ pub(crate) struct Balance {
 impl Mds {
     /// The policy of the file system: by it this rank balances what stands under no other one.
     pub(crate) fn policy(&self) -> PolicyId {
-        self.cluster.map.policy
+        self.cluster.atlas.map.policy
     }
 
     /// The load as the policy weighs it, for other ranks.
@@ -82,7 +82,7 @@ impl Mds {
 
     /// On ticks of the machine: asks the policies, if it is time.
     pub(crate) fn balance(&mut self) {
-        if self.cluster.is_alone() || self.stopping || self.grace.is_some() || !self.cluster.ready {
+        if self.cluster.is_alone() || self.stopping || self.grace.is_some() || !self.cluster.peers.ready {
             (self.balance.next_ms, self.balance.silent) = (0, 0);
             return;
         }
@@ -120,7 +120,7 @@ impl Mds {
         self.forget_distants();
         let balance = &mut self.balance;
         (balance.agains, balance.next_ms) = (0, now + tick_ms);
-        if self.cluster.map.policy == PolicyId::NONE && !look.is_any_named {
+        if self.cluster.atlas.map.policy == PolicyId::NONE && !look.is_any_named {
             (balance.asked, balance.silent, balance.asks) = (None, 0, false);
             return false;
         }
@@ -155,7 +155,8 @@ impl Mds {
     /// Directories with a line of the subtree map that makes them this rank's.
     fn tops(&self) -> Vec<Ino> {
         let me = self.me();
-        let own = self.cluster.routes.all().into_iter().filter(|route| route.rank == me && route.dir != Ino::ROOT);
+        let own =
+            self.cluster.atlas.routes.all().into_iter().filter(|route| route.rank == me && route.dir != Ino::ROOT);
         let mut dirs: Vec<Ino> = own.map(|route| route.dir).collect();
         dirs.dedup();
         dirs
@@ -163,7 +164,7 @@ impl Mds {
 
     fn snapshot(&mut self, Pieces { all: pieces, names, sum }: Pieces) -> Snapshot {
         let (now, half_life) = (self.now.mono_ms, self.config.heat_half_life_ms);
-        let views = self.cluster.map.ranks.iter().map(|info| {
+        let views = self.cluster.atlas.map.ranks.iter().map(|info| {
             let is_me = info.rank == self.me();
             let told = self.heat.gossip.beat_of(info.rank, now);
             let (load, weighed, age_ms) = match told {

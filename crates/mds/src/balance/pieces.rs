@@ -314,7 +314,8 @@ impl Mds {
         if inode.kind != Kind::Dir {
             return None;
         }
-        let (above, home) = if is_part { (None, self.cluster.routes.home(dir)) } else { self.above_of(inode, nodes) };
+        let (above, home) =
+            if is_part { (None, self.cluster.atlas.routes.home(dir)) } else { self.above_of(inode, nodes) };
         let node = Node {
             dir,
             spots: (0, 0),
@@ -341,12 +342,12 @@ impl Mds {
         }
         if let Some(at) = nodes.places.get(&parent)
             && let Some(up) = nodes.list.get_mut(*at as usize)
-            && !*up.has_lines.get_or_insert_with(|| self.cluster.routes.version(parent).is_some())
+            && !*up.has_lines.get_or_insert_with(|| self.cluster.atlas.routes.version(parent).is_some())
         {
             // As most are: asked once, not for each that is in it.
             return (Some((parent, hash)), None);
         }
-        match self.cluster.routes.of(parent, hash) {
+        match self.cluster.atlas.routes.of(parent, hash) {
             Some(rank) if rank != self.me() => return (None, Some(rank)),
             _ if self.tree.peek(parent).is_some() => return (Some((parent, hash)), None),
             _ => {}
@@ -354,10 +355,10 @@ impl Mds {
         // Not in memory here, so another one's: that of the nearest line above.
         let mut at = parent;
         for _ in 0..DEPTH_MAX {
-            if let Some(rank) = self.cluster.routes.home(at).or((at == Ino::ROOT).then_some(Rank::ZERO)) {
+            if let Some(rank) = self.cluster.atlas.routes.home(at).or((at == Ino::ROOT).then_some(Rank::ZERO)) {
                 return (None, Some(rank));
             }
-            match self.cluster.foreign_inodes.parent(at) {
+            match self.cluster.atlas.foreign_inodes.parent(at) {
                 Some(next) if next.0 != 0 && next != at => at = next,
                 _ => break,
             }

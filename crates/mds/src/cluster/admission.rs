@@ -41,7 +41,7 @@ impl Mds {
     /// A request that only looks waits for what is being borrowed or was decided, not for what else those wait for that have a turn:
     /// clients, for example.
     pub(super) fn is_its_turn(&self, job: &Job, foreign: &Foreign) -> bool {
-        let turns = &self.cluster.turns.by_dir;
+        let turns = &self.cluster.borrowing.turns.by_dir;
         let is_free = |(dir, shown): (Ino, bool)| {
             turns.get(&dir).is_none_or(|turn| {
                 Some(turn.tx) == job.tx || (shown && turn.decided.is_none() && !self.borrows(turn.tx))
@@ -54,7 +54,7 @@ impl Mds {
     pub(super) fn take_turn(&mut self, tx: TxId, foreign: &Foreign) {
         for (dir, shown) in wanted(foreign) {
             if !shown {
-                self.cluster.turns.by_dir.entry(dir).or_insert(Turn { tx, decided: None });
+                self.cluster.borrowing.turns.by_dir.entry(dir).or_insert(Turn { tx, decided: None });
             }
         }
     }
@@ -73,12 +73,18 @@ impl Mds {
     /// It is decided with the next record.
     pub(super) fn decide_turn(&mut self, tx: TxId) {
         let lsn = self.log.last.next();
-        self.cluster.turns.by_dir.values_mut().filter(|turn| turn.tx == tx).for_each(|turn| turn.decided = Some(lsn));
+        self.cluster
+            .borrowing
+            .turns
+            .by_dir
+            .values_mut()
+            .filter(|turn| turn.tx == tx)
+            .for_each(|turn| turn.decided = Some(lsn));
     }
 
     /// It has given back what it had, and waits for something else.
     pub(super) fn pause_turn(&mut self, tx: TxId) {
-        if self.cluster.turns.by_dir.values().any(|turn| turn.tx == tx) {
+        if self.cluster.borrowing.turns.by_dir.values().any(|turn| turn.tx == tx) {
             self.parked.wake(&WaitReason::Locked);
         }
     }
@@ -95,7 +101,7 @@ impl Mds {
     }
 
     fn end_turns(&mut self, over: impl Fn(&Turn) -> bool) {
-        let turns = &mut self.cluster.turns.by_dir;
+        let turns = &mut self.cluster.borrowing.turns.by_dir;
         let before = turns.len();
         turns.retain(|_, turn| !over(turn));
         if turns.len() < before {
@@ -105,6 +111,6 @@ impl Mds {
 
     /// Directories with which it is somebody's turn, ascending.
     pub(super) fn turns(&self) -> impl Iterator<Item = Ino> + '_ {
-        self.cluster.turns.by_dir.keys().copied()
+        self.cluster.borrowing.turns.by_dir.keys().copied()
     }
 }

@@ -8,6 +8,7 @@ use loligo_types::peer::Apart;
 use loligo_types::{Event, Frag, FsError, Ino, Kind, Lease, Letter, Op, Rank};
 
 use super::Where;
+use super::admission::AdmissionQueue;
 use crate::execute::Step;
 use crate::machine::Mds;
 use crate::park::{Job, WaitReason};
@@ -57,6 +58,14 @@ impl Tx {
     }
 }
 
+/// The transactions that this rank coordinates.
+#[derive(Default)]
+pub(crate) struct Borrowing {
+    pub(super) txs: BTreeMap<TxId, Tx>,
+    pub(super) turns: AdmissionQueue,
+    last_tx: u64,
+}
+
 /// Records to borrow for a request, by rank.
 pub(super) type Foreign = BTreeMap<Rank, Vec<Want>>;
 
@@ -86,13 +95,13 @@ impl Mds {
         let mut unknown: BTreeSet<Ino> = BTreeSet::new();
         for need in &needs {
             let Need::Inode(ino) = need else { continue };
-            let told = job.tx.and_then(|tx| self.cluster.txs.get(&tx)?.found.get(ino).copied());
+            let told = job.tx.and_then(|tx| self.cluster.borrowing.txs.get(&tx)?.found.get(ino).copied());
             let verdict = match told {
                 Some(rank) if rank != self.me() => Where::Elsewhere(rank),
                 told => match self.locate(*ino, &mut own) {
                     // Whom this rank asked says that it is here, where it is not any more: both would ask each other for ever.
                     Where::Elsewhere(_) if told.is_some() => {
-                        if !self.cluster.unconfirmed_routes.contains_key(&(*ino, Frag::WHOLE)) {
+                        if !self.cluster.atlas.unconfirmed_routes.contains_key(&(*ino, Frag::WHOLE)) {
                             self.doubt(*ino, Frag::WHOLE);
                         }
                         return Gathered::Again;
@@ -112,7 +121,7 @@ impl Mds {
                     away.insert(dir, self.me());
                     continue;
                 }
-                let lent = job.tx.and_then(|tx| self.cluster.txs.get(&tx)?.parts.get(&dir));
+                let lent = job.tx.and_then(|tx| self.cluster.borrowing.txs.get(&tx)?.parts.get(&dir));
                 let lent = lent.map(|by_rank| by_rank.keys().copied().collect()).unwrap_or_default();
                 let Some(ranks) = self.missing_parts(dir, &lent) else { return Gathered::Again };
                 let want = Want { need, recall: Lease::NONE, shown: !job.op.is_change() };
@@ -156,19 +165,19 @@ impl Mds {
     /// True if something is borrowed from a rank, or asked for.
     pub(crate) fn borrows_from(&self, rank: Rank) -> bool {
         let from = |tx: &Tx| tx.guests.contains_key(&rank) || tx.outstanding.contains_key(&rank);
-        self.cluster.txs.values().any(from)
+        self.cluster.borrowing.txs.values().any(from)
     }
 
     /// Forgets inodes that were found at a rank: they are not there any more.
     pub(crate) fn forget_found_at(&mut self, rank: Rank) {
-        for tx in self.cluster.txs.values_mut() {
+        for tx in self.cluster.borrowing.txs.values_mut() {
             tx.found.retain(|_, at| *at != rank);
         }
     }
 
     /// Borrows; the request waits until all have answered.
     pub(crate) fn borrow(&mut self, job: &mut Job, foreign: Foreign) -> Step {
-        let up = |rank: &Rank| self.cluster.links.get(rank).is_some_and(|link| link.greeted);
+        let up = |rank: &Rank| self.cluster.peers.links.get(rank).is_some_and(|link| link.greeted);
         if !foreign.keys().all(up) {
             self.give_back(job, true);
             return Step::Wait(WaitReason::Peers);
@@ -203,12 +212,12 @@ impl Mds {
             Some(tx) => tx,
             None => {
                 let now = u64::try_from(self.now.wall.0).unwrap_or(0);
-                self.cluster.last_tx = now.max(self.cluster.last_tx + 1);
-                TxId { number: self.cluster.last_tx, rank: self.me() }
+                self.cluster.borrowing.last_tx = now.max(self.cluster.borrowing.last_tx + 1);
+                TxId { number: self.cluster.borrowing.last_tx, rank: self.me() }
             }
         };
         job.tx = Some(tx);
-        let state = self.cluster.txs.entry(tx).or_default();
+        let state = self.cluster.borrowing.txs.entry(tx).or_default();
         state.job = id;
         (tx, state)
     }
@@ -226,7 +235,7 @@ impl Mds {
 
     /// A rank has lent.
     pub(crate) fn lent(&mut self, from: Rank, tx: TxId, round: u32, lent: Lent) {
-        let Some(state) = self.cluster.txs.get_mut(&tx) else {
+        let Some(state) = self.cluster.borrowing.txs.get_mut(&tx) else {
             return self.tell(from, PeerMsg::Return { tx, again: false });
         };
         if state.outstanding.get(&from) != Some(&round) {
@@ -239,7 +248,7 @@ impl Mds {
 
     /// A rank that had denied lends now, unasked. That is of use if nobody else is waited for.
     fn lent_later(&mut self, from: Rank, tx: TxId, round: u32, lent: Lent) {
-        let Some(state) = self.cluster.txs.get_mut(&tx) else { return };
+        let Some(state) = self.cluster.borrowing.txs.get_mut(&tx) else { return };
         if state.outstanding.contains_key(&from) || state.guests.contains_key(&from) {
             // It has been asked again, and answers that.
             return;
@@ -255,7 +264,7 @@ impl Mds {
 
     /// A rank will not, or not now.
     pub(crate) fn denied(&mut self, from: Rank, tx: TxId, round: u32, error: FsError) {
-        let Some(state) = self.cluster.txs.get_mut(&tx) else { return };
+        let Some(state) = self.cluster.borrowing.txs.get_mut(&tx) else { return };
         if state.outstanding.get(&from) != Some(&round) {
             return;
         }
@@ -269,7 +278,7 @@ impl Mds {
     }
 
     fn answered(&mut self, tx: TxId) {
-        let Some(state) = self.cluster.txs.get_mut(&tx) else { return };
+        let Some(state) = self.cluster.borrowing.txs.get_mut(&tx) else { return };
         if !state.outstanding.is_empty() {
             return;
         }
@@ -298,7 +307,7 @@ impl Mds {
 
     /// Lets a transaction ask again for records that it was denied, as far as this rank is concerned.
     pub(crate) fn try_again(&mut self, from: Rank, tx: TxId) {
-        if let Some(state) = self.cluster.txs.get_mut(&tx)
+        if let Some(state) = self.cluster.borrowing.txs.get_mut(&tx)
             && state.calls.remove(&from)
             && state.calls.is_empty()
             && state.outstanding.is_empty()
@@ -327,14 +336,14 @@ impl Mds {
 
     /// The rank stops: those that have borrowed, or asked for it, wait for the next life without.
     pub(crate) fn stop_borrowing(&mut self) {
-        let jobs: Vec<u64> = self.cluster.txs.values().map(|tx| tx.job).collect();
+        let jobs: Vec<u64> = self.cluster.borrowing.txs.values().map(|tx| tx.job).collect();
         jobs.into_iter().for_each(|id| self.parked.ready(id));
     }
 
     /// Gives back all that was borrowed for a request.
     pub(crate) fn give_back(&mut self, job: &mut Job, again: bool) {
         let Some(tx) = job.tx else { return };
-        let Some(state) = self.cluster.txs.get_mut(&tx) else { return };
+        let Some(state) = self.cluster.borrowing.txs.get_mut(&tx) else { return };
         state.guests.clear();
         state.opens.clear();
         state.parts.clear();
@@ -345,7 +354,7 @@ impl Mds {
         state.denied = None;
         let ranks: Vec<Rank> = state.asked.iter().copied().collect();
         if !again {
-            self.cluster.txs.remove(&tx);
+            self.cluster.borrowing.txs.remove(&tx);
             job.tx = None;
         }
         ranks.into_iter().for_each(|rank| self.tell(rank, PeerMsg::Return { tx, again }));
@@ -357,10 +366,10 @@ impl Mds {
 
     /// Voids records that were borrowed from a rank, or asked of it: those requests begin anew.
     pub(crate) fn void_loans_of(&mut self, rank: Rank) {
-        let with = self.cluster.txs.iter().filter(|(_, tx)| tx.asked.contains(&rank));
+        let with = self.cluster.borrowing.txs.iter().filter(|(_, tx)| tx.asked.contains(&rank));
         let with: Vec<TxId> = with.map(|(id, _)| *id).collect();
         for tx in with {
-            let Some(state) = self.cluster.txs.get_mut(&tx) else { continue };
+            let Some(state) = self.cluster.borrowing.txs.get_mut(&tx) else { continue };
             state.outstanding.clear();
             state.calls.clear();
             state.found.clear();
@@ -379,12 +388,12 @@ impl Mds {
 
     /// True if something is borrowed for a transaction, or asked for.
     pub(super) fn borrows(&self, tx: TxId) -> bool {
-        self.cluster.txs.get(&tx).is_some_and(|tx| !tx.guests.is_empty() || !tx.outstanding.is_empty())
+        self.cluster.borrowing.txs.get(&tx).is_some_and(|tx| !tx.guests.is_empty() || !tx.outstanding.is_empty())
     }
 
     /// Puts what was borrowed for a request beside this rank's own records.
     pub(crate) fn invite(&mut self, tx: TxId) {
-        let Some(state) = self.cluster.txs.get(&tx) else { return };
+        let Some(state) = self.cluster.borrowing.txs.get(&tx) else { return };
         for (rank, items) in &state.guests {
             self.tree.invite(*rank, items);
         }
@@ -399,18 +408,18 @@ impl Mds {
 
     /// Where an inode is that was lent for a request, if it is in a decoupled subtree of its rank.
     pub(crate) fn lent_apart(&self, job: &Job, ino: Ino) -> Option<Apart> {
-        let apart = &self.cluster.txs.get(&job.tx?)?.apart;
+        let apart = &self.cluster.borrowing.txs.get(&job.tx?)?.apart;
         apart.iter().find(|apart| apart.ino == ino).copied()
     }
 
     /// True if some of the records lent for a request are in decoupled subtrees.
     pub(crate) fn has_apart(&self, job: &Job) -> bool {
-        job.tx.and_then(|tx| self.cluster.txs.get(&tx)).is_some_and(|tx| !tx.apart.is_empty())
+        job.tx.and_then(|tx| self.cluster.borrowing.txs.get(&tx)).is_some_and(|tx| !tx.apart.is_empty())
     }
 
     /// Number of opens of an inode, at whatever rank it is.
     pub(crate) fn opens_of_guest(&self, tx: TxId, ino: Ino) -> Option<u32> {
-        self.cluster.txs.get(&tx)?.opens.get(&ino).copied()
+        self.cluster.borrowing.txs.get(&tx)?.opens.get(&ino).copied()
     }
 
     /// Parts the events of a decision: those of this rank, and a letter to each other one. Guests are still there.
@@ -437,7 +446,7 @@ impl Mds {
         }
         for (rank, events) in theirs {
             own.extend(self.write_letter(rank, Letter::Commit { tx: tx.number, events }));
-            if let Some(state) = self.cluster.txs.get_mut(&tx) {
+            if let Some(state) = self.cluster.borrowing.txs.get_mut(&tx) {
                 state.asked.remove(&rank);
             }
         }

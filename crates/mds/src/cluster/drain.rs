@@ -109,7 +109,7 @@ impl Drain {
 impl Mds {
     /// Goes on with giving everything away.
     pub(crate) fn step_drain(&mut self) {
-        if self.stopping || self.grace.is_some() || !self.cluster.ready {
+        if self.stopping || self.grace.is_some() || !self.cluster.peers.ready {
             return;
         }
         let Some(mut drain) = self.cluster.drain.take() else { return };
@@ -129,7 +129,7 @@ impl Mds {
         match drain.stage {
             Stage::Settling(None, what) => {
                 if what == Scan::Scattered {
-                    drain.came = self.cluster.scattered.came;
+                    drain.came = self.cluster.placement.scattered.came;
                 }
                 drain.stage = Stage::Settling(Some(self.log.last), what);
             }
@@ -150,8 +150,9 @@ impl Mds {
             }
             Stage::Landing => self.part_if_empty(drain),
             Stage::Parting => {
-                let others = self.cluster.map.ranks.iter().filter(|info| info.rank != self.config.rank);
-                let mut words = others.map(|info| self.cluster.links.get(&info.rank).is_some_and(|link| link.farewell));
+                let others = self.cluster.atlas.map.ranks.iter().filter(|info| info.rank != self.config.rank);
+                let mut words =
+                    others.map(|info| self.cluster.peers.links.get(&info.rank).is_some_and(|link| link.farewell));
                 if !words.all(|said| said) {
                     return;
                 }
@@ -225,7 +226,7 @@ impl Mds {
             if !ranks.contains(&self.config.rank) {
                 continue;
             }
-            if ranks.iter().any(|rank| self.cluster.takes_more(*rank)) {
+            if ranks.iter().any(|rank| self.cluster.atlas.takes_more(*rank)) {
                 drain.pins.push_back((dir, ranks));
             } else {
                 drain.bound.push(dir);
@@ -274,9 +275,9 @@ impl Mds {
         let able = |rank: &Rank| {
             (pinned.is_empty() || pinned.contains(rank))
                 && *rank != self.config.rank
-                && self.cluster.links.get(rank).is_some_and(|link| link.greeted)
+                && self.cluster.peers.links.get(rank).is_some_and(|link| link.greeted)
         };
-        let up = self.cluster.map.ranks.iter().filter(|info| info.state == RankState::Up).map(|info| info.rank);
+        let up = self.cluster.atlas.map.ranks.iter().filter(|info| info.state == RankState::Up).map(|info| info.rank);
         let load = |rank: &Rank| {
             let known = self.load_of(*rank).map_or(0.0, |(load, _)| load.all);
             known + drain.given.get(rank).copied().unwrap_or(0.0)
@@ -286,7 +287,7 @@ impl Mds {
 
     /// Why there is no rank to give something to, and what to do.
     fn no_receiver(&self, what: &str, pinned: &[Rank]) -> String {
-        let able = |rank: &Rank| (pinned.is_empty() || pinned.contains(rank)) && self.cluster.takes_more(*rank);
+        let able = |rank: &Rank| (pinned.is_empty() || pinned.contains(rank)) && self.cluster.atlas.takes_more(*rank);
         let away = self.unreached(able);
         if away.is_empty() {
             let pin = if pinned.is_empty() { "" } else { ", or change its pin" };
@@ -298,8 +299,8 @@ impl Mds {
 
     /// The other ranks of some that cannot be spoken to, by name.
     fn unreached(&self, some: impl Fn(&Rank) -> bool) -> String {
-        let others = self.cluster.map.ranks.iter().map(|info| info.rank).filter(|rank| *rank != self.config.rank);
-        let greeted = |rank: &Rank| self.cluster.links.get(rank).is_some_and(|link| link.greeted);
+        let others = self.cluster.atlas.map.ranks.iter().map(|info| info.rank).filter(|rank| *rank != self.config.rank);
+        let greeted = |rank: &Rank| self.cluster.peers.links.get(rank).is_some_and(|link| link.greeted);
         let away: Vec<String> =
             others.filter(|rank| some(rank) && !greeted(rank)).map(|rank| format!("rank {rank}")).collect();
         away.join(", ")
@@ -324,11 +325,11 @@ impl Mds {
     /// these it has a part: a line of a fragment without one is of a directory that was removed, and was told again by the
     /// table or somebody who had not heard of it.
     fn own_dirs(&self) -> Vec<Ino> {
-        let routes = &self.cluster.routes;
+        let routes = &self.cluster.atlas.routes;
         let own = routes.all().into_iter().filter(|route| route.rank == self.me());
         let mut dirs: Vec<Ino> =
             own.map(|route| route.dir).filter(|dir| routes.home(*dir).is_none_or(|home| home == self.me())).collect();
-        if self.config.rank == Rank::ZERO && self.cluster.routes.home(Ino::ROOT).is_none() {
+        if self.config.rank == Rank::ZERO && self.cluster.atlas.routes.home(Ino::ROOT).is_none() {
             dirs.push(Ino::ROOT);
         }
         dirs.extend(self.tree.parts().map(|part| part.ino));
@@ -365,7 +366,7 @@ impl Mds {
             Where::Elsewhere(_) => {}
             // Its home has the pin, and follows it. Fragments that come together there are no part any more.
             Where::Here if self.tree.part(dir).is_some() => {
-                let home = self.home_of_part(dir).filter(|home| self.cluster.takes_more(*home));
+                let home = self.home_of_part(dir).filter(|home| self.cluster.atlas.takes_more(*home));
                 self.give_dir(drain, dir, home.as_slice());
             }
             Where::Here if self.tree.inode(dir).is_none() => self.route_gone(dir),
@@ -501,7 +502,7 @@ impl Mds {
         if !self.has_landed() {
             return;
         }
-        if drain.came != self.cluster.scattered.came {
+        if drain.came != self.cluster.placement.scattered.came {
             // Others made directories here before they had heard.
             drain.stage = Stage::Settling(None, Scan::Scattered);
             return;
@@ -509,9 +510,9 @@ impl Mds {
         self.drop_own_lines();
         drain.stage = Stage::Parting;
         drain.letters_got = self.letters_got();
-        let others: Vec<Rank> = self.cluster.links.keys().copied().collect();
+        let others: Vec<Rank> = self.cluster.peers.links.keys().copied().collect();
         for rank in others {
-            if let Some(link) = self.cluster.links.get_mut(&rank) {
+            if let Some(link) = self.cluster.peers.links.get_mut(&rank) {
                 link.farewell = false;
             }
             self.tell_durably(rank, PeerMsg::Empty);
@@ -520,23 +521,24 @@ impl Mds {
 
     /// Letters that this rank has had from all others.
     fn letters_got(&self) -> u64 {
-        self.cluster.links.keys().map(|rank| self.tree.peer(*rank).received).sum()
+        self.cluster.peers.links.keys().map(|rank| self.tree.peer(*rank).received).sum()
     }
 
     /// True if nothing is under way that this rank has a part in.
     fn has_landed(&mut self) -> bool {
         let quiet = self.cluster.exports.is_idle()
-            && self.cluster.departed.is_empty()
-            && self.cluster.txs.is_empty()
+            && self.cluster.atlas.departed.is_empty()
+            && self.cluster.borrowing.txs.is_empty()
             && self.cluster.loans.is_idle()
-            && self.cluster.gate.is_empty()
+            && self.cluster.peers.gate.is_empty()
             && self.discards.is_idle()
             && self.tidy.left() == 0
             && self.spills.is_empty();
         // What others have got in letters they have in their journals; of what moved `departed` tells until it is in the
         // table, too.
-        let said = |link: &super::Link| link.outbox.is_empty() && link.inbox.is_empty() && link.landing.is_empty();
-        quiet && self.cluster.links.values().all(said)
+        let said =
+            |link: &super::link::Link| link.outbox.is_empty() && link.inbox.is_empty() && link.landing.is_empty();
+        quiet && self.cluster.peers.links.values().all(said)
     }
 
     /// A rank has said hello: it is told again what it may have missed.
@@ -576,7 +578,7 @@ impl Mds {
     /// Why it does not go on, and what to do; `None` if it does, or nothing is drained here.
     pub(crate) fn drain_stuck(&self) -> Option<String> {
         let drain = self.cluster.drain.as_deref()?;
-        if !self.cluster.ready || matches!(drain.stage, Stage::Landing | Stage::Parting) {
+        if !self.cluster.peers.ready || matches!(drain.stage, Stage::Landing | Stage::Parting) {
             let away = self.unreached(|_| true);
             return (!away.is_empty()).then(|| format!("there is no connection to {away}: see whether it runs"));
         }

@@ -58,17 +58,17 @@ impl Mds {
         if ino.zeroth_rank() != Some(self.me()) || !self.is_made_elsewhere(ino) {
             return false;
         }
-        if self.cluster.routes.version(ino).is_some() || self.cluster.given_to(ino).is_some() {
+        if self.cluster.atlas.routes.version(ino).is_some() || self.cluster.atlas.given_to(ino).is_some() {
             return false;
         }
-        match self.cluster.births.by_ino.get(&ino) {
+        match self.cluster.atlas.births.by_ino.get(&ino) {
             Some(Birth::Told(_)) => {
-                self.cluster.births.by_ino.remove(&ino);
+                self.cluster.atlas.births.by_ino.remove(&ino);
                 false
             }
             Some(_) => true,
             None => {
-                self.cluster.births.by_ino.insert(ino, Birth::Asked);
+                self.cluster.atlas.births.by_ino.insert(ino, Birth::Asked);
                 self.tell(ino.birth_rank(), PeerMsg::AskBorn { ino });
                 true
             }
@@ -82,17 +82,17 @@ impl Mds {
 
     /// The answer.
     pub(super) fn born(&mut self, from: Rank, ino: Ino) {
-        if ino.birth_rank() != from || self.cluster.births.by_ino.get(&ino) != Some(&Birth::Asked) {
+        if ino.birth_rank() != from || self.cluster.atlas.births.by_ino.get(&ino) != Some(&Birth::Asked) {
             return;
         }
         let makes = |event: &Event| matches!(event, Event::Inode(inode) if inode.ino == ino);
-        let letters = self.cluster.links.get(&from).into_iter().flat_map(|link| &link.inbox);
+        let letters = self.cluster.peers.links.get(&from).into_iter().flat_map(|link| &link.inbox);
         let mut commits = letters.filter_map(|(_, letter)| match &**letter {
             Letter::Commit { events, .. } => Some(events),
             _ => None,
         });
         if commits.any(|events| events.iter().any(makes)) {
-            self.cluster.births.by_ino.insert(ino, Birth::Coming);
+            self.cluster.atlas.births.by_ino.insert(ino, Birth::Coming);
             return;
         }
         self.end_birth(ino, Some(Birth::Told(self.now.mono_ms + KEEP_MS)));
@@ -100,30 +100,30 @@ impl Mds {
 
     /// A letter has made it.
     pub(super) fn is_born(&mut self, ino: Ino) {
-        if self.cluster.births.by_ino.contains_key(&ino) {
+        if self.cluster.atlas.births.by_ino.contains_key(&ino) {
             self.end_birth(ino, None);
         }
     }
 
     /// A rank has said hello: what it was asked, and its answers, may be lost.
     pub(super) fn ask_births_again(&mut self, rank: Rank) {
-        for ino in self.cluster.births.of(rank) {
-            self.cluster.births.by_ino.insert(ino, Birth::Asked);
+        for ino in self.cluster.atlas.births.of(rank) {
+            self.cluster.atlas.births.by_ino.insert(ino, Birth::Asked);
             self.tell(rank, PeerMsg::AskBorn { ino });
         }
     }
 
     /// A rank was removed. All that it had to say was said.
     pub(super) fn end_births_of(&mut self, rank: Rank) {
-        for ino in self.cluster.births.of(rank) {
+        for ino in self.cluster.atlas.births.of(rank) {
             self.end_birth(ino, Some(Birth::Told(self.now.mono_ms + KEEP_MS)));
         }
     }
 
     fn end_birth(&mut self, ino: Ino, birth: Option<Birth>) {
         match birth {
-            Some(birth) => _ = self.cluster.births.by_ino.insert(ino, birth),
-            None => _ = self.cluster.births.by_ino.remove(&ino),
+            Some(birth) => _ = self.cluster.atlas.births.by_ino.insert(ino, birth),
+            None => _ = self.cluster.atlas.births.by_ino.remove(&ino),
         }
         // Those who wait look again.
         if let Some(ticket) = self.loads.ticket_of(&Need::Inode(ino)) {

@@ -116,6 +116,10 @@ pub(crate) struct Exports {
     pub(super) offers: Vec<(Rank, u64)>,
     /// The last letter of an ended migration to each rank: what it brought is not in the table there yet.
     pub(super) landing: BTreeMap<Rank, Vec<(u64, Lsn)>>,
+    /// All that was changed since the checkpoints that a migration began with.
+    pub(crate) tail: Option<Tail>,
+    /// Handles that have moved to other ranks, for clients that close them here before they have heard of it.
+    pub(crate) moved_handles: BTreeMap<(Slot, u64), Rank>,
 }
 
 impl Exports {
@@ -181,7 +185,7 @@ impl Mds {
     pub(crate) fn admin(&mut self, id: u64, ask: Ask) {
         let told = match ask {
             Ask::Migrate { dir, to } => {
-                if self.cluster.routes.home(dir) == Some(self.me()) && self.cluster.routes.is_spread(dir) {
+                if self.cluster.atlas.routes.home(dir) == Some(self.me()) && self.cluster.atlas.routes.is_spread(dir) {
                     self.gather_fragments(dir, to);
                 }
                 self.want_export(dir, None, to)
@@ -191,21 +195,21 @@ impl Mds {
             Ask::Migrations => Told::Migrations(self.migrations()),
             Ask::Drain => Told::Drain(self.drain_status()),
             Ask::Heat { most } => Told::Heat(self.spot_rates(most)),
-            Ask::Routes => Told::Routes(self.cluster.routes.all()),
+            Ask::Routes => Told::Routes(self.cluster.atlas.routes.all()),
         };
         self.out.push_back(Output::Told { id, told });
     }
 
     /// Wants a subtree to be moved.
     pub(crate) fn want_export(&mut self, dir: Ino, frag: Option<Frag>, to: Rank) -> Told {
-        if !self.cluster.map.ranks.iter().any(|info| info.rank == to) {
-            let ranks: Vec<String> = self.cluster.map.ranks.iter().map(|info| info.rank.to_string()).collect();
+        if !self.cluster.atlas.map.ranks.iter().any(|info| info.rank == to) {
+            let ranks: Vec<String> = self.cluster.atlas.map.ranks.iter().map(|info| info.rank.to_string()).collect();
             return Told::Refused(match &ranks[..] {
                 [] => "this file system has one rank; add one: loligo rank add".into(),
                 ranks => format!("there is no rank {to}; there are {}", ranks.join(", ")),
             });
         }
-        if !self.cluster.takes_more(to) {
+        if !self.cluster.atlas.takes_more(to) {
             return Told::Refused(format!("rank {to} is being drained and takes nothing more: choose another one"));
         }
         if self.stopping {
@@ -262,7 +266,9 @@ impl Mds {
     /// True if too much was changed meanwhile for the record to hold. Nobody waits yet, so all else is done before, unless
     /// remembering the changes takes too much memory.
     fn wants_round(&self, export: &Export) -> bool {
-        let Some(tail) = self.cluster.tail.as_ref().filter(|_| export.rounds < ROUNDS_MAX) else { return false };
+        let Some(tail) = self.cluster.exports.tail.as_ref().filter(|_| export.rounds < ROUNDS_MAX) else {
+            return false;
+        };
         let (few, most) = (self.config.some(RESIDUE_FEW), self.config.some(RESIDUE_MAX));
         match export.keeps {
             true => tail.is_long(most) || (tail.is_long(few) && export.rounds < ROUNDS_FEW),
@@ -274,13 +280,13 @@ impl Mds {
     fn begin_round(&mut self, export: &mut Export) {
         export.keeps = false;
         self.note_changed_held(&mut export.held);
-        self.cluster.tail = Some(Tail::default());
+        self.cluster.exports.tail = Some(Tail::default());
         self.sync_before_move(export);
         export.stage = Stage::Settling(self.log.last);
     }
 
     pub(super) fn end_export(&mut self, export: &Export, state: &str) {
-        self.cluster.tail = None;
+        self.cluster.exports.tail = None;
         self.look_ends();
         let mut told = self.describe(export);
         told.state = state.into();
@@ -298,7 +304,7 @@ impl Mds {
     }
 
     fn next_export(&mut self) {
-        if self.stopping || self.grace.is_some() || !self.cluster.ready {
+        if self.stopping || self.grace.is_some() || !self.cluster.peers.ready {
             return;
         }
         let Some(wanted) = self.cluster.exports.waiting.pop_front() else { return };
@@ -385,7 +391,7 @@ impl Mds {
             Where::Here if self.pins_known(dir).is_some_and(|ranks| !ranks.is_empty() && !ranks.contains(&to)) => {
                 self.end_export(&export, "failed: the directory is pinned to other ranks: unpin it, or pin it there");
             }
-            Where::Here if !self.cluster.links.get(&to).is_some_and(|link| link.greeted) => {
+            Where::Here if !self.cluster.peers.links.get(&to).is_some_and(|link| link.greeted) => {
                 self.end_export(&export, "failed: there is no connection to the other rank: try again later");
             }
             Where::Here => {
@@ -530,7 +536,7 @@ impl Mds {
             self.thaw(export);
             return Some("failed: the directory was removed");
         };
-        if !self.cluster.takes_more(export.to) {
+        if !self.cluster.atlas.takes_more(export.to) {
             self.thaw(export);
             return Some("failed: the other rank is being drained: choose another one");
         }
@@ -621,16 +627,16 @@ impl Mds {
             *seq > upto
         });
         if !landed.is_empty() {
-            self.cluster.departed.retain(|_, (rank, lsn)| *rank != from || !landed.contains(lsn));
+            self.cluster.atlas.departed.retain(|_, (rank, lsn)| *rank != from || !landed.contains(lsn));
             // What was read, or is being read, may be from before it was in the table.
-            self.cluster.barrier = self.loads.newest();
-            self.cluster.foreign_inodes.clear();
+            self.cluster.atlas.barrier = self.loads.newest();
+            self.cluster.atlas.foreign_inodes.clear();
         }
     }
 
     /// A record with a departure was replayed.
     pub(crate) fn replay_departure(&mut self, to: Rank, seq: u64, inos: &[Ino], lsn: Lsn) {
-        self.cluster.departed.extend(inos.iter().map(|ino| (*ino, (to, lsn))));
+        self.cluster.atlas.departed.extend(inos.iter().map(|ino| (*ino, (to, lsn))));
         self.cluster.exports.landing.entry(to).or_default().push((seq, lsn));
     }
 

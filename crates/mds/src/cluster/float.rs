@@ -32,12 +32,12 @@ impl Mds {
     /// Gives files home that live by themselves here: to the rank that has the directory which counts them. A few at a
     /// time, and only those in memory; what is asked for comes there.
     pub(crate) fn give_home(&mut self) {
-        let busy = !self.cluster.exports.is_idle() || self.cluster.drain.is_some() || !self.cluster.ready;
-        if busy || self.stopping || self.grace.is_some() || self.now.mono_ms < self.cluster.homes.at_ms {
+        let busy = !self.cluster.exports.is_idle() || self.cluster.drain.is_some() || !self.cluster.peers.ready;
+        if busy || self.stopping || self.grace.is_some() || self.now.mono_ms < self.cluster.placement.homes.at_ms {
             return;
         }
         let (inodes, _) = self.tree.places();
-        let from = if self.cluster.homes.place < inodes { self.cluster.homes.place } else { 0 };
+        let from = if self.cluster.placement.homes.place < inodes { self.cluster.placement.homes.place } else { 0 };
         let upto = inodes.min(from + self.config.some(LOOKED_MAX));
         let abroad: Vec<(Ino, Ino)> = (from..upto).filter_map(|place| self.counted_abroad(place)).collect();
         let (mut files, mut home, mut reads) = (Vec::new(), None, false);
@@ -58,7 +58,7 @@ impl Mds {
                 break;
             }
         }
-        let homes = &mut self.cluster.homes;
+        let homes = &mut self.cluster.placement.homes;
         match reads && home.is_none() && homes.again < AGAIN_MAX {
             true => homes.again += 1,
             false => *homes = Homes { at_ms: self.now.mono_ms + HOME_MS, place: upto, again: 0 },
@@ -69,7 +69,7 @@ impl Mds {
     }
 
     fn takes_files(&self, rank: Rank) -> bool {
-        self.cluster.takes_more(rank) && self.cluster.links.get(&rank).is_some_and(|link| link.greeted)
+        self.cluster.atlas.takes_more(rank) && self.cluster.peers.links.get(&rank).is_some_and(|link| link.greeted)
     }
 
     /// The file at a place in memory that lives by itself here and has names, and the directory that counts it, if that is
@@ -132,7 +132,7 @@ impl Mds {
 
     /// Nothing is known any more of what was given to a rank that is not there: it has handed it on.
     pub(super) fn forget_given_to(&mut self, rank: Rank) {
-        self.cluster.departed.retain(|_, (to, _)| *to != rank);
+        self.cluster.atlas.departed.retain(|_, (to, _)| *to != rank);
         self.cluster.exports.forget_landing(rank);
     }
 

@@ -61,25 +61,29 @@ impl Mds {
     pub(crate) fn has_grown(&mut self, dir: Ino) {
         let is_giga = |inode: &loligo_types::Inode| inode.places_dirs().scatters();
         if !self.cluster.is_alone() && self.tree.peek(dir).is_some_and(is_giga) {
-            self.cluster.growing.dirs.insert(dir);
+            self.cluster.placement.growing.dirs.insert(dir);
         }
     }
 
     /// Moves the next fragment that another rank is to have, if nothing else moves from here.
     pub(crate) fn spread_growing(&mut self) {
-        let busy = !self.cluster.exports.is_idle() || !self.cluster.ready || self.grace.is_some() || self.stopping;
-        if self.cluster.growing.dirs.is_empty() || busy || self.now.mono_ms < self.cluster.growing.not_before_ms {
+        let busy =
+            !self.cluster.exports.is_idle() || !self.cluster.peers.ready || self.grace.is_some() || self.stopping;
+        if self.cluster.placement.growing.dirs.is_empty()
+            || busy
+            || self.now.mono_ms < self.cluster.placement.growing.not_before_ms
+        {
             return;
         }
-        while let Some(dir) = self.cluster.growing.dirs.first().copied() {
+        while let Some(dir) = self.cluster.placement.growing.dirs.first().copied() {
             let Some((frag, to)) = self.next_fragment(dir) else {
                 // When it is cut again that is noted again.
-                self.cluster.growing.dirs.remove(&dir);
+                self.cluster.placement.growing.dirs.remove(&dir);
                 continue;
             };
             match self.want_export(dir, Some(frag), to) {
                 Told::Begun(_) => self.counters.spreads += 1,
-                _ => self.cluster.growing.not_before_ms = self.now.mono_ms + RETRY_MS,
+                _ => self.cluster.placement.growing.not_before_ms = self.now.mono_ms + RETRY_MS,
             }
             return;
         }
@@ -90,11 +94,11 @@ impl Mds {
     /// by order stays there.
     fn next_fragment(&self, dir: Ino) -> Option<(Frag, Rank)> {
         let inode = self.tree.part(dir).or_else(|| self.tree.inode(dir))?;
-        if !inode.places_dirs().scatters() || !self.cluster.takes_more(self.me()) {
+        if !inode.places_dirs().scatters() || !self.cluster.atlas.takes_more(self.me()) {
             return None;
         }
         let ranks = self.ranks_up();
-        let home = self.cluster.routes.home(dir).unwrap_or(self.me());
+        let home = self.cluster.atlas.routes.home(dir).unwrap_or(self.me());
         let bits = bits_for(ranks.len()).min(inode.frag_bits);
         let is_home = home == self.me();
         let pieces = |own: Frag| match own.bits < bits {

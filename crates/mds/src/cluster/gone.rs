@@ -21,7 +21,7 @@ impl Mds {
             return;
         }
         self.note_gone(client);
-        let others: Vec<Rank> = self.cluster.links.keys().copied().collect();
+        let others: Vec<Rank> = self.cluster.peers.links.keys().copied().collect();
         // After what moves there with records that are not durable yet.
         others.into_iter().for_each(|rank| self.tell_durably(rank, PeerMsg::ClientGone { client }));
     }
@@ -35,7 +35,7 @@ impl Mds {
     }
 
     fn note_gone(&mut self, client: u64) {
-        let gone = &mut self.cluster.gone;
+        let gone = &mut self.cluster.peers.gone;
         if !gone.contains(&client) {
             gone.push_back(client);
             gone.drain(..gone.len().saturating_sub(GONE_MAX));
@@ -46,7 +46,7 @@ impl Mds {
     /// ends already waits for the store to refuse its client.
     pub(crate) fn end_gone(&mut self, clients: impl Iterator<Item = u64>) {
         for client in clients.filter(|client| *client != 0) {
-            if !self.cluster.gone.contains(&client) {
+            if !self.cluster.peers.gone.contains(&client) {
                 continue;
             }
             let is_left = |own: &Session| own.client == client && own.conn.is_none() && own.ending.is_none();

@@ -193,7 +193,7 @@ impl Mds {
         if held.place.is_none() {
             return;
         }
-        for event in self.cluster.tail.iter().flat_map(|tail| &tail.events) {
+        for event in self.cluster.exports.tail.iter().flat_map(|tail| &tail.events) {
             if let Event::Inode(inode) = event
                 && (!self.opens.is_closed(inode.ino) || self.leases.holders(inode.ino).next().is_some())
             {

@@ -30,8 +30,8 @@ impl Mds {
         if self.cluster.exports.drops() {
             return self.cluster.exports.offers.push((from, moving));
         }
-        let able = self.cluster.ready && self.grace.is_none() && !self.stopping && !self.is_short_of_space();
-        let refused = (!able || !self.cluster.takes_more(self.me())).then_some(FsError::Busy);
+        let able = self.cluster.peers.ready && self.grace.is_none() && !self.stopping && !self.is_short_of_space();
+        let refused = (!able || !self.cluster.atlas.takes_more(self.me())).then_some(FsError::Busy);
         self.tell(from, PeerMsg::Accept { moving, refused });
     }
 
@@ -56,12 +56,12 @@ impl Mds {
         // Before the record: what is here for good is held by somebody who is known for good.
         let slots: Vec<Slot> = clients.iter().map(|client| self.session_of(client)).collect();
         // Reads under way may bring what the other rank has changed since.
-        self.cluster.barrier = self.loads.newest();
-        self.cluster.foreign_inodes.clear();
+        self.cluster.atlas.barrier = self.loads.newest();
+        self.cluster.atlas.foreign_inodes.clear();
         self.forget_absent();
         for event in events {
             if let Event::Inode(inode) = event {
-                self.cluster.departed.remove(&inode.ino);
+                self.cluster.atlas.departed.remove(&inode.ino);
             }
         }
         let mut record: Vec<Event> = routes.iter().map(|route| Event::Route(*route)).collect();
@@ -70,18 +70,18 @@ impl Mds {
         record.push(Event::Peer(peer));
         // Known before they are put down, so that others are told of all lines together.
         let told: Vec<Route> = record.iter().filter_map(route_of).collect();
-        told.iter().for_each(|route| _ = self.cluster.routes.write(*route, self.log.last.next()));
+        told.iter().for_each(|route| _ = self.cluster.atlas.routes.write(*route, self.log.last.next()));
         // What the other rank has promised of it this one does not know.
         self.promises.raise_floor(self.now.mono_ms);
         let lsn = self.commit(None, &record);
-        self.cluster.imported = lsn;
+        self.cluster.atlas.imported = lsn;
         self.spread_routes(&told);
         self.take_cached(from);
         for (slot, client) in slots.into_iter().zip(clients) {
             self.take_over(slot, client);
         }
         self.end_gone(clients.iter().map(|client| client.client));
-        if let Some(link) = self.cluster.links.get_mut(&from) {
+        if let Some(link) = self.cluster.peers.links.get_mut(&from) {
             link.landing.push_back((peer.received, lsn));
         }
         self.settle_upto(lsn);
@@ -90,10 +90,10 @@ impl Mds {
 
     /// Takes in what the other rank had in memory of it: nobody can have changed it since, and what was just put down counts.
     fn take_cached(&mut self, from: Rank) {
-        let items = self.cluster.links.get_mut(&from).map(|link| std::mem::take(&mut link.cached));
+        let items = self.cluster.peers.links.get_mut(&from).map(|link| std::mem::take(&mut link.cached));
         for item in items.unwrap_or_default() {
             if let Loaded::Inode(ino, Some(_)) = &item {
-                self.cluster.departed.remove(ino);
+                self.cluster.atlas.departed.remove(ino);
             }
             if matches!(item, Loaded::Inode(_, Some(_)) | Loaded::Entry { found: Some(_), .. }) {
                 self.tree.load(item);
@@ -127,7 +127,7 @@ impl Mds {
         for (number, ino, flags, rights) in &client.held.opens {
             let Some(kind) = self.tree.inode(*ino).map(|inode| inode.kind) else { continue };
             // It may have been here before.
-            self.cluster.moved_handles.remove(&(slot, *number));
+            self.cluster.exports.moved_handles.remove(&(slot, *number));
             if self.opens.handle(slot, *number).is_some() {
                 continue;
             }

@@ -15,7 +15,7 @@ use crate::machine::Mds;
 impl Mds {
     /// The inodes that were changed since the last round of checkpoints, ascending.
     pub(super) fn changed_inos(&self) -> BTreeSet<Ino> {
-        self.cluster.tail.iter().flat_map(|tail| &tail.events).filter_map(inode_of).collect()
+        self.cluster.exports.tail.iter().flat_map(|tail| &tail.events).filter_map(inode_of).collect()
     }
 
     fn has_changed_floating(&self) -> bool {
@@ -49,7 +49,10 @@ impl Mds {
             self.checkpoint_upto(upto);
             return false;
         }
-        if self.cluster.routes.home(inode.ino).is_none() && inode.ino != Ino::ROOT && !self.tree.primary_known(inode) {
+        if self.cluster.atlas.routes.home(inode.ino).is_none()
+            && inode.ino != Ino::ROOT
+            && !self.tree.primary_known(inode)
+        {
             let from_hash = inode.place.hash().unwrap_or(0);
             self.load(vec![Need::Range { dir: inode.parent, from_hash }], Waiter::Nobody);
             return false;
@@ -77,7 +80,7 @@ impl Mds {
 
     /// True if other ranks have replicas of moving inodes: they are asked back.
     fn replicas_move(&mut self, survey: &mut Survey) -> bool {
-        let lent = self.cluster.lent.inos();
+        let lent = self.cluster.replicas.lent.inos();
         let moving: Vec<Ino> = lent.into_iter().filter(|ino| !matches!(self.moves(survey, *ino), Moves::No)).collect();
         self.take_replicas_back(&moving)
     }

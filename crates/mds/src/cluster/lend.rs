@@ -170,7 +170,7 @@ impl Mds {
             Verdict::Wait => {}
             Verdict::Deny if denied => {}
             Verdict::Deny => self.deny_loan(tx),
-            Verdict::Lend(..) if denied && !self.cluster.links.get(&tx.rank).is_some_and(|link| link.greeted) => {
+            Verdict::Lend(..) if denied && !self.cluster.peers.links.get(&tx.rank).is_some_and(|link| link.greeted) => {
                 // It would be locked until that rank is back, which wants nothing of before.
             }
             Verdict::Lend(lent, claims) => {
@@ -201,7 +201,7 @@ impl Mds {
     }
 
     fn consider_loan(&mut self, tx: TxId) -> Verdict {
-        if self.grace.is_some() || !self.cluster.ready || self.is_merging() {
+        if self.grace.is_some() || !self.cluster.peers.ready || self.is_merging() {
             // Of what is merged half is in memory.
             return Verdict::Wait;
         }
@@ -249,7 +249,7 @@ impl Mds {
         if self.ask_back(tx, client, &claims) {
             return Verdict::Deny;
         }
-        if !self.cluster.lent.is_empty() && self.take_replicas_back(&replicated(&claims)) {
+        if !self.cluster.replicas.lent.is_empty() && self.take_replicas_back(&replicated(&claims)) {
             self.mark_loan(tx, &inos);
             return Verdict::Deny;
         }
@@ -286,7 +286,7 @@ impl Mds {
         match name.and_then(|name| self.rank_of_name(ino, name)) {
             Some(rank) if rank != self.me() => {
                 // It knows who has it when it has heard of the lines.
-                let lines = self.cluster.routes.lines(ino);
+                let lines = self.cluster.atlas.routes.lines(ino);
                 return self.tell_durably(from, PeerMsg::Routes(lines));
             }
             // What the decision counts of it the borrower counts in its own part, or at the home.

@@ -54,18 +54,18 @@ impl Mds {
     /// sent again, and a line that was told is believed by all.
     pub(crate) fn peer_up(&mut self, rank: Rank) {
         // Of an earlier connection.
-        self.cluster.gate.retain(|(_, to, _)| *to != rank);
+        self.cluster.peers.gate.retain(|(_, to, _)| *to != rank);
         let late = self.log.last > self.log.durable;
-        let link = self.cluster.links.entry(rank).or_default();
+        let link = self.cluster.peers.links.entry(rank).or_default();
         (link.up, link.greeted, link.empty, link.farewell) = (true, false, false, false);
         link.early = late.then(Vec::new);
         let peer = self.tree.peer(rank);
         let msg = PeerMsg::Hello {
-            life: self.cluster.life,
+            life: self.cluster.peers.life,
             received: peer.received,
             sent: peer.sent,
-            map: self.cluster.map.clone(),
-            routes: self.cluster.routes.without_under_way(self.cluster.routes.all()),
+            map: self.cluster.atlas.map.clone(),
+            routes: self.cluster.atlas.routes.without_under_way(self.cluster.atlas.routes.all()),
         };
         self.void_loans_of(rank);
         self.forget_replicas_of(rank);
@@ -74,14 +74,14 @@ impl Mds {
 
     /// Hello was said late. What the other rank has said meanwhile counts from now on: the answers come behind it.
     pub(crate) fn hello_said(&mut self, to: Rank) {
-        let early = self.cluster.links.get_mut(&to).and_then(|link| link.early.take());
+        let early = self.cluster.peers.links.get_mut(&to).and_then(|link| link.early.take());
         early.unwrap_or_default().into_iter().for_each(|msg| self.peer_message(to, msg));
     }
 
     /// It is gone. What this rank has lent stays locked until that rank says what has become of it.
     pub(crate) fn peer_down(&mut self, rank: Rank) {
         self.cluster.exports.offers.retain(|(from, _)| *from != rank);
-        let Some(link) = self.cluster.links.get_mut(&rank) else { return };
+        let Some(link) = self.cluster.peers.links.get_mut(&rank) else { return };
         (link.up, link.greeted, link.early) = (false, false, None);
         link.inbox.clear();
         link.cached.clear();
@@ -92,7 +92,7 @@ impl Mds {
 
     /// A message came.
     pub(crate) fn peer_message(&mut self, from: Rank, msg: PeerMsg) {
-        let Some(link) = self.cluster.links.get_mut(&from) else { return };
+        let Some(link) = self.cluster.peers.links.get_mut(&from) else { return };
         if !link.up {
             return;
         }
@@ -148,7 +148,7 @@ impl Mds {
         self.void_loans_of(from);
         self.age_loans(from);
         self.forget_holder(from);
-        let Some(link) = self.cluster.links.get_mut(&from) else { return };
+        let Some(link) = self.cluster.peers.links.get_mut(&from) else { return };
         link.greeted = true;
         link.life = life;
         link.promised = sent;
@@ -168,7 +168,7 @@ impl Mds {
     /// An error text if a rank does not know of letters that it once had or sent for good. The letters that it had are not here
     /// any more, and new ones under old numbers would be taken for those: the rank must not go on.
     fn has_forgotten(&self, from: Rank, received: u64, sent: u64) -> Option<String> {
-        let had = self.cluster.links.get(&from).map_or(0, |link| link.received);
+        let had = self.cluster.peers.links.get(&from).map_or(0, |link| link.received);
         let known = self.tree.peer(from).received;
         if received >= had && sent >= known {
             return None;
@@ -185,7 +185,7 @@ impl Mds {
     /// one reason less is there to wait.
     pub(crate) fn settle_peer(&mut self, from: Rank) {
         let received = self.tree.peer(from).received;
-        let Some(link) = self.cluster.links.get_mut(&from) else { return };
+        let Some(link) = self.cluster.peers.links.get_mut(&from) else { return };
         if !link.greeted || received < link.promised {
             return;
         }
@@ -199,13 +199,13 @@ impl Mds {
 
     /// Serves as soon as all others have said hello and their letters of before are here.
     pub(crate) fn check_ready(&mut self) {
-        if self.cluster.ready {
+        if self.cluster.peers.ready {
             return;
         }
-        let others = self.cluster.map.ranks.iter().filter(|info| info.rank != self.config.rank);
-        let mut settled = others.map(|info| self.cluster.links.get(&info.rank).is_some_and(|link| link.settled));
+        let others = self.cluster.atlas.map.ranks.iter().filter(|info| info.rank != self.config.rank);
+        let mut settled = others.map(|info| self.cluster.peers.links.get(&info.rank).is_some_and(|link| link.settled));
         if settled.all(|settled| settled) {
-            self.cluster.ready = true;
+            self.cluster.peers.ready = true;
             self.parked.wake(&WaitReason::Peers);
         }
     }
@@ -215,14 +215,14 @@ impl Mds {
     /// then the directory is in the table, where it was before it moved, or this rank has another part of it.
     pub(crate) fn end_doubts(&mut self) {
         let settled = |link: &Link| link.settled && link.promised == 0 && link.inbox.is_empty();
-        if self.cluster.unconfirmed_routes.is_empty()
-            || !self.cluster.ready
-            || !self.cluster.links.values().all(settled)
+        if self.cluster.atlas.unconfirmed_routes.is_empty()
+            || !self.cluster.peers.ready
+            || !self.cluster.peers.links.values().all(settled)
         {
             return;
         }
         let mut wants = Vec::new();
-        for ((dir, frag), mut read_before) in std::mem::take(&mut self.cluster.unconfirmed_routes) {
+        for ((dir, frag), mut read_before) in std::mem::take(&mut self.cluster.atlas.unconfirmed_routes) {
             if !self.knows_nothing_of(dir, frag) {
                 continue;
             }
@@ -235,11 +235,11 @@ impl Mds {
                 }
                 Some(false) => {
                     // The read may have begun before the line was there: once more.
-                    self.cluster.foreign_inodes.forget(dir);
+                    self.cluster.atlas.foreign_inodes.forget(dir);
                     read_before = true;
                 }
             }
-            self.cluster.unconfirmed_routes.insert((dir, frag), read_before);
+            self.cluster.atlas.unconfirmed_routes.insert((dir, frag), read_before);
         }
         if !wants.is_empty() {
             self.load(wants, Waiter::Nobody);
@@ -249,7 +249,7 @@ impl Mds {
     /// True if no line says which rank has a fragment, and it is not this rank's by the number of its directory. A fragment that was this
     /// rank's has a line as long as its directory exists.
     fn knows_nothing_of(&self, dir: Ino, frag: Frag) -> bool {
-        let routes = &self.cluster.routes;
+        let routes = &self.cluster.atlas.routes;
         routes.line_of(dir, frag.first()).is_none() && routes.of(dir, frag.first()) != Some(self.me())
     }
 
@@ -257,15 +257,15 @@ impl Mds {
     pub(super) fn doubt(&mut self, dir: Ino, frag: Frag) {
         if self.knows_nothing_of(dir, frag) {
             // What was read of it before was read too early.
-            self.cluster.foreign_inodes.forget(dir);
-            self.cluster.unconfirmed_routes.insert((dir, frag), false);
+            self.cluster.atlas.foreign_inodes.forget(dir);
+            self.cluster.atlas.unconfirmed_routes.insert((dir, frag), false);
         }
     }
 
     /// Another rank says that a directory with lines of its own is gone. What this rank has put down of it goes, too: the
     /// next life of any rank would take it for true.
     fn peer_gone(&mut self, dir: Ino) {
-        self.cluster.routes.forget(dir);
+        self.cluster.atlas.routes.forget(dir);
         // With a part of it they go together, when the decision comes.
         if self.tree.has_lines(dir) && self.tree.part(dir).is_none() {
             self.commit(None, &[Event::RouteGone(dir)]);
@@ -284,12 +284,12 @@ impl Mds {
                 self.doubt(route.dir, route.frag);
                 continue;
             }
-            if self.cluster.routes.learn(route) {
+            if self.cluster.atlas.routes.learn(route) {
                 self.doubt_if_removed(route);
                 self.came_to(route.rank);
                 news = true;
                 // A line may name a rank that was removed since: nobody is asked there, and what it had others have.
-                let is_there = self.cluster.links.contains_key(&route.rank);
+                let is_there = self.cluster.peers.links.contains_key(&route.rank);
                 if is_there && from.is_some_and(|from| from != route.rank) && route.dir.zeroth_rank() == Some(self.me())
                 {
                     self.tell(route.rank, PeerMsg::Routes(vec![route]));
@@ -297,7 +297,7 @@ impl Mds {
             }
         }
         if news {
-            self.cluster.foreign_inodes.clear();
+            self.cluster.atlas.foreign_inodes.clear();
         }
     }
 }

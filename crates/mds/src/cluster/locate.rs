@@ -81,7 +81,7 @@ impl Mds {
             Found::Gone => return Some(false),
             Found::Unknown => {}
         }
-        self.cluster.foreign_inodes.by_ino.get(&ino).map(|(known, _)| known.is_some())
+        self.cluster.atlas.foreign_inodes.by_ino.get(&ino).map(|(known, _)| known.is_some())
     }
 
     /// Locates an inode; records to read first are added to `wants`.
@@ -94,7 +94,7 @@ impl Mds {
                 Look::Found(Where::Here) if at != ino => at = ino,
                 // It did not come back with that one: who got it knows better than the table what it is in.
                 Look::Found(Where::Elsewhere(rank)) if at != ino => {
-                    return Where::Elsewhere(self.cluster.given_to(ino).unwrap_or(rank));
+                    return Where::Elsewhere(self.cluster.atlas.given_to(ino).unwrap_or(rank));
                 }
                 Look::Found(verdict) => return verdict,
             }
@@ -109,8 +109,8 @@ impl Mds {
         if !matches!(self.tree.find(ino), Found::Unknown) && !self.has_only_part(ino) {
             return Look::Found(Where::Here);
         }
-        let Some(rank) = self.cluster.given_to(ino) else { return self.look_in_table(ino, wants) };
-        if !self.cluster.may_be_back(ino) {
+        let Some(rank) = self.cluster.atlas.given_to(ino) else { return self.look_in_table(ino, wants) };
+        if !self.cluster.atlas.may_be_back(ino) {
             return Look::Found(Where::Elsewhere(rank));
         }
         match self.look_in_table(ino, wants) {
@@ -122,23 +122,23 @@ impl Mds {
 
     /// Locates an inode that is not in memory by the subtree map and the table.
     fn look_in_table(&mut self, ino: Ino, wants: &mut Vec<Need>) -> Look {
-        let route = self.cluster.routes.home(ino).or((ino == Ino::ROOT).then_some(Rank::ZERO));
+        let route = self.cluster.atlas.routes.home(ino).or((ino == Ino::ROOT).then_some(Rank::ZERO));
         if let Some(rank) = route {
             return Look::Found(self.mine_or(rank, ino, wants));
         }
-        let Some((known, _)) = self.cluster.foreign_inodes.by_ino.get(&ino).copied() else {
+        let Some((known, _)) = self.cluster.atlas.foreign_inodes.by_ino.get(&ino).copied() else {
             wants.push(Need::Inode(ino));
             return Look::Found(Where::Unknown);
         };
         let Some((parent, place)) = known else { return Look::Found(self.not_in_table(ino)) };
         let Some(hash) = place.hash() else {
-            if self.cluster.given_to(ino).is_some() {
+            if self.cluster.atlas.given_to(ino).is_some() {
                 return Look::Found(self.not_in_table(ino));
             }
             self.solved(ino);
             return Look::Found(self.mine_or(place.rank().unwrap_or(ino.birth_rank()), ino, wants));
         };
-        match self.cluster.routes.of(parent, hash) {
+        match self.cluster.atlas.routes.of(parent, hash) {
             Some(rank) if rank != self.me() => return Look::Found(Where::Elsewhere(rank)),
             Some(_) if self.tree.part(parent).is_some() => {
                 return Look::Found(self.embedded_here(ino, parent, place, wants));
@@ -194,7 +194,7 @@ impl Mds {
     /// Locates an inode whose table row is stale. The rank that made it may know more; if that is this rank, the table
     /// will.
     fn of_the_past(&mut self, ino: Ino, wants: &mut Vec<Need>) -> Where {
-        let given = self.cluster.given_to(ino).is_some();
+        let given = self.cluster.atlas.given_to(ino).is_some();
         if !given && !self.is_made_elsewhere(ino) && self.is_riddle(ino) {
             wants.push(Need::Inode(ino));
             return Where::Unknown;
@@ -209,14 +209,14 @@ impl Mds {
 
     /// The table does not know it: who got it, or made it, may know more.
     fn not_in_table(&mut self, ino: Ino) -> Where {
-        if let Some(rank) = self.cluster.given_to(ino) {
+        if let Some(rank) = self.cluster.atlas.given_to(ino) {
             return Where::Elsewhere(rank);
         }
         if self.is_made_elsewhere(ino) {
             return Where::Elsewhere(ino.birth_rank());
         }
         self.tree.load(Loaded::Inode(ino, None));
-        self.cluster.absent.push(ino);
+        self.cluster.atlas.absent.push(ino);
         Where::Here
     }
 
@@ -245,19 +245,19 @@ impl Mds {
             }
             if self.has_ended(ino, inode.as_deref()) {
                 self.tree.load(Loaded::Inode(ino, None));
-                self.cluster.absent.push(ino);
+                self.cluster.atlas.absent.push(ino);
                 return;
             }
             if !self.is_mine(ino, inode.as_deref()) {
                 self.note_distant(ino, inode.as_deref());
                 let most = self.config.some(KEEP_MAX);
-                return self.cluster.foreign_inodes.put(ino, inode.as_deref(), self.now.mono_ms, most);
+                return self.cluster.atlas.foreign_inodes.put(ino, inode.as_deref(), self.now.mono_ms, most);
             }
-            self.cluster.departed.remove(&ino);
+            self.cluster.atlas.departed.remove(&ino);
         }
         if let Loaded::Inode(ino, _) = &item {
             // No stranger any more: what was known of it is behind as soon as it changes here.
-            self.cluster.foreign_inodes.forget(*ino);
+            self.cluster.atlas.foreign_inodes.forget(*ino);
             self.solved(*ino);
         }
         if let Some(item) = self.clip(item) {
@@ -273,8 +273,8 @@ impl Mds {
     /// True if the table row of a scattered directory whose number names this rank is stale: the directory has been another rank's, and
     /// since no line says where it is, it was removed there.
     fn has_ended(&self, ino: Ino, inode: Option<&Inode>) -> bool {
-        let here = ino.zeroth_rank() == Some(self.me()) && self.cluster.routes.version(ino).is_none();
-        here && inode.is_some_and(Inode::has_moved) && self.cluster.given_to(ino).is_none()
+        let here = ino.zeroth_rank() == Some(self.me()) && self.cluster.atlas.routes.version(ino).is_none();
+        here && inode.is_some_and(Inode::has_moved) && self.cluster.atlas.given_to(ino).is_none()
     }
 
     /// True if a record that the table has is this rank's.
@@ -282,19 +282,19 @@ impl Mds {
         let cluster = &self.cluster;
         if inode.is_some_and(|inode| inode.place.rank() == Some(self.me())) {
             // Whatever a line says: a directory that is removed and open floats, and others may not have heard that yet.
-            return cluster.given_to(ino).is_none();
+            return cluster.atlas.given_to(ino).is_none();
         }
-        if cluster.given_to(ino).is_some() && !cluster.may_be_back(ino) {
+        if cluster.atlas.given_to(ino).is_some() && !cluster.atlas.may_be_back(ino) {
             return false;
         }
-        if let Some(rank) = cluster.routes.home(ino).or((ino == Ino::ROOT).then_some(Rank::ZERO)) {
+        if let Some(rank) = cluster.atlas.routes.home(ino).or((ino == Ino::ROOT).then_some(Rank::ZERO)) {
             return rank == self.me();
         }
         let Some(inode) = inode else { return false };
         match inode.place.hash() {
             None => inode.place.rank() == Some(self.me()),
             Some(hash) => {
-                cluster.routes.of(inode.parent, hash).is_none_or(|rank| rank == self.me())
+                cluster.atlas.routes.of(inode.parent, hash).is_none_or(|rank| rank == self.me())
                     && self.tree.inode(inode.parent).is_some()
                     && self.tree.primary_name(inode).is_some()
                     && matches!(self.name_has_moved(inode.parent, hash), Ok(None))

@@ -14,34 +14,34 @@ use crate::peer::PeerMsg;
 impl Mds {
     /// The cluster map has changed, as its keeper says or another rank that heard it before.
     pub(crate) fn map_changed(&mut self, map: ClusterMap) {
-        if map.epoch <= self.cluster.map.epoch {
+        if map.epoch <= self.cluster.atlas.map.epoch {
             return;
         }
         let was_alone = self.cluster.is_alone();
-        let before = std::mem::replace(&mut self.cluster.map, map);
-        self.cluster.routes.set_ranks(&self.cluster.map, self.config.rank);
+        let before = std::mem::replace(&mut self.cluster.atlas.map, map);
+        self.cluster.atlas.routes.set_ranks(&self.cluster.atlas.map, self.config.rank);
         if was_alone {
             self.end_solitude();
         }
         for info in before.ranks {
             if !self.is_a_rank(info.rank) {
                 self.forget_rank(info.rank);
-                self.cluster.removed.insert(info.rank);
+                self.cluster.atlas.removed.insert(info.rank);
             }
         }
-        let map = &self.cluster.map;
-        self.cluster.removed.retain(|rank| map.ranks.iter().all(|info| info.rank != *rank));
+        let map = &self.cluster.atlas.map;
+        self.cluster.atlas.removed.retain(|rank| map.ranks.iter().all(|info| info.rank != *rank));
         self.doubt_nowhere();
         self.greet_new_ranks();
         // Where things are may have been concluded from who was there, also by reads that are under way.
-        self.cluster.foreign_inodes.clear();
-        self.cluster.barrier = self.loads.newest();
+        self.cluster.atlas.foreign_inodes.clear();
+        self.cluster.atlas.barrier = self.loads.newest();
         self.begin_or_end_drain();
         // Those who wait for a rank that is gone, or for one that has come.
         self.parked.wake(&WaitReason::Peers);
         let conns: Vec<_> = self.sessions.iter().filter_map(|(_, session)| session.conn).collect();
         for conn in conns {
-            self.out.push_back(Output::Send { conn, msg: ToClient::Map(self.cluster.map.clone()) });
+            self.out.push_back(Output::Send { conn, msg: ToClient::Map(self.cluster.atlas.map.clone()) });
         }
         self.check_ready();
     }
@@ -62,8 +62,8 @@ impl Mds {
     /// Links to ranks that were not there before.
     fn greet_new_ranks(&mut self) {
         let own = self.config.rank;
-        for info in self.cluster.map.ranks.iter().filter(|info| info.rank != own) {
-            self.cluster.links.entry(info.rank).or_default();
+        for info in self.cluster.atlas.map.ranks.iter().filter(|info| info.rank != own) {
+            self.cluster.peers.links.entry(info.rank).or_default();
         }
     }
 
@@ -73,8 +73,8 @@ impl Mds {
         self.forget_holder(rank);
         self.forget_found_at(rank);
         self.export_lost(rank);
-        self.cluster.links.remove(&rank);
-        self.cluster.gate.retain(|(_, to, _)| *to != rank);
+        self.cluster.peers.links.remove(&rank);
+        self.cluster.peers.gate.retain(|(_, to, _)| *to != rank);
         self.out.retain(|output| !matches!(output, Output::Peer { to, msg: PeerMsg::Routes(_) } if *to == rank));
         self.forget_given_to(rank);
         self.end_births_of(rank);
@@ -82,14 +82,14 @@ impl Mds {
 
     /// Forgets the state of ranks that have been removed: they had handed it on.
     pub(crate) fn forget_removed(&mut self) {
-        let known: Vec<Rank> = self.cluster.links.keys().copied().collect();
+        let known: Vec<Rank> = self.cluster.peers.links.keys().copied().collect();
         for rank in known {
             if !self.is_a_rank(rank) {
                 self.forget_rank(rank);
             }
         }
         self.doubt_nowhere();
-        let given: Vec<Rank> = self.cluster.departed.values().map(|(rank, _)| *rank).collect();
+        let given: Vec<Rank> = self.cluster.atlas.departed.values().map(|(rank, _)| *rank).collect();
         for rank in given {
             if !self.is_a_rank(rank) {
                 self.forget_given_to(rank);
@@ -99,7 +99,7 @@ impl Mds {
 
     /// The state of a rank in the map.
     pub(super) fn state_of(&self, rank: Rank) -> Option<RankState> {
-        self.cluster.map.ranks.iter().find(|info| info.rank == rank).map(|info| info.state)
+        self.cluster.atlas.map.ranks.iter().find(|info| info.rank == rank).map(|info| info.state)
     }
 
     /// The state of this rank in the map; up, if it is alone.
@@ -117,9 +117,9 @@ impl Mds {
             }
             Some(RankState::Up) | None => self.cluster.drain = None,
         }
-        for info in &self.cluster.map.ranks {
+        for info in &self.cluster.atlas.map.ranks {
             if info.state == RankState::Up
-                && let Some(link) = self.cluster.links.get_mut(&info.rank)
+                && let Some(link) = self.cluster.peers.links.get_mut(&info.rank)
             {
                 link.empty = false;
             }
@@ -130,10 +130,10 @@ impl Mds {
 
     /// Another rank says that it has nothing any more. All it said before has come, so where things are is known.
     pub(crate) fn peer_empty(&mut self, from: Rank) {
-        self.cluster.foreign_inodes.clear();
-        self.cluster.barrier = self.loads.newest();
+        self.cluster.atlas.foreign_inodes.clear();
+        self.cluster.atlas.barrier = self.loads.newest();
         self.forget_found_at(from);
-        if let Some(link) = self.cluster.links.get_mut(&from) {
+        if let Some(link) = self.cluster.peers.links.get_mut(&from) {
             link.empty = true;
         }
         self.say_farewells();
@@ -141,13 +141,19 @@ impl Mds {
 
     /// Tells ranks that have nothing any more that nothing is on its way to them, when that is so.
     pub(crate) fn say_farewells(&mut self) {
-        let waiting: Vec<Rank> =
-            self.cluster.links.iter().filter(|(_, link)| link.empty && link.greeted).map(|(rank, _)| *rank).collect();
+        let waiting: Vec<Rank> = self
+            .cluster
+            .peers
+            .links
+            .iter()
+            .filter(|(_, link)| link.empty && link.greeted)
+            .map(|(rank, _)| *rank)
+            .collect();
         for rank in waiting {
             if self.has_words_for(rank) {
                 continue;
             }
-            if let Some(link) = self.cluster.links.get_mut(&rank) {
+            if let Some(link) = self.cluster.peers.links.get_mut(&rank) {
                 link.empty = false;
             }
             self.tell_durably(rank, PeerMsg::Farewell);
@@ -156,17 +162,17 @@ impl Mds {
 
     /// True if something is under way to a rank, or the table may not show yet what was given to it.
     fn has_words_for(&self, rank: Rank) -> bool {
-        let Some(link) = self.cluster.links.get(&rank) else { return false };
+        let Some(link) = self.cluster.peers.links.get(&rank) else { return false };
         !link.outbox.is_empty()
             || !link.inbox.is_empty()
             || self.borrows_from(rank)
             || self.cluster.exports.is_towards(rank)
-            || self.cluster.departed.values().any(|(to, _)| *to == rank)
+            || self.cluster.atlas.departed.values().any(|(to, _)| *to == rank)
     }
 
     /// Another rank says that nothing will come from it.
     pub(crate) fn peer_farewell(&mut self, from: Rank) {
-        if let Some(link) = self.cluster.links.get_mut(&from) {
+        if let Some(link) = self.cluster.peers.links.get_mut(&from) {
             link.farewell = true;
         }
     }

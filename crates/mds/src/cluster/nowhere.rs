@@ -16,12 +16,12 @@ use crate::park::WaitReason;
 impl Mds {
     /// A rank was removed, or this one begins: all lines that lead nowhere are to be looked at.
     pub(super) fn doubt_nowhere(&mut self) {
-        self.cluster.routes.nowhere().into_iter().for_each(|line| self.doubt_line(line));
+        self.cluster.atlas.routes.nowhere().into_iter().for_each(|line| self.doubt_line(line));
     }
 
     /// A line came that names a rank: if that was removed it leads nowhere. (One that is not known yet may be new.)
     pub(super) fn doubt_if_removed(&mut self, line: Route) {
-        if self.cluster.removed.contains(&line.rank) {
+        if self.cluster.atlas.removed.contains(&line.rank) {
             self.doubt_line(line);
         }
     }
@@ -31,6 +31,7 @@ impl Mds {
     pub(super) fn drop_own_lines(&mut self) {
         let own = self
             .cluster
+            .atlas
             .routes
             .all()
             .into_iter()
@@ -44,19 +45,19 @@ impl Mds {
 
     fn doubt_line(&mut self, line: Route) {
         // What was read of it before was read too early.
-        self.cluster.foreign_inodes.forget(line.dir);
-        self.cluster.nowhere.insert((line.dir, line.frag), (line, false));
+        self.cluster.atlas.foreign_inodes.forget(line.dir);
+        self.cluster.atlas.nowhere.insert((line.dir, line.frag), (line, false));
     }
 
     /// Forgets lines that lead nowhere of directories that are gone. Also when a rank of that number has come again: it is another one.
     pub(crate) fn forget_nowhere(&mut self) {
-        if self.cluster.nowhere.is_empty() || !self.cluster.ready {
+        if self.cluster.atlas.nowhere.is_empty() || !self.cluster.peers.ready {
             return;
         }
         let (mut wants, mut forgotten) = (Vec::new(), false);
-        for (key, (line, mut read_before)) in std::mem::take(&mut self.cluster.nowhere) {
+        for (key, (line, mut read_before)) in std::mem::take(&mut self.cluster.atlas.nowhere) {
             let dir = line.dir;
-            if !self.cluster.routes.has(&line) {
+            if !self.cluster.atlas.routes.has(&line) {
                 continue;
             }
             match self.exists(dir) {
@@ -64,7 +65,7 @@ impl Mds {
                 Some(true) => read_before = false,
                 None => wants.push(Need::Inode(dir)),
                 Some(false) if read_before => {
-                    self.cluster.routes.forget(dir);
+                    self.cluster.atlas.routes.forget(dir);
                     if self.tree.has_lines(dir) && self.tree.part(dir).is_none() {
                         self.commit(None, &[Event::RouteGone(dir)]);
                     }
@@ -73,11 +74,11 @@ impl Mds {
                 }
                 Some(false) => {
                     // The read may have begun before the rank was gone: once more.
-                    self.cluster.foreign_inodes.forget(dir);
+                    self.cluster.atlas.foreign_inodes.forget(dir);
                     read_before = true;
                 }
             }
-            self.cluster.nowhere.insert(key, (line, read_before));
+            self.cluster.atlas.nowhere.insert(key, (line, read_before));
         }
         if !wants.is_empty() {
             self.load(wants, Waiter::Nobody);

@@ -28,14 +28,14 @@ impl Mds {
         let Op::SetXattr { name, value, .. } = &job.op else { return false };
         let is_there = |rank: &Rank| self.is_a_rank(*rank);
         // Where it is wanted must be able to take it, now or when it has started; what is being drained never is.
-        let stays = |rank: &Rank| self.cluster.map.ranks.is_empty() || self.cluster.takes_more(*rank);
+        let stays = |rank: &Rank| self.cluster.atlas.map.ranks.is_empty() || self.cluster.atlas.takes_more(*rank);
         let good = |ranks: Vec<Rank>| ranks.iter().all(is_there) && (ranks.is_empty() || ranks.iter().any(stays));
         **name == *PIN && !pinned_ranks(value).is_some_and(good)
     }
 
     /// True if there is such a rank.
     pub(crate) fn is_a_rank(&self, rank: Rank) -> bool {
-        rank == self.me() || self.cluster.map.ranks.iter().any(|info| info.rank == rank)
+        rank == self.me() || self.cluster.atlas.map.ranks.iter().any(|info| info.rank == rank)
     }
 
     /// A record was made (or replayed): it may say where a directory is wanted.
@@ -43,10 +43,10 @@ impl Mds {
         match event {
             Event::Xattr { ino, name, value } if **name == *PIN => {
                 if let Some(ranks) = pinned_ranks(value) {
-                    self.cluster.pins.insert(*ino, ranks);
+                    self.cluster.placement.pins.insert(*ino, ranks);
                 }
             }
-            Event::XattrGone { ino, name } if **name == *PIN => drop(self.cluster.pins.remove(ino)),
+            Event::XattrGone { ino, name } if **name == *PIN => drop(self.cluster.placement.pins.remove(ino)),
             _ => {}
         }
     }
@@ -56,7 +56,7 @@ impl Mds {
         if let Some(ranks) = self.pins_known(dir)
             && !ranks.is_empty()
         {
-            self.cluster.pins.insert(dir, ranks);
+            self.cluster.placement.pins.insert(dir, ranks);
         }
     }
 
@@ -68,24 +68,26 @@ impl Mds {
 
     /// Moves what is not where it may be.
     pub(crate) fn follow_pins(&mut self) {
-        let busy = self.cluster.exports.is_active() || self.stopping || self.grace.is_some() || !self.cluster.ready;
-        if self.cluster.pins.is_empty() || busy || self.now.mono_ms < self.cluster.pins_at_ms {
+        let busy =
+            self.cluster.exports.is_active() || self.stopping || self.grace.is_some() || !self.cluster.peers.ready;
+        if self.cluster.placement.pins.is_empty() || busy || self.now.mono_ms < self.cluster.placement.pins_at_ms {
             return;
         }
-        self.cluster.pins_at_ms = self.now.mono_ms + RETRY_MS;
-        let pins: Vec<(Ino, Vec<Rank>)> = self.cluster.pins.iter().map(|(ino, ranks)| (*ino, ranks.clone())).collect();
+        self.cluster.placement.pins_at_ms = self.now.mono_ms + RETRY_MS;
+        let pins: Vec<(Ino, Vec<Rank>)> =
+            self.cluster.placement.pins.iter().map(|(ino, ranks)| (*ino, ranks.clone())).collect();
         for (dir, ranks) in pins {
             let mut wants = Vec::new();
             match self.locate(dir, &mut wants) {
                 Where::Unknown => _ = self.load(wants, Waiter::Nobody),
                 // Another rank's to follow.
-                Where::Elsewhere(_) => _ = self.cluster.pins.remove(&dir),
+                Where::Elsewhere(_) => _ = self.cluster.placement.pins.remove(&dir),
                 Where::Here => {
-                    let wanted = ranks.iter().copied().find(|rank| self.cluster.takes_more(*rank));
+                    let wanted = ranks.iter().copied().find(|rank| self.cluster.atlas.takes_more(*rank));
                     let gone = self.tree.inode(dir).is_none();
                     match wanted {
-                        _ if gone || ranks.contains(&self.me()) && self.cluster.takes_more(self.me()) => {
-                            _ = self.cluster.pins.remove(&dir)
+                        _ if gone || ranks.contains(&self.me()) && self.cluster.atlas.takes_more(self.me()) => {
+                            _ = self.cluster.placement.pins.remove(&dir)
                         }
                         Some(to) if matches!(self.want_export(dir, None, to), Told::Begun(_)) => return,
                         _ => {}

@@ -53,25 +53,25 @@ impl Mds {
 
     /// The next number, with the rank that it is for; none: this rank has no more of them, and the directory lives with its name.
     fn scattered_number(&mut self, wanted: Option<Rank>) -> Option<Ino> {
-        let numbers = &mut self.cluster.scattered;
+        let numbers = &mut self.cluster.placement.scattered;
         if numbers.next == numbers.end {
             let first = self.tree.next_ino();
             // Too large a count names no rank.
             Ino(first.0 + TAKEN).scattered(Rank::ZERO)?;
             self.commit(None, &[Event::NextIno(Ino(first.0 + TAKEN))]);
-            (self.cluster.scattered.next, self.cluster.scattered.end) = (first.0, first.0 + TAKEN);
+            (self.cluster.placement.scattered.next, self.cluster.placement.scattered.end) = (first.0, first.0 + TAKEN);
         }
-        let plain = Ino(self.cluster.scattered.next);
+        let plain = Ino(self.cluster.placement.scattered.next);
         // Whoever asks by the path finds nothing there, and is told where to go.
         let rank = wanted.filter(|rank| self.is_up(*rank)).unwrap_or_else(|| self.zeroth_for(plain));
-        self.cluster.scattered.next += 1;
+        self.cluster.placement.scattered.next += 1;
         plain.scattered(rank)
     }
 
     /// The rank that the path of a new directory gives. It goes by the cluster map alone, which clients know as well.
     fn rank_by_path(&self, dir: Ino, name: &Name) -> Option<Rank> {
         let above = dir.zeroth_rank().filter(|_| dir.is_by_path());
-        rank_by_path(above, self.tree.hash(name), &self.cluster.map.placed())
+        rank_by_path(above, self.tree.hash(name), &self.cluster.atlas.map.placed())
     }
 
     /// The rank for a new directory: any of those that take more, all with the same probability. Not a random number, so that what a
@@ -92,20 +92,20 @@ impl Mds {
             _ => None,
         };
         let new: Vec<Ino> = events.iter().filter_map(new).filter(|ino| self.tree.inode(*ino).is_none()).collect();
-        self.cluster.scattered.came += new.len() as u64;
+        self.cluster.placement.scattered.came += new.len() as u64;
         new
     }
 
     /// The ranks that take more and can be asked, ascending.
     pub(super) fn ranks_up(&self) -> Vec<Rank> {
-        let ranks = self.cluster.map.ranks.iter().map(|info| info.rank);
+        let ranks = self.cluster.atlas.map.ranks.iter().map(|info| info.rank);
         ranks.filter(|rank| self.is_up(*rank)).collect()
     }
 
     /// True if a rank takes more and can be asked.
     fn is_up(&self, rank: Rank) -> bool {
         let up = |info: &loligo_types::RankInfo| info.rank == rank && info.state == RankState::Up;
-        let is_near = rank == self.me() || self.cluster.links.get(&rank).is_some_and(|link| link.greeted);
-        is_near && self.cluster.map.ranks.iter().any(up)
+        let is_near = rank == self.me() || self.cluster.peers.links.get(&rank).is_some_and(|link| link.greeted);
+        is_near && self.cluster.atlas.map.ranks.iter().any(up)
     }
 }

@@ -59,14 +59,14 @@ impl Mds {
     /// directory is none of these, or this rank must first look for it; else whether it is this rank, or which one.
     pub(super) fn names_authority(&mut self, op: &Op) -> Option<Option<Step>> {
         let About::Names(dir) = op.about() else { return None };
-        if !self.cluster.routes.is_spread(dir) {
+        if !self.cluster.atlas.routes.is_spread(dir) {
             return None;
         }
         let hash = self.hash_of(op);
         if let Some(step) = self.moved_name(dir, hash) {
             return Some(Some(step));
         }
-        match self.cluster.routes.of(dir, hash)? {
+        match self.cluster.atlas.routes.of(dir, hash)? {
             rank if rank != self.me() => Some(Some(Step::Redirect(rank))),
             _ if self.tree.part(dir).is_some() => Some(None),
             _ => None,
@@ -88,21 +88,21 @@ impl Mds {
 
     /// True if a name of a directory is this rank's, as the subtree map has it.
     pub(super) fn tree_has_names(&self, dir: Ino, name: &Name) -> bool {
-        self.cluster.routes.of(dir, self.tree.hash(name)).is_none_or(|rank| rank == self.me())
+        self.cluster.atlas.routes.of(dir, self.tree.hash(name)).is_none_or(|rank| rank == self.me())
     }
 
     /// The rank that has a name of a directory whose fragments are several ranks'.
     pub(super) fn rank_of_name(&self, dir: Ino, name: &Name) -> Option<Rank> {
-        if !self.cluster.routes.is_spread(dir) {
+        if !self.cluster.atlas.routes.is_spread(dir) {
             return None;
         }
-        self.cluster.routes.of(dir, self.tree.hash(name))
+        self.cluster.atlas.routes.of(dir, self.tree.hash(name))
     }
 
     /// The home of a directory of which this rank has only a part.
     pub(crate) fn home_of_part(&self, dir: Ino) -> Option<Rank> {
         self.tree.part(dir)?;
-        self.cluster.routes.home(dir).filter(|rank| *rank != self.me())
+        self.cluster.atlas.routes.home(dir).filter(|rank| *rank != self.me())
     }
 
     /// The part of a record read from the table that is this rank's; the rest is stale, and another one's.
@@ -134,7 +134,7 @@ impl Mds {
     /// Ranks that have fragments of a directory and have not lent their part for a transaction yet; `None` if all have,
     /// and yet not all is there: something is on its way between them.
     pub(super) fn missing_parts(&self, dir: Ino, lent: &BTreeSet<Rank>) -> Option<Vec<Rank>> {
-        let ranks = self.cluster.routes.ranks(dir).into_iter();
+        let ranks = self.cluster.atlas.routes.ranks(dir).into_iter();
         let missing: Vec<Rank> = ranks.filter(|rank| *rank != self.me() && !lent.contains(rank)).collect();
         (!missing.is_empty()).then_some(missing)
     }
@@ -142,14 +142,14 @@ impl Mds {
     /// A request that sees that a fragment is on its way between other ranks comes again with the next tick.
     pub(crate) fn come_again(&mut self, job: &mut Job) -> Step {
         self.give_back(job, true);
-        self.cluster.again = true;
+        self.cluster.peers.again = true;
         Step::Wait(WaitReason::Peers)
     }
 
     /// The part of a directory that this rank lends to a transaction of another rank that wants to know the directory as
     /// a whole. The lines that say who has the rest go ahead.
     pub(super) fn lend_part(&mut self, to: Rank, dir: Ino) -> Loaded {
-        let lines = self.cluster.routes.lines(dir);
+        let lines = self.cluster.atlas.routes.lines(dir);
         self.tell_durably(to, PeerMsg::Routes(lines));
         let frags = self.tree.own_frags(dir).unwrap_or_default();
         let part = self.tree.part(dir).filter(|_| !frags.is_empty()).cloned().map(Box::new);
@@ -199,7 +199,7 @@ impl Mds {
 
     /// Why a fragment cannot be moved from here.
     pub(super) fn cannot_cut(&self, dir: Ino, frag: Frag) -> Option<Told> {
-        if let Some(rank) = self.cluster.routes.of(dir, frag.first()).filter(|rank| *rank != self.me()) {
+        if let Some(rank) = self.cluster.atlas.routes.of(dir, frag.first()).filter(|rank| *rank != self.me()) {
             return Some(Told::Elsewhere(rank));
         }
         let (moves, stays) = cut(&self.frags_of(dir), Some(frag));
@@ -214,9 +214,9 @@ impl Mds {
 
     /// All fragments of a directory are wanted at this rank.
     pub(super) fn want_gather(&mut self, dir: Ino) -> Told {
-        match self.cluster.routes.home(dir) {
+        match self.cluster.atlas.routes.home(dir) {
             Some(rank) if rank != self.me() => return Told::Elsewhere(rank),
-            _ if !self.cluster.routes.is_spread(dir) => {
+            _ if !self.cluster.atlas.routes.is_spread(dir) => {
                 return Told::Refused(format!("all of directory {dir} is one rank's already"));
             }
             _ => {}
@@ -228,7 +228,7 @@ impl Mds {
 
     /// Asks all that have fragments of a directory to give them to one rank.
     pub(super) fn gather_fragments(&mut self, dir: Ino, to: Rank) {
-        for rank in self.cluster.routes.ranks(dir) {
+        for rank in self.cluster.atlas.routes.ranks(dir) {
             if rank != self.me() && rank != to {
                 self.tell(rank, PeerMsg::GiveBack { dir, to });
             }
@@ -245,7 +245,7 @@ impl Mds {
         needs: &mut Vec<Need>,
     ) -> Option<()> {
         let dir = part.ino;
-        let home = self.cluster.routes.home(dir).or(routes.iter().find(|r| r.frag.contains(0)).map(|r| r.rank));
+        let home = self.cluster.atlas.routes.home(dir).or(routes.iter().find(|r| r.frag.contains(0)).map(|r| r.rank));
         let mut all = match self.tree.part(dir) {
             Some(own) => own.clone(),
             None if home == Some(self.me()) => match self.locate(dir, needs) {
@@ -280,7 +280,7 @@ impl Mds {
         own.sort_by_key(|route| route.version);
         let mut lines = Routes::default();
         own.into_iter().filter(|route| route.dir == dir).for_each(|route| _ = lines.learn(route));
-        let told = self.cluster.routes.version(dir);
+        let told = self.cluster.atlas.routes.version(dir);
         let (ranks, version) = (lines.ranks(dir), lines.version(dir).max(told).unwrap_or(0));
         let own: Vec<Frag> = lines.lines(dir).into_iter().map(|route| route.frag).collect();
         if ranks.len() == 1 && ranks.contains(&self.me()) && covers_all(&own) && inode.spread() == Spread::Home {

@@ -27,13 +27,13 @@ impl Mds {
     /// True if it is worth waiting until the table tells something else of an inode.
     pub(crate) fn is_riddle(&mut self, ino: Ino) -> bool {
         let now = self.now.mono_ms;
-        let since = *self.cluster.riddles.since.entry(ino).or_insert(now);
+        let since = *self.cluster.atlas.riddles.since.entry(ino).or_insert(now);
         now < since + PATIENCE_MS
     }
 
     /// Takes reads out that are to wait for the next tick; how many that are.
     pub(crate) fn read_later(&mut self, needs: &mut Vec<Need>, waiter: Waiter) -> usize {
-        let riddles = &mut self.cluster.riddles;
+        let riddles = &mut self.cluster.atlas.riddles;
         if riddles.since.is_empty() {
             return 0;
         }
@@ -51,8 +51,8 @@ impl Mds {
     /// A tick: reads again.
     pub(crate) fn step_riddles(&mut self) {
         let now = self.now.mono_ms;
-        self.cluster.riddles.since.retain(|_, since| now < *since + KEEP_MS);
-        for (need, waiter) in std::mem::take(&mut self.cluster.riddles.later) {
+        self.cluster.atlas.riddles.since.retain(|_, since| now < *since + KEEP_MS);
+        for (need, waiter) in std::mem::take(&mut self.cluster.atlas.riddles.later) {
             // One read each: so many are waited for.
             self.read_now(vec![need], waiter);
         }
@@ -60,8 +60,8 @@ impl Mds {
 
     /// The table told of an inode what can be so.
     pub(crate) fn solved(&mut self, ino: Ino) {
-        if !self.cluster.riddles.since.is_empty() {
-            self.cluster.riddles.since.remove(&ino);
+        if !self.cluster.atlas.riddles.since.is_empty() {
+            self.cluster.atlas.riddles.since.remove(&ino);
         }
     }
 
@@ -76,12 +76,12 @@ impl Mds {
             Event::RouteGone(_) => true,
             event => Mds::is_rule(event),
         };
-        self.cluster.told_by_table |= concerns_others;
+        self.cluster.atlas.told_by_table |= concerns_others;
     }
 
     /// A tick: writes it.
     pub(crate) fn write_for_others(&mut self) {
-        if std::mem::take(&mut self.cluster.told_by_table) {
+        if std::mem::take(&mut self.cluster.atlas.told_by_table) {
             let upto = self.log.last;
             self.checkpoint_upto(upto);
         }

@@ -229,12 +229,12 @@ impl Mds {
 
     /// True if the authority over an inode is that over its parent directory.
     fn is_embedded(&self, inode: &Inode) -> bool {
-        inode.place.hash().is_some() && inode.parent.0 != 0 && self.cluster.routes.home(inode.ino).is_none()
+        inode.place.hash().is_some() && inode.parent.0 != 0 && self.cluster.atlas.routes.home(inode.ino).is_none()
     }
 
     /// True if a directory that is in memory is another rank's, by a line of the subtree map.
     fn is_another_ones(&self, dir: Ino) -> bool {
-        self.tree.part(dir).is_none() && self.cluster.routes.home(dir).is_some_and(|rank| rank != self.me())
+        self.tree.part(dir).is_none() && self.cluster.atlas.routes.home(dir).is_some_and(|rank| rank != self.me())
     }
 
     /// Looks at a slice of memory; whether all was seen. What must be read for it is read first.

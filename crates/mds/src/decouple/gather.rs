@@ -63,7 +63,7 @@ impl Mds {
         if self.cluster.is_alone() {
             return None;
         }
-        if !self.cluster.takes_more(self.me()) {
+        if !self.cluster.atlas.takes_more(self.me()) {
             // It is to be given away, and would have to wait.
             return Some(Step::Answer(Err(FsError::Busy)));
         }
@@ -87,7 +87,7 @@ impl Mds {
         }
         let me = self.me();
         let (mut needs, mut asks, mut below) = (Vec::new(), false, BTreeSet::new());
-        for route in self.cluster.routes.all().into_iter().filter(|route| route.rank != me) {
+        for route in self.cluster.atlas.routes.all().into_iter().filter(|route| route.rank != me) {
             if gathering.clear.contains(&route.dir) {
                 continue;
             }
@@ -141,7 +141,7 @@ impl Mds {
     /// it would by and by without that; else it is others', too.
     pub(super) fn fetch_home(&mut self, job: &mut Job, dir: Ino, ino: Ino) -> Step {
         let Where::Elsewhere(rank) = self.locate(ino, &mut Vec::new()) else { return Step::Wait(WaitReason::Gather) };
-        let counts = match self.cluster.foreign_inodes.parent(ino) {
+        let counts = match self.cluster.atlas.foreign_inodes.parent(ino) {
             Some(parent) if parent == dir => Ok(true),
             Some(parent) => self.is_below(parent, dir),
             // Its number says where it is, and that rank what it is in. A word of before will do: if it is not true any more, a directory

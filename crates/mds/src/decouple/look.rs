@@ -79,7 +79,7 @@ impl Mds {
             EventView::Entry { dir, name, ino, kind, remote } => {
                 // A file with several names lives with one of them; a directory lives where its name is.
                 // Or it has a line of the subtree map, because it was another rank's once.
-                let lives_there = kind != Kind::Dir || self.cluster.routes.home(ino) == Some(self.me());
+                let lives_there = kind != Kind::Dir || self.cluster.atlas.routes.home(ino) == Some(self.me());
                 right((!remote || lives_there) && ino != record.dir)?;
                 self.is_there_as(record, dir, Some(Kind::Dir), intake)?;
                 self.is_there_as(record, ino, Some(kind), intake)?;

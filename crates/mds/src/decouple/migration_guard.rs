@@ -120,7 +120,7 @@ impl Mds {
 
     /// The lines of the subtree map that end because an owner has removed directories which had some: it knows nothing of those.
     pub(super) fn lines_gone(&self, inos: impl Iterator<Item = Ino>) -> Vec<Event> {
-        inos.filter(|ino| self.cluster.routes.version(*ino).is_some()).map(Event::RouteGone).collect()
+        inos.filter(|ino| self.cluster.atlas.routes.version(*ino).is_some()).map(Event::RouteGone).collect()
     }
 
     /// Something of a merge was brought into memory, the last of it: what waited for that goes on.
@@ -129,14 +129,14 @@ impl Mds {
             return;
         }
         // What it says of directories that had lines others learn from the table alone.
-        self.cluster.told_by_table = true;
+        self.cluster.atlas.told_by_table = true;
         // Somebody may have asked for what it made before it was there.
-        self.cluster.foreign_inodes.clear();
+        self.cluster.atlas.foreign_inodes.clear();
         self.forget_absent();
         if self.is_merging() {
             return;
         }
-        let others: Vec<loligo_types::Rank> = self.cluster.links.keys().copied().collect();
+        let others: Vec<loligo_types::Rank> = self.cluster.peers.links.keys().copied().collect();
         others.into_iter().for_each(|rank| self.open_letters(rank));
         self.parked.wake(&WaitReason::Locked);
         self.next_loans();

@@ -123,7 +123,7 @@ impl Mds {
     /// Takes out what was counted of fragments that are another rank's from now on: the hottest of it, hottest first. Of
     /// `dir` some may stay.
     pub(crate) fn heat_moved(&mut self, dir: Ino, is_gone: impl Fn(&Spot) -> bool) -> Vec<FragHeat> {
-        let (now, routes) = (self.now.mono_ms, &self.cluster.routes);
+        let (now, routes) = (self.now.mono_ms, &self.cluster.atlas.routes);
         let bits = self.tree.peek(dir).map_or(0, |inode| inode.frag_bits);
         // What was counted for more than what moves is parted first.
         self.heat.table.recut(dir, bits, |frag| routes.frag(dir, || frag.first()).bits, now);
@@ -138,7 +138,7 @@ impl Mds {
     pub(crate) fn heat_came(&mut self, heat: &[FragHeat]) {
         let (now, me) = (self.now.mono_ms, self.me());
         for FragHeat { dir, frag, load } in heat.iter().take(MOVED_MAX) {
-            let is_own = self.cluster.routes.of(*dir, frag.first()).is_none_or(|rank| rank == me);
+            let is_own = self.cluster.atlas.routes.of(*dir, frag.first()).is_none_or(|rank| rank == me);
             if is_own && load.is_sound() {
                 self.heat.table.add((*dir, *frag), load, now);
             }
@@ -178,7 +178,7 @@ impl Mds {
     /// The fragment of a directory that holds a name with this hash: as it is cut itself, or finer where the subtree map says
     /// so.
     fn frag_of(&self, dir: Ino, hash: impl Fn() -> u64) -> Frag {
-        let line = self.cluster.routes.frag(dir, &hash);
+        let line = self.cluster.atlas.routes.frag(dir, &hash);
         match self.tree.peek(dir).map_or(0, |inode| inode.frag_bits) {
             bits if bits > line.bits => Frag::of(hash(), bits),
             _ => line,
@@ -191,7 +191,7 @@ impl Mds {
         for Recut { dir, from, to } in recuts {
             self.counters.splits += u64::from(to > from);
             self.counters.merges += u64::from(to < from);
-            let routes = &self.cluster.routes;
+            let routes = &self.cluster.atlas.routes;
             self.heat.table.recut(dir, to, |frag| routes.frag(dir, || frag.first()).bits, self.now.mono_ms);
             if to > from {
                 self.has_grown(dir);
@@ -202,7 +202,7 @@ impl Mds {
     /// Where an inode lives; one without a name stands for itself, and a directory with a line of the subtree map lives
     /// with its first fragment.
     fn home_of(&self, inode: &Inode) -> Spot {
-        if inode.kind == Kind::Dir && self.cluster.routes.home(inode.ino).is_some() {
+        if inode.kind == Kind::Dir && self.cluster.atlas.routes.home(inode.ino).is_some() {
             return (inode.ino, self.frag_of(inode.ino, || 0));
         }
         match inode.place.hash() {

@@ -187,7 +187,7 @@ impl Mds {
         }
         let ranks = self.ranks();
         self.heat.gossip.keep(&ranks);
-        let is_up = |rank: Rank| self.cluster.links.get(&rank).is_some_and(|link| link.up && link.greeted);
+        let is_up = |rank: Rank| self.cluster.peers.links.get(&rank).is_some_and(|link| link.up && link.greeted);
         let targets = self.heat.gossip.targets(&ranks, is_up);
         let beats = self.heat.gossip.message(ranks.len(), now);
         for to in targets {
@@ -203,7 +203,7 @@ impl Mds {
 
     /// All ranks, ascending.
     pub(super) fn ranks(&self) -> Vec<Rank> {
-        let mut ranks: Vec<Rank> = self.cluster.map.ranks.iter().map(|info| info.rank).collect();
+        let mut ranks: Vec<Rank> = self.cluster.atlas.map.ranks.iter().map(|info| info.rank).collect();
         ranks.sort();
         ranks.dedup();
         ranks

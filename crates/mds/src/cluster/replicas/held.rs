@@ -113,8 +113,8 @@ impl Mds {
     pub(crate) fn step_by_replica(&mut self, at: Ino, name: &Name, cred: &Cred, rank: Rank) -> Way {
         let way = self.look_at_replicas(at, name, cred, rank);
         match way {
-            Way::To(_) | Way::No(_) => self.cluster.held.steps += 1,
-            Way::Unknown => self.cluster.held.partings += 1,
+            Way::To(_) | Way::No(_) => self.cluster.replicas.held.steps += 1,
+            Way::Unknown => self.cluster.replicas.held.partings += 1,
             Way::Wait(_) | Way::Load(_) => {}
         }
         way
@@ -125,7 +125,7 @@ impl Mds {
             return Way::Load(needs);
         }
         let now = self.now.mono_ms;
-        let may_search = match self.own_dir(at).or_else(|| self.cluster.held.get(at, now)) {
+        let may_search = match self.own_dir(at).or_else(|| self.cluster.replicas.held.get(at, now)) {
             Some(dir) => check_search(dir, cred),
             None => return self.ask_replica(at, rank),
         };
@@ -133,7 +133,7 @@ impl Mds {
             return Way::No(error);
         }
         let hash = self.tree.hash(name);
-        let known = self.cluster.held.names.get(&(at, hash)).filter(|(known, _)| known == name);
+        let known = self.cluster.replicas.held.names.get(&(at, hash)).filter(|(known, _)| known == name);
         let Some(ino) = known.map(|(_, ino)| *ino) else {
             return self.ask_for(Asked::Name(at, name.clone()), rank);
         };
@@ -143,11 +143,11 @@ impl Mds {
         let is_it = |dir: &Inode| dir.parent == at && dir.place.hash() == Some(hash) && dir.nlink > 0;
         // A part of a directory does not say where that is: its name may have changed without it.
         let own = self.own_dir(ino).filter(|dir| dir.part_of().is_none());
-        match own.or_else(|| self.cluster.held.get(ino, now)) {
+        match own.or_else(|| self.cluster.replicas.held.get(ino, now)) {
             Some(dir) if is_it(dir) => Way::To(ino),
             None => self.ask_replica(ino, rank),
             Some(_) => {
-                self.cluster.held.names.remove(&(at, hash));
+                self.cluster.replicas.held.names.remove(&(at, hash));
                 Way::Unknown
             }
         }
@@ -156,7 +156,7 @@ impl Mds {
     /// The records to read of a directory that is this rank's own, as the subtree map or its number says.
     fn own_needs(&mut self, ino: Ino) -> Option<Vec<Need>> {
         let mut wants = Vec::new();
-        let is_own = self.cluster.routes.home(ino) == Some(self.me());
+        let is_own = self.cluster.atlas.routes.home(ino) == Some(self.me());
         (is_own && self.locate_of(ino, &mut wants) == Where::Unknown).then_some(wants)
     }
 
@@ -174,19 +174,19 @@ impl Mds {
         if let Some(own) = self.own_dir(ino).filter(|dir| dir.part_of().is_none()) {
             return Some((own, None));
         }
-        let replica = self.cluster.held.dirs.get(&ino)?;
-        let counts = self.cluster.held.counts(replica.from, self.now.mono_ms);
+        let replica = self.cluster.replicas.held.dirs.get(&ino)?;
+        let counts = self.cluster.replicas.held.counts(replica.from, self.now.mono_ms);
         counts.then_some((&*replica.inode, Some(replica.from)))
     }
 
     /// True if replicas of a rank count.
     pub(crate) fn replicas_count(&self, rank: Rank) -> bool {
-        self.cluster.held.counts(rank, self.now.mono_ms)
+        self.cluster.replicas.held.counts(rank, self.now.mono_ms)
     }
 
     /// The rank that has a directory, as far as is known.
     pub(crate) fn probable_home(&self, ino: Ino, near: Rank) -> Rank {
-        self.cluster.routes.home(ino).unwrap_or(near)
+        self.cluster.atlas.routes.home(ino).unwrap_or(near)
     }
 
     fn ask_replica(&mut self, ino: Ino, near: Rank) -> Way {
@@ -196,20 +196,20 @@ impl Mds {
 
     fn ask_for(&mut self, what: Asked, rank: Rank) -> Way {
         let now = self.now.mono_ms;
-        match self.cluster.held.asked.get(&what) {
+        match self.cluster.replicas.held.asked.get(&what) {
             Some(Reply::None(since)) if now < since + ASKED_MS => return Way::Wait(WaitReason::Replicas),
             Some(Reply::No(since)) if now < since + REFUSED_MS => return Way::Unknown,
             _ => {}
         }
-        if rank == self.me() || !self.cluster.links.get(&rank).is_some_and(|link| link.greeted) {
+        if rank == self.me() || !self.cluster.peers.links.get(&rank).is_some_and(|link| link.greeted) {
             return Way::Unknown;
         }
         let msg = match &what {
             Asked::Name(dir, name) => PeerMsg::AskName { dir: *dir, name: name.clone() },
             Asked::Dir(ino) => PeerMsg::AskReplica { ino: *ino, sent_ms: now },
         };
-        self.cluster.held.asked.insert(what, Reply::None(now));
-        self.cluster.held.asks += 1;
+        self.cluster.replicas.held.asked.insert(what, Reply::None(now));
+        self.cluster.replicas.held.asks += 1;
         self.tell(rank, msg);
         Way::Wait(WaitReason::Replicas)
     }
@@ -219,43 +219,43 @@ impl Mds {
         let what = Asked::Name(dir, name.clone());
         match ino {
             Some(ino) => {
-                self.cluster.held.asked.remove(&what);
+                self.cluster.replicas.held.asked.remove(&what);
                 self.make_room_for_replicas();
                 let hash = self.tree.hash(&name);
-                self.cluster.held.names.insert((dir, hash), (name, ino));
+                self.cluster.replicas.held.names.insert((dir, hash), (name, ino));
             }
-            None => _ = self.cluster.held.asked.insert(what, Reply::No(self.now.mono_ms)),
+            None => _ = self.cluster.replicas.held.asked.insert(what, Reply::No(self.now.mono_ms)),
         }
         self.parked.wake(&WaitReason::Replicas);
     }
 
     /// A replica came.
     pub(crate) fn replica_came(&mut self, from: Rank, sent_ms: u64, inode: Box<Inode>) {
-        self.cluster.held.asked.remove(&Asked::Dir(inode.ino));
+        self.cluster.replicas.held.asked.remove(&Asked::Dir(inode.ino));
         self.replicas_kept(from, sent_ms);
         self.make_room_for_replicas();
-        self.cluster.held.dirs.insert(inode.ino, Replica { inode, from });
+        self.cluster.replicas.held.dirs.insert(inode.ino, Replica { inode, from });
         self.parked.wake(&WaitReason::Replicas);
     }
 
     /// There is none to be had.
     pub(crate) fn replica_refused(&mut self, ino: Ino) {
-        self.cluster.held.asked.insert(Asked::Dir(ino), Reply::No(self.now.mono_ms));
+        self.cluster.replicas.held.asked.insert(Asked::Dir(ino), Reply::No(self.now.mono_ms));
         self.parked.wake(&WaitReason::Replicas);
     }
 
     fn make_room_for_replicas(&mut self) {
         let most = self.config.some(HELD_MAX);
-        if self.cluster.held.dirs.len() >= most || self.cluster.held.names.len() >= most {
-            self.cluster.held.dirs.clear();
-            self.cluster.held.names.clear();
+        if self.cluster.replicas.held.dirs.len() >= most || self.cluster.replicas.held.names.len() >= most {
+            self.cluster.replicas.held.dirs.clear();
+            self.cluster.replicas.held.names.clear();
             self.shortcuts.clear();
         }
     }
 
     /// A rank wants one back.
     pub(crate) fn drop_replica(&mut self, from: Rank, ino: Ino) {
-        self.cluster.held.dirs.remove(&ino);
+        self.cluster.replicas.held.dirs.remove(&ino);
         self.shortcuts.drop_through(ino);
         let promised_ms = self.promises.left_ms(ino, self.now.mono_ms);
         self.tell(from, PeerMsg::ReplicaDropped { ino, promised_ms });
@@ -263,14 +263,14 @@ impl Mds {
 
     /// Those of a rank go on to count.
     pub(crate) fn replicas_kept(&mut self, from: Rank, sent_ms: u64) {
-        if self.cluster.held.extend(from, sent_ms, self.now.mono_ms) {
+        if self.cluster.replicas.held.extend(from, sent_ms, self.now.mono_ms) {
             self.shortcuts.clear();
         }
     }
 
     /// The connection to a rank is gone, or is new: nothing that it has lent counts, and nothing that it was asked will be answered.
     pub(crate) fn forget_replicas_of(&mut self, rank: Rank) {
-        let held = &mut self.cluster.held;
+        let held = &mut self.cluster.replicas.held;
         held.dirs.retain(|_, replica| replica.from != rank);
         held.until_ms.remove(&rank);
         self.shortcuts.clear();
@@ -283,7 +283,7 @@ impl Mds {
     /// Says to those who have lent something that it is still held, and forgets what was answered long ago.
     pub(crate) fn keep_held(&mut self) {
         let now = self.now.mono_ms;
-        let held = &mut self.cluster.held;
+        let held = &mut self.cluster.replicas.held;
         if !held.asked.is_empty() {
             let late = |reply: &Reply| match reply {
                 Reply::None(since) => now >= since + ASKED_MS,
@@ -292,7 +292,7 @@ impl Mds {
             held.asked.retain(|_, reply| !late(reply));
             self.parked.wake(&WaitReason::Replicas);
         }
-        let held = &mut self.cluster.held;
+        let held = &mut self.cluster.replicas.held;
         let mut due = Vec::new();
         held.until_ms.retain(|rank, (until, asked)| {
             if now + limits::REPLICA_MS >= *until + KEEP_MS && now >= *asked + KEEP_MS {

@@ -92,17 +92,17 @@ impl Mds {
     /// Reads the records that a question needs, and answers later. False if so much is being read that it would only be asked for
     /// in vain.
     fn answer_later(&mut self, from: Rank, what: Late, needs: Vec<Need>) -> bool {
-        if needs.is_empty() || self.cluster.lent.late.len() >= self.config.some(LATE_MAX) {
+        if needs.is_empty() || self.cluster.replicas.lent.late.len() >= self.config.some(LATE_MAX) {
             return false;
         }
-        self.cluster.lent.late.push((from, what));
+        self.cluster.replicas.lent.late.push((from, what));
         self.load(needs, Waiter::Replicas);
         true
     }
 
     /// Something was read: those who asked are answered, or wait for more. `ok`: it could be read.
     pub(crate) fn replicas_loaded(&mut self, ok: bool) {
-        for (from, what) in std::mem::take(&mut self.cluster.lent.late) {
+        for (from, what) in std::mem::take(&mut self.cluster.replicas.lent.late) {
             match what {
                 Late::Name(dir, name) if ok => self.tell_name(from, dir, name),
                 Late::Name(dir, name) => self.tell_durably(from, PeerMsg::NameIs { dir, name, ino: None }),
@@ -114,7 +114,7 @@ impl Mds {
 
     /// `Err`: that must be read first; nothing: it cannot be said now.
     fn dir_named(&mut self, dir: Ino, name: &Name) -> Result<Option<Ino>, Vec<Need>> {
-        if !self.cluster.ready || self.grace.is_some() || !self.tree_has_names(dir, name) {
+        if !self.cluster.peers.ready || self.grace.is_some() || !self.tree_has_names(dir, name) {
             return Err(Vec::new());
         }
         let mut wants = Vec::new();
@@ -142,13 +142,13 @@ impl Mds {
             }
         };
         let replica = PeerMsg::Replica { sent_ms, inode: Box::new(inode) };
-        self.cluster.lent.by_ino.entry(ino).or_default().insert(from, false);
+        self.cluster.replicas.lent.by_ino.entry(ino).or_default().insert(from, false);
         self.note_holder(from);
         self.tell_durably(from, replica);
     }
 
     fn note_holder(&mut self, rank: Rank) {
-        self.cluster.lent.until_ms.insert(rank, self.now.mono_ms + LENT_MS);
+        self.cluster.replicas.lent.until_ms.insert(rank, self.now.mono_ms + LENT_MS);
     }
 
     /// A directory of this rank that nobody is about to change. `Err`: that must be read first; nothing: it cannot be had now.
@@ -161,7 +161,7 @@ impl Mds {
 
     /// True if an inode is a directory of this rank that nobody is about to change. `Err`: that must be read first.
     pub(crate) fn is_lendable(&mut self, ino: Ino) -> Result<bool, Vec<Need>> {
-        if !self.cluster.ready || self.grace.is_some() || self.stopping {
+        if !self.cluster.peers.ready || self.grace.is_some() || self.stopping {
             return Ok(false);
         }
         let mut wants = Vec::new();
@@ -176,7 +176,7 @@ impl Mds {
         if self.now.mono_ms < self.decoupled.asks_until_ms {
             return Ok(false);
         }
-        if self.cluster.lent.is_asked_back(ino) || self.tree.has_decoupled() && !self.is_free_above(ino) {
+        if self.cluster.replicas.lent.is_asked_back(ino) || self.tree.has_decoupled() && !self.is_free_above(ino) {
             return Ok(false);
         }
         let Found::Here(inode) = self.tree.find(ino) else { return Ok(false) };
@@ -186,7 +186,7 @@ impl Mds {
     /// A rank goes on to hold what it has.
     pub(crate) fn keep_replicas(&mut self, from: Rank, sent_ms: u64) {
         // Those that have come to their end are not known any more.
-        if self.cluster.lent.until_ms.get(&from).is_some_and(|until| self.now.mono_ms <= *until) {
+        if self.cluster.replicas.lent.until_ms.get(&from).is_some_and(|until| self.now.mono_ms <= *until) {
             self.note_holder(from);
             self.tell_durably(from, PeerMsg::ReplicasKept { sent_ms });
         }
@@ -197,7 +197,7 @@ impl Mds {
         if promised_ms > 0 {
             self.promises.note(ino, u64::from(promised_ms), self.now.mono_ms);
         }
-        self.cluster.lent.give(ino, from);
+        self.cluster.replicas.lent.give(ino, from);
         self.replicas_came_back();
     }
 
@@ -212,8 +212,8 @@ impl Mds {
     /// A rank has said hello, or was removed: it holds nothing. What it has promised by what it held it does not say.
     pub(crate) fn forget_holder(&mut self, rank: Rank) {
         self.promises.raise_floor(self.now.mono_ms);
-        if !self.cluster.lent.is_empty() {
-            self.cluster.lent.forget(rank);
+        if !self.cluster.replicas.lent.is_empty() {
+            self.cluster.replicas.lent.forget(rank);
             self.replicas_came_back();
         }
     }
@@ -221,9 +221,9 @@ impl Mds {
     /// Those of ranks that were not heard for long do not count any more.
     pub(crate) fn expire_lent(&mut self) {
         let now = self.now.mono_ms;
-        let late = self.cluster.lent.until_ms.iter().filter(|(_, until)| **until < now).map(|(rank, _)| *rank);
+        let late = self.cluster.replicas.lent.until_ms.iter().filter(|(_, until)| **until < now).map(|(rank, _)| *rank);
         for rank in late.collect::<Vec<Rank>>() {
-            self.cluster.lent.forget(rank);
+            self.cluster.replicas.lent.forget(rank);
             self.replicas_came_back();
         }
     }
@@ -232,21 +232,21 @@ impl Mds {
     pub(crate) fn take_replicas_back(&mut self, inos: &[Ino]) -> bool {
         let mut due = Vec::new();
         for ino in inos {
-            let Some(ranks) = self.cluster.lent.by_ino.get_mut(ino) else { continue };
+            let Some(ranks) = self.cluster.replicas.lent.by_ino.get_mut(ino) else { continue };
             for (rank, asked) in ranks {
                 if !std::mem::replace(asked, true) {
                     due.push((*rank, *ino));
                 }
             }
         }
-        self.cluster.lent.asked_back += due.len() as u64;
+        self.cluster.replicas.lent.asked_back += due.len() as u64;
         due.into_iter().for_each(|(rank, ino)| self.tell_durably(rank, PeerMsg::DropReplica { ino }));
-        inos.iter().any(|ino| self.cluster.lent.by_ino.contains_key(ino))
+        inos.iter().any(|ino| self.cluster.replicas.lent.by_ino.contains_key(ino))
     }
 
     /// The same of all.
     pub(crate) fn take_all_replicas_back(&mut self) -> bool {
-        let lent = self.cluster.lent.inos();
+        let lent = self.cluster.replicas.lent.inos();
         self.take_replicas_back(&lent)
     }
 
@@ -262,7 +262,7 @@ impl Mds {
 
     /// The directories that somebody has a replica of and that events change in a way that matters to it.
     fn changed_replicas(&self, events: &[Event]) -> Vec<Ino> {
-        let lent = &self.cluster.lent.by_ino;
+        let lent = &self.cluster.replicas.lent.by_ino;
         let changed = |event: &Event| match event {
             Event::Inode(inode) if lent.contains_key(&inode.ino) && inode.part_of().is_none() => {
                 let before = self.tree.inode(inode.ino)?;
@@ -278,7 +278,7 @@ impl Mds {
     /// for.
     #[inline]
     pub(crate) fn check_replicas(&self, events: &[Event]) {
-        if cfg!(debug_assertions) && !self.cluster.lent.is_empty() {
+        if cfg!(debug_assertions) && !self.cluster.replicas.lent.is_empty() {
             let untrue = self.changed_replicas(events);
             assert!(untrue.is_empty(), "rank {} changes what others have replicas of: {untrue:?}", self.me());
         }
