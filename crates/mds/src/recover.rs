@@ -114,7 +114,7 @@ impl Mds {
                 }
                 // Back again.
                 Event::Inode(inode) if inode.part_of().is_none() => {
-                    drop(self.cluster.atlas.departed.remove(&inode.ino))
+                    _ = self.cluster.atlas.departed.remove(&inode.ino)
                 }
                 _ => {}
             }
