@@ -59,7 +59,7 @@ impl Mds {
     pub(crate) fn adds(&self, op: &Op, events: &[Event]) -> bool {
         let is_longer = |event: &Event| match event {
             Event::Inline { ino, data } => {
-                let there = self.tree.inode(*ino).and_then(|inode| self.tree.inline(inode));
+                let there = self.core.tree.inode(*ino).and_then(|inode| self.core.tree.inline(inode));
                 there.is_none_or(|there| there.len() < data.len())
             }
             _ => false,
@@ -93,7 +93,7 @@ impl Mds {
             Verdict::Running | Verdict::Old => return,
             Verdict::TooFar => {
                 let msg = ToClient::reply(request.seq.0, Err(FsError::Busy));
-                return self.out.push_back(Output::Send { conn, msg });
+                return self.core.out.push_back(Output::Send { conn, msg });
             }
         };
         let Request { seq, mut want, mut cred, mut op, ino, ways, .. } = request;
@@ -123,14 +123,14 @@ impl Mds {
             return self.gate(reply(FsError::ReadOnly));
         }
         let limited = peer.and_then(Peer::limited).map(|identity| (Arc::clone(identity), self.ways.asks()));
-        if running > limits::IN_FLIGHT_MAX || !self.parked.has_room(slot, self.config.waiting_bytes_max) {
+        if running > limits::IN_FLIGHT_MAX || !self.core.parked.has_room(slot, self.core.config.waiting_bytes_max) {
             return self.gate(reply(FsError::Busy));
         }
         let (op, walk) = match Walk::begin(op, &mut want, limited.as_ref(), ways.is_some()) {
             Ok(begun) => begun,
             Err(error) => return self.gate(reply(error)),
         };
-        let since_ms = self.now.mono_ms;
+        let since_ms = self.core.now.mono_ms;
         let (flushed, marks) = (Vec::new(), Vec::new());
         let (tx, reads) = (None, 0);
         let mut job = Job {
@@ -173,24 +173,24 @@ impl Mds {
         if self.grace.is_some() {
             return Some(Step::Wait(WaitReason::Grace));
         }
-        if self.stopping && job.repeats().is_none() {
+        if self.core.stopping && job.repeats().is_none() {
             // An error would make the client give up what it holds back; unanswered, it asks the next life.
             return Some(Step::Wait(WaitReason::Stop));
         }
         if job.again.is_some() || !job.op.is_change() {
             return None;
         }
-        if self.log.stuck && needs_journal(&job.op) {
+        if self.core.log.stuck && needs_journal(&job.op) {
             return Some(Step::Answer(Err(FsError::NoSpace)));
         }
         if !self.is_short_of_space() {
             return None;
         }
-        if !self.log.full {
+        if !self.core.log.full {
             return Some(Step::Wait(WaitReason::Space));
         }
-        let reserve = self.log.limit / 4;
-        let spare = frees(&job.op) && self.log.used < self.log.limit + reserve;
+        let reserve = self.core.log.limit / 4;
+        let spare = frees(&job.op) && self.core.log.used < self.core.log.limit + reserve;
         if spare { None } else { Some(Step::Answer(Err(FsError::NoSpace))) }
     }
 
@@ -202,38 +202,38 @@ impl Mds {
     /// record.
     #[inline]
     pub(crate) fn is_short_of_space(&self) -> bool {
-        let long = self.log.limit > 0 && self.log.used >= self.log.limit;
-        long && self.journal_is_needed() || self.is_overfull(self.config.cache_bytes_max / 8)
+        let long = self.core.log.limit > 0 && self.core.log.used >= self.core.log.limit;
+        long && self.journal_is_needed() || self.is_overfull(self.core.config.cache_bytes_max / 8)
     }
 
     /// True if the cache is over its limit by more than this, and it has enough dirty records, which eviction cannot
     /// touch.
     #[inline]
     pub(crate) fn is_overfull(&self, over: usize) -> bool {
-        self.tree.dirty_records() >= self.config.checkpoint_records
-            && self.tree.memory_bytes() > self.config.cache_bytes_max.saturating_add(over)
+        self.core.tree.dirty_records() >= self.core.config.checkpoint_records
+            && self.core.tree.memory_bytes() > self.core.config.cache_bytes_max.saturating_add(over)
     }
 
     /// The journal has no room, or has it again.
     pub(crate) fn journal_full(&mut self, full: bool) {
-        if full && !self.log.stuck {
-            self.log.stuck = true;
+        if full && !self.core.log.stuck {
+            self.core.log.stuck = true;
             // Those who wait learn that waiting does not help.
-            self.parked.wake(&WaitReason::Space);
+            self.core.parked.wake(&WaitReason::Space);
         }
-        self.log.stuck = full;
+        self.core.log.stuck = full;
     }
 
     /// Lets those go on that waited for room, if there is some.
     pub(crate) fn wake_if_room(&mut self) {
         if !self.is_short_of_space() {
-            self.parked.wake(&WaitReason::Space);
+            self.core.parked.wake(&WaitReason::Space);
         }
     }
 
     /// The driver says how long the journal is.
     pub(crate) fn journal_space(&mut self, used: u64, limit: u64) {
-        (self.log.used, self.log.limit) = (used, limit);
+        (self.core.log.used, self.core.log.limit) = (used, limit);
         if limit > 0 && used >= limit {
             // Whoever sends parts and no end of them must not hold up all others.
             self.drop_intakes();

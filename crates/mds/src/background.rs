@@ -48,7 +48,7 @@ impl Mds {
     /// Time goes on.
     pub(crate) fn tick(&mut self) {
         self.forgive_pause();
-        let now = self.now.mono_ms;
+        let now = self.core.now.mono_ms;
         self.check_grace();
         self.reclaim_again();
         if now >= self.background.timeouts_at_ms {
@@ -76,9 +76,9 @@ impl Mds {
     }
 
     fn time_out(&mut self) {
-        let now = self.now.mono_ms;
+        let now = self.core.now.mono_ms;
         self.background.contended.retain(|_, until| *until > now);
-        let silent_ms = u64::from(self.config.session_ms);
+        let silent_ms = u64::from(self.core.config.session_ms);
         let silent = self
             .sessions
             .iter()
@@ -103,7 +103,7 @@ impl Mds {
     }
 
     fn free_slots(&mut self) {
-        self.leases.drain(self.config.some(DRAIN_PER_TICK));
+        self.leases.drain(self.core.config.some(DRAIN_PER_TICK));
         let freed = std::mem::take(&mut self.background.freed_slots);
         for slot in freed {
             if self.leases.is_drained(slot) {
@@ -115,29 +115,34 @@ impl Mds {
     }
 
     fn end_orphans(&mut self) {
-        if self.background.orphans_at_ms.is_some_and(|at| self.now.mono_ms >= at) {
+        if self.background.orphans_at_ms.is_some_and(|at| self.core.now.mono_ms >= at) {
             self.background.orphans_at_ms = None;
-            let unused = self.tree.orphans().filter(|ino| self.opens.is_closed(*ino));
+            let unused = self.core.tree.orphans().filter(|ino| self.opens.is_closed(*ino));
             let unused: Vec<Ino> = unused.collect();
-            self.reaps.extend(unused);
+            self.opens.reaps.extend(unused);
         }
-        self.reaps.append(&mut self.background.reap_later);
+        self.opens.reaps.append(&mut self.background.reap_later);
     }
 
     fn move_sums(&mut self) {
-        if self.tree.unsettled() == 0 {
-            self.background.sums_at_ms = self.now.mono_ms + SUMS_MS;
+        if self.core.tree.unsettled() == 0 {
+            self.background.sums_at_ms = self.core.now.mono_ms + SUMS_MS;
             return;
         }
-        let early = self.now.mono_ms < self.background.sums_at_ms;
-        if early || self.background.sums_waiting || self.stopping || self.is_short_of_space() || self.grace.is_some() {
+        let early = self.core.now.mono_ms < self.background.sums_at_ms;
+        if early
+            || self.background.sums_waiting
+            || self.core.stopping
+            || self.is_short_of_space()
+            || self.grace.is_some()
+        {
             return;
         }
         // In replay a merge is there at once, and a sum of an inode as it was halfway would come over it.
         if self.is_merging() {
             return;
         }
-        let needs = propagate_need(&self.tree, self.config.some(SUMS_PER_TICK));
+        let needs = propagate_need(&self.core.tree, self.core.config.some(SUMS_PER_TICK));
         if !self.cluster.is_alone() {
             return self.move_sums_in_cluster(needs);
         }
@@ -146,11 +151,11 @@ impl Mds {
             self.load(needs, Waiter::Sums);
             return;
         }
-        if let Some(events) = propagate(&self.tree, self.config.some(SUMS_PER_TICK)) {
+        if let Some(events) = propagate(&self.core.tree, self.core.config.some(SUMS_PER_TICK)) {
             self.commit(None, &events);
         }
-        if self.tree.unsettled() == 0 {
-            self.background.sums_at_ms = self.now.mono_ms + SUMS_MS;
+        if self.core.tree.unsettled() == 0 {
+            self.background.sums_at_ms = self.core.now.mono_ms + SUMS_MS;
         }
     }
 
@@ -167,13 +172,17 @@ impl Mds {
         }
         // What is lent as a whole comes back as the borrower saw it.
         let locked = |ino| self.cluster.loans.is_locked_whole(ino);
-        let (mut events, sums) =
-            propagate_abroad(&self.tree, self.config.some(SUMS_PER_TICK), &|ino| abroad.contains(&ino), &locked);
+        let (mut events, sums) = propagate_abroad(
+            &self.core.tree,
+            self.core.config.some(SUMS_PER_TICK),
+            &|ino| abroad.contains(&ino),
+            &locked,
+        );
         // All in one record: what has been told and what is to be told of it are there together after a crash, or neither is.
         let mut peers = BTreeMap::new();
         for (dir, sum) in sums {
             let Where::Elsewhere(rank) = self.locate(dir, &mut Vec::new()) else { continue };
-            let peer = peers.entry(rank).or_insert_with(|| self.tree.peer(rank));
+            let peer = peers.entry(rank).or_insert_with(|| self.core.tree.peer(rank));
             peer.sent += 1;
             let letter = Arc::new(Letter::Sum { dir, entries: sum.entries, bytes: sum.bytes });
             events.push(Event::Letter { to: rank, seq: peer.sent, letter });
@@ -188,20 +197,20 @@ impl Mds {
     pub(crate) fn evict(&mut self) {
         // In the grace time what was looked up for a reclaim must still be there when the rest of it is read; the same when
         // something is about to move, or a request would read for ever what leaves memory again.
-        if self.tree.memory_bytes() <= self.config.cache_bytes_max {
+        if self.core.tree.memory_bytes() <= self.core.config.cache_bytes_max {
             return;
         }
-        let keeps = self.grace.is_some() || self.keeps_all() || self.parked.starves();
+        let keeps = self.grace.is_some() || self.keeps_all() || self.core.parked.starves();
         if !keeps {
-            let low = self.config.cache_bytes_max - self.config.cache_bytes_max / 32;
-            self.tree.evict_some(low, EVICT_STEPS, &|_| false);
+            let low = self.core.config.cache_bytes_max - self.core.config.cache_bytes_max / 32;
+            self.core.tree.evict_some(low, EVICT_STEPS, &|_| false);
         }
     }
 
     /// Asks the oldest leases back from a session that holds too many.
     pub(crate) fn shed_leases(&mut self, slot: Slot) {
         let held = self.leases.count(slot);
-        if held <= self.config.leases_max {
+        if held <= self.core.config.leases_max {
             return;
         }
         if self.sessions.get(slot).is_none_or(|session| session.shedding > 0) {

@@ -63,23 +63,23 @@ pub(crate) struct Checkpointer {
 impl Mds {
     /// Goes on with checkpointing, or starts a round if it is time.
     pub(crate) fn checkpoint(&mut self) {
-        if self.checkpointer.slice.is_some() || self.now.mono_ms < self.checkpointer.retry_ms {
+        if self.checkpointer.slice.is_some() || self.core.now.mono_ms < self.checkpointer.retry_ms {
             return;
         }
         if self.checkpointer.round.is_none() && self.is_time_to_checkpoint() {
             self.save_sessions();
-            self.checkpointer.round = Some(self.log.last);
+            self.checkpointer.round = Some(self.core.log.last);
         }
         let Some(upto) = self.checkpointer.round else { return };
         let mut idle = 0;
-        while self.tree.oldest_dirty().is_some_and(|oldest| oldest <= upto) {
+        while self.core.tree.oldest_dirty().is_some_and(|oldest| oldest <= upto) {
             if idle == IDLE_SLICES {
                 // The rest at the next tick.
                 return;
             }
-            let taken = self.tree.take_checkpoint(self.config.checkpoint_records);
+            let taken = self.core.tree.take_checkpoint(self.core.config.checkpoint_records);
             if taken.records.is_empty() {
-                self.tree.checkpoint_done();
+                self.core.tree.checkpoint_done();
                 idle += 1;
                 continue;
             }
@@ -89,7 +89,7 @@ impl Mds {
             return self.emit_checkpoint();
         }
         self.checkpointer.round = None;
-        self.checkpointer.ended_ms = self.now.mono_ms;
+        self.checkpointer.ended_ms = self.core.now.mono_ms;
         if let Some(soon) = &mut self.checkpointer.soon {
             soon.rounds += 1;
             self.stop_if_soon();
@@ -110,16 +110,16 @@ impl Mds {
     }
 
     fn is_time_to_checkpoint(&self) -> bool {
-        let dirty = self.tree.oldest_dirty().is_some() || self.oldest_unsaved().is_some();
+        let dirty = self.core.tree.oldest_dirty().is_some() || self.oldest_unsaved().is_some();
         // On a full disk what removals have freed of the journal is needed soon.
-        let age_max = if self.log.no_room { RETRY_MS } else { self.config.dirty_ms_max };
-        let old = self.now.mono_ms >= self.checkpointer.ended_ms + age_max;
-        let long = self.log.limit > 0 && self.log.used > self.log.limit / 2;
+        let age_max = if self.core.log.no_room { RETRY_MS } else { self.core.config.dirty_ms_max };
+        let old = self.core.now.mono_ms >= self.checkpointer.ended_ms + age_max;
+        let long = self.core.log.limit > 0 && self.core.log.used > self.core.log.limit / 2;
         // Before changes have to wait for it.
-        let full = self.is_overfull(self.config.cache_bytes_max / 16);
-        let many = self.tree.dirty_records() > self.config.dirty_max
-            || self.tree.dirty_queue() / IDLE_TIMES > self.config.dirty_max;
-        dirty && (self.stopping || self.checkpointer.soon.is_some() || old || long || full || many)
+        let full = self.is_overfull(self.core.config.cache_bytes_max / 16);
+        let many = self.core.tree.dirty_records() > self.core.config.dirty_max
+            || self.core.tree.dirty_queue() / IDLE_TIMES > self.core.config.dirty_max;
+        dirty && (self.core.stopping || self.checkpointer.soon.is_some() || old || long || full || many)
     }
 
     /// The oldest change that only the journal knows to be executed.
@@ -141,23 +141,23 @@ impl Mds {
 
     /// Gives the slice out as soon as the journal holds all that it contains.
     pub(crate) fn emit_checkpoint(&mut self) {
-        let durable = self.log.durable;
+        let durable = self.core.log.durable;
         if let Some(slice) = self.checkpointer.slice.as_mut().filter(|slice| slice.upto <= durable)
             && let Some(records) = slice.records.take()
         {
             let id = slice.id;
             self.heat_store(&records);
-            self.out.push_back(Output::Checkpoint { id, records });
+            self.core.out.push_back(Output::Checkpoint { id, records });
         }
     }
 
     /// The slice is in the table.
     pub(crate) fn checkpoint_done(&mut self, id: u64) {
-        let newest = self.loads.newest();
+        let newest = self.core.loads.newest();
         let Some(slice) = self.checkpointer.slice.as_mut().filter(|slice| slice.id == id) else { return };
         slice.landed = Some(newest);
         self.checkpointer.failed = 0;
-        self.log.full = false;
+        self.core.log.full = false;
         self.land_checkpoint();
     }
 
@@ -165,11 +165,11 @@ impl Mds {
     pub(crate) fn land_checkpoint(&mut self) {
         let landed = self.checkpointer.slice.as_ref().and_then(|slice| slice.landed);
         let Some(behind) = landed else { return };
-        if self.loads.is_behind(behind) {
+        if self.core.loads.is_behind(behind) {
             return;
         }
         self.checkpointer.slice = None;
-        self.tree.checkpoint_done();
+        self.core.tree.checkpoint_done();
         self.trim();
         if !self.cluster.is_alone() {
             self.send_landed();
@@ -191,34 +191,34 @@ impl Mds {
             return;
         }
         self.checkpointer.slice = None;
-        self.tree.checkpoint_failed();
-        self.checkpointer.retry_ms = self.now.mono_ms + RETRY_MS;
-        self.counters.checkpoints_failed += 1;
+        self.core.tree.checkpoint_failed();
+        self.checkpointer.retry_ms = self.core.now.mono_ms + RETRY_MS;
+        self.core.counters.checkpoints_failed += 1;
         self.checkpointer.failed += 1;
-        if self.stopping && !full && self.checkpointer.failed >= STOP_TRIES && !self.stopped {
-            self.stopped = true;
+        if self.core.stopping && !full && self.checkpointer.failed >= STOP_TRIES && !self.core.stopped {
+            self.core.stopped = true;
             let text = "the store takes no more writes, so it cannot be stopped in order: check the disk under the data directory, or the \
                         cluster, then start the server again; it recovers everything it acknowledged from its journal";
-            self.out.push_back(Output::Fatal { text: text.into() });
+            self.core.out.push_back(Output::Fatal { text: text.into() });
         }
-        if full && !self.log.full {
-            self.log.full = true;
+        if full && !self.core.log.full {
+            self.core.log.full = true;
             // Those who wait learn that waiting does not help.
-            self.parked.wake(&WaitReason::Space);
+            self.core.parked.wake(&WaitReason::Space);
         }
     }
 
     /// The journal is needed from here on.
     pub(crate) fn needed_from(&self) -> Lsn {
         let needed =
-            self.tree.oldest_dirty().into_iter().chain(self.oldest_unsaved()).chain(self.oldest_promise()).min();
-        let needed = needed.unwrap_or(self.log.last.next()).min(self.log.durable.next());
-        self.tree.needed_for_merges(needed)
+            self.core.tree.oldest_dirty().into_iter().chain(self.oldest_unsaved()).chain(self.oldest_promise()).min();
+        let needed = needed.unwrap_or(self.core.log.last.next()).min(self.core.log.durable.next());
+        self.core.tree.needed_for_merges(needed)
     }
 
     /// True if some of the journal is still needed, so that a checkpoint, or another rank, will free it.
     pub(crate) fn journal_is_needed(&self) -> bool {
-        self.needed_from() <= self.log.last
+        self.needed_from() <= self.core.log.last
     }
 
     /// Wants everything up to a record in the table for good; whether it is.
@@ -226,21 +226,21 @@ impl Mds {
         if self.cluster.atlas.settled > lsn {
             return true;
         }
-        let oldest = self.tree.oldest_dirty().unwrap_or(self.log.last.next());
+        let oldest = self.core.tree.oldest_dirty().unwrap_or(self.core.log.last.next());
         // What a merge made true gets into memory after its record, and is dirty from then on only.
-        let written = oldest.min(self.log.durable.next());
-        let table_upto = self.tree.settled_for_merges(written);
+        let written = oldest.min(self.core.log.durable.next());
+        let table_upto = self.core.tree.settled_for_merges(written);
         if table_upto <= lsn {
-            let with_merges = if table_upto < written { self.log.last } else { lsn };
+            let with_merges = if table_upto < written { self.core.log.last } else { lsn };
             self.checkpoint_upto(with_merges.max(lsn));
         } else if self.cluster.atlas.settling <= lsn
-            || self.now.mono_ms >= self.cluster.atlas.settling_ms + SETTLE_AGAIN_MS
+            || self.core.now.mono_ms >= self.cluster.atlas.settling_ms + SETTLE_AGAIN_MS
         {
             self.cluster.atlas.settling = table_upto;
-            self.cluster.atlas.settling_ms = self.now.mono_ms;
+            self.cluster.atlas.settling_ms = self.core.now.mono_ms;
             let replay_from = self.needed_from();
             self.checkpointer.trimmed = self.checkpointer.trimmed.max(replay_from);
-            self.out.push_back(Output::Settle { replay_from, table_upto });
+            self.core.out.push_back(Output::Settle { replay_from, table_upto });
         }
         false
     }
@@ -257,17 +257,17 @@ impl Mds {
         let below = self.needed_from();
         if below > self.checkpointer.trimmed {
             self.checkpointer.trimmed = below;
-            self.tree.drop_pins(below);
-            self.out.push_back(Output::Trim { below });
+            self.core.tree.drop_pins(below);
+            self.core.out.push_back(Output::Trim { below });
         }
     }
 
     /// Another server is to run this rank: writes most into the table while it serves, and stops then.
     pub(crate) fn stop_soon(&mut self) {
-        if self.stopping || self.checkpointer.soon.is_some() {
+        if self.core.stopping || self.checkpointer.soon.is_some() {
             return;
         }
-        self.checkpointer.soon = Some(Soon { rounds: 0, until_ms: self.now.mono_ms + SOON_MS });
+        self.checkpointer.soon = Some(Soon { rounds: 0, until_ms: self.core.now.mono_ms + SOON_MS });
         self.stop_if_soon();
         self.checkpoint();
     }
@@ -276,8 +276,8 @@ impl Mds {
     /// then there is nothing to wait for.
     pub(crate) fn stop_if_soon(&mut self) {
         let Some(Soon { rounds, until_ms }) = self.checkpointer.soon else { return };
-        let late = rounds >= SOON_ROUNDS || self.now.mono_ms >= until_ms || self.grace.is_some();
-        if late || self.tree.dirty_records() <= self.config.checkpoint_records {
+        let late = rounds >= SOON_ROUNDS || self.core.now.mono_ms >= until_ms || self.grace.is_some();
+        if late || self.core.tree.dirty_records() <= self.core.config.checkpoint_records {
             self.checkpointer.soon = None;
             self.stop();
         }
@@ -285,30 +285,30 @@ impl Mds {
 
     /// Stop: everything goes into the table first.
     pub(crate) fn stop(&mut self) {
-        self.stopping = true;
+        self.core.stopping = true;
         self.checkpointer.retry_ms = 0;
         self.stop_borrowing();
     }
 
     /// Says so when everything is out and in the table.
     pub(crate) fn try_stop(&mut self) {
-        if self.stopped {
+        if self.core.stopped {
             return;
         }
         self.end_discards();
         self.drop_intakes();
         self.checkpoint();
-        let clean = self.tree.oldest_dirty().is_none() && self.oldest_unsaved().is_none();
-        let clean = clean && self.checkpointer.slice.is_none() && self.tree.oldest_merge().is_none();
-        if clean && self.gate.len() == 0 && self.log.durable == self.log.last {
+        let clean = self.core.tree.oldest_dirty().is_none() && self.oldest_unsaved().is_none();
+        let clean = clean && self.checkpointer.slice.is_none() && self.core.tree.oldest_merge().is_none();
+        if clean && self.gate.len() == 0 && self.core.log.durable == self.core.log.last {
             self.trim();
-            self.stopped = true;
+            self.core.stopped = true;
             // Others may not have come to their stop yet, and this rank may live until they have. What a client asks for or
             // writes from now on the next life would not know of.
             let mut conns: Vec<_> = self.sessions.conns.keys().copied().collect();
             conns.sort_unstable();
             conns.into_iter().for_each(|conn| self.close_conn(conn));
-            self.out.push_back(Output::Stopped);
+            self.core.out.push_back(Output::Stopped);
         }
     }
 }

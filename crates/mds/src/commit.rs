@@ -42,13 +42,13 @@ impl Mds {
     /// The same; `made`: they are what an operation decided here over records of this rank alone, and this is the number it was given
     /// for a new inode.
     pub(crate) fn commit_made(&mut self, origin: Option<Origin>, events: &[Event], made: Option<Ino>) -> Lsn {
-        let lsn = self.log.last.next();
-        self.log.last = lsn;
+        let lsn = self.core.log.last.next();
+        self.core.log.last = lsn;
         let origin = origin.map(|origin| self.remember(origin, lsn));
-        let mut record = Vec::with_capacity(self.log.last_len + 16);
+        let mut record = Vec::with_capacity(self.core.log.last_len + 16);
         encode_record(&mut record, origin.as_ref(), events);
-        self.log.last_len = record.len();
-        self.log.used += record.len() as u64;
+        self.core.log.last_len = record.len();
+        self.core.log.used += record.len() as u64;
         self.note_relaxed(events, lsn, made);
         let alone = self.cluster.is_alone();
         if !alone {
@@ -57,15 +57,15 @@ impl Mds {
         }
         self.check_promises(events);
         for event in events {
-            self.note_shortcuts(event);
+            self.shortcuts.note(&self.core.tree, event);
             if !alone {
                 self.note_for_others(event);
             }
             match made {
                 // It gets into memory in steps.
                 _ if matches!(event, Event::Merge { .. }) => {}
-                Some(made) => apply_decided(&mut self.tree, event, lsn, made),
-                None => apply(&mut self.tree, event, lsn),
+                Some(made) => apply_decided(&mut self.core.tree, event, lsn, made),
+                None => apply(&mut self.core.tree, event, lsn),
             }
             match event {
                 Event::Discard { ino, from, object_size } => {
@@ -76,7 +76,7 @@ impl Mds {
                     self.leases.forget(*ino);
                     self.note_promise(event);
                 }
-                Event::Merge { dir } => self.tree.begin_merge(*dir),
+                Event::Merge { dir } => self.core.tree.begin_merge(*dir),
                 Event::Letter { to, seq, letter } => self.letter_written(*to, *seq, letter, lsn),
                 Event::Route(route) => self.route_written(*route),
                 Event::RouteGone(dir) => self.route_gone(*dir),
@@ -87,14 +87,14 @@ impl Mds {
                 _ => {}
             }
         }
-        let recuts = self.tree.take_recuts();
+        let recuts = self.core.tree.take_recuts();
         if !recuts.is_empty() {
             self.recut(recuts);
         }
         if let Some(tail) = &mut self.cluster.exports.tail {
-            tail.add(events, self.log.last_len);
+            tail.add(events, self.core.log.last_len);
         }
-        self.out.push_back(Output::Append { lsn, record });
+        self.core.out.push_back(Output::Append { lsn, record });
         lsn
     }
 
@@ -113,7 +113,7 @@ impl Mds {
     pub(crate) fn tell_access(&mut self, session: SessionId, change: AccessChange) {
         if let Some((ino, access)) = change {
             let access = self.access_for_now(ino, access);
-            self.out.push_back(Output::Access { session, ino, access });
+            self.core.out.push_back(Output::Access { session, ino, access });
         }
     }
 }

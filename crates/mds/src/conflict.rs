@@ -132,7 +132,7 @@ impl Mds {
         {
             return Some(why);
         }
-        if !self.promises.is_empty(self.now.mono_ms)
+        if !self.promises.is_empty(self.core.now.mono_ms)
             && let Some(why) = self.settle_promises(job, &change.events)
         {
             return Some(why);
@@ -141,7 +141,7 @@ impl Mds {
             return None;
         }
         let data = changes_data(&job.op);
-        let events = || change.events.iter().filter_map(|event| claim_of(&self.tree, event, data));
+        let events = || change.events.iter().filter_map(|event| claim_of(&self.core.tree, event, data));
         let answer = self.claim_of_answer(job, &change.answer);
         if !events().chain(answer).any(|claim| self.conflicts(job, claim)) {
             return None;
@@ -171,7 +171,7 @@ impl Mds {
     }
 
     fn recall_all(&mut self, job: &mut Job, claims: Vec<Claim>) -> WaitReason {
-        let id = self.parked.number(job);
+        let id = self.core.parked.number(job);
         let mut count = 0;
         for claim in &claims {
             for (slot, bits) in self.holders_due(job, *claim) {
@@ -179,14 +179,14 @@ impl Mds {
                 count += 1;
                 if claim.1.has(Lease::NAMES) {
                     // Several work in this directory: lending it out again at once would only mean asking again.
-                    self.background.contended.insert(claim.0, self.now.mono_ms + self.config.contended_ms);
+                    self.background.contended.insert(claim.0, self.core.now.mono_ms + self.core.config.contended_ms);
                 }
                 if bits.has(Lease::FLUSH) && !job.flushed.contains(&claim.0) {
                     job.flushed.push(claim.0);
                 }
             }
         }
-        self.parked.mark(job, claims.into_iter().map(|(ino, _)| ino).collect());
+        self.core.parked.mark(job, claims.into_iter().map(|(ino, _)| ino).collect());
         WaitReason::Recall(count)
     }
 }

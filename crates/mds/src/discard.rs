@@ -38,6 +38,8 @@ pub(crate) struct Discards {
     replies: BTreeMap<Ino, Vec<Reply>>,
     /// Removed inodes whose drop is done; the journal is told of many at once.
     done: Vec<Ino>,
+    /// Files whose inline data is on its way to an object, with the size of their objects.
+    pub(crate) spills: BTreeMap<Ino, u32>,
 }
 
 /// Most removed inodes in one record of drops that are done.
@@ -87,7 +89,7 @@ impl Mds {
     /// Gives out the drops whose change is durable.
     pub(crate) fn emit_discards(&mut self) {
         while let Some((lsn, ino)) = self.discards.waiting.front().copied() {
-            if lsn > self.log.durable {
+            if lsn > self.core.log.durable {
                 return;
             }
             self.discards.waiting.pop_front();
@@ -95,7 +97,7 @@ impl Mds {
             if let Some(discard) = queue.and_then(|queue| queue.iter_mut().find(|d| d.lsn == lsn && !d.emitted)) {
                 discard.emitted = true;
                 let (from, object_size) = (discard.from, discard.object_size);
-                self.out.push_back(Output::Discard { ino, from, object_size });
+                self.core.out.push_back(Output::Discard { ino, from, object_size });
             }
         }
     }
@@ -111,7 +113,7 @@ impl Mds {
             return;
         }
         self.discards.by_ino.remove(&ino);
-        if matches!(self.tree.find(ino), Found::Gone) {
+        if matches!(self.core.tree.find(ino), Found::Gone) {
             // Its number is never used again, so that a repeated drop does no harm.
             self.discards.done.push(ino);
             if self.discards.done.len() >= DONE_MAX {
@@ -121,14 +123,14 @@ impl Mds {
             self.commit(None, &[Event::DiscardGone(ino)]);
         }
         for reply in self.discards.replies.remove(&ino).unwrap_or_default() {
-            if self.config.direct.is_some() {
+            if self.core.config.direct.is_some() {
                 // Its client may write in the store by itself then, and nothing orders that with a drop that a crash repeats.
                 self.gate(reply);
             } else {
                 self.release(reply);
             }
         }
-        self.parked.wake(&WaitReason::Data(ino));
+        self.core.parked.wake(&WaitReason::Data(ino));
     }
 
     /// Tells the journal of the drops that are done.
@@ -146,6 +148,6 @@ impl Mds {
 
     /// True if objects of the file are being dropped, or its inline data moved to one.
     pub(crate) fn drops_or_spills(&self, ino: Ino) -> bool {
-        self.discards.is_pending(ino) || self.spills.contains_key(&ino)
+        self.discards.is_pending(ino) || self.discards.spills.contains_key(&ino)
     }
 }

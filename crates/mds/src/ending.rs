@@ -25,20 +25,21 @@ impl Mds {
         let Some(session) = self.sessions.get(slot).filter(|session| session.ending.is_none()) else { return };
         let (id, addresses) = (session.id, session.addresses.clone());
         // First of all its data requests must stop: others may write as soon as its rights are gone.
-        self.out.push_back(Output::Fence { session: id });
+        self.core.out.push_back(Output::Fence { session: id });
         if !self.ends_in_steps(slot) {
             return self.free_session(slot);
         }
         self.sessions.silence(slot, Ending { executes: true, reaches: !addresses.is_empty() });
         self.drop_jobs(slot);
         if !addresses.is_empty() {
-            self.out.push_back(Output::ShutOut { session: id, addresses });
+            self.core.out.push_back(Output::ShutOut { session: id, addresses });
         }
     }
 
     /// True if what a session holds is others' only some time after its end was decided.
     pub(crate) fn ends_in_steps(&self, slot: Slot) -> bool {
-        self.config.direct.is_some() || self.sessions.get(slot).is_some_and(|session| !session.addresses.is_empty())
+        self.core.config.direct.is_some()
+            || self.sessions.get(slot).is_some_and(|session| !session.addresses.is_empty())
     }
 
     /// The object server executes nothing of the session, and never will.
@@ -62,8 +63,8 @@ impl Mds {
 
     /// Nothing that a session has asked for is done any more.
     fn drop_jobs(&mut self, slot: Slot) {
-        for mut job in self.parked.take_session(slot) {
-            self.parked.unmark(&mut job);
+        for mut job in self.core.parked.take_session(slot) {
+            self.core.parked.unmark(&mut job);
             self.give_back(&mut job, false);
         }
     }
@@ -96,7 +97,7 @@ impl Mds {
     /// A client tells by what the store knows it. Who may change nothing has a key that cannot either, and would name others; who is
     /// known by his user alone might, too.
     pub(crate) fn take_address(&mut self, job: &Job, address: &[u8]) -> FsResult<Answer> {
-        if self.config.direct.is_none() || address.is_empty() {
+        if self.core.config.direct.is_none() || address.is_empty() {
             return Err(FsError::NotSupported);
         }
         let Some(session) = self.sessions.same(job.slot, job.session) else { return Err(FsError::Stale) };

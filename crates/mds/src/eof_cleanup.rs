@@ -128,7 +128,7 @@ impl Mds {
                     // He grows over what he has written himself.
                     return None;
                 }
-                self.tree.inode(ino).filter(|inode| to > inode.size && cuts == inode.cuts)?.ino
+                self.core.tree.inode(ino).filter(|inode| to > inode.size && cuts == inode.cuts)?.ino
             }
             _ => return None,
         };
@@ -141,7 +141,7 @@ impl Mds {
     /// Drops what lies beyond the end of a file of objects that several write, or did: what they have written there and not told of is
     /// refused as stale.
     fn cut_beyond(&mut self, ino: Ino) -> bool {
-        let file = self.tree.inode(ino).filter(|inode| inode.kind == Kind::File && !inode.inline);
+        let file = self.core.tree.inode(ino).filter(|inode| inode.kind == Kind::File && !inode.inline);
         let Some(mut inode) = file.cloned() else { return false };
         inode.cuts = inode.cuts.wrapping_add(1);
         let discard = Event::Discard { ino, from: inode.size, object_size: inode.layout().object_size };
@@ -152,14 +152,15 @@ impl Mds {
 
     /// Drops what dead sessions left of files, a few at a time.
     pub(crate) fn tidy_left(&mut self) {
-        let some: Vec<Ino> = self.tidy.left.iter().take(self.config.some(LEFT_PER_TICK)).copied().collect();
+        let some: Vec<Ino> = self.tidy.left.iter().take(self.core.config.some(LEFT_PER_TICK)).copied().collect();
         some.into_iter().for_each(|ino| self.tidy_one(ino));
     }
 
     /// Drops what dead sessions left of a file, unless that is done already. Goes on as soon as something was read for it:
     /// what was may not stay in memory for long.
     pub(crate) fn tidy_one(&mut self, ino: Ino) {
-        let held_up = self.grace.is_some() || self.stopping || !self.cluster.peers.ready || self.is_short_of_space();
+        let held_up =
+            self.grace.is_some() || self.core.stopping || !self.cluster.peers.ready || self.is_short_of_space();
         if held_up || !self.tidy.left.contains(&ino) {
             return;
         }
@@ -188,7 +189,7 @@ impl Mds {
         if !self.cluster.is_alone() {
             return self.locate(ino, wants);
         }
-        if !matches!(self.tree.find(ino), Found::Unknown) {
+        if !matches!(self.core.tree.find(ino), Found::Unknown) {
             return Where::Here;
         }
         wants.push(Need::Inode(ino));
@@ -196,7 +197,7 @@ impl Mds {
     }
 
     fn drop_left(&mut self, ino: Ino) {
-        let (from, object_size) = match self.tree.find(ino) {
+        let (from, object_size) = match self.core.tree.find(ino) {
             Found::Here(inode) if inode.kind == Kind::File => {
                 (if inode.inline { 0 } else { inode.size }, inode.layout().object_size)
             }

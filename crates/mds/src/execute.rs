@@ -74,7 +74,7 @@ impl Mds {
                 }
                 let short = why == WaitReason::Space;
                 self.tally_wait(&mut job, &why);
-                self.parked.park(job, why);
+                self.core.parked.park(job, why);
                 if short {
                     self.checkpoint();
                 }
@@ -100,7 +100,7 @@ impl Mds {
             // It was there when the request was executed.
             result = Err(FsError::Stale);
         }
-        self.parked.unmark(&mut job);
+        self.core.parked.unmark(&mut job);
         self.give_back(&mut job, false);
         if !matches!(result, Ok(Answer::Opened { .. })) {
             self.close_unopened(&job);
@@ -115,7 +115,7 @@ impl Mds {
 
     /// Sends a request to another rank; if it was executed here before, only for the answer.
     fn redirect(&mut self, mut job: Job, rank: Rank) {
-        self.parked.unmark(&mut job);
+        self.core.parked.unmark(&mut job);
         self.give_back(&mut job, false);
         self.close_unopened(&job);
         self.tally_redirect(&job);
@@ -146,7 +146,7 @@ impl Mds {
             return step;
         }
         job.within = None;
-        if (self.tree.has_decoupled() || self.has_apart(job))
+        if (self.core.tree.has_decoupled() || self.has_apart(job))
             && let Some(step) = self.busy_below(job)
         {
             return step;
@@ -182,7 +182,7 @@ impl Mds {
         if !self.cluster.is_alone() {
             return self.step_in_cluster(job, held);
         }
-        let needs = need(&self.tree, &job.op, &job.cred);
+        let needs = need(&self.core.tree, &job.op, &job.cred);
         if !needs.is_empty() {
             return self.wait_for(job, needs);
         }
@@ -216,7 +216,7 @@ impl Mds {
             Gathered::Again => self.come_again(job),
         };
         if has_guests {
-            self.tree.dismiss();
+            self.core.tree.dismiss();
         }
         step
     }
@@ -224,7 +224,7 @@ impl Mds {
     /// The name is here, its inode is not.
     fn tell_remote(&mut self, job: &mut Job, ino: Ino, rank: Rank) -> Step {
         let (dir, kind) = match &job.op {
-            Op::Lookup { dir, name } | Op::Create { dir, name, .. } => match self.tree.entry(*dir, name) {
+            Op::Lookup { dir, name } | Op::Create { dir, name, .. } => match self.core.tree.entry(*dir, name) {
                 Lookup::Present(target) => (*dir, target.kind),
                 _ => return Step::Wait(WaitReason::Locked),
             },
@@ -234,7 +234,7 @@ impl Mds {
         if let Some(step) = self.blocked(job) {
             return step;
         }
-        Step::Answer(match may_search(&self.tree, dir, &job.cred) {
+        Step::Answer(match may_search(&self.core.tree, dir, &job.cred) {
             Ok(()) if kind == Kind::Dir && matches!(job.op, Op::Create { .. }) => Err(FsError::IsDir),
             Ok(()) => Ok(Answer::Remote { ino, kind, rank }),
             Err(error) => Err(error),
@@ -242,7 +242,7 @@ impl Mds {
     }
 
     fn remote_parent(&self, job: &Job, dir: Ino, ino: Ino, rank: Rank) -> Step {
-        Step::Answer(match self.tree.inode(dir) {
+        Step::Answer(match self.core.tree.inode(dir) {
             Some(inode) if inode.kind != Kind::Dir && !job.cred.is_root() => Err(FsError::NotDir),
             Some(_) => Ok(Answer::Remote { ino, kind: Kind::Dir, rank }),
             None => Err(FsError::NotFound),
@@ -261,7 +261,7 @@ impl Mds {
 
     /// Lets a request wait for records.
     pub(crate) fn wait_for(&mut self, job: &mut Job, needs: Vec<loligo_namespace::Need>) -> Step {
-        let id = self.parked.number(job);
+        let id = self.core.parked.number(job);
         let count = self.load(needs, crate::load::Waiter::Job(id));
         job.reads += count;
         Step::Wait(WaitReason::Load(count))
@@ -276,7 +276,7 @@ impl Mds {
         match self.opens.handle(job.slot, number) {
             Some(handle) if handle.ino == ino => Ok(Some(handle)),
             // It is open at the home of the directory.
-            None if matches!(job.op, Op::Readdir { .. }) && self.tree.part(ino).is_some() => Ok(None),
+            None if matches!(job.op, Op::Readdir { .. }) && self.core.tree.part(ino).is_some() => Ok(None),
             _ => Err(FsError::BadHandle),
         }
     }
@@ -297,27 +297,27 @@ impl Mds {
         let (lag, reserved) = (relaxation.lag, relaxation.number);
         let (opens, cluster, tx) = (&self.opens, &self.cluster, job.tx);
         let guest = |ino| tx.and_then(|tx| self.opens_of_guest(tx, ino));
-        let made = job.ino.or(job.scattered).or(reserved).unwrap_or_else(|| self.tree.next_ino());
+        let made = job.ino.or(job.scattered).or(reserved).unwrap_or_else(|| self.core.tree.next_ino());
         // Where the owner of a subtree may have changed what is removed it counts as open.
         let held_too = u32::from(job.within.is_some());
         let ctx = Ctx {
             cred: &job.cred,
             distrusted: job.distrusted,
-            stamp: Stamp { now: self.now.wall, ino: made },
+            stamp: Stamp { now: self.core.now.wall, ino: made },
             handle_read: held.is_some_and(|handle| handle.read),
             handle_write: held.is_some_and(|handle| handle.write),
             open_count: &|ino| guest(ino).unwrap_or_else(|| opens.count(ino)) + held_too,
             route_version: &|ino| cluster.atlas.routes.version(ino),
         };
         let bad_pin = self.is_bad_pin(job);
-        let change = match prepare(&self.tree, &job.op, &ctx) {
+        let change = match prepare(&self.core.tree, &job.op, &ctx) {
             Ok(_) if bad_pin => return Step::Answer(Err(FsError::Invalid)),
             Ok(change) if job.way_only => shown_on_the_way(change),
             Ok(change) => change,
             Err(FsError::Busy) if matches!(job.op, Op::WriteInline { .. }) => return self.spill(job),
             Err(error) => return Step::Answer(Err(error)),
         };
-        if self.log.no_room && self.adds(&job.op, &change.events) {
+        if self.core.log.no_room && self.adds(&job.op, &change.events) {
             return Step::Answer(Err(FsError::NoSpace));
         }
         if let Some(step) = self.bounds_first(job) {
@@ -346,7 +346,7 @@ impl Mds {
         }
         let origin = origin_of(job, change.origin_ino, change.origin_value);
         let Change { events, answer, .. } = change;
-        self.counters.scattered += u64::from(made.zeroth_rank().is_some());
+        self.core.counters.scattered += u64::from(made.zeroth_rank().is_some());
         let mut events = self.part(job, events);
         events.extend(self.with_new_promise(&job.op));
         (job.lag, job.is_strict) = (lag, lag.is_none());
@@ -429,23 +429,23 @@ impl Mds {
         {
             return step;
         }
-        if self.tree.inode(origin.ino).is_some_and(|inode| inode.is_spread()) {
+        if self.core.tree.inode(origin.ino).is_some_and(|inode| inode.is_spread()) {
             // What a client sees of it must be asked of other ranks, as for any request for its attributes.
             (job.op, job.ino) = (Op::GetAttr { ino: origin.ino }, None);
             return self.step(job);
         }
-        let mut needs = need_again(&self.tree, origin);
+        let mut needs = need_again(&self.core.tree, origin);
         if needs.is_empty()
             && job.op.opens().is_some()
-            && let Some(inode) = self.tree.inode(origin.ino)
-            && self.tree.inline(inode).is_none()
+            && let Some(inode) = self.core.tree.inode(origin.ino)
+            && self.core.tree.inline(inode).is_none()
         {
             needs.push(loligo_namespace::Need::Inline(origin.ino));
         }
         if !needs.is_empty() {
             return self.wait_for(job, needs);
         }
-        let answer = answer_again(&self.tree, &job.op, origin);
+        let answer = answer_again(&self.core.tree, &job.op, origin);
         if let Ok(Answer::Opened { .. }) = &answer
             && let Some(step) = self.refuse_opening_again(job, origin)
         {
@@ -486,7 +486,7 @@ impl Mds {
     fn refuse_opening_again(&mut self, job: &mut Job, origin: &Origin) -> Option<Step> {
         let (_, flags) = job.op.opens()?;
         let needs_write = flags.write || flags.truncate || flags.append;
-        let inode = self.tree.inode(origin.ino)?;
+        let inode = self.core.tree.inode(origin.ino)?;
         // A new file is open to who made it, whatever its mode says.
         let is_new = origin.value != 0 && inode.kind == Kind::File && inode.uid == job.cred.uid;
         let has_name = inode.nlink > 0;
@@ -502,7 +502,7 @@ impl Mds {
         let held = self.opened_before(job);
         let ctx = Ctx {
             cred: &job.cred,
-            stamp: Stamp { now: self.now.wall, ino: self.tree.next_ino() },
+            stamp: Stamp { now: self.core.now.wall, ino: self.core.tree.next_ino() },
             handle_read: held.is_some_and(|handle| handle.read),
             handle_write: held.is_some_and(|handle| handle.write),
             open_count: &|_| 1,
@@ -512,7 +512,7 @@ impl Mds {
         };
         let flags = OpenFlags { truncate: false, write: flags.write || flags.truncate, ..flags };
         let open = Op::Open { ino: origin.ino, flags, handle: 0 };
-        prepare(&self.tree, &open, &ctx).err().map(|error| Step::Answer(Err(error)))
+        prepare(&self.core.tree, &open, &ctx).err().map(|error| Step::Answer(Err(error)))
     }
 
     /// The step for an executed request whose inode may have become another rank's; `None` if it is this rank's.

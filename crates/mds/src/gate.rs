@@ -46,14 +46,14 @@ impl Reply {
     /// Of a request that is executed.
     pub(crate) fn new(mds: &mut Mds, job: Job, result: FsResult<Answer>) -> Reply {
         let op = match &job.walk {
-            Some(walk) => mds.counters.count(&walk.op(), result.is_ok()),
-            None => mds.counters.count(&job.op, result.is_ok()),
+            Some(walk) => mds.core.counters.count(&walk.op(), result.is_ok()),
+            None => mds.core.counters.count(&job.op, result.is_ok()),
         };
         mds.tally_answer(&job, op, &result);
         if mds.heat.sampler.choose() {
             mds.heat_op(&job.op);
         }
-        let asks = Asks::of(&mds.tree, &job, &result);
+        let asks = Asks::of(&mds.core.tree, &job, &result);
         let ways = mds.promise_ways(&job);
         // Whoever sees the file as it is after a cut may write to it at once, and the drop must not come after that.
         let cut = result.as_ref().ok().and_then(Answer::attr).map(|attr| attr.ino);
@@ -115,7 +115,7 @@ impl Gate {
 impl Mds {
     /// Lets an answer leave as soon as all that was applied before it is durable.
     pub(crate) fn gate(&mut self, mut reply: Reply) {
-        if self.log.last <= self.log.durable {
+        if self.core.log.last <= self.core.log.durable {
             return self.pass(reply);
         }
         if reply.lag.is_some_and(|lag| self.may_run_ahead(lag)) {
@@ -124,33 +124,33 @@ impl Mds {
             reply.ways.clear();
             return self.pass(reply);
         }
-        self.gate.queue.push_back((self.log.last, Gated::Reply(reply)));
+        self.gate.queue.push_back((self.core.log.last, Gated::Reply(reply)));
     }
 
     /// The same for the end of a handshake.
     pub(crate) fn gate_welcome(&mut self, conn: ConnId, slot: Slot, session: SessionId) {
-        if self.log.last <= self.log.durable {
+        if self.core.log.last <= self.core.log.durable {
             return self.welcome(conn, slot, session, false, false);
         }
-        self.gate.queue.push_back((self.log.last, Gated::Welcome { conn, slot, session }));
+        self.gate.queue.push_back((self.core.log.last, Gated::Welcome { conn, slot, session }));
     }
 
     /// A client that says hello is heard later.
     pub(crate) fn gate_hello(&mut self, conn: ConnId, hello: Hello) {
-        self.gate.queue.push_back((self.log.last, Gated::Hello(conn, hello)));
+        self.gate.queue.push_back((self.core.log.last, Gated::Hello(conn, hello)));
     }
 
     /// A client that is told that its session has ended begins anew, and nothing of before may come back.
     pub(crate) fn gate_evicted(&mut self, conn: ConnId) {
-        if self.log.last <= self.log.durable {
+        if self.core.log.last <= self.core.log.durable {
             return self.say_evicted(conn);
         }
-        self.gate.queue.push_back((self.log.last, Gated::Evicted(conn)));
+        self.gate.queue.push_back((self.core.log.last, Gated::Evicted(conn)));
     }
 
     /// The journal is durable up to here.
     pub(crate) fn durable(&mut self, lsn: Lsn) {
-        self.log.durable = self.log.durable.max(lsn).min(self.log.last);
+        self.core.log.durable = self.core.log.durable.max(lsn).min(self.core.log.last);
         self.relaxed_durable();
         self.emit_thaws();
         self.emit_discards();
@@ -159,7 +159,7 @@ impl Mds {
         self.emit_checkpoint();
         self.emit_merge_rows();
         let greeted = self.cluster_durable();
-        while self.gate.queue.front().is_some_and(|(upto, _)| *upto <= self.log.durable) {
+        while self.gate.queue.front().is_some_and(|(upto, _)| *upto <= self.core.log.durable) {
             match self.gate.queue.pop_front() {
                 Some((_, Gated::Reply(reply))) => self.pass(reply),
                 Some((_, Gated::Welcome { conn, slot, session })) => self.welcome(conn, slot, session, false, false),
@@ -187,12 +187,12 @@ impl Mds {
         if let Some(Redirect { rank, done, about }) = reply.redirect {
             let routes = self.routes_about(about);
             let msg = ToClient::Redirect { seq: reply.seq, rank, routes, done };
-            return self.out.push_back(Output::Send { conn, msg });
+            return self.core.out.push_back(Output::Send { conn, msg });
         }
         let granted = self.grant(&mut reply);
         let volatile = self.volatile(reply.lag.is_some(), &reply.shows);
         let msg = ToClient::Reply { seq: reply.seq, result: reply.result, granted, ways: reply.ways, volatile };
-        self.out.push_back(Output::Send { conn, msg });
+        self.core.out.push_back(Output::Send { conn, msg });
         // Behind the answer: a recall of what the answer brings must not come before it.
         self.shed_leases(reply.slot);
     }

@@ -80,7 +80,7 @@ impl Mds {
     /// are evicted then.
     pub(crate) fn check_grace(&mut self) {
         let Some(grace) = &self.grace else { return };
-        if self.now.mono_ms < self.grace_until(grace) {
+        if self.core.now.mono_ms < self.grace_until(grace) {
             return;
         }
         let missing: Vec<Slot> = self.missing().map(|(slot, _)| slot).collect();
@@ -92,8 +92,8 @@ impl Mds {
         }
         self.grace = None;
         missing.into_iter().for_each(|slot| self.evict_session(slot));
-        self.background.orphans_at_ms = Some(self.now.mono_ms + ORPHANS_KEPT_MS);
-        self.parked.wake(&WaitReason::Grace);
+        self.background.orphans_at_ms = Some(self.core.now.mono_ms + ORPHANS_KEPT_MS);
+        self.core.parked.wake(&WaitReason::Grace);
     }
 
     /// Known sessions that have not come back all the way.
@@ -250,7 +250,7 @@ impl Mds {
     fn reclaim_needs(&mut self, inos: &[Ino], rounds: usize) -> Vec<Need> {
         let mut needs = Vec::new();
         if self.cluster.is_alone() {
-            let unknown = inos.iter().filter(|ino| rounds == 0 && matches!(self.tree.find(**ino), Found::Unknown));
+            let unknown = inos.iter().filter(|ino| rounds == 0 && matches!(self.core.tree.find(**ino), Found::Unknown));
             needs.extend(unknown.map(|ino| Need::Inode(*ino)));
         } else if rounds < ROUNDS_MAX {
             inos.iter().for_each(|ino| _ = self.locate(*ino, &mut needs));
@@ -298,7 +298,7 @@ impl Mds {
         let taken = self.opens.handles(slot) >= HANDLES_MAX || self.opens.handle(slot, number).is_some();
         // A directory of which this rank has only a part is open where its home is.
         let is_here = self.home_of_part(ino).is_none();
-        let kind = self.tree.inode(ino).filter(|_| is_here).map(|inode| inode.kind);
+        let kind = self.core.tree.inode(ino).filter(|_| is_here).map(|inode| inode.kind);
         if taken || !matches!(kind, Some(Kind::File | Kind::Dir)) {
             if let Where::Elsewhere(rank) = self.locate(ino, &mut Vec::new()) {
                 // What was open of it has gone there before the restart, if it was here. The client may close it before it hears of that.
@@ -318,7 +318,9 @@ impl Mds {
     /// its word that it had it open is not enough. One that acts for all but root, if a user is who may. What another one may write to has no
     /// setuid and setgid: that ended when it was opened.
     fn may_take_back(&self, slot: Slot, squash: Squash, ino: Ino, flags: OpenFlags) -> bool {
-        let (Some(session), Found::Here(inode)) = (self.sessions.get(slot), self.tree.find(ino)) else { return false };
+        let (Some(session), Found::Here(inode)) = (self.sessions.get(slot), self.core.tree.find(ino)) else {
+            return false;
+        };
         if flags.write && inode.kind == Kind::File && inode.mode & 0o6000 != 0 {
             return false;
         }
@@ -336,7 +338,7 @@ impl Mds {
     }
 
     fn may_open(&self, cred: &Cred, ino: Ino, flags: OpenFlags) -> bool {
-        let stamp = Stamp { now: self.now.wall, ino: self.tree.next_ino() };
+        let stamp = Stamp { now: self.core.now.wall, ino: self.core.tree.next_ino() };
         let ctx = Ctx {
             cred,
             distrusted: false,
@@ -347,7 +349,7 @@ impl Mds {
             route_version: &|_| None,
         };
         let flags = OpenFlags { truncate: false, ..flags };
-        prepare(&self.tree, &Op::Open { ino, flags, handle: 0 }, &ctx).is_ok()
+        prepare(&self.core.tree, &Op::Open { ino, flags, handle: 0 }, &ctx).is_ok()
     }
 
     /// Rights that several sessions claim although they exclude each other: all give them up.

@@ -94,7 +94,7 @@ impl Mds {
             self.grant_entries(reply);
         }
         if let Ok(Answer::Opened { attr, rights, data, .. }) = &mut reply.result {
-            let fresh = self.tree.inode(attr.ino).is_some_and(|inode| inode.change == attr.change);
+            let fresh = self.core.tree.inode(attr.ino).is_some_and(|inode| inode.change == attr.change);
             *rights = self.give_rights(attr, fresh, reply.slot);
             if !fresh {
                 *data = None;
@@ -122,16 +122,18 @@ impl Mds {
             // What clients hold of it is on its way to another rank.
             return false;
         }
-        if self.parked.is_marked(ask.ino) || !self.recalls.pending(ask.ino, slot).is_none() {
+        if self.core.parked.is_marked(ask.ino) || !self.recalls.pending(ask.ino, slot).is_none() {
             return false;
         }
         if self.is_spreading(ask.ino) {
             return false;
         }
-        if self.tree.has_decoupled() && self.is_decoupled(ask.ino, ask.bits) {
+        if self.core.tree.has_decoupled() && self.is_decoupled(ask.ino, ask.bits) {
             return false;
         }
-        let Some(inode) = self.tree.inode(ask.ino).filter(|inode| inode.change == ask.change) else { return false };
+        let Some(inode) = self.core.tree.inode(ask.ino).filter(|inode| inode.change == ask.change) else {
+            return false;
+        };
         // Of a directory whose fragments are several ranks' nobody alone knows the attributes. Each lends the names that are its own, and
         // asks them back before a fragment goes.
         if inode.is_spread() && ask.bits != Lease::NAMES {
@@ -144,7 +146,7 @@ impl Mds {
     /// True if leases on the directory had to be asked back lately, because its entries changed.
     fn is_contended(&self, dir: Ino) -> bool {
         let contended = &self.background.contended;
-        !contended.is_empty() && contended.get(&dir).is_some_and(|until| self.now.mono_ms < *until)
+        !contended.is_empty() && contended.get(&dir).is_some_and(|until| self.core.now.mono_ms < *until)
     }
 
     /// Gives a session the rights on an open file that all opens of this moment allow; what it has in the end. Nothing
@@ -153,13 +155,13 @@ impl Mds {
         let ino = attr.ino;
         let recalled = self.recalls.pending(ino, slot);
         // Who writes in the store by himself would leave an object without a file.
-        let unborn = self.config.direct.is_some() && self.is_volatile(ino);
+        let unborn = self.core.config.direct.is_some() && self.is_volatile(ino);
         // Who has changes at hand, or makes them in the store by himself, changes the owner's version of a file that has two.
-        let forked =
-            self.is_still(ino) || self.config.direct.is_some() && self.tree.has_decoupled() && self.is_forked(ino);
-        let waits = self.parked.is_marked(ino) || self.tidy.is_left(ino) || unborn || forked;
+        let forked = self.is_still(ino)
+            || self.core.config.direct.is_some() && self.core.tree.has_decoupled() && self.is_forked(ino);
+        let waits = self.core.parked.is_marked(ino) || self.tidy.is_left(ino) || unborn || forked;
         // Of what is merged there nobody is asked to give anything back.
-        let merged = self.tree.has_decoupled() && self.is_decoupled(ino, Lease::CACHE);
+        let merged = self.core.tree.has_decoupled() && self.is_decoupled(ino, Lease::CACHE);
         if fresh && recalled.is_none() && attr.kind == Kind::File && !waits && !merged {
             let mut rights = self.opens.allowed(ino, slot);
             if self.leases.others_hold(ino, slot, Lease::ATTR) {

@@ -25,7 +25,7 @@ impl Mds {
         let Some(slot) = entry.slot else { return };
         let Some(session) = self.sessions.get_mut(slot) else { return };
         session.conn = None;
-        session.heard_ms = self.now.mono_ms;
+        session.heard_ms = self.core.now.mono_ms;
         if session.local {
             self.end_session(slot);
         }
@@ -42,12 +42,12 @@ impl Mds {
             return self.refuse(conn, why, &text);
         }
         let Some((id, secret)) = hello.resume else { return self.begin_session(conn, &peer, &hello) };
-        if id.rank() != self.me() && !self.cluster.atlas.map.ranks.is_empty() {
+        if id.rank() != self.core.me() && !self.cluster.atlas.map.ranks.is_empty() {
             // It seeks another rank where clients begin: it is told who is there, and leaves nothing behind.
-            self.out.push_back(Output::Send { conn, msg: ToClient::Map(self.cluster.atlas.map.clone()) });
+            self.core.out.push_back(Output::Send { conn, msg: ToClient::Map(self.cluster.atlas.map.clone()) });
             return self.close_conn(conn);
         }
-        if secret != session_secret(self.config.hash_key, id.0, hello.client) {
+        if secret != session_secret(self.core.config.hash_key, id.0, hello.client) {
             return self.refuse(conn, Refusal::NotAuthorized, "the secret does not belong to the session");
         }
         match self.sessions.find(id) {
@@ -68,7 +68,7 @@ impl Mds {
             let text = format!("this server speaks version {PROTOCOL_VERSION}, the client {low} to {high}: update one");
             return Err((Refusal::Version, text));
         }
-        if hello.fs_id.is_some_and(|id| id != self.config.fs_id) {
+        if hello.fs_id.is_some_and(|id| id != self.core.config.fs_id) {
             let text = "this server serves another file system: unmount and mount again to use this one".into();
             return Err((Refusal::OtherFileSystem, text));
         }
@@ -84,7 +84,7 @@ impl Mds {
         if hello.name.len() > NAME_MAX {
             return Err((Refusal::Malformed, format!("the client's name is over {NAME_MAX} bytes")));
         }
-        if self.stopping {
+        if self.core.stopping {
             return Err((Refusal::Stopping, "the server is stopping: connect again when it is back".into()));
         }
         Ok(())
@@ -94,10 +94,10 @@ impl Mds {
     /// many as are free after it: so one has half of them at most, and several together leave some. Root and the server's own
     /// user count against the limit of all only.
     fn room_for(&self, peer: &Peer) -> Result<(), String> {
-        let (most, all) = (self.config.sessions_max, self.sessions.len());
+        let (most, all) = (self.core.config.sessions_max, self.sessions.len());
         let free = most.saturating_sub(all);
         let ends =
-            format!("a session ends {} s after its client was heard last", self.config.session_ms.div_ceil(1000));
+            format!("a session ends {} s after its client was heard last", self.core.config.session_ms.div_ceil(1000));
         if free == 0 {
             return Err(format!("the server has {most} sessions, which is its limit: try again later; {ends}"));
         }
@@ -119,21 +119,21 @@ impl Mds {
 
     fn refuse(&mut self, conn: ConnId, why: Refusal, text: &str) {
         let msg = ToClient::Refused { why, text: text.into() };
-        self.out.push_back(Output::Send { conn, msg });
+        self.core.out.push_back(Output::Send { conn, msg });
         self.close_conn(conn);
     }
 
     /// Closes a connection.
     pub(crate) fn close_conn(&mut self, conn: ConnId) {
         self.sessions.conns.remove(&conn);
-        self.out.push_back(Output::Close { conn });
+        self.core.out.push_back(Output::Close { conn });
     }
 
     /// A new session. Its number is that of the journal record that tells of it, so no number is ever used twice; the
     /// client learns it when the record is durable.
     fn begin_session(&mut self, conn: ConnId, peer: &Peer, hello: &Hello) {
         if let Some((slot, id)) = self.unmet_session(hello.client, peer) {
-            if id > SessionId::new(self.me(), self.log.durable) {
+            if id > SessionId::new(self.core.me(), self.core.log.durable) {
                 // A crash may still take it back, and give its number to another one.
                 return self.gate_hello(conn, hello.clone());
             }
@@ -148,8 +148,8 @@ impl Mds {
         if let Err(text) = self.room_for(peer) {
             return self.refuse(conn, Refusal::TooMany, &text);
         }
-        let id = SessionId::new(self.me(), self.log.last.next());
-        let session = Session::new(id, hello.name.as_bytes().into(), hello.client, peer, self.now.mono_ms);
+        let id = SessionId::new(self.core.me(), self.core.log.last.next());
+        let session = Session::new(id, hello.name.as_bytes().into(), hello.client, peer, self.core.now.mono_ms);
         let record = session.record();
         let slot = self.sessions.insert(session);
         self.sessions.bind(slot, conn);
@@ -180,7 +180,7 @@ impl Mds {
             );
         }
         session.identity = peer.identity.as_ref().map(|identity| identity.key);
-        if self.is_overdue(slot, self.config.session_ms) {
+        if self.is_overdue(slot, self.core.config.session_ms) {
             // To answer would let it rely on what it was lent once more.
             return self.close_conn(conn);
         }
@@ -189,7 +189,7 @@ impl Mds {
         if session.standing != Standing::Here {
             session.standing = Standing::Back;
         }
-        session.heard_ms = self.now.mono_ms;
+        session.heard_ms = self.core.now.mono_ms;
         session.window.reconnected();
         let id = session.id;
         if let Some(old) = self.sessions.bind(slot, conn) {
@@ -201,32 +201,32 @@ impl Mds {
 
     /// Sends the end of the handshake, if the session still speaks through this connection.
     pub(crate) fn welcome(&mut self, conn: ConnId, slot: Slot, session: SessionId, resumed: bool, kept: bool) {
-        let now_ms = self.now.mono_ms;
+        let now_ms = self.core.now.mono_ms;
         let Some(own) = self.sessions.same(slot, session).filter(|own| own.conn == Some(conn)) else { return };
         own.assured_ms = now_ms;
         let client = own.client;
         let limited = self.sessions.conns.get(&conn).is_some_and(|conn| conn.peer.limited().is_some());
         // Who is limited to paths reaches file data by its servers alone.
-        let direct = self.config.direct.as_deref().filter(|_| !limited).unwrap_or_default().to_owned();
-        self.out.push_back(Output::Bound { conn, session });
+        let direct = self.core.config.direct.as_deref().filter(|_| !limited).unwrap_or_default().to_owned();
+        self.core.out.push_back(Output::Bound { conn, session });
         let msg = ToClient::Welcome(Welcome {
             version: PROTOCOL_VERSION,
             session,
-            secret: session_secret(self.config.hash_key, session.0, client),
+            secret: session_secret(self.core.config.hash_key, session.0, client),
             resumed,
             kept,
-            fs_id: self.config.fs_id,
-            inline_max: self.config.inline_max,
-            session_ms: self.config.session_ms,
-            data_epoch: self.config.data_epoch,
-            rank: self.me(),
-            hash_key: self.config.hash_key,
+            fs_id: self.core.config.fs_id,
+            inline_max: self.core.config.inline_max,
+            session_ms: self.core.config.session_ms,
+            data_epoch: self.core.config.data_epoch,
+            rank: self.core.me(),
+            hash_key: self.core.config.hash_key,
             map: self.cluster.atlas.map.clone(),
             routes: self.routes_about(None),
             direct,
-            recovered: if self.config.after_crash { self.log.recovered } else { loligo_types::Lsn(0) },
+            recovered: if self.core.config.after_crash { self.core.log.recovered } else { loligo_types::Lsn(0) },
         });
-        self.out.push_back(Output::Send { conn, msg });
+        self.core.out.push_back(Output::Send { conn, msg });
     }
 
     /// Ends a session that broke its promises, and tells it if it can be told.
@@ -234,7 +234,7 @@ impl Mds {
         if self.sessions.get(slot).is_none_or(|session| session.ending.is_some()) {
             return;
         }
-        self.counters.evicted += 1;
+        self.core.counters.evicted += 1;
         let conn = self.sessions.get(slot).and_then(|session| session.conn);
         self.end_session(slot);
         if let Some(conn) = conn {
@@ -257,7 +257,7 @@ impl Mds {
     }
 
     pub(crate) fn say_evicted(&mut self, conn: ConnId) {
-        self.out.push_back(Output::Send { conn, msg: ToClient::Evicted });
+        self.core.out.push_back(Output::Send { conn, msg: ToClient::Evicted });
         self.close_conn(conn);
     }
 
@@ -270,7 +270,7 @@ impl Mds {
         self.opens.end(slot).into_iter().for_each(|(ino, _)| self.closed(ino));
         // Whoever says so has nothing under way, neither here nor in the store.
         if let Some(session) = self.sessions.get(slot) {
-            self.out.push_back(Output::Fence { session: session.id });
+            self.core.out.push_back(Output::Fence { session: session.id });
         }
         self.free_session(slot);
     }

@@ -20,8 +20,8 @@ impl Mds {
         if reads && self.opens.rights(ino, job.slot).has(Lease::BUFFER) {
             return busy;
         }
-        let Some(inode) = self.tree.inode(ino).filter(|inode| inode.inline) else { return busy };
-        let Some(data) = self.tree.inline(inode) else {
+        let Some(inode) = self.core.tree.inode(ino).filter(|inode| inode.inline) else { return busy };
+        let Some(data) = self.core.tree.inline(inode) else {
             return Step::Answer(Err(FsError::Io));
         };
         let object_size = inode.layout().object_size;
@@ -35,14 +35,14 @@ impl Mds {
             return Step::Wait(why);
         }
         // Also when there is nothing to move: what an earlier writer may have left in objects must not show.
-        self.out.push_back(Output::Spill { ino, data, object_size });
-        self.spills.insert(ino, object_size);
+        self.core.out.push_back(Output::Spill { ino, data, object_size });
+        self.discards.spills.insert(ino, object_size);
         Step::Wait(WaitReason::Data(ino))
     }
 
     /// The file is no longer inline.
     fn spilled_events(&self, ino: Ino) -> Vec<Event> {
-        let Some(inode) = self.tree.inode(ino).filter(|inode| inode.inline) else { return Vec::new() };
+        let Some(inode) = self.core.tree.inode(ino).filter(|inode| inode.inline) else { return Vec::new() };
         let mut inode = inode.clone();
         inode.inline = false;
         inode.change += 1;
@@ -52,22 +52,22 @@ impl Mds {
     /// The inline data are in the first object, or are not. The writers start again: they meet a file with objects,
     /// or the error.
     pub(crate) fn spilled(&mut self, ino: Ino, ok: bool) {
-        let Some(object_size) = self.spills.remove(&ino) else { return };
+        let Some(object_size) = self.discards.spills.remove(&ino) else { return };
         if !ok {
-            for job in self.parked.take_waiting(&WaitReason::Data(ino)) {
+            for job in self.core.parked.take_waiting(&WaitReason::Data(ino)) {
                 self.fail(job, FsError::NoSpace);
             }
             return;
         }
         let mut events = self.spilled_events(ino);
-        if matches!(self.tree.find(ino), Found::Gone) {
+        if matches!(self.core.tree.find(ino), Found::Gone) {
             // Removed meanwhile: what was written has no owner.
             events.push(Event::Discard { ino, from: 0, object_size });
         }
         if !events.is_empty() {
             self.commit(None, &events);
         }
-        self.parked.wake(&WaitReason::Data(ino));
+        self.core.parked.wake(&WaitReason::Data(ino));
         self.closed(ino);
     }
 }

@@ -29,6 +29,7 @@ mod cluster;
 mod commit;
 mod config;
 mod conflict;
+mod core;
 mod decouple;
 mod discard;
 mod ending;

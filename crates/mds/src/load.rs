@@ -154,14 +154,14 @@ impl Mds {
         let (mut count, mut fresh) = (0, Vec::new());
         let mut joined = Vec::new();
         for need in needs {
-            match self.loads.by_need.get(&need) {
+            match self.core.loads.by_need.get(&need) {
                 Some(ticket) if !joined.contains(ticket) => joined.push(*ticket),
                 Some(_) => {}
                 None => fresh.push(need),
             }
         }
         for number in joined {
-            if let Some(ticket) = self.loads.tickets.get_mut(&number) {
+            if let Some(ticket) = self.core.loads.tickets.get_mut(&number) {
                 ticket.waiters.push(waiter);
                 count += 1;
                 self.read_behind(number);
@@ -170,18 +170,21 @@ impl Mds {
         let births = &self.cluster.atlas.births;
         for need in fresh.extract_if(.., |need| births.is_asked(need)) {
             // Nothing is read: the end of the question ends it.
-            self.loads.last_birth += 1;
-            let ticket = BIRTHS + self.loads.last_birth;
-            self.loads.by_need.insert(need.clone(), ticket);
-            self.loads.tickets.insert(ticket, Ticket { needs: vec![need], waiters: vec![waiter], behind: None });
+            self.core.loads.last_birth += 1;
+            let ticket = BIRTHS + self.core.loads.last_birth;
+            self.core.loads.by_need.insert(need.clone(), ticket);
+            self.core.loads.tickets.insert(ticket, Ticket { needs: vec![need], waiters: vec![waiter], behind: None });
             count += 1;
         }
         if !fresh.is_empty() {
-            self.loads.last += 1;
-            let ticket = self.loads.last;
-            fresh.iter().for_each(|need| _ = self.loads.by_need.insert(need.clone(), ticket));
-            self.loads.tickets.insert(ticket, Ticket { needs: fresh.clone(), waiters: vec![waiter], behind: None });
-            self.out.push_back(Output::Load { ticket, needs: fresh });
+            self.core.loads.last += 1;
+            let ticket = self.core.loads.last;
+            fresh.iter().for_each(|need| _ = self.core.loads.by_need.insert(need.clone(), ticket));
+            self.core
+                .loads
+                .tickets
+                .insert(ticket, Ticket { needs: fresh.clone(), waiters: vec![waiter], behind: None });
+            self.core.out.push_back(Output::Load { ticket, needs: fresh });
             count += 1;
         }
         count
@@ -197,7 +200,7 @@ impl Mds {
         let listed = if is_awaited { self.listed(&items) } else { Vec::new() };
         let pinned = pinned_dirs(&items);
         if self.cluster.is_alone() {
-            items.into_iter().for_each(|item| self.tree.load(item));
+            items.into_iter().for_each(|item| self.core.tree.load(item));
         } else {
             let stale = ticket <= self.cluster.atlas.barrier;
             for item in items {
@@ -209,11 +212,11 @@ impl Mds {
         }
         pinned.into_iter().for_each(|dir| self.note_loaded_pin(dir));
         self.heat_fetch(spots);
-        self.loads.since_evict += 1;
+        self.core.loads.since_evict += 1;
         for waiter in done.waiters {
             match waiter {
-                Waiter::Job(id) => self.parked.less(id),
-                Waiter::Reap(ino) => drop(self.reaps.insert(ino)),
+                Waiter::Job(id) => self.core.parked.less(id),
+                Waiter::Reap(ino) => drop(self.opens.reaps.insert(ino)),
                 Waiter::EofCleanup(ino) => self.tidy_one(ino),
                 Waiter::Sums => self.background.sums_waiting = false,
                 Waiter::Reclaim(slot, session) => self.reclaim_loaded(slot, session),
@@ -222,7 +225,7 @@ impl Mds {
                 Waiter::Loan(tx) => self.loan_loaded(tx),
                 Waiter::Letter(rank) => self.letter_loaded(rank),
                 Waiter::Survey => self.survey_loaded(),
-                Waiter::Nobody => self.parked.wake(&WaitReason::Locked),
+                Waiter::Nobody => self.core.parked.wake(&WaitReason::Locked),
                 Waiter::Ahead => {}
             }
         }
@@ -238,7 +241,7 @@ impl Mds {
         for waiter in done.waiters {
             match waiter {
                 Waiter::Job(id) => {
-                    if let Some(job) = self.parked.take(id) {
+                    if let Some(job) = self.core.parked.take(id) {
                         self.fail(job, FsError::Io);
                     }
                 }
@@ -251,7 +254,7 @@ impl Mds {
                 Waiter::Loan(tx) => self.loan_failed(tx),
                 Waiter::Letter(rank) => self.letter_loaded(rank),
                 Waiter::Survey => self.survey_loaded(),
-                Waiter::Nobody => self.parked.wake(&WaitReason::Locked),
+                Waiter::Nobody => self.core.parked.wake(&WaitReason::Locked),
                 Waiter::Ahead => {}
             }
         }
@@ -261,15 +264,15 @@ impl Mds {
 
     /// Gives memory back between ticks, when much was read; after those who waited for it have gone on.
     pub(crate) fn evict_after_loads(&mut self) {
-        if self.loads.since_evict >= LOADS_PER_EVICT {
-            self.loads.since_evict = 0;
+        if self.core.loads.since_evict >= LOADS_PER_EVICT {
+            self.core.loads.since_evict = 0;
             self.evict();
         }
     }
 
     fn end_ticket(&mut self, ticket: u64) -> Option<Ticket> {
-        let done = self.loads.tickets.remove(&ticket)?;
-        done.needs.iter().for_each(|need| _ = self.loads.by_need.remove(need));
+        let done = self.core.loads.tickets.remove(&ticket)?;
+        done.needs.iter().for_each(|need| _ = self.core.loads.by_need.remove(need));
         Some(done)
     }
 }

@@ -31,7 +31,7 @@ impl Mds {
         match self.try_lock(ino, job.slot, handle, lock, wait) {
             Ok(true) => Step::Answer(Ok(Answer::Done)),
             Ok(false) => {
-                let id = self.parked.number(job);
+                let id = self.core.parked.number(job);
                 self.locks.wait(ino, job.slot, handle, lock, id);
                 Step::Wait(WaitReason::Lock)
             }
@@ -66,7 +66,7 @@ impl Mds {
     pub(crate) fn grant_locks(&mut self, inos: Vec<Ino>) {
         for ino in inos {
             for id in self.locks.grantable(ino) {
-                if let Some(job) = self.parked.take(id) {
+                if let Some(job) = self.core.parked.take(id) {
                     self.done(job, Answer::Done);
                 }
             }
@@ -76,7 +76,7 @@ impl Mds {
     /// Ends waits for locks with an error.
     pub(crate) fn end_waits(&mut self, jobs: Vec<u64>, error: FsError) {
         for id in jobs {
-            if let Some(job) = self.parked.take(id) {
+            if let Some(job) = self.core.parked.take(id) {
                 self.fail(job, error);
             }
         }

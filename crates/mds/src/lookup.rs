@@ -18,7 +18,7 @@ impl Mds {
     pub(crate) fn promise_ways(&mut self, job: &Job) -> Vec<(Ino, u16)> {
         let (Some(depth), Some(walk)) = (job.lease_depth, &job.walk) else { return Vec::new() };
         let Some((start, names, found)) = walk.way() else { return Vec::new() };
-        if walk.is_limited() || self.stopping || self.grace.is_some() || self.tree.has_decoupled() {
+        if walk.is_limited() || self.core.stopping || self.grace.is_some() || self.core.tree.has_decoupled() {
             return Vec::new();
         }
         let cred = walk.asks().unwrap_or(&job.cred);
@@ -32,7 +32,7 @@ impl Mds {
         let mut above = start;
         for (at, dir) in found.iter().enumerate() {
             let depth = u32::from(depth) + at as u32 + 1;
-            let name = names.get(at).map(|name| (above, self.tree.hash(name)));
+            let name = names.get(at).map(|name| (above, self.core.tree.hash(name)));
             ways.push((*dir, self.promise(*dir, name, cred, depth)));
             above = *dir;
         }
@@ -44,7 +44,7 @@ impl Mds {
 
     /// For how long one stays in that place, and may be searched; 0: that is not said.
     fn promise(&mut self, ino: Ino, place: Option<(Ino, u64)>, cred: &Cred, depth: u32) -> u16 {
-        let now = self.now.mono_ms;
+        let now = self.core.now.mono_ms;
         let Some((dir, lender)) = self.known_dir(ino) else { return 0 };
         let lease = dir.lookup_lease();
         if lease.is_none() || dir.kind != Kind::Dir || dir.nlink == 0 {
@@ -77,17 +77,17 @@ impl Mds {
             due.iter().for_each(|ino| self.promises.changes(*ino));
         }
         self.promises.wait(first);
-        self.parked.mark(job, due);
+        self.core.parked.mark(job, due);
         Some(WaitReason::LookupLeases)
     }
 
     /// True if one of these has a lookup lease; then it is waited for. `first`: it was not before.
     pub(crate) fn are_promised(&mut self, inos: &[Ino], first: bool) -> bool {
-        let now = self.now.mono_ms;
+        let now = self.core.now.mono_ms;
         if self.promises.is_empty(now) {
             return false;
         }
-        let may_be = |ino: &Ino| self.tree.inode(*ino).is_some_and(|inode| !inode.lookup_lease().is_none());
+        let may_be = |ino: &Ino| self.core.tree.inode(*ino).is_some_and(|inode| !inode.lookup_lease().is_none());
         let promised =
             inos.iter().any(|ino| self.promises.holds(*ino, now) || self.promises.may_hold(now) && may_be(ino));
         if promised {
@@ -98,15 +98,15 @@ impl Mds {
 
     /// Time goes on: whoever waits looks whether it still has to.
     pub(crate) fn end_promises(&mut self) {
-        if self.promises.tick(self.now.mono_ms) {
-            self.parked.wake(&WaitReason::LookupLeases);
+        if self.promises.tick(self.core.now.mono_ms) {
+            self.core.parked.wake(&WaitReason::LookupLeases);
             self.next_loans();
         }
     }
 
     /// The directories that events change in a way that is promised not to be. `unknown`: also those of which that is not known.
     fn changed_ways(&self, events: &[Event], unknown: bool) -> Vec<Ino> {
-        let now = self.now.mono_ms;
+        let now = self.core.now.mono_ms;
         if self.promises.is_empty(now) {
             return Vec::new();
         }
@@ -121,7 +121,7 @@ impl Mds {
             if !held && !unknown {
                 return None;
             }
-            let before = self.tree.inode(ino).filter(|before| before.kind == Kind::Dir && before.nlink > 0)?;
+            let before = self.core.tree.inode(ino).filter(|before| before.kind == Kind::Dir && before.nlink > 0)?;
             if before.part_of().is_some() || !held && before.lookup_lease().is_none() {
                 return None;
             }
@@ -135,7 +135,11 @@ impl Mds {
     pub(crate) fn check_promises(&self, events: &[Event]) {
         if cfg!(debug_assertions) {
             let broken = self.changed_ways(events, false);
-            assert!(broken.is_empty(), "rank {} changes what it has promised of directories: {broken:?}", self.me());
+            assert!(
+                broken.is_empty(),
+                "rank {} changes what it has promised of directories: {broken:?}",
+                self.core.me()
+            );
         }
     }
 }

@@ -1,8 +1,5 @@
 //! The machine: its parts side by side, and which stage each input goes to.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-
-use loligo_namespace::Tree;
 use loligo_types::msg::ToServer;
 use loligo_types::{Ino, StatFs};
 
@@ -10,8 +7,8 @@ use crate::background::Background;
 use crate::balance::Balance;
 use crate::checkpoint::Checkpointer;
 use crate::cluster::Cluster;
-use crate::commit::Log;
 use crate::config::{Config, Now};
+use crate::core::Core;
 use crate::decouple::Decoupled;
 use crate::discard::Discards;
 use crate::eof_cleanup::EofCleanup;
@@ -20,18 +17,15 @@ use crate::grace::Grace;
 use crate::heat::Heat;
 use crate::io::{ConnId, Input, Output};
 use crate::lease::Leases;
-use crate::load::Loads;
 use crate::lock::Locks;
 use crate::lookup_leases::LookupLeases;
 use crate::open::Opens;
 use crate::pace::Pace;
-use crate::park::Parked;
 use crate::paths::PathCache;
 use crate::recall::{Recalls, SHARED};
 use crate::relaxed::Relaxed;
 use crate::session::{Sessions, Standing};
 use crate::shortcuts::Shortcuts;
-use crate::status::Counters;
 use crate::sync::Syncs;
 
 /// Most orphans ended after one input.
@@ -39,32 +33,21 @@ const REAPS_PER_INPUT: usize = 64;
 
 /// A metadata server's rank. Feed it with [`Mds::handle`], then carry out what [`Mds::pop`] gives until it is empty.
 pub struct Mds {
-    pub(crate) config: Config,
-    pub(crate) now: Now,
-    pub(crate) out: VecDeque<Output>,
-    pub(crate) tree: Tree,
-    pub(crate) log: Log,
+    pub(crate) core: Core,
     pub(crate) gate: Gate,
     pub(crate) sessions: Sessions,
     pub(crate) leases: Leases,
     pub(crate) recalls: Recalls,
     pub(crate) opens: Opens,
     pub(crate) locks: Locks,
-    pub(crate) loads: Loads,
-    pub(crate) parked: Parked,
     pub(crate) discards: Discards,
-    /// Files whose inline data is on its way to an object, with the size of their objects.
-    pub(crate) spills: BTreeMap<Ino, u32>,
     pub(crate) syncs: Syncs,
     pub(crate) tidy: EofCleanup,
-    /// Orphans that may have had their last close.
-    pub(crate) reaps: BTreeSet<Ino>,
     pub(crate) checkpointer: Checkpointer,
     pub(crate) cluster: Cluster,
     pub(crate) background: Background,
     pub(crate) grace: Option<Grace>,
     pub(crate) statfs: StatFs,
-    pub(crate) counters: Counters,
     pub(crate) heat: Heat,
     pub(crate) balance: Balance,
     pub(crate) ways: PathCache,
@@ -73,42 +56,29 @@ pub struct Mds {
     pub(crate) relaxed: Relaxed,
     pub(crate) decoupled: Decoupled,
     pub(crate) pace: Pace,
-    pub(crate) stopping: bool,
-    pub(crate) stopped: bool,
 }
 
 impl Mds {
     /// A machine over an existing table, before anything is known of it.
     pub(crate) fn empty(config: Config, now: Now) -> Mds {
-        let settings = loligo_namespace::Config { inline_max: config.inline_max, rank: config.rank, frag: config.frag };
-        let tree = Tree::new(config.hash_key, settings);
         let heat = Heat::new(&config);
         let cluster = Cluster::new(&config.map, config.rank);
         Mds {
-            config,
-            now,
-            out: VecDeque::new(),
-            tree,
-            log: Log::default(),
+            core: Core::new(config, now),
             gate: Gate::default(),
             sessions: Sessions::default(),
             leases: Leases::default(),
             recalls: Recalls::default(),
             opens: Opens::default(),
             locks: Locks::default(),
-            loads: Loads::default(),
-            parked: Parked::default(),
             discards: Discards::default(),
-            spills: BTreeMap::new(),
             syncs: Syncs::default(),
             tidy: EofCleanup::default(),
-            reaps: BTreeSet::new(),
             checkpointer: Checkpointer::default(),
             cluster,
             background: Background::default(),
             grace: None,
             statfs: StatFs::default(),
-            counters: Counters::default(),
             heat,
             balance: Balance::default(),
             ways: PathCache::default(),
@@ -117,15 +87,13 @@ impl Mds {
             relaxed: Relaxed::default(),
             decoupled: Decoupled::default(),
             pace: Pace::default(),
-            stopping: false,
-            stopped: false,
         }
     }
 
     /// Something happened. Time never goes back; an earlier time counts as the last one.
     pub fn handle(&mut self, now: Now, input: Input) {
-        self.now = Now { mono_ms: now.mono_ms.max(self.now.mono_ms), wall: now.wall };
-        if self.log.failed {
+        self.core.now = Now { mono_ms: now.mono_ms.max(self.core.now.mono_ms), wall: now.wall };
+        if self.core.log.failed {
             return;
         }
         match input {
@@ -162,7 +130,7 @@ impl Mds {
             Input::Cpu { percent, busy_percent } => self.measured(percent, busy_percent),
             Input::Decided(decision) => self.decided(decision),
             Input::JournalSpace { used, limit } => self.journal_space(used, limit),
-            Input::Full(full) => self.log.no_room = full,
+            Input::Full(full) => self.core.log.no_room = full,
             Input::JournalFull(full) => self.journal_full(full),
             Input::Tick => self.tick(),
             Input::Again => {
@@ -177,12 +145,12 @@ impl Mds {
 
     /// The next thing to do, in order.
     pub fn pop(&mut self) -> Option<Output> {
-        self.out.pop_front()
+        self.core.out.pop_front()
     }
 
     /// All there is to do, in order.
     pub fn drain(&mut self) -> std::collections::vec_deque::Drain<'_, Output> {
-        self.out.drain(..)
+        self.core.out.drain(..)
     }
 
     /// Work done so far by long works that go in steps, in units of some 25 ns: tells how long a step takes without measuring it.
@@ -199,7 +167,7 @@ impl Mds {
     fn settle(&mut self) {
         loop {
             self.rooms_ended();
-            while let Some(job) = self.parked.next_ready() {
+            while let Some(job) = self.core.parked.next_ready() {
                 self.run(job);
                 self.rooms_ended();
             }
@@ -208,16 +176,16 @@ impl Mds {
                 self.next_loans();
                 continue;
             }
-            if self.reaps.is_empty() || self.grace.is_some() {
+            if self.opens.reaps.is_empty() || self.grace.is_some() {
                 break;
             }
-            self.reap_some(self.config.some(REAPS_PER_INPUT));
-            if !self.parked.has_ready() {
+            self.reap_some(self.core.config.some(REAPS_PER_INPUT));
+            if !self.core.parked.has_ready() {
                 break;
             }
         }
         self.evict_after_loads();
-        if self.stopping {
+        if self.core.stopping {
             self.try_stop();
         }
     }
@@ -233,7 +201,7 @@ impl Mds {
             return;
         };
         if let Some(session) = self.sessions.get_mut(slot) {
-            session.heard_ms = self.now.mono_ms;
+            session.heard_ms = self.core.now.mono_ms;
             session.met = true;
             if session.standing == Standing::Back && !matches!(msg, ToServer::Reclaim(_) | ToServer::Ping) {
                 self.reclaimed(slot);
@@ -265,16 +233,16 @@ impl Mds {
 
     /// Memory is ahead of the disk and cannot be trusted: nothing leaves any more.
     fn journal_failed(&mut self) {
-        self.log.failed = true;
-        self.out.clear();
+        self.core.log.failed = true;
+        self.core.out.clear();
         let text = "a write or sync of the journal failed, so changes in memory may be lost: check the disk under the \
                     data directory, then start the server again; it recovers everything it acknowledged";
-        self.out.push_back(Output::Fatal { text: text.into() });
+        self.core.out.push_back(Output::Fatal { text: text.into() });
     }
 
     /// Totals for `statfs`: the store's, and the inodes counted below the root.
     pub(crate) fn totals(&self) -> StatFs {
-        let counted = self.tree.inode(Ino::ROOT).map(|root| (root.rstat().entries + 1).max(1) as u64);
+        let counted = self.core.tree.inode(Ino::ROOT).map(|root| (root.rstat().entries + 1).max(1) as u64);
         StatFs { inodes: counted.unwrap_or(self.statfs.inodes), ..self.statfs }
     }
 }

@@ -23,9 +23,9 @@ impl Mds {
         if count == 0 || count > limits::INO_GRANT_MAX {
             return Err(FsError::Invalid);
         }
-        let first = self.tree.next_ino();
+        let first = self.core.tree.next_ino();
         let after = Ino(first.0 + u64::from(count));
-        if after.birth_rank() != self.me() {
+        if after.birth_rank() != self.core.me() {
             return Err(FsError::NoSpace);
         }
         let Some(session) = self.sessions.same(job.slot, job.session) else { return Err(FsError::Stale) };

@@ -3,7 +3,7 @@
 //! CACHE: only readers have the file open, or only one session has. BUFFER: only one session has it open, and for
 //! writing. Otherwise nobody has a right, and every read and write goes to the servers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use loligo_types::{Ino, Lease, OpenFlags};
 
@@ -62,6 +62,8 @@ pub(crate) struct Opens {
     rooms: BTreeMap<(Slot, Ino), u64>,
     /// Files of which room is not reserved any more, and whether it was given up without being written.
     ended_rooms: Vec<(Ino, bool)>,
+    /// Orphans that may have had their last close.
+    pub(crate) reaps: BTreeSet<Ino>,
 }
 
 impl Opens {

@@ -166,7 +166,7 @@ impl Mds {
     /// The same of one inode.
     pub(crate) fn limit_at(&mut self, job: &mut Job, rights: &Rights, ino: Ino, change: bool) -> Option<Step> {
         let open = self.opens.open_by(job.slot, ino).is_some_and(|writes| writes || !change);
-        let is_file = self.tree.inode(ino).is_some_and(|inode| inode.kind != Kind::Dir);
+        let is_file = self.core.tree.inode(ino).is_some_and(|inode| inode.kind != Kind::Dir);
         if open && is_file && second_subject(&job.op) != Some(ino) {
             return None;
         }
@@ -182,7 +182,7 @@ impl Mds {
                 job.way_only = lists && self.rights_at(rights, &names, change) != Verdict::Yes;
                 verdict
             }
-            None if matches!(self.tree.find(ino), Found::Gone) => return None,
+            None if matches!(self.core.tree.find(ino), Found::Gone) => return None,
             None if open => return None,
             None => Verdict::No,
         };
@@ -227,11 +227,11 @@ impl Mds {
 
     /// True if a way begins with this path.
     fn begins(&self, path: &[Name], way: &[u64]) -> bool {
-        path.len() <= way.len() && path.iter().zip(way).all(|(name, hash)| self.tree.hash(name) == *hash)
+        path.len() <= way.len() && path.iter().zip(way).all(|(name, hash)| self.core.tree.hash(name) == *hash)
     }
 
     fn way(&mut self, ino: Ino) -> Way {
-        let now = self.now.mono_ms;
+        let now = self.core.now.mono_ms;
         let (mut names, mut at, mut oldest) = (Vec::new(), ino, u64::MAX);
         for _ in 0..limits::DEPTH_MAX {
             if at == Ino::ROOT {
@@ -282,7 +282,7 @@ impl Mds {
             Err(needs) => return Next::Load(needs),
         }
         loop {
-            match self.tree.find(at) {
+            match self.core.tree.find(at) {
                 Found::Here(inode) if inode.parent.0 == 0 => return Next::Nowhere,
                 Found::Here(inode) => {
                     return Next::Up { hash: inode.place.hash().unwrap_or(NO_NAME), parent: inode.parent };
@@ -328,17 +328,17 @@ impl Mds {
         if self.ways.asked.insert(ino) {
             self.ways.last += 1;
             let number = self.ways.last;
-            self.tell(rank, PeerMsg::AskWay { number, ino });
+            self.core.tell(rank, PeerMsg::AskWay { number, ino });
         }
         Step::Wait(WaitReason::Above)
     }
 
     /// A tick: who waits asks again. The rank may not have been there, or something else may have it by now.
     pub(crate) fn ask_ways_again(&mut self) {
-        let now = self.now.mono_ms;
+        let now = self.core.now.mono_ms;
         self.ways.known.retain(|_, heard| now < heard.ms + KEEP_MS);
         if !std::mem::take(&mut self.ways.asked).is_empty() {
-            self.parked.wake(&WaitReason::Above);
+            self.core.parked.wake(&WaitReason::Above);
             self.reclaim_by_ways();
         }
     }
@@ -372,7 +372,7 @@ impl Mds {
                 Next::Elsewhere(_) => break,
             }
         }
-        self.tell_durably(from, PeerMsg::Way { number, ino, up, at, bounds });
+        self.core.tell_durably(from, PeerMsg::Way { number, ino, up, at, bounds });
     }
 
     /// Another rank has said it. One that does not have the inode is asked again with the next tick, or another one.
@@ -385,8 +385,8 @@ impl Mds {
         if self.ways.known.len() >= KEEP_MAX {
             self.ways.known.clear();
         }
-        self.ways.known.insert(ino, Heard { up, at, bounds, ms: self.now.mono_ms, number });
-        self.parked.wake(&WaitReason::Above);
+        self.ways.known.insert(ino, Heard { up, at, bounds, ms: self.core.now.mono_ms, number });
+        self.core.parked.wake(&WaitReason::Above);
         self.reclaim_by_ways();
     }
 

@@ -10,10 +10,10 @@ impl Mds {
     /// A tick. If the last one was long ago, all that waits for clients waits longer by that. Nobody is harmed: a client that
     /// heard nothing has stopped to rely on what it was lent, by its own clock.
     pub(crate) fn forgive_pause(&mut self) {
-        let now = self.now.mono_ms;
+        let now = self.core.now.mono_ms;
         let before = std::mem::replace(&mut self.background.ticked_ms, now);
         let late = now.saturating_sub(before);
-        if before == 0 || late <= u64::from(self.config.session_ms) / PART {
+        if before == 0 || late <= u64::from(self.core.config.session_ms) / PART {
             return;
         }
         self.sessions.wait_longer(late, now);

@@ -44,7 +44,7 @@ impl Mds {
     /// Ends a handle with what was taken through it.
     pub(crate) fn close_handle(&mut self, slot: Slot, session: SessionId, number: u64) {
         let Some((handle, change)) = self.opens.close(slot, number) else { return };
-        let is_dir = self.tree.inode(handle.ino).is_some_and(|inode| inode.kind == Kind::Dir);
+        let is_dir = self.core.tree.inode(handle.ino).is_some_and(|inode| inode.kind == Kind::Dir);
         if !is_dir {
             self.tell_access(session, change);
         }
@@ -61,27 +61,27 @@ impl Mds {
     pub(crate) fn closed(&mut self, ino: Ino) {
         if self.opens.is_closed(ino) {
             self.tidy.forget(ino);
-            if self.tree.is_orphan(ino) {
-                self.reaps.insert(ino);
+            if self.core.tree.is_orphan(ino) {
+                self.opens.reaps.insert(ino);
             }
         }
     }
 
     /// Ends up to `max` orphans that nobody has open. Not in the grace time: some may be reclaimed.
     pub(crate) fn reap_some(&mut self, max: usize) {
-        if self.grace.is_some() || self.reaps.is_empty() {
+        if self.grace.is_some() || self.opens.reaps.is_empty() {
             return;
         }
         for _ in 0..max {
-            let Some(ino) = self.reaps.pop_first() else { return };
-            if !self.opens.is_closed(ino) || !self.tree.is_orphan(ino) {
+            let Some(ino) = self.opens.reaps.pop_first() else { return };
+            if !self.opens.is_closed(ino) || !self.core.tree.is_orphan(ino) {
                 continue;
             }
             if self.is_held(ino) {
                 // The merge, or the end of the decoupling, asks again.
                 continue;
             }
-            if self.spills.contains_key(&ino) {
+            if self.discards.spills.contains_key(&ino) {
                 // The end of the spill asks again.
                 continue;
             }
@@ -89,11 +89,11 @@ impl Mds {
                 // The end of the loan asks again: what is decided elsewhere would bring it back.
                 continue;
             }
-            if matches!(self.tree.find(ino), Found::Unknown) {
+            if matches!(self.core.tree.find(ino), Found::Unknown) {
                 self.load(vec![Need::Inode(ino)], Waiter::Reap(ino));
                 continue;
             }
-            let mut events = reap(&self.tree, ino);
+            let mut events = reap(&self.core.tree, ino);
             if !events.is_empty() {
                 let of_copy = self.fork_gone(ino);
                 let thaws = if of_copy.is_empty() { Vec::new() } else { vec![(ino, true)] };

@@ -103,12 +103,12 @@ impl Mds {
         }
         self.recalls.last += 1;
         let id = self.recalls.last;
-        let since_ms = self.now.mono_ms;
+        let since_ms = self.core.now.mono_ms;
         self.recalls.by_id.insert(id, Recall { ino, slot, bits, since_ms, shed: false, waiters });
         self.recalls.by_ino.entry(ino).or_default().push(id);
-        self.counters.recalls += 1;
+        self.core.counters.recalls += 1;
         if let Some(conn) = self.sessions.get(slot).and_then(|session| session.conn) {
-            self.out.push_back(Output::Send { conn, msg: ToClient::Recall { ino, id, bits } });
+            self.core.out.push_back(Output::Send { conn, msg: ToClient::Recall { ino, id, bits } });
         }
     }
 
@@ -145,12 +145,13 @@ impl Mds {
 
     /// Recalls of before are overdue, milliseconds.
     fn overdue_ms(&self, longer_ms: u32) -> u64 {
-        self.now.mono_ms.saturating_sub(u64::from(self.config.recall_ms) + u64::from(longer_ms))
+        self.core.now.mono_ms.saturating_sub(u64::from(self.core.config.recall_ms) + u64::from(longer_ms))
     }
 
     /// Sessions that have not obeyed, and rely on nothing any more.
     pub(crate) fn disobedient(&self) -> Vec<Slot> {
-        let relies = |session: &Session| self.now.mono_ms <= session.assured_ms + u64::from(self.config.session_ms);
+        let relies =
+            |session: &Session| self.core.now.mono_ms <= session.assured_ms + u64::from(self.core.config.session_ms);
         let overdue = self.recalls.older_than(self.overdue_ms(0)).map(|recall| recall.slot);
         let overdue = overdue.chain(self.slow_writers(self.overdue_ms(0)));
         overdue.filter(|slot| self.sessions.get(*slot).is_some_and(|session| !relies(session))).collect()
@@ -169,13 +170,13 @@ impl Mds {
         if self.is_overdue(slot, 0) {
             return;
         }
-        let now_ms = self.now.mono_ms;
+        let now_ms = self.core.now.mono_ms;
         let Some(session) = self.sessions.get_mut(slot) else { return };
         let owed = std::mem::take(&mut session.pongs_owed);
         let Some(conn) = session.conn.filter(|_| owed > 0) else { return };
         session.assured_ms = now_ms;
         for _ in 0..owed {
-            self.out.push_back(Output::Send { conn, msg: ToClient::Pong { at_ms: now_ms.max(1) } });
+            self.core.out.push_back(Output::Send { conn, msg: ToClient::Pong { at_ms: now_ms.max(1) } });
         }
     }
 
@@ -184,7 +185,7 @@ impl Mds {
         let Some(conn) = self.sessions.get(slot).and_then(|session| session.conn) else { return };
         for (id, recall) in self.recalls.by_id.iter().filter(|(_, recall)| recall.slot == slot) {
             let msg = ToClient::Recall { ino: recall.ino, id: *id, bits: recall.bits };
-            self.out.push_back(Output::Send { conn, msg });
+            self.core.out.push_back(Output::Send { conn, msg });
         }
     }
 
@@ -204,7 +205,7 @@ impl Mds {
         {
             session.shedding = session.shedding.saturating_sub(1);
         }
-        recall.waiters.into_iter().for_each(|job| self.parked.less(job));
+        recall.waiters.into_iter().for_each(|job| self.core.parked.less(job));
         self.next_loans();
     }
 }

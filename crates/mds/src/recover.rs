@@ -21,34 +21,34 @@ impl Mds {
     pub fn recover(config: Config, meta: TableMeta, now: Now) -> Mds {
         let mut mds = Mds::empty(config, now);
         if meta.next_ino.0 != 0 {
-            mds.tree.load(Loaded::NextIno(meta.next_ino));
+            mds.core.tree.load(Loaded::NextIno(meta.next_ino));
         }
         mds.cluster.atlas.settled = meta.table_upto;
         for record in meta.sessions {
             mds.sessions.insert(Session::restore(&record, now.mono_ms));
-            mds.tree.load(Loaded::Session(record));
+            mds.core.tree.load(Loaded::Session(record));
         }
         for route in meta.routes {
             mds.cluster.atlas.routes.learn(route);
-            mds.tree.load(Loaded::Route(route));
+            mds.core.tree.load(Loaded::Route(route));
         }
         // As if they had been told: what another rank has given to this one is this one's with the letter, not before.
         mds.learn_routes(None, meta.other_routes);
         for part in meta.parts {
-            mds.tree.load(Loaded::Inode(part.ino, Some(Box::new(part))));
+            mds.core.tree.load(Loaded::Inode(part.ino, Some(Box::new(part))));
         }
-        meta.peers.into_iter().for_each(|peer| mds.tree.load(Loaded::Peer(peer)));
-        meta.decoupled.into_iter().for_each(|record| mds.tree.load(Loaded::Decoupled(Box::new(record))));
-        meta.orphans.into_iter().for_each(|ino| mds.tree.load(Loaded::Orphan(ino)));
+        meta.peers.into_iter().for_each(|peer| mds.core.tree.load(Loaded::Peer(peer)));
+        meta.decoupled.into_iter().for_each(|record| mds.core.tree.load(Loaded::Decoupled(Box::new(record))));
+        meta.orphans.into_iter().for_each(|ino| mds.core.tree.load(Loaded::Orphan(ino)));
         for (ino, from, object_size) in meta.discards {
-            mds.tree.load(Loaded::Discard { ino, from, object_size });
+            mds.core.tree.load(Loaded::Discard { ino, from, object_size });
         }
         mds
     }
 
     /// A record of the journal.
     pub fn replay(&mut self, lsn: Lsn, record: &Record) {
-        self.log.last = self.log.last.max(lsn);
+        self.core.log.last = self.core.log.last.max(lsn);
         for event in &record.events {
             if lsn < self.cluster.atlas.settled && event.is_of_inode() {
                 // It may be another rank's by now.
@@ -57,7 +57,7 @@ impl Mds {
             if let Event::Peer(peer) = event {
                 self.replay_received(peer, lsn);
             }
-            apply(&mut self.tree, event, lsn);
+            apply(&mut self.core.tree, event, lsn);
             match event {
                 Event::Session(session) => self.replay_session(session),
                 Event::SessionGone(id) => {
@@ -69,7 +69,7 @@ impl Mds {
                 Event::Letter { to, seq, letter } => self.letter_written(*to, *seq, letter, lsn),
                 Event::Route(route) => {
                     self.cluster.atlas.routes.learn(*route);
-                    if route.rank == self.config.rank {
+                    if route.rank == self.core.config.rank {
                         self.cluster.atlas.imported = lsn;
                     }
                 }
@@ -97,7 +97,7 @@ impl Mds {
 
     /// A record that was made when a letter came: the other rank is not told that what it brought is in the table before it is.
     fn replay_received(&mut self, peer: &PeerRecord, lsn: Lsn) {
-        if lsn >= self.cluster.atlas.settled && peer.received > self.tree.peer(peer.rank).received {
+        if lsn >= self.cluster.atlas.settled && peer.received > self.core.tree.peer(peer.rank).received {
             self.cluster.peers.links.entry(peer.rank).or_default().landing.push_back((peer.received, lsn));
         }
     }
@@ -113,9 +113,7 @@ impl Mds {
                     self.replay_departure(*to, *seq, gone, lsn);
                 }
                 // Back again.
-                Event::Inode(inode) if inode.part_of().is_none() => {
-                    _ = self.cluster.atlas.departed.remove(&inode.ino)
-                }
+                Event::Inode(inode) if inode.part_of().is_none() => _ = self.cluster.atlas.departed.remove(&inode.ino),
                 _ => {}
             }
         }
@@ -123,10 +121,11 @@ impl Mds {
 
     /// Links to all others, without connections yet.
     fn begin_life(&mut self) {
-        self.cluster.peers.life = u64::try_from(self.now.wall.0).unwrap_or(0).max(1);
-        let others = self.cluster.atlas.map.ranks.iter().map(|info| info.rank).filter(|rank| *rank != self.config.rank);
+        self.cluster.peers.life = u64::try_from(self.core.now.wall.0).unwrap_or(0).max(1);
+        let others =
+            self.cluster.atlas.map.ranks.iter().map(|info| info.rank).filter(|rank| *rank != self.core.config.rank);
         for rank in others.collect::<Vec<_>>() {
-            let acked = self.tree.peer(rank).acked;
+            let acked = self.core.tree.peer(rank).acked;
             let link = self.cluster.peers.links.entry(rank).or_default();
             link.outbox.retain(|(seq, ..)| *seq > acked);
             link.received = acked;
@@ -142,7 +141,7 @@ impl Mds {
     }
 
     fn replay_session(&mut self, record: &SessionRecord) {
-        let session = Session::restore(record, self.now.mono_ms);
+        let session = Session::restore(record, self.core.now.mono_ms);
         match self.sessions.find(record.id).and_then(|slot| self.sessions.get_mut(slot)) {
             Some(known) => *known = session,
             None => drop(self.sessions.insert(session)),
@@ -152,28 +151,31 @@ impl Mds {
     /// All of the journal was replayed; `last` is its last record (also if that was trimmed). The grace time begins if
     /// there are sessions to wait for.
     pub fn recovered(&mut self, now: Now, last: Lsn) {
-        self.now = now;
+        self.core.now = now;
         self.recalls.begin(u64::try_from(now.wall.0).unwrap_or(0));
-        self.log.last = self.log.last.max(last);
-        self.log.durable = self.log.last;
-        self.log.recovered = self.log.last;
-        self.tree.free_some(usize::MAX);
+        self.core.log.last = self.core.log.last.max(last);
+        self.core.log.durable = self.core.log.last;
+        self.core.log.recovered = self.core.log.last;
+        self.core.tree.free_some(usize::MAX);
         // Who sent them begins anew.
-        self.tree.drop_merges();
+        self.core.tree.drop_merges();
         self.recover_decoupled();
         // Counted in the life that they were made in.
-        self.tree.take_recuts();
+        self.core.tree.take_recuts();
         self.begin_life();
-        if self.config.rank == Rank::ZERO && self.log.last == Lsn(0) && self.tree.next_ino() <= Ino::FIRST {
-            let (mode, uid, gid) = self.config.root;
+        if self.core.config.rank == Rank::ZERO
+            && self.core.log.last == Lsn(0)
+            && self.core.tree.next_ino() <= Ino::FIRST
+        {
+            let (mode, uid, gid) = self.core.config.root;
             self.commit(None, &Tree::format(now.wall, mode, uid, gid));
         }
-        let discards: Vec<(Ino, u64, u32)> = self.tree.discards().collect();
+        let discards: Vec<(Ino, u64, u32)> = self.core.tree.discards().collect();
         for (ino, from, object_size) in discards {
-            self.discards.add(ino, from, object_size, self.log.durable);
+            self.discards.add(ino, from, object_size, self.core.log.durable);
         }
         self.emit_discards();
-        let (grace_ms, session_ms) = (u64::from(self.config.grace_ms), u64::from(self.config.session_ms));
+        let (grace_ms, session_ms) = (u64::from(self.core.config.grace_ms), u64::from(self.core.config.session_ms));
         self.grace = Some(Grace::until(now.mono_ms + grace_ms, now.mono_ms + grace_ms.max(session_ms)));
         let local: Vec<Slot> = self.sessions.iter().filter(|(_, s)| s.local).map(|(slot, _)| slot).collect();
         local.into_iter().for_each(|slot| self.end_session(slot));

@@ -294,7 +294,7 @@ impl Mds {
             self.relaxed.memo.clear();
         }
         for dir in way {
-            if dir != ino || self.tree.inode(dir).is_some_and(|inode| inode.kind == Kind::Dir) {
+            if dir != ino || self.core.tree.inode(dir).is_some_and(|inode| inode.kind == Kind::Dir) {
                 self.relaxed.memo.insert(dir, found);
             }
         }
@@ -330,7 +330,7 @@ impl Mds {
             (_, About::Inode(ino)) => ino,
         };
         let is_elsewhere = |inode: &Inode| inode.nlink != 1 || inode.place.hash().is_none();
-        if self.tree.inode(ino).is_some_and(|inode| inode.kind != Kind::Dir && is_elsewhere(inode)) {
+        if self.core.tree.inode(ino).is_some_and(|inode| inode.kind != Kind::Dir && is_elsewhere(inode)) {
             // Other directories show it, too; or the one that counts it does not.
             return None;
         }
@@ -344,14 +344,14 @@ impl Mds {
             && !self.waits_for_journal()
             && !self.relaxed.birth_awaited
             && self.grace.is_none()
-            && !self.stopping
+            && !self.core.stopping
             && self.discards.nothing_waits()
             && self.is_only_rank()
     }
 
     /// True if this rank is the only one.
     fn is_only_rank(&self) -> bool {
-        self.cluster.is_alone() || self.cluster.atlas.map.ranks.iter().all(|info| info.rank == self.me())
+        self.cluster.is_alone() || self.cluster.atlas.map.ranks.iter().all(|info| info.rank == self.core.me())
     }
 
     /// True if another rank may decide on something of this one's meanwhile, or gets it.
@@ -363,14 +363,14 @@ impl Mds {
     /// A number for an inode that a request makes in a relaxed directory; none: there is none that is reserved, and the request is as strict as any.
     pub(crate) fn reserved_number(&mut self) -> Option<Ino> {
         if self.relaxed.numbers.are_few() {
-            let first = self.tree.next_ino();
+            let first = self.core.tree.next_ino();
             let after = Ino(first.0 + NUMBERS);
-            if after.birth_rank() == self.me() {
+            if after.birth_rank() == self.core.me() {
                 let lsn = self.commit(None, &[Event::NextIno(after)]);
                 self.relaxed.numbers.more = Some((first.0, after.0, lsn));
             }
         }
-        self.relaxed.numbers.peek(self.log.durable)
+        self.relaxed.numbers.peek(self.core.log.durable)
     }
 
     /// Notes a record before it is applied: what it changes below relaxed directories, and of what is relaxed.
@@ -385,7 +385,7 @@ impl Mds {
     /// Notes an event that may bring policies.
     fn note_brought(&mut self, event: &Event, lsn: Lsn) {
         match event {
-            Event::Route(route) if route.rank == self.me() => self.relaxed.brought = lsn,
+            Event::Route(route) if route.rank == self.core.me() => self.relaxed.brought = lsn,
             event => self.relaxed.note_policy(event, lsn),
         }
     }
@@ -407,7 +407,7 @@ impl Mds {
             if let Some(made) = made.filter(|made| inos.binary_search(made).is_ok()) {
                 self.relaxed.unborn.insert(made);
             }
-            self.relaxed.order.push_back((lsn, self.now.mono_ms, inos));
+            self.relaxed.order.push_back((lsn, self.core.now.mono_ms, inos));
             events.iter().for_each(|event| self.relaxed.note_policy(event, lsn));
             return;
         }
@@ -421,12 +421,14 @@ impl Mds {
                 Event::EntryGone { .. } => !self.cluster.is_alone(),
                 Event::Letter { letter, .. } => !matches!(**letter, Letter::Sum { .. }),
                 Event::Inode(inode) if inode.kind == Kind::Dir && !self.cluster.is_alone() => {
-                    let before = self.tree.inode(inode.ino).map(|before| before.parent);
+                    let before = self.core.tree.inode(inode.ino).map(|before| before.parent);
                     before.map_or(by_letter, |before| before != inode.parent)
                 }
-                Event::Inode(inode) if inode.kind != Kind::Dir => {
-                    self.tree.inode(inode.ino).is_some_and(|before| before.nlink != inode.nlink && before.nlink > 1)
-                }
+                Event::Inode(inode) if inode.kind != Kind::Dir => self
+                    .core
+                    .tree
+                    .inode(inode.ino)
+                    .is_some_and(|before| before.nlink != inode.nlink && before.nlink > 1),
                 _ => false,
             };
             if moves {
@@ -440,16 +442,16 @@ impl Mds {
     /// True if a relaxed answer may leave before the journal is durable.
     pub(crate) fn may_run_ahead(&self, lag: Lag) -> bool {
         let relaxed = &self.relaxed;
-        !self.log.failed
-            && relaxed.edge <= self.log.durable
+        !self.core.log.failed
+            && relaxed.edge <= self.core.log.durable
             && relaxed.fresh.len() <= FRESH_MAX
-            && relaxed.age(self.now.mono_ms) < lag.ms
+            && relaxed.age(self.core.now.mono_ms) < lag.ms
     }
 
     /// The last record that an answer about these inodes shows and that is not durable; if it is about something `relaxed`, `Some` also if
     /// there is none.
     pub(crate) fn volatile(&self, relaxed: bool, about: &[Ino]) -> Option<Volatile> {
-        let durable = self.log.durable;
+        let durable = self.core.log.durable;
         let lsn =
             about.iter().filter_map(|ino| self.relaxed.fresh.get(ino)).max().copied().filter(|lsn| *lsn > durable);
         (relaxed || lsn.is_some()).then(|| Volatile { lsn: lsn.unwrap_or(durable), durable })
@@ -488,7 +490,7 @@ impl Mds {
         if access != DataAccess::None && self.is_still(ino) {
             return DataAccess::Moving;
         }
-        let is_opened = self.relaxed.deciding == Some(Some(ino)) && !matches!(self.tree.find(ino), Found::Here(_));
+        let is_opened = self.relaxed.deciding == Some(Some(ino)) && !matches!(self.core.tree.find(ino), Found::Here(_));
         if access == DataAccess::None || !(is_opened || self.is_volatile(ino)) {
             return access;
         }
@@ -504,9 +506,9 @@ impl Mds {
 
     /// The journal is durable up to here.
     pub(crate) fn relaxed_durable(&mut self) {
-        self.relaxed.birth_awaited &= self.log.durable < self.log.last;
+        self.relaxed.birth_awaited &= self.core.log.durable < self.core.log.last;
         while let Some((lsn, ..)) = self.relaxed.order.front()
-            && *lsn <= self.log.durable
+            && *lsn <= self.core.log.durable
         {
             let Some((lsn, _, inos)) = self.relaxed.order.pop_front() else { return };
             for ino in inos {
@@ -521,10 +523,10 @@ impl Mds {
                     }
                     for (slot, access) in self.opens.users(ino) {
                         if let Some(session) = self.sessions.get(slot).map(|session| session.id) {
-                            self.out.push_back(Output::Access { session, ino, access });
+                            self.core.out.push_back(Output::Access { session, ino, access });
                         }
                     }
-                    self.parked.wake(&WaitReason::Data(ino));
+                    self.core.parked.wake(&WaitReason::Data(ino));
                 }
             }
         }
@@ -539,7 +541,7 @@ impl Mds {
         if self.relaxed.look.is_done() || !self.cluster.peers.ready {
             return;
         }
-        let (now, after) = (self.now.mono_ms, self.relaxed.look.after);
+        let (now, after) = (self.core.now.mono_ms, self.relaxed.look.after);
         if after.0 > 0 && self.needed_from() <= after {
             return;
         }
@@ -550,7 +552,7 @@ impl Mds {
             look.asked_ms = now.max(1);
             look.ticket = TICKETS.max(look.ticket) + 1;
             let ticket = look.ticket;
-            self.out.push_back(Output::Scan { ticket, what: Scan::Policies, from });
+            self.core.out.push_back(Output::Scan { ticket, what: Scan::Policies, from });
         }
         self.read_policies();
     }
@@ -613,7 +615,7 @@ impl Mds {
                 gone.into_iter().for_each(|ino| self.relaxed.unset(ino));
             }
             // Names may have been moved by records that are not durable, before it was known what is relaxed.
-            self.relaxed.edge = self.log.last;
+            self.relaxed.edge = self.core.log.last;
         }
     }
 }

@@ -103,7 +103,7 @@ impl Mds {
             return Some(Step::Wait(WaitReason::Data(ino)));
         }
         let fits = |inode: &Inode| !inode.inline && inode.cuts == room.cuts && inode.size == room.start;
-        if room.broken || !self.tree.inode(ino).is_some_and(fits) {
+        if room.broken || !self.core.tree.inode(ino).is_some_and(fits) {
             self.opens.end_room(ino, job.slot, false);
             return Some(Step::Answer(Err(FsError::Stale)));
         }
@@ -116,7 +116,7 @@ impl Mds {
 
     /// A writer at an offset lets the file grow, or did so as he knew it.
     fn grows_elsewhere(&mut self, ino: Ino, known: u32, to: u64, behind: Option<u64>) -> Option<Step> {
-        let inode = self.tree.inode(ino).filter(|inode| inode.cuts == known)?;
+        let inode = self.core.tree.inode(ino).filter(|inode| inode.cuts == known)?;
         let (size, cuts) = (inode.size, inode.cuts);
         if to > size && self.opens.rooms(ino).any(|room| room.start < to) {
             return self.wait_for_rooms(ino).map(Step::Wait);
@@ -131,13 +131,13 @@ impl Mds {
 
     /// Reserves room behind the end of the file.
     pub(crate) fn reserve(&mut self, job: &Job, ino: Ino, len: u64) -> Step {
-        let Some(inode) = self.tree.inode(ino) else { return Step::Answer(Err(FsError::Stale)) };
+        let Some(inode) = self.core.tree.inode(ino) else { return Step::Answer(Err(FsError::Stale)) };
         let (size, cuts) = (inode.size, inode.cuts);
         let start = self.opens.rooms(ino).map(|room| room.end).fold(size, u64::max);
         let Some(end) = start.checked_add(len).filter(|end| *end <= limits::FILE_SIZE_MAX) else {
             return Step::Answer(Err(FsError::FileTooBig));
         };
-        let room = Room { seq: job.seq, start, end, cuts, broken: false, since_ms: self.now.mono_ms };
+        let room = Room { seq: job.seq, start, end, cuts, broken: false, since_ms: self.core.now.mono_ms };
         if !self.opens.reserve(ino, job.slot, room) {
             return Step::Answer(Err(FsError::BadHandle));
         }
@@ -174,7 +174,7 @@ impl Mds {
                     self.tidy.open_end(ino);
                     self.tidy_one(ino);
                 }
-                self.parked.wake(&WaitReason::Data(ino));
+                self.core.parked.wake(&WaitReason::Data(ino));
             }
         }
     }

@@ -312,59 +312,59 @@ const WAITING_SHOWN: usize = 1000;
 impl Mds {
     /// Directories split and merged so far.
     pub fn recuts(&self) -> u64 {
-        self.counters.splits + self.counters.merges
+        self.core.counters.splits + self.core.counters.merges
     }
 
     /// A picture of the moment. Walks over sessions and locks: not for every request.
     pub fn status(&self) -> Status {
-        let ops = self.counters.ops.0.iter().filter(|(_, count)| count.count > 0).copied().collect();
+        let ops = self.core.counters.ops.0.iter().filter(|(_, count)| count.count > 0).copied().collect();
         let grace = self.grace.as_ref().map(|grace| GraceStatus {
-            left_ms: self.grace_until(grace).saturating_sub(self.now.mono_ms),
+            left_ms: self.grace_until(grace).saturating_sub(self.core.now.mono_ms),
             missing: self.missing().count(),
         });
         Status {
-            rank: self.config.rank,
+            rank: self.core.config.rank,
             member: self.member_state(),
             drain_stuck: self.drain_stuck(),
             sessions: self.session_status(),
             ops,
-            cache_bytes: self.tree.memory_bytes(),
-            hash_bytes: self.tree.hash_bytes(),
-            cache_inodes: self.tree.inodes_cached(),
-            dirty: self.tree.dirty_records(),
+            cache_bytes: self.core.tree.memory_bytes(),
+            hash_bytes: self.core.tree.hash_bytes(),
+            cache_inodes: self.core.tree.inodes_cached(),
+            dirty: self.core.tree.dirty_records(),
             leases: self.leases.total(),
             lease_bytes: self.leases.memory_bytes(),
             locks: self.locks.held(),
-            last_lsn: self.log.last,
-            durable_lsn: self.log.durable,
+            last_lsn: self.core.log.last,
+            durable_lsn: self.core.log.durable,
             gated: self.gate.len(),
-            relaxed: self.relaxed.status(self.now.mono_ms),
-            journal_bytes: self.log.used,
-            journal_limit: self.log.limit,
-            full: self.log.full || self.log.no_room || self.log.stuck,
-            failed: self.log.failed,
+            relaxed: self.relaxed.status(self.core.now.mono_ms),
+            journal_bytes: self.core.log.used,
+            journal_limit: self.core.log.limit,
+            full: self.core.log.full || self.core.log.no_room || self.core.log.stuck,
+            failed: self.core.log.failed,
             grace,
             recalls_pending: self.recalls.len(),
-            recalls: self.counters.recalls,
-            evicted: self.counters.evicted,
-            checkpoints_failed: self.counters.checkpoints_failed,
-            decoupled: self.decoupled.statuses(&self.tree, self.now.mono_ms, &|dir| self.path_of(dir)),
-            decoupled_count: self.decoupled.count(&self.tree, self.now.mono_ms),
-            subtree_merges: self.counters.subtree_merges,
-            subtree_conflicts: self.counters.subtree_conflicts,
-            decouplings_lost: self.counters.decouplings_lost,
-            redirects: self.counters.redirects,
-            splits: self.counters.splits,
-            merges: self.counters.merges,
-            scattered: self.counters.scattered,
-            spreads: self.counters.spreads,
+            recalls: self.core.counters.recalls,
+            evicted: self.core.counters.evicted,
+            checkpoints_failed: self.core.counters.checkpoints_failed,
+            decoupled: self.decoupled.statuses(&self.core.tree, self.core.now.mono_ms, &|dir| self.path_of(dir)),
+            decoupled_count: self.decoupled.count(&self.core.tree, self.core.now.mono_ms),
+            subtree_merges: self.core.counters.subtree_merges,
+            subtree_conflicts: self.core.counters.subtree_conflicts,
+            decouplings_lost: self.core.counters.decouplings_lost,
+            redirects: self.core.counters.redirects,
+            splits: self.core.counters.splits,
+            merges: self.core.counters.merges,
+            scattered: self.core.counters.scattered,
+            spreads: self.core.counters.spreads,
             paths: self.path_status(),
-            tally: self.counters.tally.status(|op| self.counters.ops.0[op].0),
-            loads: self.loads.len(),
+            tally: self.core.counters.tally.status(|op| self.core.counters.ops.0[op].0),
+            loads: self.core.loads.len(),
             discards: self.discards.len() + self.tidy.left(),
-            orphans: self.tree.orphans().count(),
+            orphans: self.core.tree.orphans().count(),
             waiting: self.waiting_status(),
-            waiting_count: self.parked.len(),
+            waiting_count: self.core.parked.len(),
             load: self.load_now(),
             others: self.known_loads(),
             balance: self.balance_status(),
@@ -401,7 +401,7 @@ impl Mds {
             ending: session.ending.is_some(),
             identity: self.identity_of(session),
             direct: !session.addresses.is_empty(),
-            idle_ms: self.now.mono_ms.saturating_sub(session.heard_ms),
+            idle_ms: self.core.now.mono_ms.saturating_sub(session.heard_ms),
             opens: self.opens.handles(slot),
             leases: self.leases.count(slot),
             locks: self.locks.held_by(slot),
@@ -418,11 +418,11 @@ impl Mds {
     }
 
     fn waiting_status(&self) -> Vec<WaitStatus> {
-        let waiting = self.parked.iter().take(WAITING_SHOWN).map(|(job, why)| WaitStatus {
+        let waiting = self.core.parked.iter().take(WAITING_SHOWN).map(|(job, why)| WaitStatus {
             session: job.session,
             op: job.op.name(),
             why: why.name(),
-            age_ms: self.now.mono_ms.saturating_sub(job.since_ms),
+            age_ms: self.core.now.mono_ms.saturating_sub(job.since_ms),
         });
         waiting.collect()
     }

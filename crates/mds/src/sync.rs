@@ -28,7 +28,7 @@ impl Mds {
         }
         self.syncs.running = true;
         self.syncs.last += 1;
-        self.out.push_back(Output::SyncData { ticket: self.syncs.last });
+        self.core.out.push_back(Output::SyncData { ticket: self.syncs.last });
         self.syncs.last
     }
 
@@ -38,7 +38,7 @@ impl Mds {
             return;
         }
         self.syncs.running = false;
-        for job in self.parked.take_waiting(&WaitReason::Sync(ticket)) {
+        for job in self.core.parked.take_waiting(&WaitReason::Sync(ticket)) {
             if ok { self.done(job, Answer::Done) } else { self.fail(job, FsError::Io) }
         }
         if std::mem::take(&mut self.syncs.wanted) {

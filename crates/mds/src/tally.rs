@@ -112,7 +112,7 @@ impl Mds {
     fn dir_of(&self, op: &Op) -> Option<Ino> {
         match op.about() {
             About::Names(dir) => Some(dir),
-            About::Inode(ino) => Some(match self.tree.peek(ino) {
+            About::Inode(ino) => Some(match self.core.tree.peek(ino) {
                 Some(inode) if inode.kind != Kind::Dir && inode.parent.0 != 0 => inode.parent,
                 _ => ino,
             }),
@@ -124,10 +124,10 @@ impl Mds {
     #[inline]
     pub(crate) fn tally_answer(&mut self, job: &Job, op: usize, result: &FsResult<Answer>) {
         if let Some(dir) = self.dir_of(&job.op) {
-            self.counters.tally.placed[row(dir)][op] += 1;
+            self.core.counters.tally.placed[row(dir)][op] += 1;
         }
         if let Some(walk) = &job.walk {
-            let walks = &mut self.counters.tally.walks[bucket(walk.names())];
+            let walks = &mut self.core.counters.tally.walks[bucket(walk.names())];
             walks.all += 1;
             let parted = |done: u32, last: &Answer| {
                 matches!(last, Answer::Remote { .. }) && (walk.acts_at_end() || (done as usize) < walk.names())
@@ -138,24 +138,24 @@ impl Mds {
 
     /// A request is sent on to another rank.
     pub(crate) fn tally_redirect(&mut self, job: &Job) {
-        self.counters.redirects += 1;
+        self.core.counters.redirects += 1;
         if let Some(dir) = self.dir_of(&job.op) {
-            self.counters.tally.redirected[row(dir)] += 1;
+            self.core.counters.tally.redirected[row(dir)] += 1;
         }
     }
 
     /// A request begins to wait.
     pub(crate) fn tally_wait(&self, job: &mut Job, why: &WaitReason) {
-        job.waits = Some((why.place() as u8, self.now.mono_ms));
+        job.waits = Some((why.place() as u8, self.core.now.mono_ms));
     }
 
     /// It goes on, or is answered.
     #[inline]
     pub(crate) fn tally_waited(&mut self, job: &mut Job) {
         let Some((why, since_ms)) = job.waits.take() else { return };
-        let waited = &mut self.counters.tally.waits[usize::from(why)];
+        let waited = &mut self.core.counters.tally.waits[usize::from(why)];
         waited.count += 1;
-        waited.ms += self.now.mono_ms.saturating_sub(since_ms);
+        waited.ms += self.core.now.mono_ms.saturating_sub(since_ms);
     }
 }
 

@@ -14,7 +14,7 @@ use crate::execute::Step;
 use crate::io::Identity;
 use crate::machine::Mds;
 use crate::park::Job;
-use crate::shortcuts::Shortcut;
+use crate::shortcuts::{Shortcut, shortcut_key, shortcuts_most};
 
 /// Directories that are found at once are so many at least: one alone is as soon looked up.
 const NAMES_MIN: usize = 2;
@@ -247,18 +247,18 @@ impl Mds {
         if self.shortcuts.is_empty()
             || count == 0
             || walk.limited.is_some()
-            || self.tree.has_decoupled()
-            || self.stopping
+            || self.core.tree.has_decoupled()
+            || self.core.stopping
         {
             return None;
         }
         let names = &walk.names[..count];
-        let shortcut = self.shortcuts.get(self.shortcut_key(walk.dir, names), walk.dir, names)?;
+        let shortcut = self.shortcuts.get(shortcut_key(&self.core.tree, walk.dir, names), walk.dir, names)?;
         let searches = |dir: &Ino| self.known_dir(*dir).is_some_and(|(dir, _)| check_search(dir, &job.cred).is_ok());
         debug_assert!(
             self.is_true(shortcut, names),
             "rank {}: a shortcut that is none: {:?}",
-            self.me(),
+            self.core.me(),
             shortcut.found()
         );
         // Otherwise the walk itself finds out who refuses it, or asks for what it needs.
@@ -274,11 +274,11 @@ impl Mds {
             led.extend_from_slice(dirs);
         }
         self.shortcuts.taken += 1;
-        self.counters.tally.shortcut(walk.names.len());
+        self.core.counters.tally.shortcut(walk.names.len());
         if count < walk.names.len() || walk.what.is_some() {
             return None;
         }
-        let (end, rank) = (walk.at, self.probable_home(walk.at, self.me()));
+        let (end, rank) = (walk.at, self.probable_home(walk.at, self.core.me()));
         let Step::Answer(answer) = walk.walked(Answer::Remote { ino: end, kind: Kind::Dir, rank }) else { return None };
         Some(answer)
     }
@@ -286,10 +286,10 @@ impl Mds {
     /// Puts down which directories a walk has found, if this rank knows each of them now.
     fn learn_shortcut(&mut self, walk: &Walk, cred: &Cred) {
         let count = walk.at_once();
-        if count < self.config.some(NAMES_MIN)
+        if count < self.core.config.some(NAMES_MIN)
             || walk.dirs.len() < count
             || walk.limited.is_some()
-            || self.tree.has_decoupled()
+            || self.core.tree.has_decoupled()
         {
             return;
         }
@@ -314,14 +314,14 @@ impl Mds {
         }
         let names = &walk.names[..count];
         let shortcut = Shortcut::new(&all, names, guarded, &lenders);
-        let key = self.shortcut_key(walk.dir, names);
-        let most = self.shortcuts_most();
+        let key = shortcut_key(&self.core.tree, walk.dir, names);
+        let most = shortcuts_most(&self.core.config);
         self.shortcuts.put(key, shortcut, most);
     }
 
     /// True if a directory says that it is in another one by this name.
     fn is_in(&self, dir: &Inode, above: Ino, name: &Name) -> bool {
-        dir.parent == above && dir.place.hash() == Some(self.tree.hash(name))
+        dir.parent == above && dir.place.hash() == Some(self.core.tree.hash(name))
     }
 
     /// True if no directory that this rank knows says something else than a shortcut: a mistake of this code, which simulations look for.
@@ -334,7 +334,7 @@ impl Mds {
     /// One name was found, or not. `None`: the next one is looked for, and is the job's operation.
     pub(crate) fn walk_on(&mut self, job: &mut Job, step: Step) -> Option<Step> {
         let Some(mut walk) = job.walk.take() else { return Some(step) };
-        let (at, me) = (walk.at, self.me());
+        let (at, me) = (walk.at, self.core.me());
         let step = match step {
             step if walk.acts.is_some() => match self.walk_acted(job, &mut walk, step) {
                 Some(step) => step,
@@ -408,7 +408,7 @@ impl Mds {
 
     /// The next part of a walk holds nothing that the one before it held.
     fn walk_anew(&mut self, job: &mut Job, walk: &Walk) {
-        self.parked.unmark(job);
+        self.core.parked.unmark(job);
         self.give_back(job, false);
         job.flushed.clear();
         job.limited.clone_from(&walk.limited);
@@ -422,7 +422,7 @@ impl Mds {
         Some(match step {
             Step::Redirect(rank) if job.again.is_none() => elsewhere(walk, rank),
             // The directory may be decoupled for who asks.
-            Step::Answer(Err(FsError::Busy)) if job.again.is_none() => elsewhere(walk, self.me()),
+            Step::Answer(Err(FsError::Busy)) if job.again.is_none() => elsewhere(walk, self.core.me()),
             Step::Answer(Err(FsError::Stale)) if job.again.is_none() && walk.is_of_inode() => {
                 walk.gone += 1;
                 let Some(name) = walk.names.last().filter(|_| walk.gone <= GONE_MAX).cloned() else {

@@ -77,16 +77,16 @@ impl Mds {
 
     /// A line of the subtree map was told or written: something came to this rank.
     pub(crate) fn came_to(&mut self, rank: Rank) {
-        self.balance.came_ms.insert(rank, self.now.mono_ms);
+        self.balance.came_ms.insert(rank, self.core.now.mono_ms);
     }
 
     /// On ticks of the machine: asks the policies, if it is time.
     pub(crate) fn balance(&mut self) {
-        if self.cluster.is_alone() || self.stopping || self.grace.is_some() || !self.cluster.peers.ready {
+        if self.cluster.is_alone() || self.core.stopping || self.grace.is_some() || !self.cluster.peers.ready {
             (self.balance.next_ms, self.balance.silent) = (0, 0);
             return;
         }
-        let (now, tick_ms) = (self.now.mono_ms, self.config.balance_ms.max(1));
+        let (now, tick_ms) = (self.core.now.mono_ms, self.core.config.balance_ms.max(1));
         if self.balance.next_ms == 0 {
             // What was counted before is too little to tell.
             self.balance.next_ms = now + tick_ms;
@@ -104,13 +104,13 @@ impl Mds {
         self.balance.scratch = scratch;
         let Some(pieces) = pieces else { return };
         let snapshot = self.snapshot(pieces);
-        self.out.push_back(Output::Balance(Box::new(snapshot)));
+        self.core.out.push_back(Output::Balance(Box::new(snapshot)));
     }
 
     /// After the look of a tick: whether there is somebody to ask, and all is known that can be. Else something is read first,
     /// and the tick comes again soon.
     fn asks(&mut self, look: &mut Look) -> bool {
-        let (now, tick_ms) = (self.now.mono_ms, self.config.balance_ms.max(1));
+        let (now, tick_ms) = (self.core.now.mono_ms, self.core.config.balance_ms.max(1));
         if self.balance.agains < AGAINS_MAX && !look.wants.is_empty() {
             self.load(std::mem::take(&mut look.wants), Waiter::Nobody);
             self.balance.agains += 1;
@@ -141,7 +141,7 @@ impl Mds {
         self.find_stands(scratch, &mut look);
         if self.policy() != PolicyId::NONE || look.is_any_named {
             for dir in self.tops() {
-                let parent = self.tree.peek(dir).map(|inode| inode.parent);
+                let parent = self.core.tree.peek(dir).map(|inode| inode.parent);
                 if let Some(parent) = parent.filter(|parent| parent.0 != 0) {
                     self.locate(parent, &mut look.wants);
                 }
@@ -154,7 +154,7 @@ impl Mds {
 
     /// Directories with a line of the subtree map that makes them this rank's.
     fn tops(&self) -> Vec<Ino> {
-        let me = self.me();
+        let me = self.core.me();
         let own =
             self.cluster.atlas.routes.all().into_iter().filter(|route| route.rank == me && route.dir != Ino::ROOT);
         let mut dirs: Vec<Ino> = own.map(|route| route.dir).collect();
@@ -163,9 +163,9 @@ impl Mds {
     }
 
     fn snapshot(&mut self, Pieces { all: pieces, names, sum }: Pieces) -> Snapshot {
-        let (now, half_life) = (self.now.mono_ms, self.config.heat_half_life_ms);
+        let (now, half_life) = (self.core.now.mono_ms, self.core.config.heat_half_life_ms);
         let views = self.cluster.atlas.map.ranks.iter().map(|info| {
-            let is_me = info.rank == self.me();
+            let is_me = info.rank == self.core.me();
             let told = self.heat.gossip.beat_of(info.rank, now);
             let (load, weighed, age_ms) = match told {
                 _ if is_me => (self.load_with(&sum), Some(self.weighed()), 0),
@@ -187,8 +187,8 @@ impl Mds {
         Snapshot {
             tick: self.balance.tick,
             policy: self.policy(),
-            whoami: self.me(),
-            tick_ms: self.config.balance_ms,
+            whoami: self.core.me(),
+            tick_ms: self.core.config.balance_ms,
             ranks,
             besides: self.heat.besides.get(now, half_life),
             pieces,
@@ -207,7 +207,7 @@ impl Mds {
         if let Some(weighed) = weighed {
             self.balance.weighed = weighed;
         }
-        if self.stopping || !self.cluster.exports.is_idle() {
+        if self.core.stopping || !self.cluster.exports.is_idle() {
             return;
         }
         // Without a sound weight the answer of the policy of the file system counts as none.
@@ -224,7 +224,7 @@ impl Mds {
     fn follow(&mut self, wanted: &Move, stand: &Stand) {
         let (dir, to) = (wanted.piece.dir, wanted.to);
         let is_own = matches!(self.locate_part(dir), Where::Here);
-        let may = dir != Ino::ROOT && to != self.me() && is_own && *stand != Stand::Nobody;
+        let may = dir != Ino::ROOT && to != self.core.me() && is_own && *stand != Stand::Nobody;
         match may.then(|| self.want_export(dir, wanted.piece.frag, to)) {
             Some(Told::Begun(_)) => self.balance.moves += 1,
             _ => self.balance.refused += 1,
@@ -234,6 +234,6 @@ impl Mds {
     /// The location of a directory, or of this rank's part of it.
     fn locate_part(&mut self, dir: Ino) -> Where {
         let mut wants = Vec::new();
-        if self.tree.part(dir).is_some() { Where::Here } else { self.locate(dir, &mut wants) }
+        if self.core.tree.part(dir).is_some() { Where::Here } else { self.locate(dir, &mut wants) }
     }
 }

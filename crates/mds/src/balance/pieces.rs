@@ -142,12 +142,12 @@ impl Mds {
     /// Puts all that is hot in order, with what it is in.
     pub(super) fn lay_out(&self, scratch: &mut Scratch, look: &mut Look) {
         let Scratch { spots, nodes } = scratch;
-        spots.fill(self.heat.table.iter(self.now.mono_ms));
+        spots.fill(self.heat.table.iter(self.core.now.mono_ms));
         nodes.list.clear();
         nodes.places.clear();
         nodes.places.reserve(spots.order.len());
         // What lies behind pointers is looked up with nothing else between: so much of it comes from memory side by side.
-        let found: Vec<Found<'_>> = spots.dirs().map(|(dir, _)| self.tree.find(dir)).collect();
+        let found: Vec<Found<'_>> = spots.dirs().map(|(dir, _)| self.core.tree.find(dir)).collect();
         let (mut inodes, mut way) = (Vec::with_capacity(found.len() * 9 / 8), Vec::new());
         for ((dir, range), found) in spots.dirs().zip(found) {
             let Some(at) = self.node_of(dir, found, (nodes, look), &mut inodes, &mut way) else { continue };
@@ -180,10 +180,10 @@ impl Mds {
 
     /// Notes which of them stay here because of decoupled subtrees.
     fn mark_decoupled(&self, nodes: &mut Nodes) {
-        if !self.tree.has_decoupled() {
+        if !self.core.tree.has_decoupled() {
             return;
         }
-        for record in self.tree.all_decoupled() {
+        for record in self.core.tree.all_decoupled() {
             let (mut at, mut below) = (record.dir, None);
             for _ in 0..DEPTH_MAX {
                 if let Some(node) = nodes.places.get(&at).and_then(|place| nodes.list.get_mut(*place as usize)) {
@@ -192,7 +192,7 @@ impl Mds {
                         Some(hash) => node.decoupled.push(hash),
                     }
                 }
-                let Some(inode) = self.tree.peek(at).filter(|inode| inode.ino != Ino::ROOT) else { break };
+                let Some(inode) = self.core.tree.peek(at).filter(|inode| inode.ino != Ino::ROOT) else { break };
                 (at, below) = (inode.parent, Some(inode.place.hash().unwrap_or_default()));
             }
         }
@@ -277,7 +277,7 @@ impl Mds {
             way.push(node);
             match above {
                 Some((parent, _)) if !nodes.places.contains_key(&parent) => {
-                    (at, found) = (parent, self.tree.find(parent))
+                    (at, found) = (parent, self.core.tree.find(parent))
                 }
                 _ => break,
             }
@@ -302,12 +302,12 @@ impl Mds {
 
     /// A directory of this rank, and what it is in if that is this rank's too.
     fn node<'a>(&'a self, dir: Ino, found: Found<'a>, nodes: &mut Nodes, look: &mut Look) -> Option<Way<'a>> {
-        let (inode, is_part, rules) = match self.tree.part(dir) {
+        let (inode, is_part, rules) = match self.core.tree.part(dir) {
             // Its rules stand with its inode, which is elsewhere.
             Some(part) => (part, true, None),
             None => match found {
                 Found::Here(inode) => (inode, false, self.own_rules(inode, look)),
-                Found::Gone => (self.tree.peek(dir)?, false, Some(Rules::STAYS)),
+                Found::Gone => (self.core.tree.peek(dir)?, false, Some(Rules::STAYS)),
                 Found::Unknown => return None,
             },
         };
@@ -321,7 +321,7 @@ impl Mds {
             spots: (0, 0),
             above: None,
             hash: 0,
-            home: home.filter(|home| *home != self.me()),
+            home: home.filter(|home| *home != self.core.me()),
             // As if it were a part, of which only what has changed is counted here; others have theirs filled in later.
             inodes: PART_INODES,
             rules,
@@ -348,8 +348,8 @@ impl Mds {
             return (Some((parent, hash)), None);
         }
         match self.cluster.atlas.routes.of(parent, hash) {
-            Some(rank) if rank != self.me() => return (None, Some(rank)),
-            _ if self.tree.peek(parent).is_some() => return (Some((parent, hash)), None),
+            Some(rank) if rank != self.core.me() => return (None, Some(rank)),
+            _ if self.core.tree.peek(parent).is_some() => return (Some((parent, hash)), None),
             _ => {}
         }
         // Not in memory here, so another one's: that of the nearest line above.
@@ -390,7 +390,7 @@ impl Mds {
 
     /// The same with all that they are halves of, the coarsest first; of those nothing was counted.
     fn with_coarser(&self, dir: Ino, mut parts: Vec<(Frag, LoadVec)>) -> Vec<(Frag, LoadVec)> {
-        let own = self.tree.own_frags(dir);
+        let own = self.core.tree.own_frags(dir);
         let is_own = |frag: Frag| own.as_ref().is_none_or(|own| own.iter().any(|line| line.covers(frag)));
         let mut at = 0;
         while let Some((frag, _)) = parts.get(at) {

@@ -157,7 +157,7 @@ impl Mds {
 
     /// The rules that a directory sets itself, and its parent.
     fn rules_at(&mut self, dir: Ino, look: &mut Look) -> Option<(Rules, Option<Ino>)> {
-        let inode = match self.tree.find(dir) {
+        let inode = match self.core.tree.find(dir) {
             Found::Here(inode) if inode.part_of().is_none() => inode,
             Found::Gone => return Some((Rules::STAYS, None)),
             _ => return self.rules_of_distant(dir, look),
@@ -172,8 +172,8 @@ impl Mds {
 
     /// The rules that a directory in memory sets itself; `None`: its xattrs must be read first.
     pub(super) fn own_rules(&self, inode: &Inode, look: &mut Look) -> Option<Rules> {
-        let pin = self.tree.xattr(inode, PIN)?.is_some();
-        let balancer = self.tree.xattr(inode, BALANCER)?;
+        let pin = self.core.tree.xattr(inode, PIN)?.is_some();
+        let balancer = self.core.tree.xattr(inode, BALANCER)?;
         Some(look.rules(pin, balancer.as_deref().and_then(balancer_of)))
     }
 
@@ -197,8 +197,8 @@ impl Mds {
 
     fn rules_of_distant(&mut self, dir: Ino, look: &mut Look) -> Option<(Rules, Option<Ino>)> {
         // Sooner than the next tick, or every other one would go by what is two ticks old; but not again while one is put off.
-        let fresh_ms = (self.config.balance_ms / 2).max(AGAIN_MS * u64::from(AGAINS_MAX + 1));
-        let now = self.now.mono_ms;
+        let fresh_ms = (self.core.config.balance_ms / 2).max(AGAIN_MS * u64::from(AGAINS_MAX + 1));
+        let now = self.core.now.mono_ms;
         let distant = self.balance.distants.0.entry(dir).or_default();
         distant.asked_ms = now;
         if distant.said.is_none() || now >= distant.read_ms + fresh_ms {
@@ -217,7 +217,8 @@ impl Mds {
 
     /// Forgets what nobody asks for any more.
     pub(super) fn forget_distants(&mut self) {
-        let (now, keep_ms) = (self.now.mono_ms, self.config.balance_ms.max(AGAIN_MS).saturating_mul(KEEP_TICKS));
+        let (now, keep_ms) =
+            (self.core.now.mono_ms, self.core.config.balance_ms.max(AGAIN_MS).saturating_mul(KEEP_TICKS));
         self.balance.distants.0.retain(|_, distant| now <= distant.asked_ms + keep_ms);
     }
 
@@ -234,7 +235,7 @@ impl Mds {
 
     /// The same of its xattrs.
     pub(crate) fn note_distant_rules(&mut self, ino: Ino, xattrs: &[XattrPair]) {
-        let now = self.now.mono_ms;
+        let now = self.core.now.mono_ms;
         let Some(distant) = self.balance.distants.0.get_mut(&ino) else { return };
         let value = |name: &[u8]| xattrs.iter().find(|(other, _)| **other == *name).map(|(_, value)| &**value);
         distant.said = Some(Said::of(value(PIN).is_some(), value(BALANCER)));

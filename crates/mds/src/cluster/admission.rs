@@ -66,13 +66,13 @@ impl Mds {
         let changes_way = set.mode.is_some() || set.uid.is_some() || set.gid.is_some();
         if changes_way && wanted(foreign).contains_key(ino) && self.take_replicas_back(&[*ino]) {
             let marks = vec![*ino];
-            self.parked.mark(job, marks);
+            self.core.parked.mark(job, marks);
         }
     }
 
     /// It is decided with the next record.
     pub(super) fn decide_turn(&mut self, tx: TxId) {
-        let lsn = self.log.last.next();
+        let lsn = self.core.log.last.next();
         self.cluster
             .borrowing
             .turns
@@ -85,7 +85,7 @@ impl Mds {
     /// It has given back what it had, and waits for something else.
     pub(super) fn pause_turn(&mut self, tx: TxId) {
         if self.cluster.borrowing.turns.by_dir.values().any(|turn| turn.tx == tx) {
-            self.parked.wake(&WaitReason::Locked);
+            self.core.parked.wake(&WaitReason::Locked);
         }
     }
 
@@ -96,7 +96,7 @@ impl Mds {
 
     /// The journal is durable further than before, and letters were sent.
     pub(super) fn end_turns_decided(&mut self) {
-        let durable = self.log.durable;
+        let durable = self.core.log.durable;
         self.end_turns(|turn| turn.decided.is_some_and(|lsn| lsn <= durable));
     }
 
@@ -105,7 +105,7 @@ impl Mds {
         let before = turns.len();
         turns.retain(|_, turn| !over(turn));
         if turns.len() < before {
-            self.parked.wake(&WaitReason::Locked);
+            self.core.parked.wake(&WaitReason::Locked);
         }
     }
 

@@ -86,7 +86,7 @@ pub(crate) enum Gathered {
 impl Mds {
     /// Finds the records that an operation needs, by the rank that has them.
     pub(crate) fn gather(&mut self, job: &Job) -> Gathered {
-        let needs = need(&self.tree, &job.op, &job.cred);
+        let needs = need(&self.core.tree, &job.op, &job.cred);
         if needs.is_empty() {
             return Gathered::All;
         }
@@ -97,7 +97,7 @@ impl Mds {
             let Need::Inode(ino) = need else { continue };
             let told = job.tx.and_then(|tx| self.cluster.borrowing.txs.get(&tx)?.found.get(ino).copied());
             let verdict = match told {
-                Some(rank) if rank != self.me() => Where::Elsewhere(rank),
+                Some(rank) if rank != self.core.me() => Where::Elsewhere(rank),
                 told => match self.locate(*ino, &mut own) {
                     // Whom this rank asked says that it is here, where it is not any more: both would ask each other for ever.
                     Where::Elsewhere(_) if told.is_some() => {
@@ -118,7 +118,7 @@ impl Mds {
             if let Need::Parts(dir) = need {
                 if let Op::Lookup { .. } | Op::LookupParent { .. } | Op::Create { .. } = job.op {
                     // A request for the attributes will look for all of it.
-                    away.insert(dir, self.me());
+                    away.insert(dir, self.core.me());
                     continue;
                 }
                 let lent = job.tx.and_then(|tx| self.cluster.borrowing.txs.get(&tx)?.parts.get(&dir));
@@ -134,11 +134,11 @@ impl Mds {
             };
             let named = match &need {
                 Need::Entry { dir, name } => self.rank_of_name(*dir, name),
-                Need::Range { dir, .. } if self.tree.part(*dir).is_some() => Some(self.me()),
+                Need::Range { dir, .. } if self.core.tree.part(*dir).is_some() => Some(self.core.me()),
                 _ => None,
             };
-            let rank = named.or(away.get(&of).copied()).unwrap_or_else(|| self.tree.owner(of));
-            if rank != self.me() {
+            let rank = named.or(away.get(&of).copied()).unwrap_or_else(|| self.core.tree.owner(of));
+            if rank != self.core.me() {
                 let recall = bits_for(&job.op, of);
                 foreign.entry(rank).or_default().push(Want { need, recall, shown: false });
             } else if !matches!(need, Need::Inode(_)) && !unknown.contains(&of) {
@@ -200,20 +200,20 @@ impl Mds {
             state.outstanding.insert(*rank, round);
         }
         for (rank, wants) in foreign {
-            self.tell(rank, PeerMsg::Borrow { tx, round, client, wants });
+            self.core.tell(rank, PeerMsg::Borrow { tx, round, client, wants });
         }
         Step::Wait(WaitReason::Borrow)
     }
 
     /// The transaction of a request; it begins if there is none.
     fn transaction(&mut self, job: &mut Job) -> (TxId, &mut Tx) {
-        let id = self.parked.number(job);
+        let id = self.core.parked.number(job);
         let tx = match job.tx {
             Some(tx) => tx,
             None => {
-                let now = u64::try_from(self.now.wall.0).unwrap_or(0);
+                let now = u64::try_from(self.core.now.wall.0).unwrap_or(0);
                 self.cluster.borrowing.last_tx = now.max(self.cluster.borrowing.last_tx + 1);
-                TxId { number: self.cluster.borrowing.last_tx, rank: self.me() }
+                TxId { number: self.cluster.borrowing.last_tx, rank: self.core.me() }
             }
         };
         job.tx = Some(tx);
@@ -230,13 +230,13 @@ impl Mds {
         if !guests.contains(&absent) {
             guests.push(absent.clone());
         }
-        self.tree.invite(rank, &[absent]);
+        self.core.tree.invite(rank, &[absent]);
     }
 
     /// A rank has lent.
     pub(crate) fn lent(&mut self, from: Rank, tx: TxId, round: u32, lent: Lent) {
         let Some(state) = self.cluster.borrowing.txs.get_mut(&tx) else {
-            return self.tell(from, PeerMsg::Return { tx, again: false });
+            return self.core.tell(from, PeerMsg::Return { tx, again: false });
         };
         if state.outstanding.get(&from) != Some(&round) {
             return self.lent_later(from, tx, round, lent);
@@ -256,10 +256,10 @@ impl Mds {
         let called = state.calls.remove(&from) && state.round == round;
         if called && state.calls.is_empty() && state.outstanding.is_empty() {
             state.keep(from, lent);
-            return self.parked.ready(state.job);
+            return self.core.parked.ready(state.job);
         }
         // Nothing is held while others are waited for.
-        self.tell(from, PeerMsg::Return { tx, again: true });
+        self.core.tell(from, PeerMsg::Return { tx, again: true });
     }
 
     /// A rank will not, or not now.
@@ -284,7 +284,7 @@ impl Mds {
         }
         let id = state.job;
         match state.denied.take() {
-            None => self.parked.ready(id),
+            None => self.core.parked.ready(id),
             Some(FsError::Busy) => {
                 // Nothing is held while it waits to be called.
                 let ranks: Vec<Rank> = std::mem::take(&mut state.guests).into_keys().collect();
@@ -293,12 +293,12 @@ impl Mds {
                 state.apart.clear();
                 if state.calls.is_empty() {
                     // All have called before the last one answered.
-                    self.parked.ready(id);
+                    self.core.parked.ready(id);
                 }
-                ranks.into_iter().for_each(|rank| self.tell(rank, PeerMsg::Return { tx, again: true }));
+                ranks.into_iter().for_each(|rank| self.core.tell(rank, PeerMsg::Return { tx, again: true }));
             }
             Some(error) => {
-                if let Some(job) = self.parked.take(id) {
+                if let Some(job) = self.core.parked.take(id) {
                     self.fail(job, error);
                 }
             }
@@ -312,7 +312,7 @@ impl Mds {
             && state.calls.is_empty()
             && state.outstanding.is_empty()
         {
-            self.parked.ready(state.job);
+            self.core.parked.ready(state.job);
         }
     }
 
@@ -337,7 +337,7 @@ impl Mds {
     /// The rank stops: those that have borrowed, or asked for it, wait for the next life without.
     pub(crate) fn stop_borrowing(&mut self) {
         let jobs: Vec<u64> = self.cluster.borrowing.txs.values().map(|tx| tx.job).collect();
-        jobs.into_iter().for_each(|id| self.parked.ready(id));
+        jobs.into_iter().for_each(|id| self.core.parked.ready(id));
     }
 
     /// Gives back all that was borrowed for a request.
@@ -357,7 +357,7 @@ impl Mds {
             self.cluster.borrowing.txs.remove(&tx);
             job.tx = None;
         }
-        ranks.into_iter().for_each(|rank| self.tell(rank, PeerMsg::Return { tx, again }));
+        ranks.into_iter().for_each(|rank| self.core.tell(rank, PeerMsg::Return { tx, again }));
         match again {
             true => self.pause_turn(tx),
             false => self.end_turn(tx),
@@ -380,9 +380,9 @@ impl Mds {
             let id = state.job;
             let guests = std::mem::take(&mut state.guests);
             for other in guests.into_keys().filter(|other| *other != rank) {
-                self.tell(other, PeerMsg::Return { tx, again: true });
+                self.core.tell(other, PeerMsg::Return { tx, again: true });
             }
-            self.parked.ready(id);
+            self.core.parked.ready(id);
         }
     }
 
@@ -395,13 +395,13 @@ impl Mds {
     pub(crate) fn invite(&mut self, tx: TxId) {
         let Some(state) = self.cluster.borrowing.txs.get(&tx) else { return };
         for (rank, items) in &state.guests {
-            self.tree.invite(*rank, items);
+            self.core.tree.invite(*rank, items);
         }
         for (dir, by_rank) in &state.parts {
-            let mut all = self.tree.own_frags(*dir).unwrap_or_default();
+            let mut all = self.core.tree.own_frags(*dir).unwrap_or_default();
             all.extend(by_rank.values().flatten());
             if super::spread::covers_all(&all) {
-                self.tree.set_whole(*dir);
+                self.core.tree.set_whole(*dir);
             }
         }
     }
@@ -429,14 +429,14 @@ impl Mds {
         let mut theirs: BTreeMap<Rank, Vec<Event>> = BTreeMap::new();
         for event in events {
             let rank = self.rank_of_event(&event);
-            if rank == self.me() {
+            if rank == self.core.me() {
                 own.push(event);
                 continue;
             }
             let events = theirs.entry(rank).or_default();
             if let Event::Inode(inode) = &event
                 && inode.part_of().is_none()
-                && let Some(lent) = self.tree.inode(inode.ino)
+                && let Some(lent) = self.core.tree.inode(inode.ino)
                 && (lent.kind, lent.part_of()) == (Kind::Dir, None)
             {
                 // What is below it may grow while it is lent: its rank needs what the decision adds.
@@ -463,8 +463,8 @@ impl Mds {
             Event::Route(route) => route.rank,
             Event::PartGone { rank, .. } => *rank,
             Event::Inode(inode) if inode.part_of().is_some() => inode.part_of().unwrap_or_default(),
-            Event::Entry { dir, name, .. } | Event::EntryGone { dir, name } => self.tree.entry_owner(*dir, name),
-            event => owner_of(event).map_or(self.me(), |ino| self.tree.owner(ino)),
+            Event::Entry { dir, name, .. } | Event::EntryGone { dir, name } => self.core.tree.entry_owner(*dir, name),
+            event => owner_of(event).map_or(self.core.me(), |ino| self.core.tree.owner(ino)),
         }
     }
 }

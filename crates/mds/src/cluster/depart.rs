@@ -63,22 +63,22 @@ impl Mds {
         export.holders = holders;
         for (_, ino, ..) in clients.iter().flat_map(|client| &client.held.opens) {
             if departed.insert(*ino)
-                && let Some(inode) = self.tree.inode(*ino)
+                && let Some(inode) = self.core.tree.inode(*ino)
             {
                 events.push(Event::Inode(Box::new(inode.clone())));
             }
         }
         let cached = self.cached_of(&clients, &departed);
         if !cached.is_empty() {
-            self.tell(export.to, PeerMsg::Cached(cached));
+            self.core.tell(export.to, PeerMsg::Cached(cached));
         }
         events.extend(self.moved_files(&export.files, export.to));
         let (routes, stays) = self.cut_lines(export);
         let mut record: Vec<Event> = routes.iter().map(|route| Event::Route(*route)).collect();
         if export.files.is_empty()
             && inode.part_of().is_none()
-            && self.tree.inode(inode.parent).is_some()
-            && let Some(name) = self.tree.primary_name(inode)
+            && self.core.tree.inode(inode.parent).is_some()
+            && let Some(name) = self.core.tree.primary_name(inode)
         {
             record.push(Event::Entry { dir: inode.parent, name, ino: inode.ino, kind: Kind::Dir, remote: true });
         }
@@ -91,10 +91,12 @@ impl Mds {
             Letter::Fragment { part, routes: routes.clone(), events, clients }
         };
         record.push(Event::Departed(inos.clone().into()));
-        let seq = self.tree.peer(export.to).sent + 1;
+        let seq = self.core.tree.peer(export.to).sent + 1;
         record.extend(self.write_letter(export.to, letter));
         // Known before it is put down, so that others are told of all lines together.
-        routes.iter().for_each(|route| self.cluster.atlas.routes.give(*route, self.log.last.next(), (export.to, seq)));
+        routes
+            .iter()
+            .for_each(|route| self.cluster.atlas.routes.give(*route, self.core.log.last.next(), (export.to, seq)));
         let lsn = self.commit(None, &record);
         self.cluster.atlas.departed.extend(inos.into_iter().map(|ino| (ino, (export.to, lsn))));
         self.cluster.exports.landing.entry(export.to).or_default().push((seq, lsn));
@@ -116,7 +118,7 @@ impl Mds {
         for (event, counts) in tail.into_iter().zip(counts) {
             let named = match &event {
                 Event::Entry { dir, name, .. } | Event::EntryGone { dir, name } => {
-                    survey.name_moves(*dir, self.tree.hash(name))
+                    survey.name_moves(*dir, self.core.tree.hash(name))
                 }
                 // Of the directory itself all is said below.
                 Event::Inode(inode) if inode.ino == export.dir => Some(false),
@@ -141,13 +143,13 @@ impl Mds {
         let leased: BTreeSet<Ino> =
             clients.iter().flat_map(|client| &client.held.leases).map(|(ino, _)| *ino).collect();
         let (mut items, mut bytes, mut scratch) = (Vec::new(), 0, Vec::new());
-        for inode in leased.difference(departed).filter_map(|ino| self.tree.peek(*ino)) {
+        for inode in leased.difference(departed).filter_map(|ino| self.core.tree.peek(*ino)) {
             bytes += inode_len(inode, &mut scratch) + 2 * limits::NAME_MAX;
             if bytes > CACHED_MAX {
                 break;
             }
             items.push(Loaded::Inode(inode.ino, Some(Box::new(inode.clone()))));
-            if let Some(name) = self.tree.primary_name(inode) {
+            if let Some(name) = self.core.tree.primary_name(inode) {
                 let found = Some(Target { ino: inode.ino, kind: inode.kind, remote: false });
                 items.push(Loaded::Entry { dir: inode.parent, name, found });
             }
@@ -162,7 +164,7 @@ impl Mds {
         let (_, stays) = cut(&export.own, export.frag);
         let mut routes: Vec<Route> = export.moves.iter().map(|frag| line(*frag, export.to)).collect();
         let fresh = stays.iter().filter(|frag| !export.own.contains(frag));
-        routes.extend(fresh.map(|frag| line(*frag, self.me())));
+        routes.extend(fresh.map(|frag| line(*frag, self.core.me())));
         (routes, !stays.is_empty())
     }
 
@@ -173,7 +175,7 @@ impl Mds {
             if stays {
                 return inode.new_part(to);
             }
-            record.push(Event::PartGone { dir: inode.ino, rank: self.me() });
+            record.push(Event::PartGone { dir: inode.ino, rank: self.core.me() });
             return inode.clone();
         }
         let mut home = inode.clone();

@@ -109,13 +109,13 @@ impl Drain {
 impl Mds {
     /// Goes on with giving everything away.
     pub(crate) fn step_drain(&mut self) {
-        if self.stopping || self.grace.is_some() || !self.cluster.peers.ready {
+        if self.core.stopping || self.grace.is_some() || !self.cluster.peers.ready {
             return;
         }
         let Some(mut drain) = self.cluster.drain.take() else { return };
         for _ in 0..4 {
             let before = drain.stage;
-            if self.now.mono_ms >= drain.not_before_ms {
+            if self.core.now.mono_ms >= drain.not_before_ms {
                 self.step_drain_stage(&mut drain);
             }
             if drain.stage == before {
@@ -131,7 +131,7 @@ impl Mds {
                 if what == Scan::Scattered {
                     drain.came = self.cluster.placement.scattered.came;
                 }
-                drain.stage = Stage::Settling(Some(self.log.last), what);
+                drain.stage = Stage::Settling(Some(self.core.log.last), what);
             }
             Stage::Settling(Some(upto), what) => {
                 if self.settle_upto(upto) {
@@ -144,13 +144,13 @@ impl Mds {
             Stage::GivingScattered(next) => self.give_scattered(drain, next),
             Stage::GivingFiles(next) => self.give_files(drain, next),
             Stage::Orphans => {
-                if self.tree.orphans().next().is_none() {
+                if self.core.tree.orphans().next().is_none() {
                     drain.stage = Stage::Settling(None, Scan::Floating);
                 }
             }
             Stage::Landing => self.part_if_empty(drain),
             Stage::Parting => {
-                let others = self.cluster.atlas.map.ranks.iter().filter(|info| info.rank != self.config.rank);
+                let others = self.cluster.atlas.map.ranks.iter().filter(|info| info.rank != self.core.config.rank);
                 let mut words =
                     others.map(|info| self.cluster.peers.links.get(&info.rank).is_some_and(|link| link.farewell));
                 if !words.all(|said| said) {
@@ -159,21 +159,21 @@ impl Mds {
                 // Before they heard that there was nothing here they may have sent something.
                 if self.letters_got() != drain.letters_got || !self.has_landed() {
                     drain.stage = Stage::Giving;
-                } else if self.log.durable == self.log.last {
-                    self.out.push_back(Output::Member(Member::Drained));
+                } else if self.core.log.durable == self.core.log.last {
+                    self.core.out.push_back(Output::Member(Member::Drained));
                     drain.stage = Stage::Parted;
                 }
             }
             Stage::Parted => {
-                if self.state_of(self.config.rank) == Some(RankState::Leaving) {
+                if self.state_of(self.core.config.rank) == Some(RankState::Leaving) {
                     drain.stage = Stage::Leaving;
                 }
             }
             Stage::Leaving => {
                 // What sessions leave is dropped by the rank that they had it at, as long as there is one.
                 let dropped = self.tidy.left() == 0 && self.discards.is_idle();
-                if self.sessions.len() == 0 && dropped && self.log.durable == self.log.last {
-                    self.out.push_back(Output::Member(Member::Left));
+                if self.sessions.len() == 0 && dropped && self.core.log.durable == self.core.log.last {
+                    self.core.out.push_back(Output::Member(Member::Left));
                     drain.stage = Stage::Left;
                 }
             }
@@ -186,8 +186,8 @@ impl Mds {
     fn look_on(&mut self, drain: &mut Drain, what: Scan, from: Ino) {
         drain.ticket += 1;
         drain.stage = Stage::Looking(what, from);
-        drain.not_before_ms = self.now.mono_ms + SCAN_MS;
-        self.out.push_back(Output::Scan { ticket: drain.ticket, what, from });
+        drain.not_before_ms = self.core.now.mono_ms + SCAN_MS;
+        self.core.out.push_back(Output::Scan { ticket: drain.ticket, what, from });
     }
 
     /// Some of it has been looked through.
@@ -204,7 +204,7 @@ impl Mds {
         {
             drain.not_before_ms = 0;
             match page {
-                None => drain.not_before_ms = self.now.mono_ms + RETRY_MS,
+                None => drain.not_before_ms = self.core.now.mono_ms + RETRY_MS,
                 Some(page) => match what {
                     Scan::Pins => self.take_pins(&mut drain, page),
                     Scan::Scattered => {
@@ -223,7 +223,7 @@ impl Mds {
 
     fn take_pins(&mut self, drain: &mut Drain, page: Page) {
         for (dir, ranks) in page.found {
-            if !ranks.contains(&self.config.rank) {
+            if !ranks.contains(&self.core.config.rank) {
                 continue;
             }
             if ranks.iter().any(|rank| self.cluster.atlas.takes_more(*rank)) {
@@ -235,15 +235,15 @@ impl Mds {
         if let Some(next) = page.next {
             return self.look_on(drain, Scan::Pins, next);
         }
-        let leaves = self.state_of(self.config.rank) == Some(RankState::Leaving);
+        let leaves = self.state_of(self.core.config.rank) == Some(RankState::Leaving);
         if drain.bound.is_empty() || leaves {
             if !leaves {
-                self.out.push_back(Output::Member(Member::Drains));
+                self.core.out.push_back(Output::Member(Member::Drains));
             }
             drain.stage = Stage::Giving;
         } else {
             let text = self.bound_text(&drain.bound);
-            self.out.push_back(Output::Member(Member::Refused(text)));
+            self.core.out.push_back(Output::Member(Member::Refused(text)));
             drain.stage = Stage::Refused;
         }
     }
@@ -257,14 +257,14 @@ impl Mds {
             "rank {} cannot be drained: directories are pinned to it and to no rank that takes more ({}); pin them to \
              another rank (loligo subtree pin DIR RANK) or unpin them (loligo subtree unpin DIR; find MOUNT -inum \
              NUMBER says which they are), then drain it again",
-            self.config.rank,
+            self.core.config.rank,
             named.join(", ")
         )
     }
 
     fn take_floating(&mut self, drain: &mut Drain, page: Page) {
         let files = page.found.into_iter().map(|(ino, _)| ino);
-        drain.files = files.filter(|ino| !self.tree.is_orphan(*ino)).collect();
+        drain.files = files.filter(|ino| !self.core.tree.is_orphan(*ino)).collect();
         drain.stage = Stage::GivingFiles(page.next);
     }
 
@@ -274,7 +274,7 @@ impl Mds {
     fn receiver(&self, drain: &Drain, pinned: &[Rank]) -> Option<Rank> {
         let able = |rank: &Rank| {
             (pinned.is_empty() || pinned.contains(rank))
-                && *rank != self.config.rank
+                && *rank != self.core.config.rank
                 && self.cluster.peers.links.get(rank).is_some_and(|link| link.greeted)
         };
         let up = self.cluster.atlas.map.ranks.iter().filter(|info| info.state == RankState::Up).map(|info| info.rank);
@@ -299,7 +299,8 @@ impl Mds {
 
     /// The other ranks of some that cannot be spoken to, by name.
     fn unreached(&self, some: impl Fn(&Rank) -> bool) -> String {
-        let others = self.cluster.atlas.map.ranks.iter().map(|info| info.rank).filter(|rank| *rank != self.config.rank);
+        let others =
+            self.cluster.atlas.map.ranks.iter().map(|info| info.rank).filter(|rank| *rank != self.core.config.rank);
         let greeted = |rank: &Rank| self.cluster.peers.links.get(rank).is_some_and(|link| link.greeted);
         let away: Vec<String> =
             others.filter(|rank| some(rank) && !greeted(rank)).map(|rank| format!("rank {rank}")).collect();
@@ -316,7 +317,7 @@ impl Mds {
             _ => format!("directory {dir} cannot be moved to rank {to} yet: {why}"),
         });
         if drain.refused.is_some() {
-            drain.not_before_ms = self.now.mono_ms + RETRY_MS;
+            drain.not_before_ms = self.core.now.mono_ms + RETRY_MS;
         }
         drain.refused.is_none()
     }
@@ -326,13 +327,15 @@ impl Mds {
     /// table or somebody who had not heard of it.
     fn own_dirs(&self) -> Vec<Ino> {
         let routes = &self.cluster.atlas.routes;
-        let own = routes.all().into_iter().filter(|route| route.rank == self.me());
-        let mut dirs: Vec<Ino> =
-            own.map(|route| route.dir).filter(|dir| routes.home(*dir).is_none_or(|home| home == self.me())).collect();
-        if self.config.rank == Rank::ZERO && self.cluster.atlas.routes.home(Ino::ROOT).is_none() {
+        let own = routes.all().into_iter().filter(|route| route.rank == self.core.me());
+        let mut dirs: Vec<Ino> = own
+            .map(|route| route.dir)
+            .filter(|dir| routes.home(*dir).is_none_or(|home| home == self.core.me()))
+            .collect();
+        if self.core.config.rank == Rank::ZERO && self.cluster.atlas.routes.home(Ino::ROOT).is_none() {
             dirs.push(Ino::ROOT);
         }
-        dirs.extend(self.tree.parts().map(|part| part.ino));
+        dirs.extend(self.core.tree.parts().map(|part| part.ino));
         dirs.sort();
         dirs.dedup();
         dirs
@@ -349,7 +352,7 @@ impl Mds {
                     self.load(wants, Waiter::Nobody);
                     return;
                 }
-                Where::Here if self.tree.inode(dir).is_some() => return self.give_dir(drain, dir, &ranks),
+                Where::Here if self.core.tree.inode(dir).is_some() => return self.give_dir(drain, dir, &ranks),
                 Where::Here | Where::Elsewhere(_) => _ = drain.pins.pop_front(),
             }
         }
@@ -365,11 +368,11 @@ impl Mds {
             Where::Unknown => _ = self.load(wants, Waiter::Nobody),
             Where::Elsewhere(_) => {}
             // Its home has the pin, and follows it. Fragments that come together there are no part any more.
-            Where::Here if self.tree.part(dir).is_some() => {
+            Where::Here if self.core.tree.part(dir).is_some() => {
                 let home = self.home_of_part(dir).filter(|home| self.cluster.atlas.takes_more(*home));
                 self.give_dir(drain, dir, home.as_slice());
             }
-            Where::Here if self.tree.inode(dir).is_none() => self.route_gone(dir),
+            Where::Here if self.core.tree.inode(dir).is_none() => self.route_gone(dir),
             Where::Here => match self.pins_known(dir) {
                 None => _ = self.load(vec![loligo_namespace::Need::Xattrs(dir)], Waiter::Nobody),
                 Some(pinned) => self.give_dir(drain, dir, &pinned),
@@ -387,7 +390,7 @@ impl Mds {
     }
 
     fn give_dir(&mut self, drain: &mut Drain, dir: Ino, pinned: &[Rank]) {
-        drain.not_before_ms = self.now.mono_ms + RETRY_MS;
+        drain.not_before_ms = self.core.now.mono_ms + RETRY_MS;
         let Some(to) = self.receiver(drain, pinned) else {
             drain.stuck = Some(self.no_receiver(&format!("directory {dir}"), pinned));
             return;
@@ -418,7 +421,7 @@ impl Mds {
             let mut wants = Vec::new();
             match self.locate(dir, &mut wants) {
                 Where::Unknown => _ = self.load(wants, Waiter::Nobody),
-                Where::Here if self.tree.inode(dir).is_some_and(|inode| inode.nlink > 0) => {
+                Where::Here if self.core.tree.inode(dir).is_some_and(|inode| inode.nlink > 0) => {
                     match self.pins_known(dir) {
                         None => _ = self.load(vec![loligo_namespace::Need::Xattrs(dir)], Waiter::Nobody),
                         Some(pinned) => {
@@ -466,26 +469,26 @@ impl Mds {
             (drain.stuck, drain.refused) = (None, None);
             match next {
                 Some(next) => self.look_on(drain, Scan::Floating, next),
-                None if self.tree.orphans().next().is_some() => drain.stage = Stage::Orphans,
+                None if self.core.tree.orphans().next().is_some() => drain.stage = Stage::Orphans,
                 None => drain.stage = Stage::Landing,
             }
             return;
         }
-        drain.not_before_ms = self.now.mono_ms + RETRY_MS;
+        drain.not_before_ms = self.core.now.mono_ms + RETRY_MS;
         let Some(to) = self.receiver(drain, &[]) else {
             drain.stuck = Some(self.no_receiver("files that live by themselves", &[]));
             return;
         };
         drain.stuck = None;
-        let files: Vec<Ino> = drain.files.iter().take(self.config.some(FILES_MAX)).copied().collect();
+        let files: Vec<Ino> = drain.files.iter().take(self.core.config.some(FILES_MAX)).copied().collect();
         drain.files_given += files.len() as u64;
         drain.tried = self.want_export_of_files(files, to);
     }
 
     /// True if an inode is in memory, has a name and lives by itself here.
     pub(crate) fn floats_here(&self, ino: Ino) -> bool {
-        let here = |inode: &loligo_types::Inode| inode.place.rank() == Some(self.config.rank);
-        self.tree.inode(ino).is_some_and(here) && !self.tree.is_orphan(ino)
+        let here = |inode: &loligo_types::Inode| inode.place.rank() == Some(self.core.config.rank);
+        self.core.tree.inode(ino).is_some_and(here) && !self.core.tree.is_orphan(ino)
     }
 
     // Ends.
@@ -495,7 +498,7 @@ impl Mds {
             drain.stage = Stage::Giving;
             return;
         }
-        if self.tree.orphans().next().is_some() {
+        if self.core.tree.orphans().next().is_some() {
             drain.stage = Stage::Orphans;
             return;
         }
@@ -515,13 +518,13 @@ impl Mds {
             if let Some(link) = self.cluster.peers.links.get_mut(&rank) {
                 link.farewell = false;
             }
-            self.tell_durably(rank, PeerMsg::Empty);
+            self.core.tell_durably(rank, PeerMsg::Empty);
         }
     }
 
     /// Letters that this rank has had from all others.
     fn letters_got(&self) -> u64 {
-        self.cluster.peers.links.keys().map(|rank| self.tree.peer(*rank).received).sum()
+        self.cluster.peers.links.keys().map(|rank| self.core.tree.peer(*rank).received).sum()
     }
 
     /// True if nothing is under way that this rank has a part in.
@@ -530,10 +533,10 @@ impl Mds {
             && self.cluster.atlas.departed.is_empty()
             && self.cluster.borrowing.txs.is_empty()
             && self.cluster.loans.is_idle()
-            && self.cluster.peers.gate.is_empty()
+            && self.core.mail.is_empty()
             && self.discards.is_idle()
             && self.tidy.left() == 0
-            && self.spills.is_empty();
+            && self.discards.spills.is_empty();
         // What others have got in letters they have in their journals; of what moved `departed` tells until it is in the
         // table, too.
         let said =
@@ -544,14 +547,14 @@ impl Mds {
     /// A rank has said hello: it is told again what it may have missed.
     pub(crate) fn say_empty(&mut self, to: Rank) {
         if self.cluster.drain.as_ref().is_some_and(|drain| drain.stage == Stage::Parting) {
-            self.tell_durably(to, PeerMsg::Empty);
+            self.core.tell_durably(to, PeerMsg::Empty);
         }
     }
 
     /// Progress of the drain, for an administrator; `None`: the rank is not being drained.
     pub fn drain_status(&self) -> Option<DrainStatus> {
         let drain = self.cluster.drain.as_deref()?;
-        let orphans = self.tree.orphans().count() as u64;
+        let orphans = self.core.tree.orphans().count() as u64;
         let state = match drain.stage {
             Stage::Settling(_, Scan::Pins) | Stage::Looking(Scan::Pins, _) => "looking for pins",
             Stage::Settling(_, Scan::Scattered) | Stage::Looking(Scan::Scattered, _) => "looking for directories",
@@ -570,7 +573,7 @@ impl Mds {
             files_given: drain.files_given,
             orphans,
             sessions: self.sessions.len() as u64,
-            took_ms: self.now.mono_ms.saturating_sub(drain.begun_ms),
+            took_ms: self.core.now.mono_ms.saturating_sub(drain.begun_ms),
             stuck: self.drain_stuck(),
         })
     }

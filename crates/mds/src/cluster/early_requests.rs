@@ -55,7 +55,7 @@ impl EarlyRequests {
 impl Mds {
     /// The table does not have an inode. Whether that says nothing yet; then who may have made it is asked.
     pub(super) fn is_unborn(&mut self, ino: Ino) -> bool {
-        if ino.zeroth_rank() != Some(self.me()) || !self.is_made_elsewhere(ino) {
+        if ino.zeroth_rank() != Some(self.core.me()) || !self.is_made_elsewhere(ino) {
             return false;
         }
         if self.cluster.atlas.routes.version(ino).is_some() || self.cluster.atlas.given_to(ino).is_some() {
@@ -69,7 +69,7 @@ impl Mds {
             Some(_) => true,
             None => {
                 self.cluster.atlas.births.by_ino.insert(ino, Birth::Asked);
-                self.tell(ino.birth_rank(), PeerMsg::AskBorn { ino });
+                self.core.tell(ino.birth_rank(), PeerMsg::AskBorn { ino });
                 true
             }
         }
@@ -77,7 +77,7 @@ impl Mds {
 
     /// Another rank asks what this one has promised of a directory: all that has been is said before the answer.
     pub(super) fn tell_born(&mut self, to: Rank, ino: Ino) {
-        self.tell_durably(to, PeerMsg::Born { ino });
+        self.core.tell_durably(to, PeerMsg::Born { ino });
     }
 
     /// The answer.
@@ -95,7 +95,7 @@ impl Mds {
             self.cluster.atlas.births.by_ino.insert(ino, Birth::Coming);
             return;
         }
-        self.end_birth(ino, Some(Birth::Told(self.now.mono_ms + KEEP_MS)));
+        self.end_birth(ino, Some(Birth::Told(self.core.now.mono_ms + KEEP_MS)));
     }
 
     /// A letter has made it.
@@ -109,14 +109,14 @@ impl Mds {
     pub(super) fn ask_births_again(&mut self, rank: Rank) {
         for ino in self.cluster.atlas.births.of(rank) {
             self.cluster.atlas.births.by_ino.insert(ino, Birth::Asked);
-            self.tell(rank, PeerMsg::AskBorn { ino });
+            self.core.tell(rank, PeerMsg::AskBorn { ino });
         }
     }
 
     /// A rank was removed. All that it had to say was said.
     pub(super) fn end_births_of(&mut self, rank: Rank) {
         for ino in self.cluster.atlas.births.of(rank) {
-            self.end_birth(ino, Some(Birth::Told(self.now.mono_ms + KEEP_MS)));
+            self.end_birth(ino, Some(Birth::Told(self.core.now.mono_ms + KEEP_MS)));
         }
     }
 
@@ -126,7 +126,7 @@ impl Mds {
             None => _ = self.cluster.atlas.births.by_ino.remove(&ino),
         }
         // Those who wait look again.
-        if let Some(ticket) = self.loads.ticket_of(&Need::Inode(ino)) {
+        if let Some(ticket) = self.core.loads.ticket_of(&Need::Inode(ino)) {
             self.loaded(ticket, Vec::new());
         }
     }

@@ -185,7 +185,9 @@ impl Mds {
     pub(crate) fn admin(&mut self, id: u64, ask: Ask) {
         let told = match ask {
             Ask::Migrate { dir, to } => {
-                if self.cluster.atlas.routes.home(dir) == Some(self.me()) && self.cluster.atlas.routes.is_spread(dir) {
+                if self.cluster.atlas.routes.home(dir) == Some(self.core.me())
+                    && self.cluster.atlas.routes.is_spread(dir)
+                {
                     self.gather_fragments(dir, to);
                 }
                 self.want_export(dir, None, to)
@@ -197,7 +199,7 @@ impl Mds {
             Ask::Heat { most } => Told::Heat(self.spot_rates(most)),
             Ask::Routes => Told::Routes(self.cluster.atlas.routes.all()),
         };
-        self.out.push_back(Output::Told { id, told });
+        self.core.out.push_back(Output::Told { id, told });
     }
 
     /// Wants a subtree to be moved.
@@ -212,7 +214,7 @@ impl Mds {
         if !self.cluster.atlas.takes_more(to) {
             return Told::Refused(format!("rank {to} is being drained and takes nothing more: choose another one"));
         }
-        if self.stopping {
+        if self.core.stopping {
             return Told::Refused("the server is stopping".into());
         }
         if let Some(refused) = frag.and_then(|frag| self.cannot_cut(dir, frag)) {
@@ -223,13 +225,13 @@ impl Mds {
             Where::Elsewhere(rank) => return Told::Elsewhere(rank),
             Where::Unknown => drop(self.load(wants, Waiter::Nobody)),
             Where::Here => {
-                let Some(inode) = self.tree.inode(dir) else {
+                let Some(inode) = self.core.tree.inode(dir) else {
                     return Told::Refused(format!("inode {dir} does not exist (any more)"));
                 };
                 if inode.kind != Kind::Dir {
                     return Told::Refused(format!("inode {dir} is not a directory"));
                 }
-                if to == self.me() {
+                if to == self.core.me() {
                     return Told::Refused(format!("directory {dir} is rank {to}'s already"));
                 }
                 let (moves, _) = cut(&self.frags_of(dir), frag);
@@ -243,7 +245,7 @@ impl Mds {
 
     /// Goes on with the migration, or begins the next one.
     pub(crate) fn step_export(&mut self) {
-        self.pace.begin(&self.config);
+        self.pace.begin(&self.core.config);
         self.go_on();
     }
 
@@ -269,7 +271,7 @@ impl Mds {
         let Some(tail) = self.cluster.exports.tail.as_ref().filter(|_| export.rounds < ROUNDS_MAX) else {
             return false;
         };
-        let (few, most) = (self.config.some(RESIDUE_FEW), self.config.some(RESIDUE_MAX));
+        let (few, most) = (self.core.config.some(RESIDUE_FEW), self.core.config.some(RESIDUE_MAX));
         match export.keeps {
             true => tail.is_long(most) || (tail.is_long(few) && export.rounds < ROUNDS_FEW),
             false => tail.is_long(REMEMBERED * most),
@@ -282,7 +284,7 @@ impl Mds {
         self.note_changed_held(&mut export.held);
         self.cluster.exports.tail = Some(Tail::default());
         self.sync_before_move(export);
-        export.stage = Stage::Settling(self.log.last);
+        export.stage = Stage::Settling(self.core.log.last);
     }
 
     pub(super) fn end_export(&mut self, export: &Export, state: &str) {
@@ -296,7 +298,7 @@ impl Mds {
         if ended.len() > ENDED_MAX {
             ended.pop_front();
         }
-        self.parked.wake(&WaitReason::Moving);
+        self.core.parked.wake(&WaitReason::Moving);
         self.next_loans();
         for (from, moving) in std::mem::take(&mut self.cluster.exports.offers) {
             self.offered(from, moving);
@@ -304,12 +306,12 @@ impl Mds {
     }
 
     fn next_export(&mut self) {
-        if self.stopping || self.grace.is_some() || !self.cluster.peers.ready {
+        if self.core.stopping || self.grace.is_some() || !self.cluster.peers.ready {
             return;
         }
         let Some(wanted) = self.cluster.exports.waiting.pop_front() else { return };
         let Wanted { id, dir, frag, to } = wanted;
-        let begun_ms = self.now.mono_ms;
+        let begun_ms = self.core.now.mono_ms;
         if frag.is_none() && self.floats_here(dir) {
             // When it was asked for it was not in memory, so nobody could tell that it is a file.
             self.cluster.exports.files.entry(id).or_insert_with(|| vec![dir]);
@@ -317,7 +319,7 @@ impl Mds {
         let files = self.cluster.exports.files.get(&id).cloned().unwrap_or_default();
         let own = if files.is_empty() { self.frags_of(dir) } else { Vec::new() };
         let (moves, _) = cut(&own, frag);
-        let is_home = self.tree.part(dir).is_none() && moves.iter().any(|frag| frag.contains(0));
+        let is_home = self.core.tree.part(dir).is_none() && moves.iter().any(|frag| frag.contains(0));
         let itself = is_home || !files.is_empty();
         let nothing = moves.is_empty() && files.is_empty();
         let export = Export {
@@ -370,12 +372,12 @@ impl Mds {
             // One that was removed and is open stays where it ends.
             Where::Here
                 if export.files.is_empty()
-                    && self.tree.inode(dir).is_none_or(|inode| inode.kind != Kind::Dir || inode.nlink == 0) =>
+                    && self.core.tree.inode(dir).is_none_or(|inode| inode.kind != Kind::Dir || inode.nlink == 0) =>
             {
                 self.end_export(&export, "failed: there is no such directory (any more)");
             }
             Where::Here if nothing => self.end_export(&export, "failed: the fragment has become another rank's"),
-            Where::Here if to == self.me() => self.end_export(&export, "done"),
+            Where::Here if to == self.core.me() => self.end_export(&export, "done"),
             // It was alone when it was asked for.
             Where::Here if frag.is_some_and(|frag| self.cannot_cut(dir, frag).is_some()) => {
                 self.end_export(&export, "failed: fragments of the directory have come meanwhile: try again");
@@ -396,7 +398,7 @@ impl Mds {
             }
             Where::Here => {
                 self.cluster.exports.now = Some(Box::new(export));
-                self.tell(to, PeerMsg::Offer { moving: id, dir });
+                self.core.tell(to, PeerMsg::Offer { moving: id, dir });
             }
         }
     }
@@ -404,7 +406,7 @@ impl Mds {
     /// One step; the end, if it is one.
     fn step_stage(&mut self, export: &mut Export) -> Option<&'static str> {
         let undone = !matches!(export.stage, Stage::Moving(_) | Stage::Cleaning);
-        if undone && (self.stopping || self.now.mono_ms > export.begun_ms + GIVE_UP_MS) {
+        if undone && (self.core.stopping || self.core.now.mono_ms > export.begun_ms + GIVE_UP_MS) {
             self.thaw(export);
             return Some("failed: it took too long, or the server stops: try again");
         }
@@ -419,7 +421,7 @@ impl Mds {
             Stage::Surveying => {
                 let mut survey = std::mem::take(&mut export.survey);
                 if self.survey_some(&mut survey) {
-                    if matches!(self.tree.find(export.dir), Found::Gone) {
+                    if matches!(self.core.tree.find(export.dir), Found::Gone) {
                         export.survey = survey;
                         return Some("failed: the directory was removed");
                     }
@@ -455,7 +457,7 @@ impl Mds {
                 export.survey = survey;
             }
             Stage::Freezing => {
-                if self.now.mono_ms > export.frozen_ms + FREEZE_MS {
+                if self.core.now.mono_ms > export.frozen_ms + FREEZE_MS {
                     self.thaw(export);
                     return Some("failed: what was under way did not end in time: try again");
                 }
@@ -480,16 +482,16 @@ impl Mds {
         if !wants.is_empty() {
             self.load(wants, Waiter::Nobody);
         }
-        (place != Where::Unknown).then(|| place == Where::Here && self.tree.inode(dir).is_some())
+        (place != Where::Unknown).then(|| place == Where::Here && self.core.tree.inode(dir).is_some())
     }
 
     /// From now on requests on what moves wait, and so do data operations. `inos`: files that are to be durable besides.
     fn freeze(&mut self, export: &mut Export, survey: &mut Survey, mut inos: BTreeSet<Ino>) {
-        export.frozen_ms = self.now.mono_ms;
+        export.frozen_ms = self.core.now.mono_ms;
         for (ino, slot, access) in self.users_of_moving(survey, &export.held) {
-            let is_file = self.tree.inode(ino).is_some_and(|inode| inode.kind == Kind::File);
+            let is_file = self.core.tree.inode(ino).is_some_and(|inode| inode.kind == Kind::File);
             if let Some(session) = self.sessions.get(slot).map(|session| session.id).filter(|_| is_file) {
-                self.out.push_back(Output::Access { session, ino, access: DataAccess::Moving });
+                self.core.out.push_back(Output::Access { session, ino, access: DataAccess::Moving });
                 export.stopped.push((slot, ino, access));
                 inos.insert(ino);
             }
@@ -498,7 +500,7 @@ impl Mds {
         if !inos.is_empty() {
             self.cluster.exports.last_ticket += 1;
             export.ticket = self.cluster.exports.last_ticket;
-            self.out.push_back(Output::Quiesce { ticket: export.ticket, inos: inos.into_iter().collect() });
+            self.core.out.push_back(Output::Quiesce { ticket: export.ticket, inos: inos.into_iter().collect() });
         }
     }
 
@@ -521,7 +523,7 @@ impl Mds {
         for (slot, ino, access) in std::mem::take(&mut export.stopped) {
             if let Some(session) = self.sessions.get(slot).map(|session| session.id) {
                 let access = if self.opens.access(ino, slot) == DataAccess::None { DataAccess::None } else { access };
-                self.out.push_back(Output::Access { session, ino, access });
+                self.core.out.push_back(Output::Access { session, ino, access });
             }
         }
     }
@@ -532,7 +534,8 @@ impl Mds {
             return None;
         }
         let stays = |mds: &Mds| mds.files_have_changed(&export.files);
-        let Some(inode) = self.tree.inode(export.dir).filter(|inode| inode.nlink > 0 && !stays(self)).cloned() else {
+        let Some(inode) = self.core.tree.inode(export.dir).filter(|inode| inode.nlink > 0 && !stays(self)).cloned()
+        else {
             self.thaw(export);
             return Some("failed: the directory was removed");
         };
@@ -594,22 +597,22 @@ impl Mds {
         let Some(mut export) = self.cluster.exports.now.take() else { return };
         let here = matches!(export.stage, Stage::Moving(seq) if export.to == from && seq <= upto);
         if here {
-            export.frozen_for_ms = self.now.mono_ms.saturating_sub(export.frozen_ms);
+            export.frozen_for_ms = self.core.now.mono_ms.saturating_sub(export.frozen_ms);
             export.stage = Stage::Cleaning;
             export.inodes = export.survey.found;
             export.survey.drops();
             let frozen_ms = u32::try_from(export.frozen_for_ms).unwrap_or(u32::MAX);
             for (slot, inos) in std::mem::take(&mut export.holders) {
                 let Some(conn) = self.sessions.get(slot).and_then(|session| session.conn) else { continue };
-                for moved in inos.chunks(self.config.some(limits::MOVED_MAX)) {
+                for moved in inos.chunks(self.core.config.some(limits::MOVED_MAX)) {
                     let (routes, to) = (export.routes.clone(), Some(export.to));
                     let msg = ToClient::Routes { routes, moved: moved.to_vec(), to, frozen_ms };
-                    self.out.push_back(Output::Send { conn, msg });
+                    self.core.out.push_back(Output::Send { conn, msg });
                 }
             }
             for (slot, ino, _) in std::mem::take(&mut export.stopped) {
                 if let Some(session) = self.sessions.get(slot).map(|session| session.id) {
-                    self.out.push_back(Output::Access { session, ino, access: DataAccess::Moved });
+                    self.core.out.push_back(Output::Access { session, ino, access: DataAccess::Moved });
                 }
             }
         }
@@ -629,7 +632,7 @@ impl Mds {
         if !landed.is_empty() {
             self.cluster.atlas.departed.retain(|_, (rank, lsn)| *rank != from || !landed.contains(lsn));
             // What was read, or is being read, may be from before it was in the table.
-            self.cluster.atlas.barrier = self.loads.newest();
+            self.cluster.atlas.barrier = self.core.loads.newest();
             self.cluster.atlas.foreign_inodes.clear();
         }
     }
@@ -651,7 +654,7 @@ impl Mds {
             if export.stage == Stage::Freezing {
                 self.thaw(&mut export);
                 (export.quiesced, export.stage) = (false, Stage::Surveying);
-                self.parked.wake(&WaitReason::Moving);
+                self.core.parked.wake(&WaitReason::Moving);
             }
         }
         self.cluster.exports.now = Some(export);
@@ -661,7 +664,7 @@ impl Mds {
     pub(crate) fn survey_loaded(&mut self) {
         if let Some(export) = self.cluster.exports.now.as_mut() {
             export.survey.reading = false;
-            self.out.push_back(Output::Again);
+            self.core.out.push_back(Output::Again);
         }
     }
 }

@@ -33,12 +33,16 @@ impl Mds {
     /// time, and only those in memory; what is asked for comes there.
     pub(crate) fn give_home(&mut self) {
         let busy = !self.cluster.exports.is_idle() || self.cluster.drain.is_some() || !self.cluster.peers.ready;
-        if busy || self.stopping || self.grace.is_some() || self.now.mono_ms < self.cluster.placement.homes.at_ms {
+        if busy
+            || self.core.stopping
+            || self.grace.is_some()
+            || self.core.now.mono_ms < self.cluster.placement.homes.at_ms
+        {
             return;
         }
-        let (inodes, _) = self.tree.places();
+        let (inodes, _) = self.core.tree.places();
         let from = if self.cluster.placement.homes.place < inodes { self.cluster.placement.homes.place } else { 0 };
-        let upto = inodes.min(from + self.config.some(LOOKED_MAX));
+        let upto = inodes.min(from + self.core.config.some(LOOKED_MAX));
         let abroad: Vec<(Ino, Ino)> = (from..upto).filter_map(|place| self.counted_abroad(place)).collect();
         let (mut files, mut home, mut reads) = (Vec::new(), None, false);
         for (ino, dir) in abroad {
@@ -54,14 +58,14 @@ impl Mds {
                 }
                 _ => {}
             }
-            if files.len() == self.config.some(HOME_MAX) {
+            if files.len() == self.core.config.some(HOME_MAX) {
                 break;
             }
         }
         let homes = &mut self.cluster.placement.homes;
         match reads && home.is_none() && homes.again < AGAIN_MAX {
             true => homes.again += 1,
-            false => *homes = Homes { at_ms: self.now.mono_ms + HOME_MS, place: upto, again: 0 },
+            false => *homes = Homes { at_ms: self.core.now.mono_ms + HOME_MS, place: upto, again: 0 },
         }
         if let Some(home) = home {
             self.want_export_of_files(files, home);
@@ -75,18 +79,18 @@ impl Mds {
     /// The file at a place in memory that lives by itself here and has names, and the directory that counts it, if that is
     /// not in memory, and so perhaps another rank's.
     fn counted_abroad(&self, place: usize) -> Option<(Ino, Ino)> {
-        let inode = self.tree.peek(self.tree.inode_at(place)?)?;
-        let floats = inode.place.rank() == Some(self.me()) && inode.nlink > 0 && inode.kind != Kind::Dir;
-        let known = self.tree.peek(inode.parent).is_some_and(|dir| dir.part_of().is_none());
-        let abroad = floats && inode.parent.0 != 0 && !known && !self.tree.is_orphan(inode.ino);
+        let inode = self.core.tree.peek(self.core.tree.inode_at(place)?)?;
+        let floats = inode.place.rank() == Some(self.core.me()) && inode.nlink > 0 && inode.kind != Kind::Dir;
+        let known = self.core.tree.peek(inode.parent).is_some_and(|dir| dir.part_of().is_none());
+        let abroad = floats && inode.parent.0 != 0 && !known && !self.core.tree.is_orphan(inode.ino);
         // What is gone may say so still.
-        (abroad && self.tree.inode(inode.ino).is_some()).then_some((inode.ino, inode.parent))
+        (abroad && self.core.tree.inode(inode.ino).is_some()).then_some((inode.ino, inode.parent))
     }
 
     /// Files in memory that live by themselves here though the directory that counts them is another rank's, as far as that is
     /// known: for those who test the machine from outside.
     pub fn far_from_home(&mut self) -> Vec<Ino> {
-        let (inodes, _) = self.tree.places();
+        let (inodes, _) = self.core.tree.places();
         let abroad: Vec<(Ino, Ino)> = (0..inodes).filter_map(|place| self.counted_abroad(place)).collect();
         let away = |dir: Ino, mds: &mut Mds| matches!(mds.locate(dir, &mut Vec::new()), Where::Elsewhere(rank) if mds.takes_files(rank));
         abroad.into_iter().filter(|(_, dir)| away(*dir, self)).map(|(ino, _)| ino).collect()
@@ -116,14 +120,14 @@ impl Mds {
 
     /// True if one of these files was removed, or lost its name.
     pub(super) fn files_have_changed(&self, files: &[Ino]) -> bool {
-        let known = |ino: &Ino| !matches!(self.tree.find(*ino), loligo_namespace::Found::Unknown);
+        let known = |ino: &Ino| !matches!(self.core.tree.find(*ino), loligo_namespace::Found::Unknown);
         files.iter().any(|ino| known(ino) && !self.floats_here(*ino))
     }
 
     /// The events that say that these files live at the other rank.
     pub(super) fn moved_files(&self, files: &[Ino], to: Rank) -> Vec<Event> {
         let there = |ino: &Ino| {
-            let mut inode = self.tree.inode(*ino)?.clone();
+            let mut inode = self.core.tree.inode(*ino)?.clone();
             inode.place = Place::floating(to);
             Some(Event::Inode(Box::new(inode)))
         };

@@ -60,7 +60,7 @@ impl Mds {
     /// A directory has been cut.
     pub(crate) fn has_grown(&mut self, dir: Ino) {
         let is_giga = |inode: &loligo_types::Inode| inode.places_dirs().scatters();
-        if !self.cluster.is_alone() && self.tree.peek(dir).is_some_and(is_giga) {
+        if !self.cluster.is_alone() && self.core.tree.peek(dir).is_some_and(is_giga) {
             self.cluster.placement.growing.dirs.insert(dir);
         }
     }
@@ -68,10 +68,10 @@ impl Mds {
     /// Moves the next fragment that another rank is to have, if nothing else moves from here.
     pub(crate) fn spread_growing(&mut self) {
         let busy =
-            !self.cluster.exports.is_idle() || !self.cluster.peers.ready || self.grace.is_some() || self.stopping;
+            !self.cluster.exports.is_idle() || !self.cluster.peers.ready || self.grace.is_some() || self.core.stopping;
         if self.cluster.placement.growing.dirs.is_empty()
             || busy
-            || self.now.mono_ms < self.cluster.placement.growing.not_before_ms
+            || self.core.now.mono_ms < self.cluster.placement.growing.not_before_ms
         {
             return;
         }
@@ -82,8 +82,8 @@ impl Mds {
                 continue;
             };
             match self.want_export(dir, Some(frag), to) {
-                Told::Begun(_) => self.counters.spreads += 1,
-                _ => self.cluster.placement.growing.not_before_ms = self.now.mono_ms + RETRY_MS,
+                Told::Begun(_) => self.core.counters.spreads += 1,
+                _ => self.cluster.placement.growing.not_before_ms = self.core.now.mono_ms + RETRY_MS,
             }
             return;
         }
@@ -93,14 +93,14 @@ impl Mds {
     /// the directory itself lives with. Others part with pieces of what they have, but for the first one of each: so what was moved to them
     /// by order stays there.
     fn next_fragment(&self, dir: Ino) -> Option<(Frag, Rank)> {
-        let inode = self.tree.part(dir).or_else(|| self.tree.inode(dir))?;
-        if !inode.places_dirs().scatters() || !self.cluster.atlas.takes_more(self.me()) {
+        let inode = self.core.tree.part(dir).or_else(|| self.core.tree.inode(dir))?;
+        if !inode.places_dirs().scatters() || !self.cluster.atlas.takes_more(self.core.me()) {
             return None;
         }
         let ranks = self.ranks_up();
-        let home = self.cluster.atlas.routes.home(dir).unwrap_or(self.me());
+        let home = self.cluster.atlas.routes.home(dir).unwrap_or(self.core.me());
         let bits = bits_for(ranks.len()).min(inode.frag_bits);
-        let is_home = home == self.me();
+        let is_home = home == self.core.me();
         let pieces = |own: Frag| match own.bits < bits {
             true => own.split(bits - own.bits),
             false => vec![own],
@@ -108,7 +108,7 @@ impl Mds {
         let pieces = self.frags_of(dir).into_iter().flat_map(|own| pieces(own).into_iter().enumerate());
         let moves = pieces.filter(|(at, frag)| if is_home { frag.first() > 0 } else { *at > 0 }).map(|(_, frag)| frag);
         moves.map(|frag| (frag, rank_of(frag, &ranks, home))).find_map(|(frag, to)| {
-            let to = to.filter(|to| *to != self.me())?;
+            let to = to.filter(|to| *to != self.core.me())?;
             Some((frag, to))
         })
     }

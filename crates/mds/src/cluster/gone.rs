@@ -23,7 +23,7 @@ impl Mds {
         self.note_gone(client);
         let others: Vec<Rank> = self.cluster.peers.links.keys().copied().collect();
         // After what moves there with records that are not durable yet.
-        others.into_iter().for_each(|rank| self.tell_durably(rank, PeerMsg::ClientGone { client }));
+        others.into_iter().for_each(|rank| self.core.tell_durably(rank, PeerMsg::ClientGone { client }));
     }
 
     /// Another rank says so.

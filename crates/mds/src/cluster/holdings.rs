@@ -84,7 +84,7 @@ impl Mds {
         }
         self.note_given(survey, held);
         let mut needs = Vec::new();
-        let (asked_max, reads_max) = (self.config.some(ASKED_MAX), self.config.some(READS_MAX));
+        let (asked_max, reads_max) = (self.core.config.some(ASKED_MAX), self.core.config.some(READS_MAX));
         let mut again = std::mem::take(&mut held.unknown);
         while self.pace.is_left() && needs.len() < reads_max && held.asked.len() < asked_max {
             let Some(one) = again.pop().or_else(|| self.next_held(held)) else { break };
@@ -133,7 +133,7 @@ impl Mds {
         let still = |(slot, _): (Slot, Lease)| (slot, self.leases.held(ino, slot));
         match lease.map(still) {
             Some((_, Lease::NONE)) => {}
-            Some((slot, bits)) if held.leases >= self.config.moved_leases_max => {
+            Some((slot, bits)) if held.leases >= self.core.config.moved_leases_max => {
                 held.shed = true;
                 held.asked.push_back((ino, slot));
                 self.shed(ino, slot, bits);
@@ -156,8 +156,8 @@ impl Mds {
             }
         }
         let looked = held.opens.is_empty() && held.place == Some(0) && held.unknown.is_empty();
-        if !looked && held.asked.len() < self.config.some(ASKED_MAX) {
-            self.out.push_back(Output::Again);
+        if !looked && held.asked.len() < self.core.config.some(ASKED_MAX) {
+            self.core.out.push_back(Output::Again);
         }
         if !looked || !held.asked.is_empty() {
             return false;
@@ -165,7 +165,7 @@ impl Mds {
         if std::mem::take(&mut held.shed) && held.rounds < ROUNDS_MAX {
             let rounds = held.rounds + 1;
             *held = Held { rounds, ..Held::default() };
-            self.out.push_back(Output::Again);
+            self.core.out.push_back(Output::Again);
             return false;
         }
         held.done = true;
@@ -300,7 +300,7 @@ impl Mds {
                 let waited = self.locks.drop_handle(*ino, *slot, *number);
                 // They wait again at the new rank.
                 for id in waited {
-                    self.parked.ready(id);
+                    self.core.parked.ready(id);
                 }
             }
         }

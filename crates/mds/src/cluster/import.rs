@@ -30,9 +30,9 @@ impl Mds {
         if self.cluster.exports.drops() {
             return self.cluster.exports.offers.push((from, moving));
         }
-        let able = self.cluster.peers.ready && self.grace.is_none() && !self.stopping && !self.is_short_of_space();
-        let refused = (!able || !self.cluster.atlas.takes_more(self.me())).then_some(FsError::Busy);
-        self.tell(from, PeerMsg::Accept { moving, refused });
+        let able = self.cluster.peers.ready && self.grace.is_none() && !self.core.stopping && !self.is_short_of_space();
+        let refused = (!able || !self.cluster.atlas.takes_more(self.core.me())).then_some(FsError::Busy);
+        self.core.tell(from, PeerMsg::Accept { moving, refused });
     }
 
     /// It has. `part`: only fragments of a directory, with what was counted of it. False if something must be read first.
@@ -56,7 +56,7 @@ impl Mds {
         // Before the record: what is here for good is held by somebody who is known for good.
         let slots: Vec<Slot> = clients.iter().map(|client| self.session_of(client)).collect();
         // Reads under way may bring what the other rank has changed since.
-        self.cluster.atlas.barrier = self.loads.newest();
+        self.cluster.atlas.barrier = self.core.loads.newest();
         self.cluster.atlas.foreign_inodes.clear();
         self.forget_absent();
         for event in events {
@@ -70,9 +70,9 @@ impl Mds {
         record.push(Event::Peer(peer));
         // Known before they are put down, so that others are told of all lines together.
         let told: Vec<Route> = record.iter().filter_map(route_of).collect();
-        told.iter().for_each(|route| _ = self.cluster.atlas.routes.write(*route, self.log.last.next()));
+        told.iter().for_each(|route| _ = self.cluster.atlas.routes.write(*route, self.core.log.last.next()));
         // What the other rank has promised of it this one does not know.
-        self.promises.raise_floor(self.now.mono_ms);
+        self.promises.raise_floor(self.core.now.mono_ms);
         let lsn = self.commit(None, &record);
         self.cluster.atlas.imported = lsn;
         self.spread_routes(&told);
@@ -96,7 +96,7 @@ impl Mds {
                 self.cluster.atlas.departed.remove(ino);
             }
             if matches!(item, Loaded::Inode(_, Some(_)) | Loaded::Entry { found: Some(_), .. }) {
-                self.tree.load(item);
+                self.core.tree.load(item);
             }
         }
     }
@@ -113,8 +113,8 @@ impl Mds {
             }
             return slot;
         }
-        let id = SessionId::new(self.me(), self.log.last.next());
-        let session = Session::moved(id, client, self.now.mono_ms);
+        let id = SessionId::new(self.core.me(), self.core.log.last.next());
+        let session = Session::moved(id, client, self.core.now.mono_ms);
         let record = session.record();
         let slot = self.sessions.insert(session);
         self.commit(None, &[Event::Session(record)]);
@@ -125,7 +125,7 @@ impl Mds {
     fn take_over(&mut self, slot: Slot, client: &MovedClient) {
         let Some(id) = self.sessions.get(slot).map(|session| session.id) else { return };
         for (number, ino, flags, rights) in &client.held.opens {
-            let Some(kind) = self.tree.inode(*ino).map(|inode| inode.kind) else { continue };
+            let Some(kind) = self.core.tree.inode(*ino).map(|inode| inode.kind) else { continue };
             // It may have been here before.
             self.cluster.exports.moved_handles.remove(&(slot, *number));
             if self.opens.handle(slot, *number).is_some() {

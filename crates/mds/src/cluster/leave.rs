@@ -19,8 +19,8 @@ impl Mds {
     }
 
     fn has_changed_floating(&self) -> bool {
-        let floats = |ino: Ino| self.tree.peek(ino).is_some_and(|inode| inode.place.rank().is_some());
-        self.tree.dirty_keys().into_iter().any(|(ino, key)| key == DirtyKey::Inode(ino) && floats(ino))
+        let floats = |ino: Ino| self.core.tree.peek(ino).is_some_and(|inode| inode.place.rank().is_some());
+        self.core.tree.dirty_keys().into_iter().any(|(ino, key)| key == DirtyKey::Inode(ino) && floats(ino))
     }
 
     /// True if nothing is in the way of the record any more.
@@ -29,7 +29,7 @@ impl Mds {
             return false;
         }
         let locked = self.cluster.loans.locked_inos();
-        let busy = self.discards.inos().into_iter().chain(self.spills.keys().copied()).collect::<Vec<_>>();
+        let busy = self.discards.inos().into_iter().chain(self.discards.spills.keys().copied()).collect::<Vec<_>>();
         // What dead sessions left is dropped here: the other rank does not know of it.
         let left: Vec<Ino> = self.tidy.inos().collect();
         for ino in locked.into_iter().chain(busy).chain(left) {
@@ -43,15 +43,15 @@ impl Mds {
         if !self.knows_changed(survey) {
             return false;
         }
-        if self.now.mono_ms < frozen_ms + FLOATING_MS && self.has_changed_floating() {
+        if self.core.now.mono_ms < frozen_ms + FLOATING_MS && self.has_changed_floating() {
             // Of a file that once lived below the directory the table should not say so any more.
-            let upto = self.log.last;
+            let upto = self.core.log.last;
             self.checkpoint_upto(upto);
             return false;
         }
         if self.cluster.atlas.routes.home(inode.ino).is_none()
             && inode.ino != Ino::ROOT
-            && !self.tree.primary_known(inode)
+            && !self.core.tree.primary_known(inode)
         {
             let from_hash = inode.place.hash().unwrap_or(0);
             self.load(vec![Need::Range { dir: inode.parent, from_hash }], Waiter::Nobody);

@@ -136,7 +136,7 @@ impl Mds {
         if tx.rank != from {
             return;
         }
-        let since_ms = self.now.mono_ms;
+        let since_ms = self.core.now.mono_ms;
         let loan = self.cluster.loans.by_tx.entry(tx).or_insert_with(|| Loan {
             client,
             round,
@@ -161,7 +161,7 @@ impl Mds {
     /// Goes on with a loan that waits, or was denied.
     fn run_loan(&mut self, tx: TxId) {
         let Some(loan) = self.cluster.loans.by_tx.get(&tx) else { return };
-        if !matches!(loan.stage, Stage::Waiting | Stage::Denied) || self.stopping {
+        if !matches!(loan.stage, Stage::Waiting | Stage::Denied) || self.core.stopping {
             // If it stops, an error would be the client's answer; unanswered, it asks the next life.
             return;
         }
@@ -187,7 +187,7 @@ impl Mds {
                 if let Some(loan) = self.cluster.loans.by_tx.get_mut(&tx) {
                     (loan.stage, loan.locked) = (Stage::Held, inos);
                 }
-                self.tell_durably(tx.rank, PeerMsg::Lent { tx, round, lent });
+                self.core.tell_durably(tx.rank, PeerMsg::Lent { tx, round, lent });
             }
         }
     }
@@ -197,7 +197,7 @@ impl Mds {
         let Some(loan) = self.cluster.loans.by_tx.get_mut(&tx) else { return };
         loan.stage = Stage::Denied;
         let round = loan.round;
-        self.tell(tx.rank, PeerMsg::Denied { tx, round, error: FsError::Busy });
+        self.core.tell(tx.rank, PeerMsg::Denied { tx, round, error: FsError::Busy });
     }
 
     fn consider_loan(&mut self, tx: TxId) -> Verdict {
@@ -280,22 +280,22 @@ impl Mds {
         let (ino, name, how) = match &want.need {
             Need::Inode(ino) => (*ino, None, How::Inode),
             Need::Xattrs(ino) | Need::Inline(ino) | Need::Parts(ino) => (*ino, None, How::Whole),
-            Need::Entry { dir, name } => (*dir, Some(name), How::Names(vec![self.tree.hash(name)])),
+            Need::Entry { dir, name } => (*dir, Some(name), How::Names(vec![self.core.tree.hash(name)])),
             Need::Range { dir, .. } | Need::Hashes { dir, .. } => (*dir, None, How::Whole),
         };
         match name.and_then(|name| self.rank_of_name(ino, name)) {
-            Some(rank) if rank != self.me() => {
+            Some(rank) if rank != self.core.me() => {
                 // It knows who has it when it has heard of the lines.
                 let lines = self.cluster.atlas.routes.lines(ino);
-                return self.tell_durably(from, PeerMsg::Routes(lines));
+                return self.core.tell_durably(from, PeerMsg::Routes(lines));
             }
             // What the decision counts of it the borrower counts in its own part, or at the home.
-            Some(_) if self.tree.part(ino).is_some() => claim(&mut search.claims, ino, want.recall, how),
+            Some(_) if self.core.tree.part(ino).is_some() => claim(&mut search.claims, ino, want.recall, how),
             _ if !self.look_for_inode(ino, want.recall, how, search) => return,
             _ => {}
         }
         let Some(name) = name else { return };
-        match self.tree.entry(ino, name) {
+        match self.core.tree.entry(ino, name) {
             Lookup::Unknown => search.needs.push(Need::Entry { dir: ino, name: name.clone() }),
             Lookup::Absent => search.lent.items.push(Loaded::Entry { dir: ino, name: name.clone(), found: None }),
             Lookup::Present(target) => {
@@ -322,7 +322,7 @@ impl Mds {
         claim(claims, ino, recall, how);
         let is_it = |item: &Loaded| matches!(item, Loaded::Inode(other, _) if *other == ino);
         if !lent.items.iter().any(is_it) {
-            lent.items.push(match self.tree.find(ino) {
+            lent.items.push(match self.core.tree.find(ino) {
                 Found::Here(inode) => Loaded::Inode(ino, Some(Box::new(inode.clone()))),
                 _ => Loaded::Inode(ino, None),
             });
@@ -355,14 +355,14 @@ impl Mds {
     pub(crate) fn loan_failed(&mut self, tx: TxId) {
         let round = self.cluster.loans.by_tx.get(&tx).map_or(0, |loan| loan.round);
         self.end_loan(tx);
-        self.tell(tx.rank, PeerMsg::Denied { tx, round, error: FsError::Io });
+        self.core.tell(tx.rank, PeerMsg::Denied { tx, round, error: FsError::Io });
     }
 
     fn mark_loan(&mut self, tx: TxId, inos: &[Ino]) {
         let Some(loan) = self.cluster.loans.by_tx.get_mut(&tx) else { return };
         let before = std::mem::replace(&mut loan.marks, inos.to_vec());
-        self.parked.mark_inos(inos);
-        self.parked.unmark_inos(&before);
+        self.core.parked.mark_inos(inos);
+        self.core.parked.unmark_inos(&before);
     }
 
     /// Takes the locks of a transaction away.
@@ -378,13 +378,13 @@ impl Mds {
             // An orphan may have had its last close meanwhile.
             self.closed(ino);
         }
-        self.parked.wake(&WaitReason::Locked);
+        self.core.parked.wake(&WaitReason::Locked);
     }
 
     fn end_loan(&mut self, tx: TxId) {
         self.unlock(tx);
         if let Some(loan) = self.cluster.loans.by_tx.remove(&tx) {
-            self.parked.unmark_inos(&loan.marks);
+            self.core.parked.unmark_inos(&loan.marks);
         }
         self.cluster.loans.due = true;
     }
@@ -395,7 +395,7 @@ impl Mds {
             return self.end_loan(tx);
         }
         self.unlock(tx);
-        let now_ms = self.now.mono_ms;
+        let now_ms = self.core.now.mono_ms;
         if let Some(loan) = self.cluster.loans.by_tx.get_mut(&tx) {
             // It waits for something else than this rank, and comes by itself.
             (loan.stage, loan.since_ms) = (Stage::Called, now_ms);
@@ -438,7 +438,7 @@ impl Mds {
             self.load(wants, Waiter::Letter(tx.rank));
             return false;
         }
-        let tree = &self.tree;
+        let tree = &self.core.tree;
         let mut all = decided(events, &mut |ino| tree.inode(ino).cloned(), &mut |ino| tree.part(ino).cloned());
         all.extend(ended_lines(events));
         all.push(Event::Peer(peer));
@@ -466,7 +466,7 @@ impl Mds {
     /// The name that is wanted.
     fn name_of(&self, want: &Want) -> Option<(Ino, u64)> {
         match &want.need {
-            Need::Entry { dir, name } => Some((*dir, self.tree.hash(name))),
+            Need::Entry { dir, name } => Some((*dir, self.core.tree.hash(name))),
             _ => None,
         }
     }
@@ -489,7 +489,7 @@ impl Mds {
         if self.cluster.loans.by_tx.is_empty() {
             return;
         }
-        let now = self.now.mono_ms;
+        let now = self.core.now.mono_ms;
         let late = self.cluster.loans.by_tx.iter().filter(|(_, loan)| loan.since_ms + INTEREST_MS < now);
         let late: Vec<(TxId, Stage)> = late.map(|(tx, loan)| (*tx, loan.stage)).collect();
         for (tx, stage) in late {
@@ -497,7 +497,7 @@ impl Mds {
                 // It waits for this call, and is denied again if need be.
                 Stage::Denied => {
                     self.end_loan(tx);
-                    self.tell(tx.rank, PeerMsg::Ready { tx });
+                    self.core.tell(tx.rank, PeerMsg::Ready { tx });
                 }
                 Stage::Called => self.end_loan(tx),
                 Stage::Waiting | Stage::Held => {}

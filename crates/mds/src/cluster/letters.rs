@@ -15,7 +15,7 @@ use crate::peer::{PeerMsg, TxId};
 impl Mds {
     /// The events that promise something to another rank. They must get into a record at once, each before the next call.
     pub(crate) fn write_letter(&self, to: Rank, letter: Letter) -> [Event; 2] {
-        let peer = self.tree.peer(to);
+        let peer = self.core.tree.peer(to);
         let seq = peer.sent + 1;
         [Event::Letter { to, seq, letter: Arc::new(letter) }, Event::Peer(PeerRecord { sent: seq, ..peer })]
     }
@@ -28,7 +28,7 @@ impl Mds {
 
     /// Sends what is durable and was not sent.
     pub(crate) fn send_letters(&mut self) {
-        let durable = self.log.durable;
+        let durable = self.core.log.durable;
         for (rank, link) in &mut self.cluster.peers.links {
             if !link.greeted {
                 continue;
@@ -40,7 +40,7 @@ impl Mds {
                 if *seq > link.sent {
                     link.sent = *seq;
                     let msg = PeerMsg::Letter { seq: *seq, letter: Arc::clone(letter) };
-                    self.out.push_back(crate::io::Output::Peer { to: *rank, msg });
+                    self.core.out.push_back(crate::io::Output::Peer { to: *rank, msg });
                 }
             }
         }
@@ -48,12 +48,12 @@ impl Mds {
 
     /// A letter came.
     pub(crate) fn letter(&mut self, from: Rank, seq: u64, letter: Arc<Letter>) {
-        let received = self.tree.peer(from).received;
+        let received = self.core.tree.peer(from).received;
         let Some(link) = self.cluster.peers.links.get_mut(&from) else { return };
         let next = link.inbox.back().map_or(received, |(last, _)| *last) + 1;
         if seq < next {
             // Sent again over a new connection.
-            return self.tell_durably(from, PeerMsg::Received { upto: received });
+            return self.core.tell_durably(from, PeerMsg::Received { upto: received });
         }
         if seq == next {
             link.inbox.push_back((seq, letter));
@@ -70,7 +70,7 @@ impl Mds {
             && !link.reading
             && let Some((seq, letter)) = link.inbox.pop_front()
         {
-            let peer = PeerRecord { received: seq, ..self.tree.peer(from) };
+            let peer = PeerRecord { received: seq, ..self.core.tree.peer(from) };
             let done = match &*letter {
                 Letter::Commit { tx, events } => self.settle_loan(TxId { number: *tx, rank: from }, events, peer),
                 Letter::Import { routes, events, clients } => {
@@ -88,7 +88,7 @@ impl Mds {
                 }
                 return;
             }
-            self.tell_durably(from, PeerMsg::Received { upto: seq });
+            self.core.tell_durably(from, PeerMsg::Received { upto: seq });
             self.settle_peer(from);
         }
     }
@@ -119,7 +119,7 @@ impl Mds {
             }
             Where::Here => {
                 let mut events = vec![Event::Peer(peer)];
-                if let Some(inode) = self.tree.inode(dir) {
+                if let Some(inode) = self.core.tree.inode(dir) {
                     let mut inode = inode.clone();
                     loligo_namespace::add_sum(&mut inode, entries, bytes);
                     events.push(Event::Inode(Box::new(inode)));
@@ -155,7 +155,7 @@ impl Mds {
         }
         if given {
             // Those who wait to be sent there.
-            self.parked.wake(&WaitReason::Moving);
+            self.core.parked.wake(&WaitReason::Moving);
         }
         if fewer {
             self.trim();
@@ -183,12 +183,12 @@ impl Mds {
 
     /// Puts down how far letters have come, now and then.
     pub(crate) fn note_acks(&mut self) {
-        if self.stopping || self.log.last > self.log.durable {
+        if self.core.stopping || self.core.log.last > self.core.log.durable {
             return;
         }
         let mut events = Vec::new();
         for (rank, link) in &self.cluster.peers.links {
-            let known = self.tree.peer(*rank);
+            let known = self.core.tree.peer(*rank);
             if link.received > known.acked && link.outbox.is_empty() {
                 events.push(Event::Peer(PeerRecord { acked: link.received, ..known }));
             }
@@ -221,10 +221,10 @@ impl Mds {
 
     /// Says up to which letter another rank may forget what it knew.
     pub(crate) fn repeat_acks(&mut self, rank: Rank) {
-        let received = self.tree.peer(rank).received;
+        let received = self.core.tree.peer(rank).received;
         let Some(link) = self.cluster.peers.links.get(&rank) else { return };
         let upto = link.landing.front().map_or(received, |(seq, _)| seq - 1);
-        self.tell_durably(rank, PeerMsg::Acked { upto });
+        self.core.tell_durably(rank, PeerMsg::Acked { upto });
     }
 
     /// The oldest record that is still needed for what other ranks do not have.

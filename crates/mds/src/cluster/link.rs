@@ -54,12 +54,12 @@ impl Mds {
     /// sent again, and a line that was told is believed by all.
     pub(crate) fn peer_up(&mut self, rank: Rank) {
         // Of an earlier connection.
-        self.cluster.peers.gate.retain(|(_, to, _)| *to != rank);
-        let late = self.log.last > self.log.durable;
+        self.core.mail.retain(|(_, to, _)| *to != rank);
+        let late = self.core.log.last > self.core.log.durable;
         let link = self.cluster.peers.links.entry(rank).or_default();
         (link.up, link.greeted, link.empty, link.farewell) = (true, false, false, false);
         link.early = late.then(Vec::new);
-        let peer = self.tree.peer(rank);
+        let peer = self.core.tree.peer(rank);
         let msg = PeerMsg::Hello {
             life: self.cluster.peers.life,
             received: peer.received,
@@ -69,7 +69,7 @@ impl Mds {
         };
         self.void_loans_of(rank);
         self.forget_replicas_of(rank);
-        self.tell_durably(rank, msg);
+        self.core.tell_durably(rank, msg);
     }
 
     /// Hello was said late. What the other rank has said meanwhile counts from now on: the answers come behind it.
@@ -143,7 +143,7 @@ impl Mds {
 
     fn greeted(&mut self, from: Rank, life: u64, received: u64, sent: u64, map: &ClusterMap, routes: Vec<Route>) {
         if let Some(text) = self.has_forgotten(from, received, sent) {
-            return self.out.push_back(Output::Fatal { text });
+            return self.core.out.push_back(Output::Fatal { text });
         }
         self.void_loans_of(from);
         self.age_loans(from);
@@ -162,18 +162,18 @@ impl Mds {
         self.say_empty(from);
         self.ask_births_again(from);
         // Those who wait for this rank try again.
-        self.parked.wake(&WaitReason::Peers);
+        self.core.parked.wake(&WaitReason::Peers);
     }
 
     /// An error text if a rank does not know of letters that it once had or sent for good. The letters that it had are not here
     /// any more, and new ones under old numbers would be taken for those: the rank must not go on.
     fn has_forgotten(&self, from: Rank, received: u64, sent: u64) -> Option<String> {
         let had = self.cluster.peers.links.get(&from).map_or(0, |link| link.received);
-        let known = self.tree.peer(from).received;
+        let known = self.core.tree.peer(from).received;
         if received >= had && sent >= known {
             return None;
         }
-        let me = self.me();
+        let me = self.core.me();
         Some(format!(
             "rank {from} has forgotten letters: of those from rank {me} it has {received} and had {had}, of its own to rank \
              {me} it knows of {sent} and {known} have come: its journal is an older copy, or was replaced; put the journal \
@@ -184,7 +184,7 @@ impl Mds {
     /// When all that another rank promised before its hello is here, what it borrowed before is void, and, at the start,
     /// one reason less is there to wait.
     pub(crate) fn settle_peer(&mut self, from: Rank) {
-        let received = self.tree.peer(from).received;
+        let received = self.core.tree.peer(from).received;
         let Some(link) = self.cluster.peers.links.get_mut(&from) else { return };
         if !link.greeted || received < link.promised {
             return;
@@ -202,11 +202,11 @@ impl Mds {
         if self.cluster.peers.ready {
             return;
         }
-        let others = self.cluster.atlas.map.ranks.iter().filter(|info| info.rank != self.config.rank);
+        let others = self.cluster.atlas.map.ranks.iter().filter(|info| info.rank != self.core.config.rank);
         let mut settled = others.map(|info| self.cluster.peers.links.get(&info.rank).is_some_and(|link| link.settled));
         if settled.all(|settled| settled) {
             self.cluster.peers.ready = true;
-            self.parked.wake(&WaitReason::Peers);
+            self.core.parked.wake(&WaitReason::Peers);
         }
     }
 
@@ -250,7 +250,7 @@ impl Mds {
     /// rank's has a line as long as its directory exists.
     fn knows_nothing_of(&self, dir: Ino, frag: Frag) -> bool {
         let routes = &self.cluster.atlas.routes;
-        routes.line_of(dir, frag.first()).is_none() && routes.of(dir, frag.first()) != Some(self.me())
+        routes.line_of(dir, frag.first()).is_none() && routes.of(dir, frag.first()) != Some(self.core.me())
     }
 
     /// Another rank takes a directory for this one's, which does not have it: it is found out, and others are told, whether it is gone.
@@ -267,7 +267,7 @@ impl Mds {
     fn peer_gone(&mut self, dir: Ino) {
         self.cluster.atlas.routes.forget(dir);
         // With a part of it they go together, when the decision comes.
-        if self.tree.has_lines(dir) && self.tree.part(dir).is_none() {
+        if self.core.tree.has_lines(dir) && self.core.tree.part(dir).is_none() {
             self.commit(None, &[Event::RouteGone(dir)]);
         }
     }
@@ -279,7 +279,7 @@ impl Mds {
     pub(crate) fn learn_routes(&mut self, from: Option<Rank>, routes: Vec<Route>) {
         let mut news = false;
         for route in routes {
-            if route.rank == self.me() {
+            if route.rank == self.core.me() {
                 // Who has authority knows by itself: from a letter, or that the directory is gone.
                 self.doubt(route.dir, route.frag);
                 continue;
@@ -290,9 +290,11 @@ impl Mds {
                 news = true;
                 // A line may name a rank that was removed since: nobody is asked there, and what it had others have.
                 let is_there = self.cluster.peers.links.contains_key(&route.rank);
-                if is_there && from.is_some_and(|from| from != route.rank) && route.dir.zeroth_rank() == Some(self.me())
+                if is_there
+                    && from.is_some_and(|from| from != route.rank)
+                    && route.dir.zeroth_rank() == Some(self.core.me())
                 {
-                    self.tell(route.rank, PeerMsg::Routes(vec![route]));
+                    self.core.tell(route.rank, PeerMsg::Routes(vec![route]));
                 }
             }
         }

@@ -76,7 +76,7 @@ impl Strangers {
 impl Mds {
     /// True if an inode, or a part of it, exists, be it in memory or in the table; `None`: that must be read first.
     pub(super) fn exists(&self, ino: Ino) -> Option<bool> {
-        match self.tree.find(ino) {
+        match self.core.tree.find(ino) {
             Found::Here(_) => return Some(true),
             Found::Gone => return Some(false),
             Found::Unknown => {}
@@ -103,10 +103,10 @@ impl Mds {
     }
 
     fn look(&mut self, ino: Ino, wants: &mut Vec<Need>) -> Look {
-        if let Some(home) = self.home_of_part(ino).filter(|_| self.tree.owner(ino) == self.me()) {
+        if let Some(home) = self.home_of_part(ino).filter(|_| self.core.tree.owner(ino) == self.core.me()) {
             return Look::Found(Where::Elsewhere(home));
         }
-        if !matches!(self.tree.find(ino), Found::Unknown) && !self.has_only_part(ino) {
+        if !matches!(self.core.tree.find(ino), Found::Unknown) && !self.has_only_part(ino) {
             return Look::Found(Where::Here);
         }
         let Some(rank) = self.cluster.atlas.given_to(ino) else { return self.look_in_table(ino, wants) };
@@ -139,8 +139,8 @@ impl Mds {
             return Look::Found(self.mine_or(place.rank().unwrap_or(ino.birth_rank()), ino, wants));
         };
         match self.cluster.atlas.routes.of(parent, hash) {
-            Some(rank) if rank != self.me() => return Look::Found(Where::Elsewhere(rank)),
-            Some(_) if self.tree.part(parent).is_some() => {
+            Some(rank) if rank != self.core.me() => return Look::Found(Where::Elsewhere(rank)),
+            Some(_) if self.core.tree.part(parent).is_some() => {
                 return Look::Found(self.embedded_here(ino, parent, place, wants));
             }
             _ => {}
@@ -157,18 +157,18 @@ impl Mds {
                 return Look::Found(Where::Unknown);
             }
         }
-        if matches!(self.tree.find(parent), Found::Unknown) {
+        if matches!(self.core.tree.find(parent), Found::Unknown) {
             // Whose it is depends on whose that one is, which is found out first.
             return Look::Parent(parent);
         }
-        Look::Found(match self.tree.owner(parent) {
-            rank if rank != self.me() => Where::Elsewhere(rank),
+        Look::Found(match self.core.tree.owner(parent) {
+            rank if rank != self.core.me() => Where::Elsewhere(rank),
             _ => self.embedded_here(ino, parent, place, wants),
         })
     }
 
     fn mine_or(&mut self, rank: Rank, ino: Ino, wants: &mut Vec<Need>) -> Where {
-        if rank != self.me() {
+        if rank != self.core.me() {
             return Where::Elsewhere(rank);
         }
         wants.push(Need::Inode(ino));
@@ -178,12 +178,12 @@ impl Mds {
     /// The table says that it is embedded in a directory that is this rank's: so it is, if the entry says so, too.
     fn embedded_here(&mut self, ino: Ino, parent: Ino, place: Place, wants: &mut Vec<Need>) -> Where {
         let inode = Inode { place, parent, ..nobody(ino) };
-        if self.tree.inode(parent).is_none() {
+        if self.core.tree.inode(parent).is_none() {
             return self.of_the_past(ino, wants);
         }
-        if self.tree.primary_name(&inode).is_some() {
+        if self.core.tree.primary_name(&inode).is_some() {
             wants.push(Need::Inode(ino));
-        } else if self.tree.primary_known(&inode) {
+        } else if self.core.tree.primary_known(&inode) {
             return self.of_the_past(ino, wants);
         } else {
             wants.push(Need::Range { dir: parent, from_hash: place.hash().unwrap_or(0) });
@@ -204,7 +204,7 @@ impl Mds {
 
     pub(super) fn is_made_elsewhere(&self, ino: Ino) -> bool {
         let birth = ino.birth_rank();
-        birth != self.me() && self.is_a_rank(birth)
+        birth != self.core.me() && self.is_a_rank(birth)
     }
 
     /// The table does not know it: who got it, or made it, may know more.
@@ -215,7 +215,7 @@ impl Mds {
         if self.is_made_elsewhere(ino) {
             return Where::Elsewhere(ino.birth_rank());
         }
-        self.tree.load(Loaded::Inode(ino, None));
+        self.core.tree.load(Loaded::Inode(ino, None));
         self.cluster.atlas.absent.push(ino);
         Where::Here
     }
@@ -230,7 +230,7 @@ impl Mds {
             Loaded::Entry { dir, .. } | Loaded::Range { dir, .. } | Loaded::Hashes { dir, .. } => Some(*dir),
             _ => None,
         };
-        let unknown = |ino: &Ino| matches!(self.tree.find(*ino), Found::Unknown);
+        let unknown = |ino: &Ino| matches!(self.core.tree.find(*ino), Found::Unknown);
         let of_inode = matches!(item, Loaded::Inode(..) | Loaded::Xattrs(..));
         let only_part = |ino: &Ino| of_inode && self.has_only_part(*ino);
         if let Some(ino) = of.filter(|ino| unknown(ino) || only_part(ino)) {
@@ -244,14 +244,14 @@ impl Mds {
                 return;
             }
             if self.has_ended(ino, inode.as_deref()) {
-                self.tree.load(Loaded::Inode(ino, None));
+                self.core.tree.load(Loaded::Inode(ino, None));
                 self.cluster.atlas.absent.push(ino);
                 return;
             }
             if !self.is_mine(ino, inode.as_deref()) {
                 self.note_distant(ino, inode.as_deref());
-                let most = self.config.some(KEEP_MAX);
-                return self.cluster.atlas.foreign_inodes.put(ino, inode.as_deref(), self.now.mono_ms, most);
+                let most = self.core.config.some(KEEP_MAX);
+                return self.cluster.atlas.foreign_inodes.put(ino, inode.as_deref(), self.core.now.mono_ms, most);
             }
             self.cluster.atlas.departed.remove(&ino);
         }
@@ -261,26 +261,26 @@ impl Mds {
             self.solved(*ino);
         }
         if let Some(item) = self.clip(item) {
-            self.tree.load(item);
+            self.core.tree.load(item);
         }
     }
 
     /// True if all that is in memory of a directory is this rank's part of it.
     fn has_only_part(&self, ino: Ino) -> bool {
-        self.tree.part(ino).is_some() && self.tree.inode(ino).is_some_and(|inode| inode.part_of().is_some())
+        self.core.tree.part(ino).is_some() && self.core.tree.inode(ino).is_some_and(|inode| inode.part_of().is_some())
     }
 
     /// True if the table row of a scattered directory whose number names this rank is stale: the directory has been another rank's, and
     /// since no line says where it is, it was removed there.
     fn has_ended(&self, ino: Ino, inode: Option<&Inode>) -> bool {
-        let here = ino.zeroth_rank() == Some(self.me()) && self.cluster.atlas.routes.version(ino).is_none();
+        let here = ino.zeroth_rank() == Some(self.core.me()) && self.cluster.atlas.routes.version(ino).is_none();
         here && inode.is_some_and(Inode::has_moved) && self.cluster.atlas.given_to(ino).is_none()
     }
 
     /// True if a record that the table has is this rank's.
     fn is_mine(&mut self, ino: Ino, inode: Option<&Inode>) -> bool {
         let cluster = &self.cluster;
-        if inode.is_some_and(|inode| inode.place.rank() == Some(self.me())) {
+        if inode.is_some_and(|inode| inode.place.rank() == Some(self.core.me())) {
             // Whatever a line says: a directory that is removed and open floats, and others may not have heard that yet.
             return cluster.atlas.given_to(ino).is_none();
         }
@@ -288,15 +288,15 @@ impl Mds {
             return false;
         }
         if let Some(rank) = cluster.atlas.routes.home(ino).or((ino == Ino::ROOT).then_some(Rank::ZERO)) {
-            return rank == self.me();
+            return rank == self.core.me();
         }
         let Some(inode) = inode else { return false };
         match inode.place.hash() {
-            None => inode.place.rank() == Some(self.me()),
+            None => inode.place.rank() == Some(self.core.me()),
             Some(hash) => {
-                cluster.atlas.routes.of(inode.parent, hash).is_none_or(|rank| rank == self.me())
-                    && self.tree.inode(inode.parent).is_some()
-                    && self.tree.primary_name(inode).is_some()
+                cluster.atlas.routes.of(inode.parent, hash).is_none_or(|rank| rank == self.core.me())
+                    && self.core.tree.inode(inode.parent).is_some()
+                    && self.core.tree.primary_name(inode).is_some()
                     && matches!(self.name_has_moved(inode.parent, hash), Ok(None))
             }
         }

@@ -19,7 +19,7 @@ impl Mds {
         }
         let was_alone = self.cluster.is_alone();
         let before = std::mem::replace(&mut self.cluster.atlas.map, map);
-        self.cluster.atlas.routes.set_ranks(&self.cluster.atlas.map, self.config.rank);
+        self.cluster.atlas.routes.set_ranks(&self.cluster.atlas.map, self.core.config.rank);
         if was_alone {
             self.end_solitude();
         }
@@ -35,33 +35,33 @@ impl Mds {
         self.greet_new_ranks();
         // Where things are may have been concluded from who was there, also by reads that are under way.
         self.cluster.atlas.foreign_inodes.clear();
-        self.cluster.atlas.barrier = self.loads.newest();
+        self.cluster.atlas.barrier = self.core.loads.newest();
         self.begin_or_end_drain();
         // Those who wait for a rank that is gone, or for one that has come.
-        self.parked.wake(&WaitReason::Peers);
+        self.core.parked.wake(&WaitReason::Peers);
         let conns: Vec<_> = self.sessions.iter().filter_map(|(_, session)| session.conn).collect();
         for conn in conns {
-            self.out.push_back(Output::Send { conn, msg: ToClient::Map(self.cluster.atlas.map.clone()) });
+            self.core.out.push_back(Output::Send { conn, msg: ToClient::Map(self.cluster.atlas.map.clone()) });
         }
         self.check_ready();
     }
 
     /// Ends the assumption of a rank alone that a number which nothing has will never have something.
     fn end_solitude(&mut self) {
-        let (inodes, _) = self.tree.places();
+        let (inodes, _) = self.core.tree.places();
         for place in 0..inodes {
-            if let Some(ino) = self.tree.inode_at(place)
-                && ino.birth_rank() != self.config.rank
-                && matches!(self.tree.find(ino), Found::Gone)
+            if let Some(ino) = self.core.tree.inode_at(place)
+                && ino.birth_rank() != self.core.config.rank
+                && matches!(self.core.tree.find(ino), Found::Gone)
             {
-                self.tree.forget_absent(ino);
+                self.core.tree.forget_absent(ino);
             }
         }
     }
 
     /// Links to ranks that were not there before.
     fn greet_new_ranks(&mut self) {
-        let own = self.config.rank;
+        let own = self.core.config.rank;
         for info in self.cluster.atlas.map.ranks.iter().filter(|info| info.rank != own) {
             self.cluster.peers.links.entry(info.rank).or_default();
         }
@@ -74,8 +74,8 @@ impl Mds {
         self.forget_found_at(rank);
         self.export_lost(rank);
         self.cluster.peers.links.remove(&rank);
-        self.cluster.peers.gate.retain(|(_, to, _)| *to != rank);
-        self.out.retain(|output| !matches!(output, Output::Peer { to, msg: PeerMsg::Routes(_) } if *to == rank));
+        self.core.mail.retain(|(_, to, _)| *to != rank);
+        self.core.out.retain(|output| !matches!(output, Output::Peer { to, msg: PeerMsg::Routes(_) } if *to == rank));
         self.forget_given_to(rank);
         self.end_births_of(rank);
     }
@@ -104,15 +104,15 @@ impl Mds {
 
     /// The state of this rank in the map; up, if it is alone.
     pub(crate) fn member_state(&self) -> RankState {
-        self.state_of(self.config.rank).unwrap_or_default()
+        self.state_of(self.core.config.rank).unwrap_or_default()
     }
 
     /// Begins to give everything away if the map says so, or stops that.
     pub(crate) fn begin_or_end_drain(&mut self) {
-        match self.state_of(self.config.rank) {
+        match self.state_of(self.core.config.rank) {
             Some(RankState::Draining | RankState::Leaving) => {
                 if self.cluster.drain.is_none() {
-                    self.cluster.drain = Some(Box::new(Drain::new(self.now.mono_ms)));
+                    self.cluster.drain = Some(Box::new(Drain::new(self.core.now.mono_ms)));
                 }
             }
             Some(RankState::Up) | None => self.cluster.drain = None,
@@ -131,7 +131,7 @@ impl Mds {
     /// Another rank says that it has nothing any more. All it said before has come, so where things are is known.
     pub(crate) fn peer_empty(&mut self, from: Rank) {
         self.cluster.atlas.foreign_inodes.clear();
-        self.cluster.atlas.barrier = self.loads.newest();
+        self.cluster.atlas.barrier = self.core.loads.newest();
         self.forget_found_at(from);
         if let Some(link) = self.cluster.peers.links.get_mut(&from) {
             link.empty = true;
@@ -156,7 +156,7 @@ impl Mds {
             if let Some(link) = self.cluster.peers.links.get_mut(&rank) {
                 link.empty = false;
             }
-            self.tell_durably(rank, PeerMsg::Farewell);
+            self.core.tell_durably(rank, PeerMsg::Farewell);
         }
     }
 

@@ -104,12 +104,6 @@ pub(crate) fn principal(op: &Op) -> Option<Ino> {
 }
 
 impl Mds {
-    /// This rank.
-    #[inline]
-    pub(crate) fn me(&self) -> Rank {
-        self.config.rank
-    }
-
     /// First check of a request in a cluster, for authority: `None` if this rank is to execute it.
     pub(crate) fn authority(&mut self, job: &mut Job) -> Option<Step> {
         if !self.cluster.peers.ready {
@@ -174,7 +168,7 @@ impl Mds {
         }
         let about = principal(&job.op);
         let still_here: Vec<Ino> =
-            self.touched(&job.op).into_iter().filter(|ino| self.tree.peek(*ino).is_some()).collect();
+            self.touched(&job.op).into_iter().filter(|ino| self.core.tree.peek(*ino).is_some()).collect();
         still_here.into_iter().find_map(|ino| match self.moved(ino)? {
             // The other rank would send it back: what moved is borrowed from there when it is forgotten here.
             Step::Redirect(_) if about != Some(ino) => Some(Step::Wait(WaitReason::Moving)),
@@ -208,9 +202,9 @@ impl Mds {
             _ => return None,
         };
         let named = std::iter::once((dir, name)).chain(second).filter(|(dir, _)| *dir == ino);
-        let hashes: Vec<u64> = named.map(|(_, name)| self.tree.hash(name)).collect();
+        let hashes: Vec<u64> = named.map(|(_, name)| self.core.tree.hash(name)).collect();
         if hashes.is_empty() {
-            let touch = loligo_namespace::touches(&self.tree, op);
+            let touch = loligo_namespace::touches(&self.core.tree, op);
             let all = [&touch.attr, &touch.names, &touch.reads];
             if principal(op) == Some(ino) || all.into_iter().any(|inos| inos.contains(&ino)) {
                 return None;
@@ -222,11 +216,11 @@ impl Mds {
     /// The inodes that a request looks at or changes, guests left out; but for directories of which this rank has a part: the
     /// names in it are its own.
     fn touched(&self, op: &Op) -> Vec<Ino> {
-        let touch = loligo_namespace::touches(&self.tree, op);
+        let touch = loligo_namespace::touches(&self.core.tree, op);
         let mut all: Vec<Ino> = principal(op).into_iter().collect();
         all.extend(touch.attr.iter().chain(touch.names.iter()).chain(touch.reads.iter()));
         if let Op::Unlink { .. } | Op::Rename { .. } | Op::Link { .. } = op {
-            let counters = touch.attr.iter().filter_map(|ino| Some(self.tree.inode(*ino)?.parent));
+            let counters = touch.attr.iter().filter_map(|ino| Some(self.core.tree.inode(*ino)?.parent));
             all.extend(counters.filter(|ino| ino.0 != 0));
         }
         if let Op::Rename { dir, new_dir, .. } = op
@@ -235,7 +229,7 @@ impl Mds {
             // Directories must not move while it is decided that none comes below itself.
             for mut at in [*dir, *new_dir] {
                 for _ in 0..loligo_types::limits::DEPTH_MAX {
-                    let Some(inode) = self.tree.inode(at) else { break };
+                    let Some(inode) = self.core.tree.inode(at) else { break };
                     all.push(at);
                     if at == Ino::ROOT || inode.parent.0 == 0 {
                         break;
@@ -246,7 +240,7 @@ impl Mds {
         }
         all.sort();
         all.dedup();
-        let own = |ino: Ino| self.tree.owner(ino) == self.me() || self.tree.part(ino).is_some();
+        let own = |ino: Ino| self.core.tree.owner(ino) == self.core.me() || self.core.tree.part(ino).is_some();
         all.retain(|ino| ino.0 != 0 && own(*ino));
         all
     }
@@ -254,14 +248,14 @@ impl Mds {
     /// Forgets which inodes are gone that only the table said to be: what the table says may change.
     pub(crate) fn forget_absent(&mut self) {
         for ino in std::mem::take(&mut self.cluster.atlas.absent) {
-            self.tree.forget_absent(ino);
+            self.core.tree.forget_absent(ino);
         }
     }
 
     /// Remembers where handles have gone.
     pub(crate) fn note_moved_handles(&mut self, holders: &[(Slot, u64)], to: Rank) {
         self.cluster.exports.moved_handles.extend(holders.iter().map(|handle| (*handle, to)));
-        while self.cluster.exports.moved_handles.len() > self.config.some(MOVED_HANDLES_MAX) {
+        while self.cluster.exports.moved_handles.len() > self.core.config.some(MOVED_HANDLES_MAX) {
             self.cluster.exports.moved_handles.pop_first();
         }
     }
@@ -273,29 +267,16 @@ impl Mds {
         }
     }
 
-    /// Sends a message to another rank at once.
-    pub(crate) fn tell(&mut self, to: Rank, msg: PeerMsg) {
-        self.out.push_back(crate::io::Output::Peer { to, msg });
-    }
-
-    /// Sends a message to another rank when all that was applied before is durable.
-    pub(crate) fn tell_durably(&mut self, to: Rank, msg: PeerMsg) {
-        if self.log.last <= self.log.durable {
-            return self.tell(to, msg);
-        }
-        self.cluster.peers.gate.push_back((self.log.last, to, msg));
-    }
-
     /// The journal is durable further than before. Ranks to which hello is said only now.
     pub(crate) fn cluster_durable(&mut self) -> Vec<Rank> {
-        self.cluster.atlas.routes.durable(self.log.durable);
+        self.cluster.atlas.routes.durable(self.core.log.durable);
         let mut greeted = Vec::new();
-        while self.cluster.peers.gate.front().is_some_and(|(lsn, ..)| *lsn <= self.log.durable) {
-            if let Some((_, to, msg)) = self.cluster.peers.gate.pop_front() {
+        while self.core.mail.front().is_some_and(|(lsn, ..)| *lsn <= self.core.log.durable) {
+            if let Some((_, to, msg)) = self.core.mail.pop_front() {
                 if matches!(msg, PeerMsg::Hello { .. }) {
                     greeted.push(to);
                 }
-                self.tell(to, msg);
+                self.core.tell(to, msg);
             }
         }
         self.send_letters();
@@ -305,8 +286,8 @@ impl Mds {
 
     /// Does the cluster's work of a tick.
     pub(crate) fn cluster_tick(&mut self) {
-        self.cluster.atlas.foreign_inodes.expire(self.now.mono_ms);
-        self.cluster.atlas.births.expire(self.now.mono_ms);
+        self.cluster.atlas.foreign_inodes.expire(self.core.now.mono_ms);
+        self.cluster.atlas.births.expire(self.core.now.mono_ms);
         self.ask_ways_again();
         self.forget_absent();
         self.step_riddles();
@@ -326,7 +307,7 @@ impl Mds {
         self.give_home();
         self.say_farewells();
         if std::mem::take(&mut self.cluster.peers.again) {
-            self.parked.wake(&WaitReason::Peers);
+            self.core.parked.wake(&WaitReason::Peers);
         }
     }
 
@@ -334,7 +315,7 @@ impl Mds {
     pub(crate) fn route_written(&mut self, route: loligo_types::Route) {
         self.came_to(route.rank);
         self.cluster.atlas.foreign_inodes.clear();
-        if self.cluster.atlas.routes.write(route, self.log.last) && route.rank == self.me() {
+        if self.cluster.atlas.routes.write(route, self.core.log.last) && route.rank == self.core.me() {
             self.spread_routes(&[route]);
         }
     }
@@ -344,7 +325,7 @@ impl Mds {
         self.cluster.atlas.routes.forget(dir);
         let others: Vec<Rank> = self.cluster.peers.links.keys().copied().collect();
         for rank in others {
-            self.tell_durably(rank, PeerMsg::Gone(dir));
+            self.core.tell_durably(rank, PeerMsg::Gone(dir));
         }
     }
 
@@ -357,16 +338,20 @@ impl Mds {
 
     fn lines_about(&self, ino: Option<Ino>) -> Vec<loligo_types::Route> {
         let routes = &self.cluster.atlas.routes;
-        let most = self.config.some(ROUTES_TOLD);
+        let most = self.core.config.some(ROUTES_TOLD);
         if routes.len() <= most {
             return routes.all();
         }
         let Some(mut at) = ino else { return routes.first(most) };
         let mut told = Vec::new();
-        for _ in 0..self.config.some(ABOVE_TOLD) {
+        for _ in 0..self.core.config.some(ABOVE_TOLD) {
             told.extend(routes.some_of(at, most - told.len()));
-            let parent =
-                self.tree.peek(at).map(|inode| inode.parent).or_else(|| self.cluster.atlas.foreign_inodes.parent(at));
+            let parent = self
+                .core
+                .tree
+                .peek(at)
+                .map(|inode| inode.parent)
+                .or_else(|| self.cluster.atlas.foreign_inodes.parent(at));
             match parent {
                 Some(parent) if parent.0 != 0 && parent != at && told.len() < most => at = parent,
                 _ => break,
@@ -379,7 +364,7 @@ impl Mds {
     pub(crate) fn spread_routes(&mut self, routes: &[loligo_types::Route]) {
         let others: Vec<Rank> = self.cluster.peers.links.keys().copied().collect();
         for rank in others {
-            self.tell_durably(rank, PeerMsg::Routes(routes.to_vec()));
+            self.core.tell_durably(rank, PeerMsg::Routes(routes.to_vec()));
         }
     }
 }

@@ -37,7 +37,7 @@ impl Mds {
             return Ok(false);
         }
         for ino in export.files.clone() {
-            let Some(parent) = self.tree.inode(ino).map(|inode| inode.parent) else { continue };
+            let Some(parent) = self.core.tree.inode(ino).map(|inode| inode.parent) else { continue };
             let mut wants = Vec::new();
             match self.locate(parent, &mut wants) {
                 Where::Elsewhere(_) => {}
@@ -56,7 +56,7 @@ impl Mds {
         let mut step = None;
         if frozen || export.stage == Stage::Cleaning {
             let mut survey = std::mem::take(&mut export.survey);
-            let moves = if self.tree.peek(ino).is_some() || survey.knows(ino) {
+            let moves = if self.core.tree.peek(ino).is_some() || survey.knows(ino) {
                 self.moves(&mut survey, ino)
             } else {
                 Moves::No

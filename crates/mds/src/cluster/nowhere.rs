@@ -35,7 +35,7 @@ impl Mds {
             .routes
             .all()
             .into_iter()
-            .filter(|line| line.rank == self.me() && self.tree.has_lines(line.dir));
+            .filter(|line| line.rank == self.core.me() && self.core.tree.has_lines(line.dir));
         let dirs: BTreeSet<Ino> = own.map(|line| line.dir).collect();
         let events: Vec<Event> = dirs.into_iter().map(Event::RouteGone).collect();
         if !events.is_empty() {
@@ -66,7 +66,7 @@ impl Mds {
                 None => wants.push(Need::Inode(dir)),
                 Some(false) if read_before => {
                     self.cluster.atlas.routes.forget(dir);
-                    if self.tree.has_lines(dir) && self.tree.part(dir).is_none() {
+                    if self.core.tree.has_lines(dir) && self.core.tree.part(dir).is_none() {
                         self.commit(None, &[Event::RouteGone(dir)]);
                     }
                     forgotten = true;
@@ -84,7 +84,7 @@ impl Mds {
             self.load(wants, Waiter::Nobody);
         }
         if forgotten {
-            self.parked.wake(&WaitReason::Peers);
+            self.core.parked.wake(&WaitReason::Peers);
         }
     }
 }

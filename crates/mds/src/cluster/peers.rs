@@ -1,18 +1,15 @@
-//! The other ranks as one talks to them: the links, and messages that wait for the journal. Not what is said.
+//! The other ranks as one talks to them: the links, and whether all have said hello. Not what is said.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use loligo_types::{Lsn, Rank};
+use loligo_types::Rank;
 
 use super::link::Link;
-use crate::peer::PeerMsg;
 
 /// The state.
 #[derive(Default)]
 pub(crate) struct Peers {
     pub(crate) links: BTreeMap<Rank, Link>,
-    /// Messages that tell of what is not durable yet.
-    pub(super) gate: VecDeque<(Lsn, Rank, PeerMsg)>,
     /// Changes with each start.
     pub(crate) life: u64,
     /// All others have said hello, and what they had promised by then is done.

@@ -35,7 +35,7 @@ impl Mds {
 
     /// True if there is such a rank.
     pub(crate) fn is_a_rank(&self, rank: Rank) -> bool {
-        rank == self.me() || self.cluster.atlas.map.ranks.iter().any(|info| info.rank == rank)
+        rank == self.core.me() || self.cluster.atlas.map.ranks.iter().any(|info| info.rank == rank)
     }
 
     /// A record was made (or replayed): it may say where a directory is wanted.
@@ -62,18 +62,18 @@ impl Mds {
 
     /// The ranks that a directory in memory is pinned to; empty: it is not. `None`: its xattrs must be read.
     pub(crate) fn pins_known(&self, dir: Ino) -> Option<Vec<Rank>> {
-        let value = self.tree.xattr(self.tree.inode(dir)?, PIN)?;
+        let value = self.core.tree.xattr(self.core.tree.inode(dir)?, PIN)?;
         Some(value.and_then(|value| pinned_ranks(&value)).unwrap_or_default())
     }
 
     /// Moves what is not where it may be.
     pub(crate) fn follow_pins(&mut self) {
         let busy =
-            self.cluster.exports.is_active() || self.stopping || self.grace.is_some() || !self.cluster.peers.ready;
-        if self.cluster.placement.pins.is_empty() || busy || self.now.mono_ms < self.cluster.placement.pins_at_ms {
+            self.cluster.exports.is_active() || self.core.stopping || self.grace.is_some() || !self.cluster.peers.ready;
+        if self.cluster.placement.pins.is_empty() || busy || self.core.now.mono_ms < self.cluster.placement.pins_at_ms {
             return;
         }
-        self.cluster.placement.pins_at_ms = self.now.mono_ms + RETRY_MS;
+        self.cluster.placement.pins_at_ms = self.core.now.mono_ms + RETRY_MS;
         let pins: Vec<(Ino, Vec<Rank>)> =
             self.cluster.placement.pins.iter().map(|(ino, ranks)| (*ino, ranks.clone())).collect();
         for (dir, ranks) in pins {
@@ -84,9 +84,11 @@ impl Mds {
                 Where::Elsewhere(_) => _ = self.cluster.placement.pins.remove(&dir),
                 Where::Here => {
                     let wanted = ranks.iter().copied().find(|rank| self.cluster.atlas.takes_more(*rank));
-                    let gone = self.tree.inode(dir).is_none();
+                    let gone = self.core.tree.inode(dir).is_none();
                     match wanted {
-                        _ if gone || ranks.contains(&self.me()) && self.cluster.atlas.takes_more(self.me()) => {
+                        _ if gone
+                            || ranks.contains(&self.core.me()) && self.cluster.atlas.takes_more(self.core.me()) =>
+                        {
                             _ = self.cluster.placement.pins.remove(&dir)
                         }
                         Some(to) if matches!(self.want_export(dir, None, to), Told::Begun(_)) => return,

@@ -13,7 +13,7 @@ impl Mds {
             id: wanted.id,
             dir: wanted.dir,
             frag: wanted.frag,
-            from: self.me(),
+            from: self.core.me(),
             to: wanted.to,
             state: "waiting".into(),
             ..Migration::default()
@@ -22,7 +22,7 @@ impl Mds {
     }
 
     pub(super) fn describe(&self, export: &Export) -> Migration {
-        let (inodes, dirs) = self.tree.places();
+        let (inodes, dirs) = self.core.tree.places();
         let state = match export.stage {
             Stage::Offered | Stage::Settling(_) | Stage::Surveying => "preparing",
             Stage::Freezing => "freezing",
@@ -33,14 +33,14 @@ impl Mds {
             id: export.id,
             dir: export.dir,
             frag: export.frag,
-            from: self.me(),
+            from: self.core.me(),
             to: export.to,
             state: state.into(),
             inodes: export.inodes.max(export.survey.found),
             seen: export.survey.seen(),
             of: (inodes + dirs) as u64,
             frozen_us: export.frozen_for_ms * 1000,
-            took_ms: self.now.mono_ms.saturating_sub(export.begun_ms),
+            took_ms: self.core.now.mono_ms.saturating_sub(export.begun_ms),
         }
     }
 }

@@ -25,15 +25,15 @@ fn both_halves(own: &[Frag]) -> Option<Frag> {
 impl Mds {
     /// Looks at all that this rank has parts of.
     pub(crate) fn recut_spread(&mut self) {
-        if self.now.mono_ms < self.cluster.placement.cuts_at_ms
+        if self.core.now.mono_ms < self.cluster.placement.cuts_at_ms
             || !self.cluster.peers.ready
             || self.grace.is_some()
-            || self.stopping
+            || self.core.stopping
         {
             return;
         }
-        self.cluster.placement.cuts_at_ms = self.now.mono_ms + EVERY_MS;
-        let own = self.tree.routes().filter(|line| line.frag != Frag::WHOLE && line.rank == self.me());
+        self.cluster.placement.cuts_at_ms = self.core.now.mono_ms + EVERY_MS;
+        let own = self.core.tree.routes().filter(|line| line.frag != Frag::WHOLE && line.rank == self.core.me());
         let dirs: BTreeSet<Ino> = own.map(|line| line.dir).collect();
         self.cluster.placement.cuts.retain(|dir, _| dirs.contains(dir));
         for dir in dirs {
@@ -48,14 +48,14 @@ impl Mds {
     /// Cuts what this rank has of a directory as its entries want it, if they have become many more or fewer.
     fn recut_one(&mut self, dir: Ino) {
         let here = |inode: &&Inode| inode.is_spread();
-        let Some(record) = self.tree.part(dir).or_else(|| self.tree.inode(dir)).filter(here) else { return };
-        let much = (self.config.frag.split_entries / 8).max(1);
+        let Some(record) = self.core.tree.part(dir).or_else(|| self.core.tree.inode(dir)).filter(here) else { return };
+        let much = (self.core.config.frag.split_entries / 8).max(1);
         let (size, reads) = match self.cluster.placement.cuts.get(&dir).copied() {
             Some((known, 0)) if known.abs_diff(record.size) < much => return,
             Some((known, reads)) if known.abs_diff(record.size) < much => (known, reads),
             _ => (record.size, READS_MAX),
         };
-        match self.tree.estimate(dir) {
+        match self.core.tree.estimate(dir) {
             None => {}
             Some(Estimate::Read(need)) => {
                 self.cluster.placement.cuts.insert(dir, (size, reads - 1));
@@ -63,7 +63,7 @@ impl Mds {
             }
             Some(Estimate::Entries(entries)) => {
                 self.cluster.placement.cuts.insert(dir, (record.size, 0));
-                let bits = self.config.frag.adapted(record, entries);
+                let bits = self.core.config.frag.adapted(record, entries);
                 if bits != record.frag_bits {
                     let record = Inode { frag_bits: bits, ..record.clone() };
                     self.commit(None, &[Event::Inode(Box::new(record))]);
@@ -74,13 +74,13 @@ impl Mds {
 
     /// Says with one line what two lines say: this rank has both halves of a fragment.
     fn join_lines(&mut self, dir: Ino) {
-        while let Some(frag) = self.tree.own_frags(dir).and_then(|own| both_halves(&own)) {
+        while let Some(frag) = self.core.tree.own_frags(dir).and_then(|own| both_halves(&own)) {
             if frag == Frag::WHOLE {
                 // Then it is no directory of several ranks any more, which is said where its last fragment comes.
                 return;
             }
             let version = self.cluster.atlas.routes.version(dir).unwrap_or(0) + 1;
-            self.commit(None, &[Event::Route(Route { dir, frag, rank: self.me(), version })]);
+            self.commit(None, &[Event::Route(Route { dir, frag, rank: self.core.me(), version })]);
         }
     }
 }

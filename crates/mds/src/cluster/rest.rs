@@ -24,15 +24,15 @@ impl Mds {
             let states = self.migrations().into_iter().map(|migration| format!("{migration:?}"));
             all.extend(states);
         }
-        if !cluster.peers.gate.is_empty() {
-            all.push(format!("{} messages wait for the journal", cluster.peers.gate.len()));
+        if !self.core.mail.is_empty() {
+            all.push(format!("{} messages wait for the journal", self.core.mail.len()));
         }
         all
     }
 
     /// The hash of a name, by which fragments have it.
     pub fn tree_hash(&self, name: &str) -> u64 {
-        loligo_namespace::hash63(self.config.hash_key, name.as_bytes())
+        loligo_namespace::hash63(self.core.config.hash_key, name.as_bytes())
     }
 
     /// The handles that are open: the number that their client calls itself, their own, and of what they are.
@@ -43,9 +43,9 @@ impl Mds {
 
     /// The inodes that are in memory, and so this rank's, ascending.
     pub fn inodes_held(&self) -> Vec<Ino> {
-        let (inodes, _) = self.tree.places();
-        let mut all: Vec<Ino> = (0..inodes).filter_map(|place| self.tree.inode_at(place)).collect();
-        all.retain(|ino| self.tree.inode(*ino).is_some());
+        let (inodes, _) = self.core.tree.places();
+        let mut all: Vec<Ino> = (0..inodes).filter_map(|place| self.core.tree.inode_at(place)).collect();
+        all.retain(|ino| self.core.tree.inode(*ino).is_some());
         all.sort();
         all
     }

@@ -31,22 +31,22 @@ impl Mds {
     /// the request is decided: as something that is not there.
     pub(crate) fn place_new_dir(&mut self, job: &mut Job) {
         let Op::Mkdir { dir, name, .. } = &job.op else { return };
-        let placement = self.tree.inode(*dir).map(loligo_types::Inode::places_dirs).unwrap_or_default();
+        let placement = self.core.tree.inode(*dir).map(loligo_types::Inode::places_dirs).unwrap_or_default();
         if !placement.scatters()
             || job.ino.is_some()
             || job.within.is_some()
-            || self.tree.entry(*dir, name) != Lookup::Absent
+            || self.core.tree.entry(*dir, name) != Lookup::Absent
         {
             job.scattered = None;
             return;
         }
         let chosen = job.scattered.and_then(Ino::zeroth_rank);
-        if !chosen.is_some_and(|rank| self.is_up(rank) || rank == self.me() && self.cluster.is_alone()) {
+        if !chosen.is_some_and(|rank| self.is_up(rank) || rank == self.core.me() && self.cluster.is_alone()) {
             let by_path = placement.goes_by_path().then(|| self.rank_by_path(*dir, name)).flatten();
             job.scattered = self.scattered_number(by_path).map(|number| placement.mark(number));
         }
         let Some(number) = job.scattered else { return };
-        if let Some(rank) = number.zeroth_rank().filter(|rank| *rank != self.me()) {
+        if let Some(rank) = number.zeroth_rank().filter(|rank| *rank != self.core.me()) {
             self.bring_absent(job, rank, number);
         }
     }
@@ -55,7 +55,7 @@ impl Mds {
     fn scattered_number(&mut self, wanted: Option<Rank>) -> Option<Ino> {
         let numbers = &mut self.cluster.placement.scattered;
         if numbers.next == numbers.end {
-            let first = self.tree.next_ino();
+            let first = self.core.tree.next_ino();
             // Too large a count names no rank.
             Ino(first.0 + TAKEN).scattered(Rank::ZERO)?;
             self.commit(None, &[Event::NextIno(Ino(first.0 + TAKEN))]);
@@ -71,7 +71,7 @@ impl Mds {
     /// The rank that the path of a new directory gives. It goes by the cluster map alone, which clients know as well.
     fn rank_by_path(&self, dir: Ino, name: &Name) -> Option<Rank> {
         let above = dir.zeroth_rank().filter(|_| dir.is_by_path());
-        rank_by_path(above, self.tree.hash(name), &self.cluster.atlas.map.placed())
+        rank_by_path(above, self.core.tree.hash(name), &self.cluster.atlas.map.placed())
     }
 
     /// The rank for a new directory: any of those that take more, all with the same probability. Not a random number, so that what a
@@ -80,7 +80,7 @@ impl Mds {
         let mut ranks = self.ranks_up();
         ranks.retain(|rank| *rank <= Ino::ZEROTH_MAX);
         match ranks.as_slice() {
-            [] => self.me(),
+            [] => self.core.me(),
             ranks => ranks[(mix(plain.0) % ranks.len() as u64) as usize],
         }
     }
@@ -88,10 +88,10 @@ impl Mds {
     /// The decision of a transaction came: the directories that it makes here.
     pub(super) fn note_scattered(&mut self, events: &[Event]) -> Vec<Ino> {
         let new = |event: &Event| match event {
-            Event::Inode(inode) if inode.ino.zeroth_rank() == Some(self.me()) => Some(inode.ino),
+            Event::Inode(inode) if inode.ino.zeroth_rank() == Some(self.core.me()) => Some(inode.ino),
             _ => None,
         };
-        let new: Vec<Ino> = events.iter().filter_map(new).filter(|ino| self.tree.inode(*ino).is_none()).collect();
+        let new: Vec<Ino> = events.iter().filter_map(new).filter(|ino| self.core.tree.inode(*ino).is_none()).collect();
         self.cluster.placement.scattered.came += new.len() as u64;
         new
     }
@@ -105,7 +105,7 @@ impl Mds {
     /// True if a rank takes more and can be asked.
     fn is_up(&self, rank: Rank) -> bool {
         let up = |info: &loligo_types::RankInfo| info.rank == rank && info.state == RankState::Up;
-        let is_near = rank == self.me() || self.cluster.peers.links.get(&rank).is_some_and(|link| link.greeted);
+        let is_near = rank == self.core.me() || self.cluster.peers.links.get(&rank).is_some_and(|link| link.greeted);
         is_near && self.cluster.atlas.map.ranks.iter().any(up)
     }
 }

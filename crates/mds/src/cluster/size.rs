@@ -110,7 +110,7 @@ impl Mds {
             len += opens * OPEN + self.leases.holders(ino).count() * LEASE + self.locks.held_on(ino) * LOCK;
             if opens > 0
                 && !departed.contains(&ino)
-                && let Some(inode) = self.tree.inode(ino)
+                && let Some(inode) = self.core.tree.inode(ino)
             {
                 len += INO + inode_len(inode, &mut scratch);
             }

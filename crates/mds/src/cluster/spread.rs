@@ -51,7 +51,7 @@ impl Mds {
     fn hash_of(&self, op: &Op) -> u64 {
         match op {
             Op::Readdir { cookie, .. } => cookie.saturating_add(1).min(loligo_namespace::HASH_MAX),
-            _ => op.first_name().map_or(0, |(_, name)| self.tree.hash(name)),
+            _ => op.first_name().map_or(0, |(_, name)| self.core.tree.hash(name)),
         }
     }
 
@@ -67,8 +67,8 @@ impl Mds {
             return Some(Some(step));
         }
         match self.cluster.atlas.routes.of(dir, hash)? {
-            rank if rank != self.me() => Some(Some(Step::Redirect(rank))),
-            _ if self.tree.part(dir).is_some() => Some(None),
+            rank if rank != self.core.me() => Some(Some(Step::Redirect(rank))),
+            _ if self.core.tree.part(dir).is_some() => Some(None),
             _ => None,
         }
     }
@@ -79,7 +79,7 @@ impl Mds {
         if !self.tree_has_names(*new_dir, new_name) {
             return None;
         }
-        let hash = self.tree.hash(new_name);
+        let hash = self.core.tree.hash(new_name);
         match self.moved_name(*new_dir, hash)? {
             Step::Redirect(_) => Some(Step::Wait(WaitReason::Moving)),
             step => Some(step),
@@ -88,7 +88,7 @@ impl Mds {
 
     /// True if a name of a directory is this rank's, as the subtree map has it.
     pub(super) fn tree_has_names(&self, dir: Ino, name: &Name) -> bool {
-        self.cluster.atlas.routes.of(dir, self.tree.hash(name)).is_none_or(|rank| rank == self.me())
+        self.cluster.atlas.routes.of(dir, self.core.tree.hash(name)).is_none_or(|rank| rank == self.core.me())
     }
 
     /// The rank that has a name of a directory whose fragments are several ranks'.
@@ -96,20 +96,20 @@ impl Mds {
         if !self.cluster.atlas.routes.is_spread(dir) {
             return None;
         }
-        self.cluster.atlas.routes.of(dir, self.tree.hash(name))
+        self.cluster.atlas.routes.of(dir, self.core.tree.hash(name))
     }
 
     /// The home of a directory of which this rank has only a part.
     pub(crate) fn home_of_part(&self, dir: Ino) -> Option<Rank> {
-        self.tree.part(dir)?;
-        self.cluster.atlas.routes.home(dir).filter(|rank| *rank != self.me())
+        self.core.tree.part(dir)?;
+        self.cluster.atlas.routes.home(dir).filter(|rank| *rank != self.core.me())
     }
 
     /// The part of a record read from the table that is this rank's; the rest is stale, and another one's.
     pub(super) fn clip(&self, item: Loaded) -> Option<Loaded> {
         match item {
             Loaded::Entry { dir, name, found } => {
-                let own = self.tree.own_until(dir, self.tree.hash(&name)).is_some();
+                let own = self.core.tree.own_until(dir, self.core.tree.hash(&name)).is_some();
                 own.then_some(Loaded::Entry { dir, name, found })
             }
             Loaded::Range { dir, from_hash, upto_hash, entries } => {
@@ -126,7 +126,7 @@ impl Mds {
 
     /// End of the part of a range of a directory's hashes that is this rank's from its begin on.
     fn own_part(&self, dir: Ino, from_hash: u64, upto_hash: u64) -> Option<u64> {
-        let own = self.tree.own_until(dir, from_hash)?;
+        let own = self.core.tree.own_until(dir, from_hash)?;
         let whole = own >= loligo_namespace::HASH_MAX;
         Some(if whole { upto_hash } else { upto_hash.min(own) })
     }
@@ -135,7 +135,7 @@ impl Mds {
     /// and yet not all is there: something is on its way between them.
     pub(super) fn missing_parts(&self, dir: Ino, lent: &BTreeSet<Rank>) -> Option<Vec<Rank>> {
         let ranks = self.cluster.atlas.routes.ranks(dir).into_iter();
-        let missing: Vec<Rank> = ranks.filter(|rank| *rank != self.me() && !lent.contains(rank)).collect();
+        let missing: Vec<Rank> = ranks.filter(|rank| *rank != self.core.me() && !lent.contains(rank)).collect();
         (!missing.is_empty()).then_some(missing)
     }
 
@@ -150,33 +150,33 @@ impl Mds {
     /// a whole. The lines that say who has the rest go ahead.
     pub(super) fn lend_part(&mut self, to: Rank, dir: Ino) -> Loaded {
         let lines = self.cluster.atlas.routes.lines(dir);
-        self.tell_durably(to, PeerMsg::Routes(lines));
-        let frags = self.tree.own_frags(dir).unwrap_or_default();
-        let part = self.tree.part(dir).filter(|_| !frags.is_empty()).cloned().map(Box::new);
+        self.core.tell_durably(to, PeerMsg::Routes(lines));
+        let frags = self.core.tree.own_frags(dir).unwrap_or_default();
+        let part = self.core.tree.part(dir).filter(|_| !frags.is_empty()).cloned().map(Box::new);
         Loaded::Part { dir, part, frags }
     }
 
     /// A directory's fragments are to be given to one rank.
     pub(crate) fn give_back_fragments(&mut self, dir: Ino, to: Rank) {
-        if self.tree.part(dir).is_some() && to != self.me() {
+        if self.core.tree.part(dir).is_some() && to != self.core.me() {
             self.want_export(dir, None, to);
         }
     }
 
     /// Where a directory is to be moved from: also this rank's part of it.
     pub(super) fn locate_of(&mut self, dir: Ino, wants: &mut Vec<Need>) -> Where {
-        if self.tree.part(dir).is_some() { Where::Here } else { self.locate(dir, wants) }
+        if self.core.tree.part(dir).is_some() { Where::Here } else { self.locate(dir, wants) }
     }
 
     /// The fragments of a directory that this rank has, if it has any.
     pub(super) fn frags_of(&self, dir: Ino) -> Vec<Frag> {
-        self.tree.own_frags(dir).unwrap_or_else(|| vec![Frag::WHOLE])
+        self.core.tree.own_frags(dir).unwrap_or_else(|| vec![Frag::WHOLE])
     }
 
     /// True if this rank has other fragments of a directory than those that the migration began with, or another record
     /// of it.
     pub(super) fn has_other_frags(&self, export: &Export, inode: &Inode) -> bool {
-        let is_part = self.tree.part(export.dir).is_some();
+        let is_part = self.core.tree.part(export.dir).is_some();
         self.frags_of(export.dir) != export.own || is_part != inode.part_of().is_some()
     }
 
@@ -199,11 +199,11 @@ impl Mds {
 
     /// Why a fragment cannot be moved from here.
     pub(super) fn cannot_cut(&self, dir: Ino, frag: Frag) -> Option<Told> {
-        if let Some(rank) = self.cluster.atlas.routes.of(dir, frag.first()).filter(|rank| *rank != self.me()) {
+        if let Some(rank) = self.cluster.atlas.routes.of(dir, frag.first()).filter(|rank| *rank != self.core.me()) {
             return Some(Told::Elsewhere(rank));
         }
         let (moves, stays) = cut(&self.frags_of(dir), Some(frag));
-        if frag.first() == 0 && (self.tree.part(dir).is_none() && !stays.is_empty() && !moves.is_empty()) {
+        if frag.first() == 0 && (self.core.tree.part(dir).is_none() && !stays.is_empty() && !moves.is_empty()) {
             let text = format!(
                 "the directory's own inode lives with fragment {frag}: move the others, or the directory as a whole"
             );
@@ -215,13 +215,13 @@ impl Mds {
     /// All fragments of a directory are wanted at this rank.
     pub(super) fn want_gather(&mut self, dir: Ino) -> Told {
         match self.cluster.atlas.routes.home(dir) {
-            Some(rank) if rank != self.me() => return Told::Elsewhere(rank),
+            Some(rank) if rank != self.core.me() => return Told::Elsewhere(rank),
             _ if !self.cluster.atlas.routes.is_spread(dir) => {
                 return Told::Refused(format!("all of directory {dir} is one rank's already"));
             }
             _ => {}
         }
-        let me = self.me();
+        let me = self.core.me();
         self.gather_fragments(dir, me);
         Told::Begun(0)
     }
@@ -229,8 +229,8 @@ impl Mds {
     /// Asks all that have fragments of a directory to give them to one rank.
     pub(super) fn gather_fragments(&mut self, dir: Ino, to: Rank) {
         for rank in self.cluster.atlas.routes.ranks(dir) {
-            if rank != self.me() && rank != to {
-                self.tell(rank, PeerMsg::GiveBack { dir, to });
+            if rank != self.core.me() && rank != to {
+                self.core.tell(rank, PeerMsg::GiveBack { dir, to });
             }
         }
     }
@@ -246,13 +246,13 @@ impl Mds {
     ) -> Option<()> {
         let dir = part.ino;
         let home = self.cluster.atlas.routes.home(dir).or(routes.iter().find(|r| r.frag.contains(0)).map(|r| r.rank));
-        let mut all = match self.tree.part(dir) {
+        let mut all = match self.core.tree.part(dir) {
             Some(own) => own.clone(),
-            None if home == Some(self.me()) => match self.locate(dir, needs) {
+            None if home == Some(self.core.me()) => match self.locate(dir, needs) {
                 Where::Unknown => return None,
-                _ => self.tree.inode(dir)?.clone(),
+                _ => self.core.tree.inode(dir)?.clone(),
             },
-            None => part.new_part(self.me()),
+            None => part.new_part(self.core.me()),
         };
         all.add_part(part);
         self.merge(&mut all, routes, events);
@@ -265,9 +265,9 @@ impl Mds {
         if inode.spread() != Spread::Home {
             return;
         }
-        if let Some(part) = self.tree.part(inode.ino).cloned() {
+        if let Some(part) = self.core.tree.part(inode.ino).cloned() {
             inode.add_part(&part);
-            events.push(Event::PartGone { dir: inode.ino, rank: self.me() });
+            events.push(Event::PartGone { dir: inode.ino, rank: self.core.me() });
         }
         self.merge(inode, routes, events);
     }
@@ -276,16 +276,16 @@ impl Mds {
     /// down itself counts: others may tell that a fragment is its own before the letter comes that makes it so.
     fn merge(&mut self, inode: &mut Inode, routes: &[Route], events: &mut Vec<Event>) {
         let dir = inode.ino;
-        let mut own: Vec<Route> = self.tree.lines(dir).chain(routes.iter().copied()).collect();
+        let mut own: Vec<Route> = self.core.tree.lines(dir).chain(routes.iter().copied()).collect();
         own.sort_by_key(|route| route.version);
         let mut lines = Routes::default();
         own.into_iter().filter(|route| route.dir == dir).for_each(|route| _ = lines.learn(route));
         let told = self.cluster.atlas.routes.version(dir);
         let (ranks, version) = (lines.ranks(dir), lines.version(dir).max(told).unwrap_or(0));
         let own: Vec<Frag> = lines.lines(dir).into_iter().map(|route| route.frag).collect();
-        if ranks.len() == 1 && ranks.contains(&self.me()) && covers_all(&own) && inode.spread() == Spread::Home {
+        if ranks.len() == 1 && ranks.contains(&self.core.me()) && covers_all(&own) && inode.spread() == Spread::Home {
             inode.end_spread();
-            let route = Route { dir, frag: Frag::WHOLE, rank: self.me(), version: version + 1 };
+            let route = Route { dir, frag: Frag::WHOLE, rank: self.core.me(), version: version + 1 };
             events.push(Event::Route(route));
         }
     }

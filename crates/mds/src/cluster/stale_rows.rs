@@ -26,7 +26,7 @@ pub(crate) struct StaleRows {
 impl Mds {
     /// True if it is worth waiting until the table tells something else of an inode.
     pub(crate) fn is_riddle(&mut self, ino: Ino) -> bool {
-        let now = self.now.mono_ms;
+        let now = self.core.now.mono_ms;
         let since = *self.cluster.atlas.riddles.since.entry(ino).or_insert(now);
         now < since + PATIENCE_MS
     }
@@ -50,7 +50,7 @@ impl Mds {
 
     /// A tick: reads again.
     pub(crate) fn step_riddles(&mut self) {
-        let now = self.now.mono_ms;
+        let now = self.core.now.mono_ms;
         self.cluster.atlas.riddles.since.retain(|_, since| now < *since + KEEP_MS);
         for (need, waiter) in std::mem::take(&mut self.cluster.atlas.riddles.later) {
             // One read each: so many are waited for.
@@ -70,8 +70,8 @@ impl Mds {
     /// Before it is applied.
     pub(crate) fn note_for_others(&mut self, event: &Event) {
         let concerns_others = match event {
-            Event::Inode(inode) if inode.place.rank() == Some(self.me()) && inode.nlink > 0 => {
-                self.tree.peek(inode.ino).is_some_and(|known| known.place != inode.place)
+            Event::Inode(inode) if inode.place.rank() == Some(self.core.me()) && inode.nlink > 0 => {
+                self.core.tree.peek(inode.ino).is_some_and(|known| known.place != inode.place)
             }
             Event::RouteGone(_) => true,
             event => Mds::is_rule(event),
@@ -82,7 +82,7 @@ impl Mds {
     /// A tick: writes it.
     pub(crate) fn write_for_others(&mut self) {
         if std::mem::take(&mut self.cluster.atlas.told_by_table) {
-            let upto = self.log.last;
+            let upto = self.core.log.last;
             self.checkpoint_upto(upto);
         }
     }

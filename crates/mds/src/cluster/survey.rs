@@ -117,15 +117,15 @@ impl Mds {
             for _ in 0..limits::DEPTH_MAX {
                 if let Some(moves) = survey.below.get_mut(&at) {
                     // A directory that was removed since it was looked at and is open stays.
-                    *moves &= !self.tree.peek(at).is_some_and(|dir| dir.kind == Kind::Dir && dir.nlink == 0);
+                    *moves &= !self.core.tree.peek(at).is_some_and(|dir| dir.kind == Kind::Dir && dir.nlink == 0);
                     break 'walk *moves;
                 }
-                let Some(inode) = self.tree.peek(at) else {
+                let Some(inode) = self.core.tree.peek(at) else {
                     let mut wants = Vec::new();
                     match self.locate(at, &mut wants) {
                         Where::Unknown => return Moves::Unknown(wants),
                         // Gone, or another rank's already.
-                        Where::Here if !matches!(self.tree.find(at), Found::Here(_)) => break 'walk false,
+                        Where::Here if !matches!(self.core.tree.find(at), Found::Here(_)) => break 'walk false,
                         Where::Here => continue,
                         Where::Elsewhere(_) => break 'walk false,
                     }
@@ -152,7 +152,7 @@ impl Mds {
 
     /// The same of one of many that are looked at in a step, and what that costs.
     pub(super) fn moves_in_step(&mut self, survey: &mut Survey, ino: Ino) -> (Moves, usize) {
-        match self.tree.peek(ino).and_then(|inode| survey.near(inode)) {
+        match self.core.tree.peek(ino).and_then(|inode| survey.near(inode)) {
             Some(true) => (Moves::Yes, SOUGHT),
             Some(false) => (Moves::No, SOUGHT),
             None => self.moves_alone(survey, ino),
@@ -161,7 +161,7 @@ impl Mds {
 
     /// The same of one of which is known that it is not in the directory of the one before.
     fn moves_alone(&mut self, survey: &mut Survey, ino: Ino) -> (Moves, usize) {
-        let inode = self.tree.peek(ino);
+        let inode = self.core.tree.peek(ino);
         let parent = inode.filter(|inode| inode.kind != Kind::Dir && self.is_embedded(inode)).map(|inode| inode.parent);
         let moves = self.moves(survey, ino);
         if let Some(parent) = parent.filter(|parent| *parent != survey.dir.0 && !survey.has_files) {
@@ -177,7 +177,7 @@ impl Mds {
     /// The rank to which something that is still in memory has moved: the record is made, and it is not dropped yet. `Err`: these
     /// must be read first.
     pub(crate) fn has_moved(&mut self, ino: Ino) -> Result<Option<Rank>, Vec<Need>> {
-        self.has_moved_by(|mds, survey| match mds.tree.peek(ino).is_some() || survey.knows(ino) {
+        self.has_moved_by(|mds, survey| match mds.core.tree.peek(ino).is_some() || survey.knows(ino) {
             true => mds.moves(survey, ino),
             false => Moves::No,
         })
@@ -188,7 +188,7 @@ impl Mds {
         self.has_moved_by(|mds, survey| match survey.name_moves(dir, hash) {
             Some(true) => Moves::Yes,
             Some(false) => Moves::No,
-            None if mds.tree.peek(dir).is_some() || survey.knows(dir) => mds.moves(survey, dir),
+            None if mds.core.tree.peek(dir).is_some() || survey.knows(dir) => mds.moves(survey, dir),
             None => Moves::No,
         })
     }
@@ -220,7 +220,7 @@ impl Mds {
 
     /// Tells if the inode of a name moves, if it moves with the name.
     fn moves_below(&mut self, survey: &mut Survey, (dir, name): (Ino, &Name)) -> Moves {
-        match survey.name_moves(dir, self.tree.hash(name)) {
+        match survey.name_moves(dir, self.core.tree.hash(name)) {
             Some(true) => Moves::Yes,
             Some(false) => Moves::No,
             None => self.moves(survey, dir),
@@ -234,7 +234,8 @@ impl Mds {
 
     /// True if a directory that is in memory is another rank's, by a line of the subtree map.
     fn is_another_ones(&self, dir: Ino) -> bool {
-        self.tree.part(dir).is_none() && self.cluster.atlas.routes.home(dir).is_some_and(|rank| rank != self.me())
+        self.core.tree.part(dir).is_none()
+            && self.cluster.atlas.routes.home(dir).is_some_and(|rank| rank != self.core.me())
     }
 
     /// Looks at a slice of memory; whether all was seen. What must be read for it is read first.
@@ -245,7 +246,7 @@ impl Mds {
     /// Drops a slice of what has moved from memory; whether all is dropped.
     pub(crate) fn drop_some(&mut self, survey: &mut Survey, to: Rank) -> bool {
         if !self.free_buried() {
-            self.out.push_back(Output::Again);
+            self.core.out.push_back(Output::Again);
             return false;
         }
         let dir = survey.dir.0;
@@ -253,7 +254,7 @@ impl Mds {
             // Directories stay known until the end: what is below them is told apart by them.
             let forget = |mds: &mut Mds, ino: Ino| match ino == dir {
                 true => 0,
-                false => FORGET + mds.tree.forget(ino) * ENTRY,
+                false => FORGET + mds.core.tree.forget(ino) * ENTRY,
             };
             if !self.survey_and(survey, forget) {
                 return false;
@@ -263,7 +264,7 @@ impl Mds {
                 of_it || survey.is_below(*at)
             });
             if !heat.is_empty() {
-                self.tell(to, PeerMsg::Heat(heat));
+                self.core.tell(to, PeerMsg::Heat(heat));
             }
             let dirs = survey.below.iter().filter(|(_, moves)| **moves).map(|(ino, _)| *ino);
             survey.rest = Some(dirs.collect());
@@ -271,12 +272,12 @@ impl Mds {
         while self.pace.is_left()
             && let Some(ino) = survey.rest.as_mut().and_then(Vec::pop)
         {
-            let entries = self.tree.forget(ino);
+            let entries = self.core.tree.forget(ino);
             self.pace.spend(FORGET + entries * ENTRY);
         }
         let all = survey.rest.as_ref().is_none_or(Vec::is_empty) && self.free_buried();
         if !all {
-            self.out.push_back(Output::Again);
+            self.core.out.push_back(Output::Again);
         }
         all
     }
@@ -284,7 +285,7 @@ impl Mds {
     /// Frees entries of what is forgotten, for the rest of this step; whether all are.
     fn free_buried(&mut self) -> bool {
         let max = self.pace.left() / ENTRY + 1;
-        let freed = self.tree.free_some(max);
+        let freed = self.core.tree.free_some(max);
         self.pace.spend(freed * ENTRY);
         freed < max
     }
@@ -296,11 +297,11 @@ impl Mds {
         }
         let mut needs = Vec::new();
         while self.pace.is_left() {
-            let (inodes, dirs) = self.tree.places();
+            let (inodes, dirs) = self.core.tree.places();
             let next = if survey.inode < inodes {
-                self.tree.peek_at(survey.inode).map(|inode| (inode.ino, survey.near(inode)))
+                self.core.tree.peek_at(survey.inode).map(|inode| (inode.ino, survey.near(inode)))
             } else if survey.entries < dirs {
-                self.tree.dir_at(survey.entries).map(|ino| (ino, None))
+                self.core.tree.dir_at(survey.entries).map(|ino| (ino, None))
             } else {
                 return self.read_for_survey(survey, needs);
             };
@@ -327,7 +328,7 @@ impl Mds {
             if survey.inode < inodes { survey.inode += 1 } else { survey.entries += 1 }
         }
         if self.read_for_survey(survey, needs) {
-            self.out.push_back(Output::Again);
+            self.core.out.push_back(Output::Again);
         }
         false
     }

@@ -38,7 +38,7 @@ impl Mds {
     pub(super) fn written_since(&mut self, export: &Export, survey: &mut Survey) -> Option<BTreeSet<Ino>> {
         let mut written: BTreeSet<Ino> = export.files.iter().copied().collect();
         for ino in self.changed_inos() {
-            if self.tree.peek(ino).is_none_or(|inode| inode.kind != Kind::File || inode.inline) {
+            if self.core.tree.peek(ino).is_none_or(|inode| inode.kind != Kind::File || inode.inline) {
                 continue;
             }
             match self.moves(survey, ino) {

@@ -48,7 +48,7 @@ pub(super) struct LastConflicts {
 impl Mds {
     /// True if others may work in a subtree.
     pub(super) fn allows(&self, dir: Ino) -> bool {
-        self.tree.decoupled(dir).is_some_and(|record| record.interfere == Interfere::Allow)
+        self.core.tree.decoupled(dir).is_some_and(|record| record.interfere == Interfere::Allow)
     }
 
     /// Holds the inodes that a request has removed there: they live on.
@@ -113,7 +113,7 @@ impl Mds {
             return self.let_go(record.dir);
         }
         let open: BTreeSet<Ino> = owned.held.inos.intersection(&owned.held.open).copied().collect();
-        let is_its = |ino: &Ino| match self.tree.find(*ino) {
+        let is_its = |ino: &Ino| match self.core.tree.find(*ino) {
             Found::Here(inode) => self.is_held_for(record, inode),
             Found::Gone => false,
             // It is looked at when the next merge lets it go.
@@ -123,7 +123,7 @@ impl Mds {
         if let Some(owned) = self.decoupled.by_dir.get_mut(&record.dir) {
             owned.held.left = kept.clone();
             let all = std::mem::replace(&mut owned.held.inos, kept);
-            self.reaps.extend(all.difference(&owned.held.inos));
+            self.opens.reaps.extend(all.difference(&owned.held.inos));
         }
     }
 
@@ -131,14 +131,14 @@ impl Mds {
     pub(super) fn let_go(&mut self, dir: Ino) {
         let Some(owned) = self.decoupled.by_dir.get_mut(&dir) else { return };
         let held = std::mem::take(&mut owned.held);
-        self.reaps.extend(held.inos);
+        self.opens.reaps.extend(held.inos);
     }
 
     /// After a restart whatever has no name is held: some of it may be.
     pub(super) fn hold_orphans(&mut self) {
         let dirs: Vec<Ino> = self.decoupled.by_dir.keys().copied().filter(|dir| self.allows(*dir)).collect();
         for dir in dirs {
-            let inos = self.tree.orphans().collect();
+            let inos = self.core.tree.orphans().collect();
             if let Some(owned) = self.decoupled.by_dir.get_mut(&dir) {
                 owned.held = Held { inos, found: true, ..Held::default() };
             }
@@ -239,7 +239,7 @@ impl Mds {
         if made.kind != base.kind || made.is_spread() {
             return Err(Bar::Wrong);
         }
-        let now = match self.tree.find(made.ino) {
+        let now = match self.core.tree.find(made.ino) {
             Found::Here(now) => now,
             Found::Gone => return Ok(None),
             Found::Unknown => return Err(Bar::Load(vec![Need::Inode(made.ino)])),
@@ -350,15 +350,15 @@ impl Mds {
                 root: record.dir,
                 merge,
                 uid: record.uid,
-                now: self.now.wall,
-                next: self.tree.next_ino(),
+                now: self.core.now.wall,
+                next: self.core.tree.next_ino(),
                 there: &there,
                 forks,
                 open_orphans: &held.left,
                 // Files that the owner has removed and has open live on, too.
                 open_count: &|ino| opens.count(ino) + u32::from(held.open.contains(&ino)),
             };
-            match resolve(&self.tree, &intake.draft, &terms) {
+            match resolve(&self.core.tree, &intake.draft, &terms) {
                 Ok(plan) => return Ok(plan),
                 Err(more) => needs = more,
             }
@@ -370,7 +370,7 @@ impl Mds {
 
     /// True if something that was there before the merge is in the subtree, or was removed from it.
     fn find_there(&mut self, record: &DecoupledRecord, ino: Ino) -> Result<bool, Vec<Need>> {
-        match self.tree.find(ino) {
+        match self.core.tree.find(ino) {
             Found::Unknown => Err(vec![Need::Inode(ino)]),
             Found::Gone => Ok(false),
             Found::Here(_) if ino == record.dir => Ok(true),
@@ -401,8 +401,8 @@ impl Mds {
         events.push(Event::Decoupled(Box::new(after.clone())));
         let at = self.commit(Some(origin_of(job, Ino(0), merge)), &events);
         self.forks_merged(&after, at, met, &events);
-        self.counters.subtree_merges += 1;
-        self.counters.subtree_conflicts += last.count;
+        self.core.counters.subtree_merges += 1;
+        self.core.counters.subtree_conflicts += last.count;
         // Somebody may have asked for a number before it meant anything.
         self.merge_is_over();
         if let Some(owned) = self.decoupled.by_dir.get_mut(&dir) {

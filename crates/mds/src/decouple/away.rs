@@ -29,13 +29,13 @@ impl Mds {
             return Step::Answer(Err(error));
         }
         let (me, by) = (job.slot, self.decoupled.by_dir.get(&dir).and_then(|owned| owned.by));
-        let is_new = self.tree.decoupled(dir).is_some_and(|record| record.owner != owner);
+        let is_new = self.core.tree.decoupled(dir).is_some_and(|record| record.owner != owner);
         let step = self.speak_for(job, dir, Some(owner));
         if let Some((slot, _)) = by.filter(|(slot, _)| is_new && *slot != me)
             && let Some(owned) = self.decoupled.by_dir.get_mut(&dir)
         {
             owned.tells = Some(slot);
-            let id = self.parked.number(job);
+            let id = self.core.parked.number(job);
             self.recall(dir, slot, Lease::NAMES, id);
         }
         match step {
@@ -49,10 +49,10 @@ impl Mds {
     fn is_telling(&mut self, job: &mut Job, dir: Ino) -> bool {
         let Some(owned) = self.decoupled.by_dir.get_mut(&dir) else { return false };
         let Some(slot) = owned.tells else { return false };
-        let since_ms = *job.closing_ms.get_or_insert(self.now.mono_ms);
+        let since_ms = *job.closing_ms.get_or_insert(self.core.now.mono_ms);
         let hears = self.sessions.get(slot).is_some_and(|session| session.conn.is_some());
         let waits = self.recalls.pending(dir, slot).has(Lease::NAMES);
-        if hears && waits && self.now.mono_ms < since_ms + TELL_MS {
+        if hears && waits && self.core.now.mono_ms < since_ms + TELL_MS {
             return true;
         }
         owned.tells = None;
@@ -60,7 +60,7 @@ impl Mds {
     }
 
     fn may_take_over(&self, job: &Job, dir: Ino, owner: u64, now: bool) -> FsResult<()> {
-        let record = self.tree.decoupled(dir).ok_or(FsError::NotFound)?;
+        let record = self.core.tree.decoupled(dir).ok_or(FsError::NotFound)?;
         if owner == 0 {
             return Err(FsError::Invalid);
         }
@@ -76,7 +76,7 @@ impl Mds {
             return Ok(());
         }
         let owned = self.decoupled.by_dir.get(&dir).ok_or(FsError::Busy)?;
-        if !owned.is_left(record, self.now.mono_ms) {
+        if !owned.is_left(record, self.core.now.mono_ms) {
             return Err(FsError::Busy);
         }
         if record.journal.is_some() { Ok(()) } else { Err(FsError::NotFound) }

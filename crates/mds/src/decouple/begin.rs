@@ -39,7 +39,7 @@ impl Mds {
     ) -> Step {
         let by = Some((job.slot, job.session));
         let mine = self.decoupled.by_dir.get(&dir).is_some_and(|owned| owned.by == by);
-        let known = self.tree.decoupled(dir).map(|record| (record.epoch, record.owner, record.uid));
+        let known = self.core.tree.decoupled(dir).map(|record| (record.epoch, record.owner, record.uid));
         let is_known = match known {
             Some((_, o, uid)) if o == owner && mine => Ok(uid == job.cred.uid),
             // A copy of the owner's journal has these numbers, too.
@@ -95,7 +95,7 @@ impl Mds {
         let is_told = |record: &&DecoupledRecord| {
             record.session != job.session || owner.is_some_and(|owner| owner != record.owner)
         };
-        if let Some(mut record) = self.tree.decoupled(dir).filter(is_told).cloned() {
+        if let Some(mut record) = self.core.tree.decoupled(dir).filter(is_told).cloned() {
             record.session = job.session;
             self.freeze_all(&record, job.session);
             if let Some(owner) = owner {
@@ -108,12 +108,12 @@ impl Mds {
         }
         let owned = self.decoupled.by_dir.entry(dir).or_default();
         if !owned.alone
-            && self.tree.decoupled(dir).is_some_and(|record| record.interfere.is_exclusive())
+            && self.core.tree.decoupled(dir).is_some_and(|record| record.interfere.is_exclusive())
             && let Some(step) = self.ask_all_back(job, dir)
         {
             return step;
         }
-        let Some(record) = self.tree.decoupled(dir).cloned() else { return Step::Answer(Err(FsError::Stale)) };
+        let Some(record) = self.core.tree.decoupled(dir).cloned() else { return Step::Answer(Err(FsError::Stale)) };
         Step::Answer(self.tell_decoupled(record))
     }
 
@@ -143,7 +143,7 @@ impl Mds {
             Above::Root(_) | Above::Below(_) => return Some(Step::Answer(Err(FsError::Busy))),
             Above::Load(needs) => return Some(self.wait_to_know(job, needs)),
         }
-        let Some(root) = self.tree.inode(dir) else { return Some(Step::Answer(Err(FsError::Stale))) };
+        let Some(root) = self.core.tree.inode(dir) else { return Some(Step::Answer(Err(FsError::Stale))) };
         if root.kind != Kind::Dir {
             return Some(Step::Answer(Err(FsError::NotDir)));
         }
@@ -154,7 +154,7 @@ impl Mds {
             // What is in it is all ranks', and only their numbers say where: nobody could be kept out of that.
             return Some(Step::Answer(Err(FsError::NotSupported)));
         }
-        let roots: Vec<Ino> = self.tree.all_decoupled().map(|record| record.dir).collect();
+        let roots: Vec<Ino> = self.core.tree.all_decoupled().map(|record| record.dir).collect();
         for used in roots {
             match self.is_below(used, dir) {
                 Ok(false) => {}
@@ -266,8 +266,8 @@ impl Mds {
         if open.is_empty() {
             return None;
         }
-        let since_ms = *job.closing_ms.get_or_insert(self.now.mono_ms);
-        if self.now.mono_ms >= since_ms + CLOSE_MS {
+        let since_ms = *job.closing_ms.get_or_insert(self.core.now.mono_ms);
+        if self.core.now.mono_ms >= since_ms + CLOSE_MS {
             return Some(Step::Answer(Err(FsError::Busy)));
         }
         let rights = open.iter().flat_map(|ino| self.opens.all_rights(*ino).map(|(slot, held)| (*ino, slot, held)));
@@ -280,7 +280,7 @@ impl Mds {
     }
 
     fn recall_held(&mut self, job: &mut Job, held: Vec<(Ino, Slot, Lease)>) -> Step {
-        let (id, count) = (self.parked.number(job), held.len());
+        let (id, count) = (self.core.parked.number(job), held.len());
         held.into_iter().for_each(|(ino, slot, bits)| self.recall(ino, slot, bits, id));
         Step::Wait(WaitReason::Recall(count))
     }
@@ -306,8 +306,8 @@ impl Mds {
         if inos == 0 || inos > SUBTREE_INOS_MAX {
             return Err(FsError::Invalid);
         }
-        let first = self.tree.next_ino();
-        if Ino(first.0 + inos).birth_rank() == self.me() { Ok(first) } else { Err(FsError::NoSpace) }
+        let first = self.core.tree.next_ino();
+        if Ino(first.0 + inos).birth_rank() == self.core.me() { Ok(first) } else { Err(FsError::NoSpace) }
     }
 
     pub(super) fn grant_more(&mut self, job: &mut Job, dir: Ino, epoch: u64, inos: u64) -> Step {
@@ -338,12 +338,12 @@ impl Mds {
         if due.is_empty() {
             if self.take_all_replicas_back() {
                 // Those who gave one back would ask for it again at once, and it would never come to an end.
-                self.decoupled.asks_until_ms = self.now.mono_ms + ASKS_MS;
+                self.decoupled.asks_until_ms = self.core.now.mono_ms + ASKS_MS;
                 return Some(Step::Wait(WaitReason::Replicas));
             }
             // What a merge brings is not held up by what clients were promised. Below a directory without the policy there is none, as a rule.
-            let leased = self.tree.inode(dir).is_some_and(|inode| !inode.lookup_lease().is_none());
-            if self.promises.is_any(self.now.mono_ms, leased) {
+            let leased = self.core.tree.inode(dir).is_some_and(|inode| !inode.lookup_lease().is_none());
+            if self.promises.is_any(self.core.now.mono_ms, leased) {
                 self.promises.wait(false);
                 return Some(Step::Wait(WaitReason::LookupLeases));
             }
@@ -388,7 +388,7 @@ impl Mds {
 
     /// A session has ended: nobody speaks for what it had decoupled, until somebody who may does.
     pub(crate) fn lose_decoupled(&mut self, slot: Slot) {
-        let now = self.now.mono_ms;
+        let now = self.core.now.mono_ms;
         self.decoupled.hidden.retain(|(_, of)| *of != slot);
         let mut lost = Vec::new();
         for (dir, owned) in &mut self.decoupled.by_dir {
@@ -405,27 +405,27 @@ impl Mds {
 
     /// After a restart those whose sessions are still there speak for them.
     pub(crate) fn recover_decoupled(&mut self) {
-        let lost_ms = self.now.mono_ms;
+        let lost_ms = self.core.now.mono_ms;
         let owned = |record: &DecoupledRecord| {
             let by = self.sessions.find(record.session).map(|slot| (slot, record.session));
             (record.dir, Owned { by, lost_ms, ..Owned::default() })
         };
-        self.decoupled.by_dir = self.tree.all_decoupled().map(owned).collect();
+        self.decoupled.by_dir = self.core.tree.all_decoupled().map(owned).collect();
         let overwritten: Vec<DecoupledRecord> =
-            self.tree.all_decoupled().filter(|record| !record.overwritten.is_empty()).cloned().collect();
+            self.core.tree.all_decoupled().filter(|record| !record.overwritten.is_empty()).cloned().collect();
         overwritten.iter().for_each(|record| self.freeze_all(record, record.session));
         self.hold_orphans();
     }
 
     /// Takes back those whose owners were not heard for too long, and have left nothing in the store.
     pub(crate) fn end_lost_decoupled(&mut self) {
-        self.parked.wake(&WaitReason::Close);
+        self.core.parked.wake(&WaitReason::Close);
         self.gather_again();
-        let now = self.now.mono_ms;
+        let now = self.core.now.mono_ms;
         self.end_part_waits();
         self.wake_stills();
         let mut over = Vec::new();
-        for record in self.tree.all_decoupled() {
+        for record in self.core.tree.all_decoupled() {
             let Some(owned) = self.decoupled.by_dir.get(&record.dir) else { continue };
             // With a journal in the store it waits for whoever merges that, unless it ends already.
             let waits = record.journal.is_some() && record.owner != 0;
@@ -441,13 +441,13 @@ impl Mds {
             let unmerged =
                 !record.overwritten.is_empty() || record.objects.iter().any(|(first, _)| *first >= record.used);
             let name = String::from_utf8_lossy(&record.name).into_owned();
-            self.out.push_back(Output::TakenBack { dir, path: self.path_of(dir), name, unmerged });
+            self.core.out.push_back(Output::TakenBack { dir, path: self.path_of(dir), name, unmerged });
             self.drop_unmade(&record);
             let at = self.commit(None, &[Event::DecoupledGone(dir)]);
             self.thaw_at_end(&record, at);
             self.let_go(dir);
             self.decoupled.by_dir.remove(&dir);
-            self.counters.decouplings_lost += 1;
+            self.core.counters.decouplings_lost += 1;
         }
     }
 }

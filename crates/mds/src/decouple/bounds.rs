@@ -56,13 +56,13 @@ fn has(record: &DecoupledRecord) -> Wanted {
 impl Mds {
     /// Adds the policy of a directory of this rank, if it may have bounds. `Err`: that is to be read first.
     pub(crate) fn add_bounds(&self, dir: Ino, bounds: &mut Vec<(Ino, Arc<[u8]>)>) -> Result<(), Vec<Need>> {
-        let inode = match self.tree.find(dir) {
+        let inode = match self.core.tree.find(dir) {
             Found::Here(inode) => inode,
             Found::Gone => return Ok(()),
             Found::Unknown => return Err(vec![Need::Inode(dir)]),
         };
         if inode.kind == Kind::Dir && inode.has_xattrs {
-            let text = self.tree.xattr(inode, SUBTREE).ok_or_else(|| vec![Need::Xattrs(dir)])?;
+            let text = self.core.tree.xattr(inode, SUBTREE).ok_or_else(|| vec![Need::Xattrs(dir)])?;
             bounds.extend(text.filter(|text| may_bind(text)).map(|text| (dir, text)));
         }
         Ok(())
@@ -72,9 +72,9 @@ impl Mds {
     fn bounds_at(&mut self, job: &mut Job, dir: Ino) -> Result<Vec<Bound>, Step> {
         let (mut at, mut texts) = (dir, Vec::new());
         for _ in 0..DEPTH_MAX {
-            let next = match self.tree.owner(at) {
+            let next = match self.core.tree.owner(at) {
                 // Lent by that rank for this request, without its attributes.
-                rank if rank != self.me() => Up::Elsewhere(rank),
+                rank if rank != self.core.me() => Up::Elsewhere(rank),
                 _ if at == Ino::ROOT => self.root_above(),
                 _ => self.up(at),
             };
@@ -159,7 +159,7 @@ impl Mds {
     }
 
     fn bounds_of_policy(&mut self, job: &mut Job, dir: Ino, value: Option<&[u8]>) -> Result<(), Step> {
-        let old = self.tree.inode(dir).and_then(|inode| self.tree.xattr(inode, SUBTREE)).flatten();
+        let old = self.core.tree.inode(dir).and_then(|inode| self.core.tree.xattr(inode, SUBTREE)).flatten();
         let old = old.map(|text| bounds_of(&text)).unwrap_or_default();
         let new = value.map(bounds_of).unwrap_or_default();
         if job.path_bound && old != new {
@@ -177,7 +177,7 @@ impl Mds {
 
     /// A directory goes into another one.
     fn bounds_of_move(&mut self, job: &mut Job, (dir, name): &(Ino, Name), to: Ino) -> Result<(), Step> {
-        let Lookup::Present(target) = self.tree.entry(*dir, name) else { return Ok(()) };
+        let Lookup::Present(target) = self.core.tree.entry(*dir, name) else { return Ok(()) };
         if target.kind != Kind::Dir {
             return Ok(());
         }
@@ -303,7 +303,8 @@ impl Mds {
     /// Checks that a directory and all in it are within these bounds: decoupled directories, and policies. `Err`: they are not, or that is
     /// to be found out first. `weaker`: the error where a policy is below a floor.
     fn keep_below(&mut self, job: &mut Job, dir: Ino, bounds: &[Bound], weaker: FsError) -> Result<(), Step> {
-        let records: Vec<(Ino, Wanted)> = self.tree.all_decoupled().map(|record| (record.dir, has(record))).collect();
+        let records: Vec<(Ino, Wanted)> =
+            self.core.tree.all_decoupled().map(|record| (record.dir, has(record))).collect();
         for (root, wanted) in records {
             if bounds.iter().all(|(_, bounds)| bounds.broken_by(&wanted).is_none()) {
                 continue;

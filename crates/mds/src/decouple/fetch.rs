@@ -22,9 +22,9 @@ impl Mds {
             match if ino == dir { Ok(true) } else { self.may_be_below(ino, dir) } {
                 Ok(true) => self.note_lent(ino, dir),
                 // Others have removed it since the owner heard of it; it does not hear of that before the merge.
-                Ok(false) if self.tree.inode(ino).is_some_and(|inode| self.is_held_for(&record, inode)) => {}
+                Ok(false) if self.core.tree.inode(ino).is_some_and(|inode| self.is_held_for(&record, inode)) => {}
                 // It has a name there, but is counted elsewhere: it is others', too.
-                Ok(false) if self.tree.inode(ino).is_some() => return Step::Answer(Err(FsError::Busy)),
+                Ok(false) if self.core.tree.inode(ino).is_some() => return Step::Answer(Err(FsError::Busy)),
                 // Or it lives by itself at another rank.
                 Ok(false) if self.is_elsewhere(ino) => return self.fetch_home(job, dir, ino),
                 Ok(false) => {}
@@ -39,11 +39,11 @@ impl Mds {
             {
                 return step;
             }
-            match self.tree.lend(need, FETCH_MAX) {
+            match self.core.tree.lend(need, FETCH_MAX) {
                 Some(item) => {
                     if let (Need::Inline(ino), Interfere::Allow) = (need, record.interfere) {
                         // Others may have changed it since the owner fetched the inode: size and data are of one moment.
-                        items.extend(self.tree.lend(&Need::Inode(*ino), FETCH_MAX));
+                        items.extend(self.core.tree.lend(&Need::Inode(*ino), FETCH_MAX));
                     }
                     items.push(item);
                 }
@@ -62,7 +62,7 @@ impl Mds {
     /// A file that lived by itself at another rank may have come here since, with what clients held of it, and of one that nothing counts any more
     /// it was not known that it is in the subtree: the owner has it when they do not any more.
     fn ask_late_back(&mut self, job: &mut Job, ino: Ino, interfere: Interfere) -> Option<Step> {
-        if self.cluster.is_alone() && self.tree.inode(ino).is_none_or(|inode| inode.place.rank().is_none()) {
+        if self.cluster.is_alone() && self.core.tree.inode(ino).is_none_or(|inode| inode.place.rank().is_none()) {
             return None;
         }
         if self.is_in_the_way(ino, interfere)
@@ -74,7 +74,7 @@ impl Mds {
         if held.is_empty() {
             return None;
         }
-        let (id, count) = (self.parked.number(job), held.len());
+        let (id, count) = (self.core.parked.number(job), held.len());
         held.into_iter().for_each(|(slot, bits)| self.recall(ino, slot, bits, id));
         Some(Step::Wait(WaitReason::Recall(count)))
     }

@@ -102,7 +102,7 @@ impl Mds {
     pub(super) fn fork_files(&mut self, job: &mut Job, record: DecoupledRecord, files: &BTreeSet<Ino>) -> Step {
         let dir = record.dir;
         let Some(owned) = self.decoupled.by_dir.get(&dir) else { return Step::Answer(Err(FsError::Stale)) };
-        if owned.forks.noted.is_some_and(|lsn| lsn > self.log.durable) {
+        if owned.forks.noted.is_some_and(|lsn| lsn > self.core.log.durable) {
             return Step::Wait(WaitReason::Merge(dir));
         }
         let new: Vec<Ino> = files.difference(&owned.forks.frozen).copied().collect();
@@ -114,7 +114,7 @@ impl Mds {
                 return Step::Wait(why);
             }
         }
-        let there: Vec<Inode> = new.iter().filter_map(|ino| self.tree.inode(*ino)).cloned().collect();
+        let there: Vec<Inode> = new.iter().filter_map(|ino| self.core.tree.inode(*ino)).cloned().collect();
         let events: Vec<Event> = there.iter().map(touched).collect();
         if let Some(why) = self.settle_conflicts(job, &change_of(dir, events)) {
             return Step::Wait(why);
@@ -129,10 +129,10 @@ impl Mds {
             self.commit(None, &cuts);
         }
         for inode in there {
-            let Some(now) = self.tree.inode(inode.ino).cloned() else { continue };
+            let Some(now) = self.core.tree.inode(inode.ino).cloned() else { continue };
             let (ino, size) = (now.ino, if now.inline { 0 } else { now.size });
             let Some(copy) = record.copy_of(ino) else { continue };
-            self.out.push_back(Output::Freeze { ino, copy, size, owner: job.session, shared: true });
+            self.core.out.push_back(Output::Freeze { ino, copy, size, owner: job.session, shared: true });
             if let Some(owned) = self.decoupled.by_dir.get_mut(&dir) {
                 owned.forks.frozen.insert(ino);
                 owned.forks.seen.insert(ino, (Box::new(now), false));
@@ -140,7 +140,7 @@ impl Mds {
         }
         let mut begin = Vec::new();
         for ino in files.iter().copied() {
-            self.out.push_back(Output::Access { session: job.session, ino, access: DataAccess::Write });
+            self.core.out.push_back(Output::Access { session: job.session, ino, access: DataAccess::Write });
             let Some(owned) = self.decoupled.by_dir.get_mut(&dir) else { continue };
             owned.data.add_file(ino);
             // A request that comes again is of an owner that has not heard of the beginning.
@@ -165,7 +165,7 @@ impl Mds {
 
     /// True if a file has two versions.
     pub(crate) fn is_forked(&self, ino: Ino) -> bool {
-        let mut all = self.decoupled.by_dir.keys().filter_map(|dir| self.tree.decoupled(*dir));
+        let mut all = self.decoupled.by_dir.keys().filter_map(|dir| self.core.tree.decoupled(*dir));
         all.any(|record| record.interfere == Interfere::Allow && record.copy_of(ino).is_some())
     }
 
@@ -185,7 +185,7 @@ impl Mds {
                 owned.forks.still.insert(ino);
             }
             for (session, _) in self.others_of(dir, ino) {
-                self.out.push_back(Output::Access { session, ino, access: DataAccess::Moving });
+                self.core.out.push_back(Output::Access { session, ino, access: DataAccess::Moving });
             }
         }
     }
@@ -208,9 +208,9 @@ impl Mds {
                 self.decoupled.hidden.insert((ino, slot));
             }
             let access = if hidden { DataAccess::Hidden } else { access };
-            self.out.push_back(Output::Access { session, ino, access });
+            self.core.out.push_back(Output::Access { session, ino, access });
         }
-        self.parked.wake(&WaitReason::Data(ino));
+        self.core.parked.wake(&WaitReason::Data(ino));
     }
 
     /// A merge is not decided after all: others go on, and what was made for it is nobody's.
@@ -225,7 +225,7 @@ impl Mds {
             // An orphan that is being filled goes when that is done: its objects would outlive it.
             match (to, is) {
                 (Some(to), State::Copied) => _ = self.decoupled.dropped.insert(to),
-                (Some(to), _) => _ = self.reaps.insert(to),
+                (Some(to), _) => _ = self.opens.reaps.insert(to),
                 (None, _) => {}
             }
         }
@@ -243,7 +243,8 @@ impl Mds {
         let of_draft = intake.draft.known().filter_map(|(ino, base, made)| {
             let Some(copy) = record.copy_of(ino) else {
                 let is_both = |now: &Inode| is_written(base, now) && now.size > 0;
-                let both = intake.draft.has_data(ino) && made.is_some() && self.tree.inode(ino).is_none_or(is_both);
+                let both =
+                    intake.draft.has_data(ino) && made.is_some() && self.core.tree.inode(ino).is_none_or(is_both);
                 return both.then_some((ino, ino, None));
             };
             let speaks = made.is_none() || intake.draft.writes(ino);
@@ -252,8 +253,8 @@ impl Mds {
         let mut files: Vec<Drafted> = of_draft.collect();
         let mut needs = Vec::new();
         for (ino, copy, _) in &files {
-            match self.tree.find(*ino) {
-                Found::Here(now) if copy == ino && now.inline && self.tree.inline(now).is_none() => {
+            match self.core.tree.find(*ino) {
+                Found::Here(now) if copy == ino && now.inline && self.core.tree.inline(now).is_none() => {
                     needs.push(loligo_types::Need::Inline(*ino));
                 }
                 Found::Unknown => needs.push(loligo_types::Need::Inode(*ino)),
@@ -269,15 +270,15 @@ impl Mds {
         if !needs.is_empty() {
             return Err(self.wait_to_know(job, needs));
         }
-        files.retain(|(ino, ..)| self.tree.inode(*ino).is_some());
+        files.retain(|(ino, ..)| self.core.tree.inode(*ino).is_some());
         let moving: Vec<Ino> = files.iter().map(|(ino, ..)| *ino).filter(|ino| !self.is_still(*ino)).collect();
-        let events = moving.iter().filter_map(|ino| self.tree.inode(*ino)).map(touched).collect();
+        let events = moving.iter().filter_map(|ino| self.core.tree.inode(*ino)).map(touched).collect();
         if let Some(why) = self.settle_conflicts(job, &change_of(dir, events)) {
             return Err(Step::Wait(why));
         }
         self.hold_still(dir, &moving);
         // Others may have written a file after its owner had fetched it and before it was forked. The fork itself counts as a cut.
-        let is_older = |(ino, ..): &&Drafted| match (intake.draft.base(*ino), self.tree.inode(*ino)) {
+        let is_older = |(ino, ..): &&Drafted| match (intake.draft.base(*ino), self.core.tree.inode(*ino)) {
             (Some(base), Some(now)) => is_written(&Inode { cuts: now.cuts, ..base.clone() }, now),
             _ => false,
         };
@@ -297,14 +298,14 @@ impl Mds {
         let Some(owned) = self.decoupled.by_dir.get_mut(&dir) else { return Err(Step::Answer(Err(FsError::Stale))) };
         let (mut forks, mut waits, mut to_make) = (BTreeMap::new(), false, Vec::new());
         for (ino, copy, gone) in files.iter().copied() {
-            let Some(now) = self.tree.inode(ino) else { continue };
+            let Some(now) = self.core.tree.inode(ino) else { continue };
             let others = match owned.forks.seen.get(&ino) {
                 _ if copy == ino => true,
                 Some((was, changed)) => *changed || is_written(was, now) || written.contains(&ino),
                 None => {
                     waits = true;
                     if owned.forks.asked.insert(ino, Box::new(now.clone())).is_none() {
-                        self.out.push_back(Output::LookAtFork { ino, copy });
+                        self.core.out.push_back(Output::LookAtFork { ino, copy });
                     }
                     continue;
                 }
@@ -315,7 +316,9 @@ impl Mds {
             if survives || gone.is_none() && is_kept {
                 match owned.forks.kept.get(&ino) {
                     // It is held until the merge: should it be gone all the same, the merge begins anew.
-                    Some(Kept { to: Some(to), is: State::Done, .. }) if matches!(self.tree.find(*to), Found::Gone) => {
+                    Some(Kept { to: Some(to), is: State::Done, .. })
+                        if matches!(self.core.tree.find(*to), Found::Gone) =>
+                    {
                         return Err(Step::Answer(Err(FsError::WouldBlock)));
                     }
                     Some(Kept { to, is: State::Done, .. }) => kept = *to,
@@ -329,7 +332,7 @@ impl Mds {
                         waits = true;
                         let (len, object_size) = (now.size, now.layout().object_size);
                         owned.forks.kept.insert(ino, Kept { to: None, len, object_size, is: State::Copied });
-                        self.out.push_back(Output::Restore { ino, copy });
+                        self.core.out.push_back(Output::Restore { ino, copy });
                     }
                     None => to_make.push(now.clone()),
                 }
@@ -361,10 +364,12 @@ impl Mds {
         let mut events = vec![Event::NextIno(Ino(first.0 + files.len() as u64))];
         for (at, inode) in files.iter().enumerate() {
             let ino = Ino(first.0 + at as u64);
-            let mut made = Inode { ino, nlink: 0, parent: Ino(0), place: Place::floating(self.me()), ..inode.clone() };
+            let mut made =
+                Inode { ino, nlink: 0, parent: Ino(0), place: Place::floating(self.core.me()), ..inode.clone() };
             (made.accounted, made.has_xattrs) = (RStat::default(), false);
             events.extend([Event::Orphan(ino), Event::Inode(Box::new(made))]);
-            events.extend(self.tree.inline(inode).filter(|_| inode.inline).map(|data| Event::Inline { ino, data }));
+            events
+                .extend(self.core.tree.inline(inode).filter(|_| inode.inline).map(|data| Event::Inline { ino, data }));
         }
         let at = self.commit(None, &events);
         if let Some(owned) = self.decoupled.by_dir.get_mut(&dir) {
@@ -382,30 +387,30 @@ impl Mds {
 
     /// All that waited for a durable record goes on.
     pub(crate) fn emit_forks(&mut self) {
-        let durable = self.log.durable;
+        let durable = self.core.log.durable;
         let mut woken = Vec::new();
         for (dir, owned) in &mut self.decoupled.by_dir {
             if owned.forks.noted.take_if(|lsn| *lsn <= durable).is_some() {
                 woken.push(*dir);
             }
-            let record = self.tree.decoupled(*dir);
+            let record = self.core.tree.decoupled(*dir);
             for (ino, kept) in &mut owned.forks.kept {
                 let Kept { to: Some(to), len, object_size, is: State::Noted(lsn) } = kept else { continue };
                 let copy = record.map(|record| record.copy_of(*ino).unwrap_or(*ino));
                 if let (true, Some(copy)) = (*lsn <= durable, copy) {
                     let (object_size, to, len) = (*object_size, *to, *len);
-                    self.out.push_back(Output::KeepTheirs { ino: *ino, copy, object_size, to, len });
+                    self.core.out.push_back(Output::KeepTheirs { ino: *ino, copy, object_size, to, len });
                     kept.is = State::Copied;
                 }
             }
         }
-        woken.into_iter().for_each(|dir| self.parked.wake(&WaitReason::Merge(dir)));
+        woken.into_iter().for_each(|dir| self.core.parked.wake(&WaitReason::Merge(dir)));
     }
 
     /// The others' version of a file is an orphan's, or could not be copied.
     pub(crate) fn theirs_kept(&mut self, to: Ino, result: Result<(), DataError>) {
         if self.decoupled.dropped.remove(&to) {
-            self.reaps.insert(to);
+            self.opens.reaps.insert(to);
         }
         let state = result.map_or_else(State::Failed, |()| State::Done);
         self.kept_is(|_, kept| kept.to == Some(to), state);
@@ -424,7 +429,7 @@ impl Mds {
         });
         if let Some((dir, kept)) = found {
             kept.is = state;
-            self.parked.wake(&WaitReason::Merge(dir));
+            self.core.parked.wake(&WaitReason::Merge(dir));
         }
     }
 
@@ -439,7 +444,7 @@ impl Mds {
             owned.forks.seen.insert(file, (inode, changed));
             over.push(*dir);
         }
-        over.into_iter().for_each(|dir| self.parked.wake(&WaitReason::Merge(dir)));
+        over.into_iter().for_each(|dir| self.core.parked.wake(&WaitReason::Merge(dir)));
     }
 
     /// The record as it is after a merge of these events, and what becomes of the forked files.
@@ -461,7 +466,7 @@ impl Mds {
         let is_over = |ino: Ino, made: Option<&Inode>| match made {
             Some(_) => intake.draft.writes(ino),
             // Handles that are open go on reading the version of others.
-            None => !orphans.contains(&ino) && (gone.contains(&ino) || !self.tree.is_orphan(ino)),
+            None => !orphans.contains(&ino) && (gone.contains(&ino) || !self.core.tree.is_orphan(ino)),
         };
         let known = intake.draft.known().filter_map(|(ino, _, made)| Some((ino, record.copy_of(ino)?, made)));
         let over: Vec<(Ino, Ino)> =
@@ -481,7 +486,7 @@ impl Mds {
         let of_event = |event: &Event| {
             let Event::Inode(inode) = event else { return None };
             let (was, changed) = owned.forks.seen.get(&inode.ino).filter(|_| !over.contains(&inode.ino))?;
-            let now = self.tree.inode(inode.ino)?;
+            let now = self.core.tree.inode(inode.ino)?;
             Some((inode.ino, *changed || is_written(was, now)))
         };
         events.iter().filter_map(of_event).collect()
@@ -505,14 +510,14 @@ impl Mds {
             .collect();
         let Some(owned) = self.decoupled.by_dir.get_mut(&dir) else { return };
         let kept = std::mem::take(&mut owned.forks.kept);
-        self.reaps.extend(kept.into_values().filter_map(|kept| kept.to).filter(|ino| !used.contains(ino)));
+        self.opens.reaps.extend(kept.into_values().filter_map(|kept| kept.to).filter(|ino| !used.contains(ino)));
         owned.forks.asked.clear();
         for (ino, _) in &over {
             owned.forks.frozen.remove(ino);
             owned.forks.seen.remove(ino);
         }
         for (ino, changed) in stay {
-            if let Some(inode) = self.tree.inode(ino) {
+            if let Some(inode) = self.core.tree.inode(ino) {
                 owned.forks.seen.insert(ino, (Box::new(inode.clone()), changed));
             }
         }
@@ -524,7 +529,7 @@ impl Mds {
         if let Some((_, session)) = by {
             self.give_data_ranges(dir, session, record);
             for ino in files.into_iter().filter(|ino| record.copy_of(*ino).is_none()) {
-                self.out.push_back(Output::Access { session, ino, access: DataAccess::Read });
+                self.core.out.push_back(Output::Access { session, ino, access: DataAccess::Read });
             }
         }
     }
@@ -540,12 +545,12 @@ impl Mds {
     /// Lets files go whose record is durable. To be called before drops of objects are given out: these are others' in files that have
     /// two versions, and of the file itself from now on.
     pub(crate) fn emit_thaws(&mut self) {
-        while self.decoupled.thaws.front().is_some_and(|(at, ..)| *at <= self.log.durable)
+        while self.decoupled.thaws.front().is_some_and(|(at, ..)| *at <= self.core.log.durable)
             && let Some((_, dir, files)) = self.decoupled.thaws.pop_front()
         {
             for (ino, over) in files {
                 if over {
-                    self.out.push_back(Output::Thaw { ino });
+                    self.core.out.push_back(Output::Thaw { ino });
                 }
                 self.release_still(dir, ino, over);
             }
@@ -554,7 +559,7 @@ impl Mds {
 
     /// Events that end the copy of a file which is gone itself, and was removed by others.
     pub(crate) fn fork_gone(&mut self, ino: Ino) -> Vec<Event> {
-        let mut all = self.decoupled.by_dir.keys().filter_map(|dir| self.tree.decoupled(*dir));
+        let mut all = self.decoupled.by_dir.keys().filter_map(|dir| self.core.tree.decoupled(*dir));
         let found = all.find(|record| record.interfere == Interfere::Allow && record.copy_of(ino).is_some());
         let Some(mut record) = found.cloned() else { return Vec::new() };
         let copy = record.copy_of(ino).map(copy_gone);
@@ -569,7 +574,7 @@ impl Mds {
     /// Requests that wait for files which are held still look again: all that was under way on those may be over.
     pub(super) fn wake_stills(&mut self) {
         let dirs = self.decoupled.by_dir.iter().filter(|(_, owned)| !owned.forks.still.is_empty()).map(|(dir, _)| *dir);
-        dirs.collect::<Vec<Ino>>().into_iter().for_each(|dir| self.parked.wake(&WaitReason::Merge(dir)));
+        dirs.collect::<Vec<Ino>>().into_iter().for_each(|dir| self.core.parked.wake(&WaitReason::Merge(dir)));
     }
 
     /// True if something is under way on the objects of files that are to be put back. From then on nobody but the owner changes them.

@@ -63,13 +63,13 @@ impl Mds {
         if self.cluster.is_alone() {
             return None;
         }
-        if !self.cluster.atlas.takes_more(self.me()) {
+        if !self.cluster.atlas.takes_more(self.core.me()) {
             // It is to be given away, and would have to wait.
             return Some(Step::Answer(Err(FsError::Busy)));
         }
         let mut gathering = self.decoupled.gathering.remove(&dir).unwrap_or_default();
-        gathering.at_ms = self.now.mono_ms;
-        let late = self.now.mono_ms >= job.since_ms + GATHER_MS;
+        gathering.at_ms = self.core.now.mono_ms;
+        let late = self.core.now.mono_ms >= job.since_ms + GATHER_MS;
         let step = match self.look_below(job, dir, &mut gathering) {
             Some(Step::Wait(WaitReason::Gather | WaitReason::Above)) if late || gathering.refused => {
                 return Some(Step::Answer(Err(FsError::Busy)));
@@ -85,7 +85,7 @@ impl Mds {
             gathering.clear.clear();
             (gathering.arrivals, gathering.after) = (self.decoupled.arrivals, self.ways.asks());
         }
-        let me = self.me();
+        let me = self.core.me();
         let (mut needs, mut asks, mut below) = (Vec::new(), false, BTreeSet::new());
         for route in self.cluster.atlas.routes.all().into_iter().filter(|route| route.rank != me) {
             if gathering.clear.contains(&route.dir) {
@@ -98,13 +98,13 @@ impl Mds {
                 Far::Asked => asks = true,
             }
         }
-        let now = self.now.mono_ms;
+        let now = self.core.now.mono_ms;
         gathering.asked.retain(|of, _| below.contains(of));
         for (sub, rank) in &below {
             let before = gathering.asked.get(&(*sub, *rank)).copied();
             if before.is_none_or(|before| now >= before + AGAIN_MS) {
                 gathering.asked.insert((*sub, *rank), now);
-                self.tell(*rank, PeerMsg::Summon { dir: *sub });
+                self.core.tell(*rank, PeerMsg::Summon { dir: *sub });
             }
         }
         match (needs.is_empty(), below.is_empty(), asks) {
@@ -150,14 +150,14 @@ impl Mds {
                 Far::Below => Ok(true),
                 Far::Elsewhere => Ok(false),
                 Far::Load(needs) => Err(needs),
-                Far::Asked if self.now.mono_ms < job.since_ms + FILE_MS => return Step::Wait(WaitReason::Above),
+                Far::Asked if self.core.now.mono_ms < job.since_ms + FILE_MS => return Step::Wait(WaitReason::Above),
                 Far::Asked => Ok(false),
             },
             None => Ok(false),
         };
         match counts {
-            Ok(true) if self.now.mono_ms < job.since_ms + FILE_MS => {
-                self.tell(rank, PeerMsg::Summon { dir: ino });
+            Ok(true) if self.core.now.mono_ms < job.since_ms + FILE_MS => {
+                self.core.tell(rank, PeerMsg::Summon { dir: ino });
                 Step::Wait(WaitReason::Gather)
             }
             Ok(_) => Step::Answer(Err(FsError::Busy)),
@@ -176,7 +176,7 @@ impl Mds {
         }
         let is_pinned = self.pins_known(dir).is_some_and(|ranks| !ranks.is_empty() && !ranks.contains(&from));
         if is_pinned || matches!(self.want_export(dir, None, from), Told::Refused(_)) {
-            self.tell(from, PeerMsg::Stays { dir });
+            self.core.tell(from, PeerMsg::Stays { dir });
         }
     }
 
@@ -184,14 +184,14 @@ impl Mds {
     pub(crate) fn not_given(&mut self, from: Rank, dir: Ino) {
         let wants = |gathering: &&mut Gathering| gathering.asked.contains_key(&(dir, from));
         self.decoupled.gathering.values_mut().filter(wants).for_each(|gathering| gathering.refused = true);
-        self.parked.wake(&WaitReason::Gather);
+        self.core.parked.wake(&WaitReason::Gather);
     }
 
     /// A record was made: directories of other ranks may have come below directories of this one, or with them.
     pub(crate) fn note_arrivals(&mut self, events: &[Event]) {
         let comes = |event: &Event| match event {
             Event::Entry { kind: Kind::Dir, remote: true, .. } => true,
-            Event::Route(route) => route.rank == self.me(),
+            Event::Route(route) => route.rank == self.core.me(),
             _ => false,
         };
         self.decoupled.arrivals += u64::from(events.iter().any(comes));
@@ -199,8 +199,8 @@ impl Mds {
 
     /// A tick: who gathers looks again; those whose requests have ended are forgotten.
     pub(super) fn gather_again(&mut self) {
-        let now = self.now.mono_ms;
+        let now = self.core.now.mono_ms;
         self.decoupled.gathering.retain(|_, gathering| now <= gathering.at_ms + GATHER_MS);
-        self.parked.wake(&WaitReason::Gather);
+        self.core.parked.wake(&WaitReason::Gather);
     }
 }

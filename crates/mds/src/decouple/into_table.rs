@@ -42,7 +42,7 @@ impl Owned {
 impl Mds {
     /// The journal holds more: merges that wait for it go to the table.
     pub(crate) fn emit_merge_rows(&mut self) {
-        let durable = self.log.durable;
+        let durable = self.core.log.durable;
         let due = |owned: &Owned| matches!(&owned.into_table, Some(IntoTable::Waits(at, _)) if *at <= durable);
         let dirs: Vec<Ino> =
             self.decoupled.by_dir.iter().filter(|(_, owned)| due(owned)).map(|(dir, _)| *dir).collect();
@@ -51,22 +51,22 @@ impl Mds {
             let id = self.decoupled.last_rows;
             let Some(owned) = self.decoupled.by_dir.get_mut(&dir) else { continue };
             let Some(IntoTable::Waits(_, touched)) = owned.into_table.take() else { continue };
-            let Some(rows) = self.tree.merge_rows(dir, touched.into_iter()) else { continue };
+            let Some(rows) = self.core.tree.merge_rows(dir, touched.into_iter()) else { continue };
             owned.into_table = Some(IntoTable::Asked(id, rows.dirs.clone()));
-            self.out.push_back(Output::MergeRows { id, rows: Box::new(rows) });
+            self.core.out.push_back(Output::MergeRows { id, rows: Box::new(rows) });
         }
     }
 
     /// Takes note that the rows of a merge were written: `None` if the table has not got all of them.
     pub(crate) fn merge_rows_done(&mut self, id: u64, merged: Option<Box<MergedRows>>) {
-        let newest = self.loads.newest();
+        let newest = self.core.loads.newest();
         let asked = |owned: &&mut Owned| matches!(&owned.into_table, Some(IntoTable::Asked(of, _)) if *of == id);
         let Some(owned) = self.decoupled.by_dir.values_mut().find(asked) else { return };
         let Some(IntoTable::Asked(_, dirs)) = owned.into_table.take() else { return };
         // If they are not, memory takes it: what is there of the rows is what memory will write there.
         owned.into_table = merged.map(|merged| IntoTable::There(newest, dirs, merged));
         self.land_merge_rows();
-        self.out.push_back(Output::Again);
+        self.core.out.push_back(Output::Again);
     }
 
     /// Goes on with those whose rows are there, once no read is under way that may have seen the table before.
@@ -78,44 +78,44 @@ impl Mds {
         let dirs: Vec<(Ino, u64)> =
             self.decoupled.by_dir.iter().filter_map(|(dir, owned)| Some((*dir, there(owned)?))).collect();
         for (dir, behind) in dirs {
-            if self.loads.is_behind(behind) {
+            if self.core.loads.is_behind(behind) {
                 continue;
             }
             let Some(owned) = self.decoupled.by_dir.get_mut(&dir) else { continue };
             let Some(IntoTable::There(_, dirs, merged)) = owned.into_table.take() else { continue };
-            dirs.iter().for_each(|dir| self.tree.forget_merged_names(*dir));
+            dirs.iter().for_each(|dir| self.core.tree.forget_merged_names(*dir));
             let MergedRows { made, rest, .. } = *merged;
             if let Some(owned) = self.decoupled.by_dir.get_mut(&dir) {
                 owned.into_table = Some(IntoTable::Follows(made, rest.into()));
             }
-            self.out.push_back(Output::Again);
+            self.core.out.push_back(Output::Again);
         }
     }
 
     /// Brings memory up to a merge that is in the table, a part of it in a go; whether that was the last of it.
     pub(super) fn follow_table(&mut self, dir: Ino) -> bool {
-        let lsn = self.log.last;
+        let lsn = self.core.log.last;
         let Some(owned) = self.decoupled.by_dir.get_mut(&dir) else { return true };
         let Some(IntoTable::Follows(made, rest)) = &mut owned.into_table else { return true };
         while self.pace.is_left()
             && let Some(ino) = made.pop_first()
         {
             // Somebody may have asked for a number that was nobody's then.
-            self.tree.forget(ino);
+            self.core.tree.forget(ino);
             self.pace.spend(FORGET);
         }
         while self.pace.is_left()
             && made.is_empty()
             && let Some(event) = rest.pop_front()
         {
-            apply(&mut self.tree, &event, lsn);
+            apply(&mut self.core.tree, &event, lsn);
             self.pace.spend(APPLY);
         }
         if !made.is_empty() || !rest.is_empty() {
             return false;
         }
         owned.into_table = None;
-        self.tree.merge_rest(dir, lsn);
+        self.core.tree.merge_rest(dir, lsn);
         true
     }
 
@@ -124,7 +124,7 @@ impl Mds {
         if let Some(owned) = self.decoupled.by_dir.get_mut(&dir) {
             owned.merging = false;
         }
-        self.parked.wake(&WaitReason::Merge(dir));
+        self.core.parked.wake(&WaitReason::Merge(dir));
         self.merge_is_over();
     }
 }

@@ -79,7 +79,7 @@ impl Mds {
             EventView::Entry { dir, name, ino, kind, remote } => {
                 // A file with several names lives with one of them; a directory lives where its name is.
                 // Or it has a line of the subtree map, because it was another rank's once.
-                let lives_there = kind != Kind::Dir || self.cluster.atlas.routes.home(ino) == Some(self.me());
+                let lives_there = kind != Kind::Dir || self.cluster.atlas.routes.home(ino) == Some(self.core.me());
                 right((!remote || lives_there) && ino != record.dir)?;
                 self.is_there_as(record, dir, Some(Kind::Dir), intake)?;
                 self.is_there_as(record, ino, Some(kind), intake)?;
@@ -143,7 +143,7 @@ impl Mds {
         intake: &mut Intake,
     ) -> Result<(), Bar> {
         // What lives by itself lives here.
-        let elsewhere = inode.place.rank().is_some_and(|rank| rank != self.me());
+        let elsewhere = inode.place.rank().is_some_and(|rank| rank != self.core.me());
         right(is_within_bounds(inode) && !inode.is_spread() && inode.nlink > 0 && !elsewhere)?;
         if record.is_new(inode.ino) {
             right(is_as_made(inode) && is_his_to_make(inode, cred))?;
@@ -151,7 +151,7 @@ impl Mds {
         }
         self.is_there_as(record, inode.ino, Some(inode.kind), intake)?;
         self.note_linked(record, inode.ino, intake);
-        let now = match self.tree.find(inode.ino) {
+        let now = match self.core.tree.find(inode.ino) {
             Found::Here(now) => now,
             Found::Gone => return Err(Bar::Wrong),
             Found::Unknown => return Err(Bar::Load(vec![Need::Inode(inode.ino)])),
@@ -188,7 +188,7 @@ impl Mds {
         if place.hash().is_some() {
             return self.is_there_as(record, dir, Some(Kind::Dir), intake);
         }
-        if matches!(self.tree.find(dir), Found::Gone) { Ok(()) } else { self.is_there(record, dir, intake) }
+        if matches!(self.core.tree.find(dir), Found::Gone) { Ok(()) } else { self.is_there(record, dir, intake) }
     }
 
     /// Checks that the owner may write to something in the subtree, as it is by now.
@@ -202,7 +202,7 @@ impl Mds {
         if !self.is_of_others(record, cred, ino, intake)? {
             return Ok(());
         }
-        let Some(inode) = self.tree.inode(ino) else { return Err(Bar::Wrong) };
+        let Some(inode) = self.core.tree.inode(ino) else { return Err(Bar::Wrong) };
         match self.may_change(inode, cred) {
             Ok(true) => Ok(()),
             Ok(false) => Err(Bar::Denied),
@@ -223,7 +223,7 @@ impl Mds {
         if record.is_new(ino) || cred.is_root() {
             return Ok(false);
         }
-        match self.tree.find(ino) {
+        match self.core.tree.find(ino) {
             Found::Here(_) => Ok(true),
             // Others have removed it; it counts for nothing.
             Found::Gone if record.interfere == Interfere::Allow => Ok(false),
@@ -240,7 +240,7 @@ impl Mds {
         }
         let (is_file, is_his) = (inode.kind == Kind::File, inode.uid == cred.uid);
         if is_file && inode.has_xattrs {
-            let all = self.tree.xattrs(inode).ok_or_else(|| vec![Need::Xattrs(inode.ino)])?;
+            let all = self.core.tree.xattrs(inode).ok_or_else(|| vec![Need::Xattrs(inode.ino)])?;
             if all.iter().any(|(name, _)| **name == *b"security.capability") {
                 return Ok(false);
             }
@@ -261,7 +261,7 @@ impl Mds {
         if !self.is_of_others(record, cred, ino, intake)? {
             return Ok(());
         }
-        match self.tree.inode(ino) {
+        match self.core.tree.inode(ino) {
             Some(inode) if self.is_held_for(record, inode) => Ok(()),
             Some(inode) => {
                 let parent = inode.parent;
@@ -279,7 +279,7 @@ impl Mds {
         if self.is_elsewhere(ino) {
             return Err(Bar::Wrong);
         }
-        match self.tree.find(ino) {
+        match self.core.tree.find(ino) {
             Found::Unknown => return Err(Bar::Load(vec![Need::Inode(ino)])),
             // What others have removed of it is not below anything any more.
             Found::Gone if record.interfere == Interfere::Allow => return Ok(()),
@@ -313,7 +313,7 @@ impl Mds {
             // What becomes of it is decided over what is there by then.
             return Ok(());
         }
-        match self.tree.find(ino) {
+        match self.core.tree.find(ino) {
             Found::Here(inode) => right(kind.is_none_or(|kind| kind == inode.kind)),
             Found::Gone => Err(Bar::Wrong),
             Found::Unknown => Err(Bar::Load(vec![Need::Inode(ino)])),
@@ -327,7 +327,7 @@ impl Mds {
             return;
         }
         let is_alone = |inode: &Inode| inode.kind == Kind::Dir || inode.nlink == 1 && inode.place.hash().is_some();
-        if self.tree.inode(ino).is_some_and(|inode| !is_alone(inode)) {
+        if self.core.tree.inode(ino).is_some_and(|inode| !is_alone(inode)) {
             intake.linked.insert(ino);
         }
     }
@@ -344,11 +344,11 @@ impl Mds {
         if record.is_new(dir) || record.interfere == Interfere::Allow {
             return Ok(());
         }
-        if self.tree.inode(dir).is_none_or(|dir| dir.nlink <= 2) {
+        if self.core.tree.inode(dir).is_none_or(|dir| dir.nlink <= 2) {
             return Ok(());
         }
         let name = Name::new(name).map_err(|_| Bar::Wrong)?;
-        match self.tree.entry(dir, &name) {
+        match self.core.tree.entry(dir, &name) {
             Lookup::Present(target) if target.kind == Kind::Dir => _ = intake.shape.left.insert(target.ino, dir),
             Lookup::Present(_) | Lookup::Absent => {}
             Lookup::Unknown => return Err(Bar::Load(vec![Need::Entry { dir, name }])),

@@ -138,15 +138,15 @@ impl Mds {
             },
         };
         owned.part_waits = None;
-        self.parked.wake(&WaitReason::Part(dir));
+        self.core.parked.wake(&WaitReason::Part(dir));
         let allowed = record.interfere == Interfere::Allow;
         let bytes = match part {
             0 => 0,
             _ if allowed => intake.bytes,
-            _ => self.tree.merge_parts(dir).1,
+            _ => self.core.tree.merge_parts(dir).1,
         };
         let most = if allowed { allow::BYTES_MAX } else { BYTES_MAX };
-        let most = if self.log.limit == 0 { most } else { most.min(self.log.limit / 2) };
+        let most = if self.core.log.limit == 0 { most } else { most.min(self.core.log.limit / 2) };
         let error = if bytes + body.len() as u64 > most || intake.shape.bytes() > most {
             Some(FsError::Quota)
         } else {
@@ -164,7 +164,7 @@ impl Mds {
                     self.keep_intake(dir, part, intake);
                     let step = self.wait_to_know(job, needs);
                     if matches!(step, Step::Wait(_)) {
-                        let since = self.now.mono_ms;
+                        let since = self.core.now.mono_ms;
                         self.decoupled.by_dir.entry(dir).or_default().part_waits = Some((merge, part, since));
                     }
                     return step;
@@ -187,14 +187,14 @@ impl Mds {
 
     /// A part may have failed while it waited: those behind it wait no longer for ever.
     pub(super) fn end_part_waits(&mut self) {
-        let now = self.now.mono_ms;
+        let now = self.core.now.mono_ms;
         let mut over = Vec::new();
         for (dir, owned) in &mut self.decoupled.by_dir {
             if owned.part_waits.take_if(|(_, _, since)| now > *since + PART_WAIT_MS).is_some() {
                 over.push(*dir);
             }
         }
-        over.into_iter().for_each(|dir| self.parked.wake(&WaitReason::Part(dir)));
+        over.into_iter().for_each(|dir| self.core.parked.wake(&WaitReason::Part(dir)));
     }
 
     pub(super) fn keep_intake(&mut self, dir: Ino, parts: u32, intake: Intake) {
@@ -270,19 +270,19 @@ impl Mds {
         let touched = intake.known.keys().copied().chain([dir]).collect();
         let at = self.commit(Some(origin_of(job, Ino(0), merge)), &events);
         self.show_merged(&before, intake.known.keys().copied());
-        self.counters.subtree_merges += 1;
+        self.core.counters.subtree_merges += 1;
         if let Some(owned) = self.decoupled.by_dir.get_mut(&dir) {
             owned.merging = true;
             owned.into_table = (into == MergeInto::Table).then_some(IntoTable::Waits(at, touched));
         }
-        self.out.push_back(crate::io::Output::Again);
+        self.core.out.push_back(crate::io::Output::Again);
         // It is answered when what it has made can be seen.
         Step::Wait(WaitReason::Merge(dir))
     }
 
     /// Checks that the owner may still change the root: it may have been given to somebody else, or be gone.
     fn may_still_merge(&mut self, job: &mut Job, dir: Ino) -> Option<Step> {
-        match self.tree.find(dir) {
+        match self.core.tree.find(dir) {
             Found::Unknown => Some(self.wait_to_know(job, vec![Need::Inode(dir)])),
             Found::Gone => Some(Step::Answer(Err(FsError::NotFound))),
             Found::Here(root) => {
@@ -298,7 +298,7 @@ impl Mds {
         let mut finals: BTreeMap<Ino, Box<Inode>> = BTreeMap::new();
         let mut left: Vec<(Ino, &Inode, &Inode)> = Vec::new();
         for (ino, (base, made)) in &intake.known {
-            let now = match self.tree.find(*ino) {
+            let now = match self.core.tree.find(*ino) {
                 Found::Here(now) => now,
                 Found::Unknown => {
                     needs.push(Need::Inode(*ino));
@@ -337,18 +337,18 @@ impl Mds {
             // What is in memory of it goes into the table first; the tick looks again.
             return self.checkpoint();
         }
-        self.pace.begin(&self.config);
+        self.pace.begin(&self.core.config);
         let parts = (self.pace.left() / (80 * REQUESTS_PER_PART)).clamp(1, PARTS_MAX);
-        let lsn = self.log.last;
+        let lsn = self.core.log.last;
         let is_over = match follows {
             true => self.follow_table(dir),
-            false => (0..parts).any(|_| self.tree.merge_some(dir, lsn)),
+            false => (0..parts).any(|_| self.core.tree.merge_some(dir, lsn)),
         };
         if is_over {
             self.end_merge(dir);
         }
         if self.decoupled.by_dir.values().any(|owned| owned.merging && !owned.waits_for_table()) {
-            self.out.push_back(crate::io::Output::Again);
+            self.core.out.push_back(crate::io::Output::Again);
         }
     }
 }

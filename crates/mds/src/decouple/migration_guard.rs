@@ -42,7 +42,7 @@ impl Mds {
         format!(
             "directory {dir} {what} decoupled for a client, and stays with rank {} until that ends (loligo recouple; loligo \
              status says whose it is)",
-            self.me()
+            self.core.me()
         )
     }
 
@@ -114,7 +114,7 @@ impl Mds {
 
     /// True if something is known to be another rank's.
     pub(super) fn is_elsewhere(&mut self, ino: Ino) -> bool {
-        let unknown = !self.cluster.is_alone() && matches!(self.tree.find(ino), Found::Unknown);
+        let unknown = !self.cluster.is_alone() && matches!(self.core.tree.find(ino), Found::Unknown);
         unknown && matches!(self.locate(ino, &mut Vec::new()), Where::Elsewhere(_))
     }
 
@@ -138,7 +138,7 @@ impl Mds {
         }
         let others: Vec<loligo_types::Rank> = self.cluster.peers.links.keys().copied().collect();
         others.into_iter().for_each(|rank| self.open_letters(rank));
-        self.parked.wake(&WaitReason::Locked);
+        self.core.parked.wake(&WaitReason::Locked);
         self.next_loans();
     }
 }

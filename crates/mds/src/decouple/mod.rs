@@ -124,7 +124,7 @@ impl Mds {
 
     /// Forgets parts of merges that are not decided: they hold the journal. Their owners send them again from the first part on.
     pub(crate) fn drop_intakes(&mut self) {
-        self.tree.drop_merges();
+        self.core.tree.drop_merges();
         self.decoupled.by_dir.values_mut().for_each(|owned| (owned.intake, owned.part_waits) = (None, None));
     }
 
@@ -175,7 +175,7 @@ impl Mds {
 
     /// The record of a subtree, if this request may speak for it: `Stale` if it is not its any more, whatever became of it.
     fn owned(&mut self, job: &Job, dir: Ino, epoch: u64) -> FsResult<DecoupledRecord> {
-        let record = self.tree.decoupled(dir).filter(|record| record.epoch == epoch).ok_or(FsError::Stale)?;
+        let record = self.core.tree.decoupled(dir).filter(|record| record.epoch == epoch).ok_or(FsError::Stale)?;
         match self.decoupled.by_dir.get(&dir) {
             Some(owned) if owned.by == Some((job.slot, job.session)) => Ok(record.clone()),
             _ => Err(FsError::Stale),
@@ -184,10 +184,10 @@ impl Mds {
 
     /// The answer to a decoupled subtree's owner: the record, the root and its settings.
     fn tell_decoupled(&self, record: DecoupledRecord) -> FsResult<Answer> {
-        let root = self.tree.inode(record.dir).ok_or(FsError::Stale)?;
-        let frag = self.tree.config().frag;
+        let root = self.core.tree.inode(record.dir).ok_or(FsError::Stale)?;
+        let frag = self.core.tree.config().frag;
         let split = SplitRule { split: frag.split_entries, merge: frag.merge_entries, bits: frag.split_bits };
-        let inline_max = self.tree.config().inline_max;
+        let inline_max = self.core.tree.config().inline_max;
         let root = Box::new(root.clone());
         Ok(Answer::Subtree(Box::new(SubtreeAnswer::Decoupled { record, root, inline_max, split })))
     }
@@ -195,7 +195,7 @@ impl Mds {
     /// The root of a decoupled subtree is told with most answers: before anything is done it must be in memory, where it may not be after a
     /// restart.
     fn load_root(&mut self, job: &mut Job, dir: Ino) -> Option<Step> {
-        let is_missing = self.tree.decoupled(dir).is_some() && matches!(self.tree.find(dir), Found::Unknown);
+        let is_missing = self.core.tree.decoupled(dir).is_some() && matches!(self.core.tree.find(dir), Found::Unknown);
         is_missing.then(|| self.wait_to_know(job, vec![Need::Inode(dir)]))
     }
 

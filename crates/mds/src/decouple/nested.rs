@@ -134,7 +134,7 @@ impl Mds {
 
     /// All directories that may have a policy of their own.
     pub(super) fn look_for_policies(&mut self, job: &Job, dir: Ino) -> Result<BTreeSet<Ino>, Step> {
-        let (now, arrivals) = (self.now.mono_ms, self.decoupled.arrivals);
+        let (now, arrivals) = (self.core.now.mono_ms, self.decoupled.arrivals);
         let all = &mut self.decoupled.policied;
         // What has come here since may have brought some that were not in the table then.
         let look = all.looks.remove(&dir).filter(|look| look.arrivals == arrivals);
@@ -151,7 +151,7 @@ impl Mds {
         if look.ticket == 0 || now >= look.asked_ms + PAGE_MS {
             all.last += 1;
             (look.ticket, look.asked_ms) = (TICKETS + all.last, now);
-            self.out.push_back(Output::Scan { ticket: look.ticket, what: Scan::Policies, from });
+            self.core.out.push_back(Output::Scan { ticket: look.ticket, what: Scan::Policies, from });
         }
         self.decoupled.policied.looks.insert(dir, look);
         Err(Step::Wait(WaitReason::Gather))
@@ -159,7 +159,7 @@ impl Mds {
 
     /// A page of the table came, or it could not be read: then it is asked for again by and by.
     pub(crate) fn policies_scanned(&mut self, ticket: u64, page: Option<Page>) {
-        let now = self.now.mono_ms;
+        let now = self.core.now.mono_ms;
         let all = &mut self.decoupled.policied;
         let Some(look) = all.looks.values_mut().find(|look| look.ticket == ticket) else { return };
         let Some(page) = page else {
@@ -173,16 +173,16 @@ impl Mds {
                 all.last += 1;
                 (look.ticket, look.asked_ms) = (TICKETS + all.last, now);
                 let ticket = look.ticket;
-                self.out.push_back(Output::Scan { ticket, what: Scan::Policies, from });
+                self.core.out.push_back(Output::Scan { ticket, what: Scan::Policies, from });
             }
-            None => self.parked.wake(&WaitReason::Gather),
+            None => self.core.parked.wake(&WaitReason::Gather),
         }
     }
 
     /// The promise of the owner of a decoupled subtree.
     #[cfg(test)]
     pub(crate) fn decoupled_promise(&self, dir: Ino) -> Option<Promise> {
-        self.tree.decoupled(dir).map(|record| record.promise)
+        self.core.tree.decoupled(dir).map(|record| record.promise)
     }
 
     fn is_policied_below(&mut self, ino: Ino, dir: Ino) -> Far {
@@ -208,18 +208,18 @@ impl Mds {
 
     /// The policy of a directory of this rank, as it was set. `Err`: that is to be read first.
     pub(crate) fn own_policy(&self, dir: Ino) -> Result<Option<Arc<[u8]>>, Vec<Need>> {
-        let inode = match self.tree.find(dir) {
+        let inode = match self.core.tree.find(dir) {
             Found::Here(inode) => inode,
             Found::Gone => return Ok(None),
             Found::Unknown => return Err(vec![Need::Inode(dir)]),
         };
-        self.tree.xattr(inode, SUBTREE).ok_or_else(|| vec![Need::Xattrs(dir)])
+        self.core.tree.xattr(inode, SUBTREE).ok_or_else(|| vec![Need::Xattrs(dir)])
     }
 
     /// The bounds that the policy of a directory of this rank has, of which the cell is known.
     fn bounds_of_one(&self, dir: Ino) -> Option<Bounds> {
-        let Found::Here(inode) = self.tree.find(dir) else { return None };
-        self.tree.xattr(inode, SUBTREE)?.map(|text| bounds_of(&text))
+        let Found::Here(inode) = self.core.tree.find(dir) else { return None };
+        self.core.tree.xattr(inode, SUBTREE)?.map(|text| bounds_of(&text))
     }
 
     /// Checks a directory that is to be decoupled for something below it that promises more, or has bounds that do not allow it: then the
@@ -257,14 +257,14 @@ impl Mds {
     /// The record of a decoupled root whose owner gives it another policy.
     pub(crate) fn with_new_promise(&self, op: &Op) -> Option<Event> {
         let (dir, promise) = new_promise(op)?;
-        let record = self.tree.decoupled(dir)?.clone();
+        let record = self.core.tree.decoupled(dir)?.clone();
         Some(Event::Decoupled(Box::new(loligo_types::DecoupledRecord { promise: promise?, ..record })))
     }
 
     /// True if somebody who works in a decoupled subtree of somebody else gives a directory there a policy that does not hold there.
     pub(super) fn promises_more_within(&self, op: &Op, root: Ino) -> bool {
         let Some(cell) = new_cell(op).map(|(_, cell)| cell) else { return false };
-        self.tree.decoupled(root).is_some_and(|record| !Cell::of_promise(record.promise).keeps(cell))
+        self.core.tree.decoupled(root).is_some_and(|record| !Cell::of_promise(record.promise).keeps(cell))
     }
 }
 

@@ -123,7 +123,7 @@ impl Mds {
         if record.is_new(ino) || record.journal_inos().contains(&ino) {
             return Ok(Verdict::Granted);
         }
-        let inode = match self.tree.find(ino) {
+        let inode = match self.core.tree.find(ino) {
             Found::Here(inode) => inode,
             // It was granted, and what it was is gone again: or a part that makes it is on its way.
             Found::Gone => return Err(FsError::NotFound),
@@ -162,7 +162,7 @@ impl Mds {
         let Some(owned) = self.decoupled.by_dir.get_mut(&dir) else { return };
         for (ino, access) in files {
             owned.data.files.insert(*ino);
-            self.out.push_back(Output::Access { session, ino: *ino, access: *access });
+            self.core.out.push_back(Output::Access { session, ino: *ino, access: *access });
         }
         self.give_data_ranges(dir, session, record);
     }
@@ -174,13 +174,13 @@ impl Mds {
         let before = std::mem::replace(&mut owned.data.ranges, ranges.clone());
         // Of several that cover a number the last one counts: so there is no moment without a right.
         for (first, count, access) in ranges.iter().filter(|range| !before.contains(range)).copied() {
-            self.out.push_back(Output::AccessRange { session, first, count, access });
+            self.core.out.push_back(Output::AccessRange { session, first, count, access });
         }
         let is_same = |(first, count, _): &(Ino, u64, DataAccess)| {
             ranges.iter().any(|(begin, length, _)| (begin, length) == (first, count))
         };
         for (first, count, _) in before.into_iter().filter(|range| !is_same(range)) {
-            self.out.push_back(Output::AccessRange { session, first, count, access: DataAccess::None });
+            self.core.out.push_back(Output::AccessRange { session, first, count, access: DataAccess::None });
         }
     }
 
@@ -189,11 +189,11 @@ impl Mds {
         let slot = self.sessions.find(session);
         for ino in rights.files {
             let access = slot.map_or(DataAccess::None, |slot| self.opens.access(ino, slot));
-            self.out.push_back(Output::Access { session, ino, access });
+            self.core.out.push_back(Output::Access { session, ino, access });
         }
         let access = DataAccess::None;
         for (first, count, _) in rights.ranges {
-            self.out.push_back(Output::AccessRange { session, first, count, access });
+            self.core.out.push_back(Output::AccessRange { session, first, count, access });
         }
     }
 

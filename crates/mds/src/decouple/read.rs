@@ -45,7 +45,7 @@ fn only_reads(op: &Op) -> bool {
 impl Mds {
     /// True if others read the state of the last merge in a subtree.
     pub(super) fn is_read_by_others(&self, dir: Ino) -> bool {
-        self.tree.decoupled(dir).is_some_and(|record| record.interfere == Interfere::Read)
+        self.core.tree.decoupled(dir).is_some_and(|record| record.interfere == Interfere::Read)
     }
 
     /// True if a request is one of those that others may make there. Its owner has what is there, and asks for it otherwise.
@@ -63,9 +63,9 @@ impl Mds {
     /// Lets a client read the file up to the size that it just asked for, also when the subtree is not decoupled any more.
     pub(crate) fn show_hidden(&mut self, job: &Job) {
         let (Op::GetAttr { ino } | Op::ReadInline { ino, .. } | Op::Open { ino, .. }) = job.op else { return };
-        if self.tree.inode(ino).is_some() && self.decoupled.hidden.remove(&(ino, job.slot)) {
+        if self.core.tree.inode(ino).is_some() && self.decoupled.hidden.remove(&(ino, job.slot)) {
             let access = self.opens.access(ino, job.slot);
-            self.out.push_back(Output::Access { session: job.session, ino, access });
+            self.core.out.push_back(Output::Access { session: job.session, ino, access });
         }
     }
 
@@ -107,7 +107,7 @@ impl Mds {
                 // Removed by a merge, and open at its owner still: nobody else reads it, so nothing is copied.
                 Err(FsError::NotFound)
                     if (record.is_granted(*ino) || self.has_data_right(dir, *ino))
-                        && matches!(self.tree.find(*ino), Found::Gone) =>
+                        && matches!(self.core.tree.find(*ino), Found::Gone) =>
                 {
                     gone.insert(*ino);
                 }
@@ -121,7 +121,7 @@ impl Mds {
         }
         files.retain(|ino| !gone.contains(ino));
         for ino in gone {
-            self.out.push_back(Output::Access { session: job.session, ino, access: DataAccess::Write });
+            self.core.out.push_back(Output::Access { session: job.session, ino, access: DataAccess::Write });
             if let Some(owned) = self.decoupled.by_dir.get_mut(&dir) {
                 owned.data.add_file(ino);
             }
@@ -146,10 +146,10 @@ impl Mds {
             return self.fork_files(job, record, &files);
         }
         for ino in files {
-            let size = self.tree.inode(ino).map_or(u64::MAX, |inode| if inode.inline { 0 } else { inode.size });
+            let size = self.core.tree.inode(ino).map_or(u64::MAX, |inode| if inode.inline { 0 } else { inode.size });
             if let Some(copy) = record.copy_of(ino) {
-                self.out.push_back(Output::Freeze { ino, copy, size, owner: job.session, shared: false });
-                self.out.push_back(Output::Access { session: job.session, ino, access: DataAccess::Write });
+                self.core.out.push_back(Output::Freeze { ino, copy, size, owner: job.session, shared: false });
+                self.core.out.push_back(Output::Access { session: job.session, ino, access: DataAccess::Write });
                 if let Some(owned) = self.decoupled.by_dir.get_mut(&dir) {
                     owned.data.add_file(ino);
                 }
@@ -163,7 +163,7 @@ impl Mds {
         let shared = record.interfere == Interfere::Allow;
         for (ino, copy) in record.overwritten.iter().flat_map(|files| files.pairs()) {
             // Their lengths are not known without reading them all: so whole objects are copied, or the copy has the length.
-            self.out.push_back(Output::Freeze { ino, copy, size: u64::MAX, owner, shared });
+            self.core.out.push_back(Output::Freeze { ino, copy, size: u64::MAX, owner, shared });
             if shared {
                 self.note_frozen(record.dir, ino);
             }
@@ -186,23 +186,23 @@ impl Mds {
         }
         let by = self.decoupled.by_dir.get(&before.dir).and_then(|owned| owned.by);
         for ino in merged {
-            if self.tree.inode(ino).is_some_and(|inode| inode.kind == Kind::Dir) {
+            if self.core.tree.inode(ino).is_some_and(|inode| inode.kind == Kind::Dir) {
                 continue;
             }
             for (slot, _) in self.opens.users(ino) {
                 let session = self.sessions.get(slot).map(|session| session.id);
                 if let Some(session) = session.filter(|_| by.is_none_or(|(owner, _)| owner != slot)) {
                     self.decoupled.hidden.insert((ino, slot));
-                    self.out.push_back(Output::Access { session, ino, access: DataAccess::Hidden });
+                    self.core.out.push_back(Output::Access { session, ino, access: DataAccess::Hidden });
                 }
             }
         }
         self.thaw_all(before);
-        if let (Some((_, session)), Some(record)) = (by, self.tree.decoupled(before.dir).cloned()) {
+        if let (Some((_, session)), Some(record)) = (by, self.core.tree.decoupled(before.dir).cloned()) {
             self.give_data_ranges(before.dir, session, &record);
             let files = self.decoupled.by_dir.get(&before.dir).map(|owned| owned.data.files()).unwrap_or_default();
             for ino in files {
-                self.out.push_back(Output::Access { session, ino, access: DataAccess::Read });
+                self.core.out.push_back(Output::Access { session, ino, access: DataAccess::Read });
             }
         }
     }
@@ -210,7 +210,7 @@ impl Mds {
     /// All read the objects as they are.
     pub(super) fn thaw_all(&mut self, record: &DecoupledRecord) {
         for (ino, _) in record.overwritten.iter().flat_map(|files| files.pairs()) {
-            self.out.push_back(Output::Thaw { ino });
+            self.core.out.push_back(Output::Thaw { ino });
         }
     }
 
@@ -254,17 +254,17 @@ impl Mds {
 
     /// Files are put back when it is durable that the subtree ends.
     pub(crate) fn emit_restores(&mut self) {
-        let durable = self.log.durable;
+        let durable = self.core.log.durable;
         for owned in self.decoupled.by_dir.values_mut() {
             if let Some((_, pairs)) = owned.restores.take_if(|(lsn, _)| *lsn <= durable) {
-                self.out.extend(pairs.into_iter().map(|(ino, copy)| Output::Restore { ino, copy }));
+                self.core.out.extend(pairs.into_iter().map(|(ino, copy)| Output::Restore { ino, copy }));
             }
         }
     }
 
     /// True if a subtree ends: its files are being put back, and no owner goes on with it.
     pub(super) fn is_ending(&self, dir: Ino) -> bool {
-        self.tree.decoupled(dir).is_some_and(|record| record.owner == 0)
+        self.core.tree.decoupled(dir).is_some_and(|record| record.owner == 0)
     }
 
     /// A file is as it was, durably.
@@ -279,7 +279,7 @@ impl Mds {
                 over.push(*dir);
             }
         }
-        over.into_iter().for_each(|dir| self.parked.wake(&WaitReason::Merge(dir)));
+        over.into_iter().for_each(|dir| self.core.parked.wake(&WaitReason::Merge(dir)));
     }
 
     /// True if a subtree is about to end and its files are being put back.

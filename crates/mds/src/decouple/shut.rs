@@ -155,9 +155,9 @@ impl Mds {
     /// True if a request would remove or rename the root of a decoupled subtree, as far as its entry is known here.
     pub(crate) fn ends_root(&self, job: &Job) -> bool {
         ended_names(&job.op).into_iter().flatten().any(|(dir, name)| {
-            let Lookup::Present(target) = self.tree.entry(dir, name) else { return false };
+            let Lookup::Present(target) = self.core.tree.entry(dir, name) else { return false };
             let lent = self.lent_apart(job, target.ino);
-            self.tree.decoupled(target.ino).is_some() || lent.is_some_and(|apart| apart.root == target.ino)
+            self.core.tree.decoupled(target.ino).is_some() || lent.is_some_and(|apart| apart.root == target.ino)
         })
     }
 
@@ -183,7 +183,7 @@ impl Mds {
     /// Which of these inodes, which are to be lent, are in decoupled subtrees. `Err`: that is to be read first.
     pub(crate) fn apart_of(&mut self, inos: &[Ino]) -> Result<Vec<Apart>, Vec<Need>> {
         let mut apart = Vec::new();
-        if !self.tree.has_decoupled() {
+        if !self.core.tree.has_decoupled() {
             return Ok(apart);
         }
         for ino in inos.iter().copied() {
@@ -200,7 +200,7 @@ impl Mds {
 
     /// A file in a subtree may have a name outside of it, too: what it is and how many names it has is its owner's to say.
     fn busy_through_a_name_outside(&mut self, job: &mut Job) -> Option<Step> {
-        let names = reached_names(&job.op).map(|reached| reached.map(|(dir, name)| self.tree.entry(dir, name)));
+        let names = reached_names(&job.op).map(|reached| reached.map(|(dir, name)| self.core.tree.entry(dir, name)));
         for lookup in names.into_iter().flatten() {
             let Lookup::Present(target) = lookup else { continue };
             if target.kind == Kind::Dir {
@@ -219,7 +219,7 @@ impl Mds {
     pub(super) fn decoupled_above(&mut self, ino: Ino) -> Above {
         let mut at = ino;
         for _ in 0..loligo_types::limits::DEPTH_MAX {
-            if self.tree.decoupled(at).is_some() {
+            if self.core.tree.decoupled(at).is_some() {
                 return if at == ino { Above::Root(at) } else { Above::Below(at) };
             }
             if at == Ino::ROOT {
@@ -271,7 +271,7 @@ impl Mds {
         if self.is_below(ino, dir)? {
             return Ok(true);
         }
-        let Found::Here(inode) = self.tree.find(ino) else { return Ok(false) };
+        let Found::Here(inode) = self.core.tree.find(ino) else { return Ok(false) };
         if inode.kind == Kind::Dir || inode.nlink == 0 {
             return Ok(false);
         }
@@ -302,7 +302,7 @@ impl Mds {
     /// Something that is no directory and may lose the directory which counts it was found to be in a subtree.
     pub(super) fn note_lent(&mut self, ino: Ino, dir: Ino) {
         let may_be_lost = |inode: &Inode| inode.kind != Kind::Dir && (inode.nlink > 1 || inode.place.rank().is_some());
-        if self.tree.inode(ino).is_some_and(may_be_lost)
+        if self.core.tree.inode(ino).is_some_and(may_be_lost)
             && let Some(owned) = self.decoupled.by_dir.get_mut(&dir)
         {
             owned.lent.insert(ino);

@@ -52,7 +52,7 @@ impl Mds {
 
     /// An inode that was there before, as the table and memory have it.
     fn before(&self, ino: Ino) -> Result<&Inode, Bar> {
-        match self.tree.find(ino) {
+        match self.core.tree.find(ino) {
             Found::Here(inode) => Ok(inode),
             Found::Gone => Err(Bar::Wrong),
             Found::Unknown => Err(Bar::Load(vec![Need::Inode(ino)])),
@@ -64,7 +64,7 @@ impl Mds {
         let shape = &intake.shape;
         let named = shape.names.values().flat_map(BTreeMap::values).filter(|ino| !record.is_new(**ino));
         let all = intake.known.keys().chain(&intake.linked).chain(shape.left.keys()).chain(named);
-        let unknown = |ino: &&Ino| matches!(self.tree.find(**ino), Found::Unknown);
+        let unknown = |ino: &&Ino| matches!(self.core.tree.find(**ino), Found::Unknown);
         let needs: BTreeSet<Need> = all.filter(unknown).map(|ino| Need::Inode(*ino)).collect();
         if needs.is_empty() { Ok(()) } else { Err(Bar::Load(needs.into_iter().collect())) }
     }
@@ -88,7 +88,7 @@ impl Mds {
         let mut more: BTreeMap<Ino, i64> = BTreeMap::new();
         for (dir, names) in &shape.names {
             for (name, ino) in names {
-                let hash = self.tree.hash(&Name::new(name).map_err(|_| Bar::Wrong)?);
+                let hash = self.core.tree.hash(&Name::new(name).map_err(|_| Bar::Wrong)?);
                 let after = self.dir_after(record, intake, *ino)?;
                 right((after.parent, after.hash) == (*dir, Some(hash)) && placed.insert(*ino))?;
                 *more.entry(*dir).or_default() += 1;
@@ -163,7 +163,7 @@ impl Mds {
         let mut note = |dir: Ino, name: &[u8], to: Option<Ino>| {
             let to = to.filter(|ino| intake.linked.contains(ino));
             let Ok(checked) = Name::new(name) else { return };
-            let had = if record.is_new(dir) { Lookup::Absent } else { self.tree.entry(dir, &checked) };
+            let had = if record.is_new(dir) { Lookup::Absent } else { self.core.tree.entry(dir, &checked) };
             let had = match had {
                 Lookup::Present(target) => {
                     if let Some((_, taken)) = emptied.get_mut(&dir) {
@@ -183,7 +183,7 @@ impl Mds {
                 *last = None;
             }
         };
-        for body in self.tree.merge_bodies(record.dir) {
+        for body in self.core.tree.merge_bodies(record.dir) {
             let read = view_record(body, |event| {
                 match event {
                     EventView::Entry { dir, name, ino, .. } => note(dir, name, Some(ino)),
@@ -234,7 +234,7 @@ impl Mds {
             }
             if !is_new {
                 let now = self.before(ino)?;
-                match self.tree.xattrs(now) {
+                match self.core.tree.xattrs(now) {
                     Some(pairs) => there = pairs,
                     None => {
                         needs.push(Need::Xattrs(ino));

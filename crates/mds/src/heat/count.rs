@@ -39,25 +39,25 @@ impl Mds {
         let spot = self.spot_of(op);
         self.hit(spot, hit, weight);
         if let (Some(spot), Some(more)) = (spot, self.dir_changes(op, weight).filter(|_| hit == Hit::Iwr)) {
-            self.heat.table.hit_dirs(spot, more, self.now.mono_ms);
+            self.heat.table.hit_dirs(spot, more, self.core.now.mono_ms);
         }
         if let Op::Rename { dir, new_dir, new_name, .. } = op
             && dir != new_dir
         {
-            let frag = self.frag_of(*new_dir, || self.tree.hash(new_name));
+            let frag = self.frag_of(*new_dir, || self.core.tree.hash(new_name));
             self.hit(Some((*new_dir, frag)), hit, weight);
         }
     }
 
     /// Changes of directory lookup state by a request, once executed.
     fn dir_changes(&self, op: &Op, weight: f64) -> Option<DirChanges> {
-        let is_dir = |ino: Ino| self.tree.peek(ino).is_some_and(|inode| inode.kind == Kind::Dir);
+        let is_dir = |ino: Ino| self.core.tree.peek(ino).is_some_and(|inode| inode.kind == Kind::Dir);
         let restricted = DirChanges { restricted: weight, ..DirChanges::default() };
         match op {
             Op::Mkdir { .. } => return Some(DirChanges { made: weight, ..DirChanges::default() }),
             Op::Rmdir { .. } => {}
             Op::Rename { new_dir, new_name, .. } => {
-                let Lookup::Present(moved) = self.tree.entry(*new_dir, new_name) else { return None };
+                let Lookup::Present(moved) = self.core.tree.entry(*new_dir, new_name) else { return None };
                 if moved.kind != Kind::Dir {
                     return None;
                 }
@@ -89,9 +89,11 @@ impl Mds {
             // Read by the balancer for what is below; it would be a load of its own making.
             Loaded::Inode(ino, _) if self.is_distant(*ino) => None,
             Loaded::Inode(_, Some(inode)) => Some(self.home_of(inode)),
-            Loaded::Entry { dir, name, .. } => Some((*dir, self.frag_of(*dir, || self.tree.hash(name)))),
+            Loaded::Entry { dir, name, .. } => Some((*dir, self.frag_of(*dir, || self.core.tree.hash(name)))),
             Loaded::Range { dir, from_hash, .. } => Some((*dir, self.frag_of(*dir, || *from_hash))),
-            Loaded::Xattrs(ino, _) | Loaded::Inline(ino, _) => self.tree.peek(*ino).map(|inode| self.home_of(inode)),
+            Loaded::Xattrs(ino, _) | Loaded::Inline(ino, _) => {
+                self.core.tree.peek(*ino).map(|inode| self.home_of(inode))
+            }
             _ => None,
         };
         items.iter().filter_map(spot).collect()
@@ -123,8 +125,8 @@ impl Mds {
     /// Takes out what was counted of fragments that are another rank's from now on: the hottest of it, hottest first. Of
     /// `dir` some may stay.
     pub(crate) fn heat_moved(&mut self, dir: Ino, is_gone: impl Fn(&Spot) -> bool) -> Vec<FragHeat> {
-        let (now, routes) = (self.now.mono_ms, &self.cluster.atlas.routes);
-        let bits = self.tree.peek(dir).map_or(0, |inode| inode.frag_bits);
+        let (now, routes) = (self.core.now.mono_ms, &self.cluster.atlas.routes);
+        let bits = self.core.tree.peek(dir).map_or(0, |inode| inode.frag_bits);
         // What was counted for more than what moves is parted first.
         self.heat.table.recut(dir, bits, |frag| routes.frag(dir, || frag.first()).bits, now);
         let mut moved = self.heat.table.take(is_gone, now);
@@ -136,7 +138,7 @@ impl Mds {
 
     /// Takes the counters of fragments that another rank gave away to this one.
     pub(crate) fn heat_came(&mut self, heat: &[FragHeat]) {
-        let (now, me) = (self.now.mono_ms, self.me());
+        let (now, me) = (self.core.now.mono_ms, self.core.me());
         for FragHeat { dir, frag, load } in heat.iter().take(MOVED_MAX) {
             let is_own = self.cluster.atlas.routes.of(*dir, frag.first()).is_none_or(|rank| rank == me);
             if is_own && load.is_sound() {
@@ -153,11 +155,11 @@ impl Mds {
 
     /// Counts for a fragment, or for what is done besides.
     fn hit(&mut self, spot: Option<Spot>, hit: Hit, weight: f64) {
-        let (now, half_life) = (self.now.mono_ms, self.config.heat_half_life_ms);
+        let (now, half_life) = (self.core.now.mono_ms, self.core.config.heat_half_life_ms);
         *self.heat.totals.of(hit) += weight;
         self.heat.counted_here.hit(hit, weight, now, half_life);
         // Of a directory that is this rank's, the inode is in memory while something is done in it.
-        match spot.filter(|(dir, _)| self.cluster.is_alone() || self.tree.peek(*dir).is_some()) {
+        match spot.filter(|(dir, _)| self.cluster.is_alone() || self.core.tree.peek(*dir).is_some()) {
             Some(spot) => self.heat.table.hit(spot, hit, weight, now),
             None => self.heat.besides.hit(hit, weight, now, half_life),
         }
@@ -166,12 +168,12 @@ impl Mds {
     /// The fragment that an operation is about; none if it is not known (any more).
     fn spot_of(&self, op: &Op) -> Option<Spot> {
         if let Some((dir, name)) = op.first_name() {
-            return Some((dir, self.frag_of(dir, || self.tree.hash(name))));
+            return Some((dir, self.frag_of(dir, || self.core.tree.hash(name))));
         }
         match op {
             Op::Readdir { dir, cookie, .. } => Some((*dir, self.frag_of(*dir, || *cookie))),
             Op::Tmpfile { dir, .. } | Op::LookupParent { dir } => Some((*dir, self.frag_of(*dir, || 0))),
-            _ => Some(self.home_of(self.tree.inode(crate::cluster::principal(op)?)?)),
+            _ => Some(self.home_of(self.core.tree.inode(crate::cluster::principal(op)?)?)),
         }
     }
 
@@ -179,7 +181,7 @@ impl Mds {
     /// so.
     fn frag_of(&self, dir: Ino, hash: impl Fn() -> u64) -> Frag {
         let line = self.cluster.atlas.routes.frag(dir, &hash);
-        match self.tree.peek(dir).map_or(0, |inode| inode.frag_bits) {
+        match self.core.tree.peek(dir).map_or(0, |inode| inode.frag_bits) {
             bits if bits > line.bits => Frag::of(hash(), bits),
             _ => line,
         }
@@ -189,10 +191,10 @@ impl Mds {
     #[cold]
     pub(crate) fn recut(&mut self, recuts: Vec<Recut>) {
         for Recut { dir, from, to } in recuts {
-            self.counters.splits += u64::from(to > from);
-            self.counters.merges += u64::from(to < from);
+            self.core.counters.splits += u64::from(to > from);
+            self.core.counters.merges += u64::from(to < from);
             let routes = &self.cluster.atlas.routes;
-            self.heat.table.recut(dir, to, |frag| routes.frag(dir, || frag.first()).bits, self.now.mono_ms);
+            self.heat.table.recut(dir, to, |frag| routes.frag(dir, || frag.first()).bits, self.core.now.mono_ms);
             if to > from {
                 self.has_grown(dir);
             }

@@ -77,23 +77,23 @@ impl Heat {
 impl Mds {
     /// The load of this rank at this moment. Walks over the hot fragments: not for every request.
     pub fn load_now(&self) -> Load {
-        self.load_with(&self.heat.table.sum(self.now.mono_ms))
+        self.load_with(&self.heat.table.sum(self.core.now.mono_ms))
     }
 
     /// The same for who has added up already what was counted.
     pub(crate) fn load_with(&self, sum: &LoadVec) -> Load {
-        let (now, half_life) = (self.now.mono_ms, self.config.heat_half_life_ms);
+        let (now, half_life) = (self.core.now.mono_ms, self.core.config.heat_half_life_ms);
         let (auth, besides) = (sum.metaload(), self.heat.besides.get(now, half_life));
         let mut requests = self.heat.requests;
-        requests.hit((self.counters.requests() - self.heat.counted) as f64, now, half_life);
-        let memory = self.tree.memory_bytes() as f64 / self.config.cache_bytes_max.max(1) as f64;
+        requests.hit((self.core.counters.requests() - self.heat.counted) as f64, now, half_life);
+        let memory = self.core.tree.memory_bytes() as f64 / self.core.config.cache_bytes_max.max(1) as f64;
         Load {
             own: *sum,
             besides,
             auth,
             all: auth + besides.metaload(),
             requests_per_s: requests.per_s(now, half_life),
-            queue: u32::try_from(self.parked.len() + self.gate.len()).unwrap_or(u32::MAX),
+            queue: u32::try_from(self.core.parked.len() + self.gate.len()).unwrap_or(u32::MAX),
             memory_percent: (memory * 100.0) as f32,
             cpu_percent: self.heat.cpu_percent,
             busy_percent: self.heat.busy_percent,
@@ -103,7 +103,7 @@ impl Mds {
 
     /// Both sides of the account at this time, for a check that heat is conserved. Walks over the hot fragments.
     pub fn heat_account(&self, now: u64) -> HeatAccount {
-        let half_life = self.config.heat_half_life_ms;
+        let half_life = self.core.config.heat_half_life_ms;
         let mut held = self.heat.table.sum(now);
         held.add(&self.heat.besides.get(now, half_life));
         HeatAccount { counted: self.heat.counted_here.get(now, half_life), held }
@@ -111,14 +111,14 @@ impl Mds {
 
     /// The last known load of another rank, and its age, milliseconds.
     pub fn load_of(&self, rank: Rank) -> Option<(Load, u64)> {
-        self.heat.gossip.load_of(rank, self.now.mono_ms).map(|(load, _, age_ms)| (load, age_ms))
+        self.heat.gossip.load_of(rank, self.core.now.mono_ms).map(|(load, _, age_ms)| (load, age_ms))
     }
 
     /// The load of each hot directory with all that is below it, as far as the way up is in memory. For whoever looks for
     /// something to move; walks over all hot fragments and their ancestors.
     pub fn subtree_loads(&self) -> BTreeMap<Ino, LoadVec> {
         let mut sums: BTreeMap<Ino, LoadVec> = BTreeMap::new();
-        for ((dir, _), load) in self.heat.table.iter(self.now.mono_ms) {
+        for ((dir, _), load) in self.heat.table.iter(self.core.now.mono_ms) {
             sums.entry(dir).or_default().add(&load);
         }
         // Each directory's parent, and how many below it are not added up yet: then from the leaves up, each one once.
@@ -149,13 +149,13 @@ impl Mds {
 
     /// The directory above, if it is known; none of the root.
     pub(super) fn parent_of(&self, dir: Ino) -> Option<Ino> {
-        let inode = self.tree.peek(dir).filter(|inode| inode.ino != Ino::ROOT && inode.parent.0 != 0)?;
+        let inode = self.core.tree.peek(dir).filter(|inode| inode.ino != Ino::ROOT && inode.parent.0 != 0)?;
         Some(inode.parent)
     }
 
     /// The driver says how busy the thread was since it last said so.
     pub(crate) fn measured(&mut self, cpu_percent: f32, busy_percent: f32) {
-        let (requests, now) = (self.counters.requests(), self.now.mono_ms);
+        let (requests, now) = (self.core.counters.requests(), self.core.now.mono_ms);
         let heat = &mut self.heat;
         (heat.cpu_percent, heat.busy_percent) = (cpu_percent, busy_percent);
         let (before, then) = std::mem::replace(&mut heat.measured, (requests, now));
@@ -170,15 +170,15 @@ impl Mds {
 
     /// On ticks: once a round the own load is put down and told to those whose turn it is.
     pub(crate) fn beat(&mut self) {
-        let wall_ms = u64::try_from(self.now.wall.0 / 1_000_000).unwrap_or(0);
-        let round = wall_ms / self.config.beat_ms.max(1);
+        let wall_ms = u64::try_from(self.core.now.wall.0 / 1_000_000).unwrap_or(0);
+        let round = wall_ms / self.core.config.beat_ms.max(1);
         if !self.heat.gossip.is_due(round) {
             return;
         }
-        let now = self.now.mono_ms;
-        let requests = self.counters.requests();
+        let now = self.core.now.mono_ms;
+        let requests = self.core.counters.requests();
         let fresh = (requests - std::mem::replace(&mut self.heat.counted, requests)) as f64;
-        self.heat.requests.hit(fresh, now, self.config.heat_half_life_ms);
+        self.heat.requests.hit(fresh, now, self.core.config.heat_half_life_ms);
         let load = self.load_now();
         let weighed = self.weighed();
         self.heat.gossip.beat(round, load, weighed, now, wall_ms);
@@ -191,14 +191,14 @@ impl Mds {
         let targets = self.heat.gossip.targets(&ranks, is_up);
         let beats = self.heat.gossip.message(ranks.len(), now);
         for to in targets {
-            self.tell(to, PeerMsg::Beat(beats.clone()));
+            self.core.tell(to, PeerMsg::Beat(beats.clone()));
         }
     }
 
     /// Takes beats of another rank, about itself and others.
     pub(crate) fn beaten(&mut self, beats: &[Beat]) {
         let ranks = self.ranks();
-        self.heat.gossip.take(beats, &ranks, self.now.mono_ms);
+        self.heat.gossip.take(beats, &ranks, self.core.now.mono_ms);
     }
 
     /// All ranks, ascending.

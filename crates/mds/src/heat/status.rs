@@ -54,9 +54,9 @@ pub struct SpotRates {
 impl Mds {
     /// The rates of the hottest fragments, hottest first; at most so many.
     pub(crate) fn spot_rates(&self, most: usize) -> Vec<SpotRates> {
-        let (now, per_s) = (self.now.mono_ms, DecayCounter::per_s_of(self.config.heat_half_life_ms));
+        let (now, per_s) = (self.core.now.mono_ms, DecayCounter::per_s_of(self.core.config.heat_half_life_ms));
         let rates = |((dir, frag), load): ((Ino, Frag), LoadVec)| {
-            let inode = self.tree.part(dir).or_else(|| self.tree.peek(dir));
+            let inode = self.core.tree.part(dir).or_else(|| self.core.tree.peek(dir));
             SpotRates {
                 dir,
                 frag,
@@ -71,13 +71,13 @@ impl Mds {
 
     /// The last known loads of the others.
     pub(crate) fn known_loads(&self) -> Vec<KnownLoad> {
-        let others = self.ranks().into_iter().filter(|rank| *rank != self.config.rank);
+        let others = self.ranks().into_iter().filter(|rank| *rank != self.core.config.rank);
         others.map(|rank| KnownLoad { rank, load: self.load_of(rank) }).collect()
     }
 
     /// The hottest, hottest first.
     pub(crate) fn hottest(&self) -> Vec<HotDir> {
-        let hottest = self.heat.table.hottest(SHOWN, self.now.mono_ms);
+        let hottest = self.heat.table.hottest(SHOWN, self.core.now.mono_ms);
         let hot = |((dir, frag), load)| HotDir { dir, frag, path: self.path_of(dir), load };
         hottest.into_iter().map(hot).collect()
     }
@@ -86,8 +86,8 @@ impl Mds {
     pub fn path_of(&self, dir: Ino) -> Option<String> {
         let (mut at, mut names) = (dir, Vec::new());
         while at != Ino::ROOT {
-            let inode = self.tree.peek(at)?;
-            names.push(String::from_utf8_lossy(self.tree.primary_name(inode)?.as_bytes()).into_owned());
+            let inode = self.core.tree.peek(at)?;
+            names.push(String::from_utf8_lossy(self.core.tree.primary_name(inode)?.as_bytes()).into_owned());
             at = inode.parent;
             if names.len() > PATH_NAMES_MAX {
                 return None;

@@ -124,7 +124,7 @@ impl Mds {
         if let Some(needs) = self.own_needs(at) {
             return Way::Load(needs);
         }
-        let now = self.now.mono_ms;
+        let now = self.core.now.mono_ms;
         let may_search = match self.own_dir(at).or_else(|| self.cluster.replicas.held.get(at, now)) {
             Some(dir) => check_search(dir, cred),
             None => return self.ask_replica(at, rank),
@@ -132,7 +132,7 @@ impl Mds {
         if let Err(error) = may_search {
             return Way::No(error);
         }
-        let hash = self.tree.hash(name);
+        let hash = self.core.tree.hash(name);
         let known = self.cluster.replicas.held.names.get(&(at, hash)).filter(|(known, _)| known == name);
         let Some(ino) = known.map(|(_, ino)| *ino) else {
             return self.ask_for(Asked::Name(at, name.clone()), rank);
@@ -156,16 +156,16 @@ impl Mds {
     /// The records to read of a directory that is this rank's own, as the subtree map or its number says.
     fn own_needs(&mut self, ino: Ino) -> Option<Vec<Need>> {
         let mut wants = Vec::new();
-        let is_own = self.cluster.atlas.routes.home(ino) == Some(self.me());
+        let is_own = self.cluster.atlas.routes.home(ino) == Some(self.core.me());
         (is_own && self.locate_of(ino, &mut wants) == Where::Unknown).then_some(wants)
     }
 
     /// A directory of this rank's own, or its part of one.
     fn own_dir(&self, ino: Ino) -> Option<&Inode> {
         // What another rank decides on is not here yet when it is true; what moves may be another one's by now.
-        let owns = self.tree.owner(ino) == self.me() && self.cluster.loans.locked(ino).is_none();
+        let owns = self.core.tree.owner(ino) == self.core.me() && self.cluster.loans.locked(ino).is_none();
         let owns = owns && !self.cluster.exports.drops();
-        self.tree.inode(ino).filter(|_| owns)
+        self.core.tree.inode(ino).filter(|_| owns)
     }
 
     /// All of a directory that is this rank's, or a replica of another's, and whose.
@@ -175,13 +175,13 @@ impl Mds {
             return Some((own, None));
         }
         let replica = self.cluster.replicas.held.dirs.get(&ino)?;
-        let counts = self.cluster.replicas.held.counts(replica.from, self.now.mono_ms);
+        let counts = self.cluster.replicas.held.counts(replica.from, self.core.now.mono_ms);
         counts.then_some((&*replica.inode, Some(replica.from)))
     }
 
     /// True if replicas of a rank count.
     pub(crate) fn replicas_count(&self, rank: Rank) -> bool {
-        self.cluster.replicas.held.counts(rank, self.now.mono_ms)
+        self.cluster.replicas.held.counts(rank, self.core.now.mono_ms)
     }
 
     /// The rank that has a directory, as far as is known.
@@ -195,13 +195,13 @@ impl Mds {
     }
 
     fn ask_for(&mut self, what: Asked, rank: Rank) -> Way {
-        let now = self.now.mono_ms;
+        let now = self.core.now.mono_ms;
         match self.cluster.replicas.held.asked.get(&what) {
             Some(Reply::None(since)) if now < since + ASKED_MS => return Way::Wait(WaitReason::Replicas),
             Some(Reply::No(since)) if now < since + REFUSED_MS => return Way::Unknown,
             _ => {}
         }
-        if rank == self.me() || !self.cluster.peers.links.get(&rank).is_some_and(|link| link.greeted) {
+        if rank == self.core.me() || !self.cluster.peers.links.get(&rank).is_some_and(|link| link.greeted) {
             return Way::Unknown;
         }
         let msg = match &what {
@@ -210,7 +210,7 @@ impl Mds {
         };
         self.cluster.replicas.held.asked.insert(what, Reply::None(now));
         self.cluster.replicas.held.asks += 1;
-        self.tell(rank, msg);
+        self.core.tell(rank, msg);
         Way::Wait(WaitReason::Replicas)
     }
 
@@ -221,12 +221,12 @@ impl Mds {
             Some(ino) => {
                 self.cluster.replicas.held.asked.remove(&what);
                 self.make_room_for_replicas();
-                let hash = self.tree.hash(&name);
+                let hash = self.core.tree.hash(&name);
                 self.cluster.replicas.held.names.insert((dir, hash), (name, ino));
             }
-            None => _ = self.cluster.replicas.held.asked.insert(what, Reply::No(self.now.mono_ms)),
+            None => _ = self.cluster.replicas.held.asked.insert(what, Reply::No(self.core.now.mono_ms)),
         }
-        self.parked.wake(&WaitReason::Replicas);
+        self.core.parked.wake(&WaitReason::Replicas);
     }
 
     /// A replica came.
@@ -235,17 +235,17 @@ impl Mds {
         self.replicas_kept(from, sent_ms);
         self.make_room_for_replicas();
         self.cluster.replicas.held.dirs.insert(inode.ino, Replica { inode, from });
-        self.parked.wake(&WaitReason::Replicas);
+        self.core.parked.wake(&WaitReason::Replicas);
     }
 
     /// There is none to be had.
     pub(crate) fn replica_refused(&mut self, ino: Ino) {
-        self.cluster.replicas.held.asked.insert(Asked::Dir(ino), Reply::No(self.now.mono_ms));
-        self.parked.wake(&WaitReason::Replicas);
+        self.cluster.replicas.held.asked.insert(Asked::Dir(ino), Reply::No(self.core.now.mono_ms));
+        self.core.parked.wake(&WaitReason::Replicas);
     }
 
     fn make_room_for_replicas(&mut self) {
-        let most = self.config.some(HELD_MAX);
+        let most = self.core.config.some(HELD_MAX);
         if self.cluster.replicas.held.dirs.len() >= most || self.cluster.replicas.held.names.len() >= most {
             self.cluster.replicas.held.dirs.clear();
             self.cluster.replicas.held.names.clear();
@@ -257,13 +257,13 @@ impl Mds {
     pub(crate) fn drop_replica(&mut self, from: Rank, ino: Ino) {
         self.cluster.replicas.held.dirs.remove(&ino);
         self.shortcuts.drop_through(ino);
-        let promised_ms = self.promises.left_ms(ino, self.now.mono_ms);
-        self.tell(from, PeerMsg::ReplicaDropped { ino, promised_ms });
+        let promised_ms = self.promises.left_ms(ino, self.core.now.mono_ms);
+        self.core.tell(from, PeerMsg::ReplicaDropped { ino, promised_ms });
     }
 
     /// Those of a rank go on to count.
     pub(crate) fn replicas_kept(&mut self, from: Rank, sent_ms: u64) {
-        if self.cluster.replicas.held.extend(from, sent_ms, self.now.mono_ms) {
+        if self.cluster.replicas.held.extend(from, sent_ms, self.core.now.mono_ms) {
             self.shortcuts.clear();
         }
     }
@@ -276,13 +276,13 @@ impl Mds {
         self.shortcuts.clear();
         if !held.asked.is_empty() {
             held.asked.clear();
-            self.parked.wake(&WaitReason::Replicas);
+            self.core.parked.wake(&WaitReason::Replicas);
         }
     }
 
     /// Says to those who have lent something that it is still held, and forgets what was answered long ago.
     pub(crate) fn keep_held(&mut self) {
-        let now = self.now.mono_ms;
+        let now = self.core.now.mono_ms;
         let held = &mut self.cluster.replicas.held;
         if !held.asked.is_empty() {
             let late = |reply: &Reply| match reply {
@@ -290,7 +290,7 @@ impl Mds {
                 Reply::No(since) => now >= since + REFUSED_MS,
             };
             held.asked.retain(|_, reply| !late(reply));
-            self.parked.wake(&WaitReason::Replicas);
+            self.core.parked.wake(&WaitReason::Replicas);
         }
         let held = &mut self.cluster.replicas.held;
         let mut due = Vec::new();
@@ -307,6 +307,6 @@ impl Mds {
         if dirs.len() < before {
             self.shortcuts.clear();
         }
-        due.into_iter().for_each(|rank| self.tell(rank, PeerMsg::KeepReplicas { sent_ms: now }));
+        due.into_iter().for_each(|rank| self.core.tell(rank, PeerMsg::KeepReplicas { sent_ms: now }));
     }
 }

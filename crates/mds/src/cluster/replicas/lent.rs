@@ -80,10 +80,10 @@ impl Mds {
     /// A rank asks which directory has a name.
     pub(crate) fn tell_name(&mut self, from: Rank, dir: Ino, name: Name) {
         match self.dir_named(dir, &name) {
-            Ok(ino) => self.tell_durably(from, PeerMsg::NameIs { dir, name, ino }),
+            Ok(ino) => self.core.tell_durably(from, PeerMsg::NameIs { dir, name, ino }),
             Err(needs) => {
                 if !self.answer_later(from, Late::Name(dir, name.clone()), needs) {
-                    self.tell_durably(from, PeerMsg::NameIs { dir, name, ino: None });
+                    self.core.tell_durably(from, PeerMsg::NameIs { dir, name, ino: None });
                 }
             }
         }
@@ -92,7 +92,7 @@ impl Mds {
     /// Reads the records that a question needs, and answers later. False if so much is being read that it would only be asked for
     /// in vain.
     fn answer_later(&mut self, from: Rank, what: Late, needs: Vec<Need>) -> bool {
-        if needs.is_empty() || self.cluster.replicas.lent.late.len() >= self.config.some(LATE_MAX) {
+        if needs.is_empty() || self.cluster.replicas.lent.late.len() >= self.core.config.some(LATE_MAX) {
             return false;
         }
         self.cluster.replicas.lent.late.push((from, what));
@@ -105,9 +105,9 @@ impl Mds {
         for (from, what) in std::mem::take(&mut self.cluster.replicas.lent.late) {
             match what {
                 Late::Name(dir, name) if ok => self.tell_name(from, dir, name),
-                Late::Name(dir, name) => self.tell_durably(from, PeerMsg::NameIs { dir, name, ino: None }),
+                Late::Name(dir, name) => self.core.tell_durably(from, PeerMsg::NameIs { dir, name, ino: None }),
                 Late::Dir(ino, sent_ms) if ok => self.lend_replica(from, ino, sent_ms),
-                Late::Dir(ino, _) => self.tell_durably(from, PeerMsg::NoReplica { ino }),
+                Late::Dir(ino, _) => self.core.tell_durably(from, PeerMsg::NoReplica { ino }),
             }
         }
     }
@@ -123,7 +123,7 @@ impl Mds {
             Where::Elsewhere(_) => return Err(Vec::new()),
             Where::Unknown => return Err(wants),
         }
-        match self.tree.entry(dir, name) {
+        match self.core.tree.entry(dir, name) {
             Lookup::Present(target) => Ok((target.kind == Kind::Dir).then_some(target.ino)),
             Lookup::Absent => Ok(None),
             Lookup::Unknown => Err(vec![Need::Entry { dir, name: name.clone() }]),
@@ -136,7 +136,7 @@ impl Mds {
             Ok(inode) => inode,
             Err(needs) => {
                 if !self.answer_later(from, Late::Dir(ino, sent_ms), needs) {
-                    self.tell_durably(from, PeerMsg::NoReplica { ino });
+                    self.core.tell_durably(from, PeerMsg::NoReplica { ino });
                 }
                 return;
             }
@@ -144,11 +144,11 @@ impl Mds {
         let replica = PeerMsg::Replica { sent_ms, inode: Box::new(inode) };
         self.cluster.replicas.lent.by_ino.entry(ino).or_default().insert(from, false);
         self.note_holder(from);
-        self.tell_durably(from, replica);
+        self.core.tell_durably(from, replica);
     }
 
     fn note_holder(&mut self, rank: Rank) {
-        self.cluster.replicas.lent.until_ms.insert(rank, self.now.mono_ms + LENT_MS);
+        self.cluster.replicas.lent.until_ms.insert(rank, self.core.now.mono_ms + LENT_MS);
     }
 
     /// A directory of this rank that nobody is about to change. `Err`: that must be read first; nothing: it cannot be had now.
@@ -156,12 +156,12 @@ impl Mds {
         if !self.is_lendable(ino)? {
             return Err(Vec::new());
         }
-        self.tree.inode(ino).cloned().ok_or_else(Vec::new)
+        self.core.tree.inode(ino).cloned().ok_or_else(Vec::new)
     }
 
     /// True if an inode is a directory of this rank that nobody is about to change. `Err`: that must be read first.
     pub(crate) fn is_lendable(&mut self, ino: Ino) -> Result<bool, Vec<Need>> {
-        if !self.cluster.peers.ready || self.grace.is_some() || self.stopping {
+        if !self.cluster.peers.ready || self.grace.is_some() || self.core.stopping {
             return Ok(false);
         }
         let mut wants = Vec::new();
@@ -170,39 +170,39 @@ impl Mds {
             Where::Elsewhere(_) => return Ok(false),
             Where::Unknown => return Err(wants),
         }
-        if self.parked.is_marked(ino) || self.is_leaving(ino) || self.cluster.loans.locked(ino).is_some() {
+        if self.core.parked.is_marked(ino) || self.is_leaving(ino) || self.cluster.loans.locked(ino).is_some() {
             return Ok(false);
         }
-        if self.now.mono_ms < self.decoupled.asks_until_ms {
+        if self.core.now.mono_ms < self.decoupled.asks_until_ms {
             return Ok(false);
         }
-        if self.cluster.replicas.lent.is_asked_back(ino) || self.tree.has_decoupled() && !self.is_free_above(ino) {
+        if self.cluster.replicas.lent.is_asked_back(ino) || self.core.tree.has_decoupled() && !self.is_free_above(ino) {
             return Ok(false);
         }
-        let Found::Here(inode) = self.tree.find(ino) else { return Ok(false) };
+        let Found::Here(inode) = self.core.tree.find(ino) else { return Ok(false) };
         Ok(inode.kind == Kind::Dir && inode.nlink > 0 && inode.part_of().is_none())
     }
 
     /// A rank goes on to hold what it has.
     pub(crate) fn keep_replicas(&mut self, from: Rank, sent_ms: u64) {
         // Those that have come to their end are not known any more.
-        if self.cluster.replicas.lent.until_ms.get(&from).is_some_and(|until| self.now.mono_ms <= *until) {
+        if self.cluster.replicas.lent.until_ms.get(&from).is_some_and(|until| self.core.now.mono_ms <= *until) {
             self.note_holder(from);
-            self.tell_durably(from, PeerMsg::ReplicasKept { sent_ms });
+            self.core.tell_durably(from, PeerMsg::ReplicasKept { sent_ms });
         }
     }
 
     /// A rank has one less.
     pub(crate) fn replica_dropped(&mut self, from: Rank, ino: Ino, promised_ms: u32) {
         if promised_ms > 0 {
-            self.promises.note(ino, u64::from(promised_ms), self.now.mono_ms);
+            self.promises.note(ino, u64::from(promised_ms), self.core.now.mono_ms);
         }
         self.cluster.replicas.lent.give(ino, from);
         self.replicas_came_back();
     }
 
     fn replicas_came_back(&mut self) {
-        self.parked.wake(&WaitReason::Replicas);
+        self.core.parked.wake(&WaitReason::Replicas);
         self.next_loans();
         if self.cluster.exports.is_active() {
             self.step_export();
@@ -211,7 +211,7 @@ impl Mds {
 
     /// A rank has said hello, or was removed: it holds nothing. What it has promised by what it held it does not say.
     pub(crate) fn forget_holder(&mut self, rank: Rank) {
-        self.promises.raise_floor(self.now.mono_ms);
+        self.promises.raise_floor(self.core.now.mono_ms);
         if !self.cluster.replicas.lent.is_empty() {
             self.cluster.replicas.lent.forget(rank);
             self.replicas_came_back();
@@ -220,7 +220,7 @@ impl Mds {
 
     /// Those of ranks that were not heard for long do not count any more.
     pub(crate) fn expire_lent(&mut self) {
-        let now = self.now.mono_ms;
+        let now = self.core.now.mono_ms;
         let late = self.cluster.replicas.lent.until_ms.iter().filter(|(_, until)| **until < now).map(|(rank, _)| *rank);
         for rank in late.collect::<Vec<Rank>>() {
             self.cluster.replicas.lent.forget(rank);
@@ -240,7 +240,7 @@ impl Mds {
             }
         }
         self.cluster.replicas.lent.asked_back += due.len() as u64;
-        due.into_iter().for_each(|(rank, ino)| self.tell_durably(rank, PeerMsg::DropReplica { ino }));
+        due.into_iter().for_each(|(rank, ino)| self.core.tell_durably(rank, PeerMsg::DropReplica { ino }));
         inos.iter().any(|ino| self.cluster.replicas.lent.by_ino.contains_key(ino))
     }
 
@@ -256,7 +256,7 @@ impl Mds {
         if due.is_empty() || !self.take_replicas_back(&due) {
             return None;
         }
-        self.parked.mark(job, due);
+        self.core.parked.mark(job, due);
         Some(WaitReason::Replicas)
     }
 
@@ -265,7 +265,7 @@ impl Mds {
         let lent = &self.cluster.replicas.lent.by_ino;
         let changed = |event: &Event| match event {
             Event::Inode(inode) if lent.contains_key(&inode.ino) && inode.part_of().is_none() => {
-                let before = self.tree.inode(inode.ino)?;
+                let before = self.core.tree.inode(inode.ino)?;
                 (!is_same_way(before, inode)).then_some(inode.ino)
             }
             Event::InodeGone(ino) => lent.contains_key(ino).then_some(*ino),
@@ -280,7 +280,7 @@ impl Mds {
     pub(crate) fn check_replicas(&self, events: &[Event]) {
         if cfg!(debug_assertions) && !self.cluster.replicas.lent.is_empty() {
             let untrue = self.changed_replicas(events);
-            assert!(untrue.is_empty(), "rank {} changes what others have replicas of: {untrue:?}", self.me());
+            assert!(untrue.is_empty(), "rank {} changes what others have replicas of: {untrue:?}", self.core.me());
         }
     }
 }

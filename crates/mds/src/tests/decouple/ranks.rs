@@ -407,7 +407,7 @@ fn a_file_that_lives_by_itself_at_another_rank_comes_also_if_that_one_has_not_go
     // Rank 0 has something to move that does not come to its end, so the file does not go home.
     cluster.hold(0, 1);
     cluster.begin_move(other, 0, 1);
-    cluster.at(0, |world| world.mds.config.cache_bytes_max = 1);
+    cluster.at(0, |world| world.mds.core.config.cache_bytes_max = 1);
     cluster.wait(10_000);
     assert!(!cluster.has(0, f) && !cluster.has(1, f), "it is in the table alone");
     cluster.at(0, |world| world.loads = false);
@@ -454,7 +454,7 @@ fn what_was_asked_for_before_a_merge_made_it_is_there_after_that_also_when_it_ha
         let a = cluster.client();
         let mut owner = Far::with(&mut cluster, a, there, what).expect("nobody has it");
         let sub = owner.made(&mut cluster, &mkdir(there, "sub"));
-        cluster.at(1, |world| (world.mds.config.cache_bytes_max, world.mds.config.dirty_ms_max) = (1, 50));
+        cluster.at(1, |world| (world.mds.core.config.cache_bytes_max, world.mds.core.config.dirty_ms_max) = (1, 50));
         assert_eq!(cluster.attr(b, sub).err(), Some(FsError::Stale), "it is its owner's alone");
         owner.merge(&mut cluster).expect("it is his");
         owner.end(&mut cluster).expect("it is his");

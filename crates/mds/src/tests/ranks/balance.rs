@@ -118,7 +118,7 @@ fn what_directories_say_is_read_before_a_policy_is_asked() {
         cluster.touch_all(a, dir, 5);
     }
     let unknown = |cluster: &Cluster, dir| {
-        let tree = &cluster.world(0).mds.tree;
+        let tree = &cluster.world(0).mds.core.tree;
         tree.inode(dir).is_some_and(|inode| tree.xattr(inode, BALANCER).is_none())
     };
     assert!(unknown(&cluster, off) && unknown(&cluster, free));

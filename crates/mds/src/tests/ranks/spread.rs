@@ -378,7 +378,7 @@ fn that_split_early(ranks: usize) -> Cluster {
 
 /// In how many fragments, as bits, a rank has cut what it has of a directory.
 fn bits_at(cluster: &Cluster, at: usize, dir: Ino) -> u8 {
-    cluster.world(at).mds.tree.peek(dir).map(|inode| inode.frag_bits).expect("it has some of it")
+    cluster.world(at).mds.core.tree.peek(dir).map(|inode| inode.frag_bits).expect("it has some of it")
 }
 
 #[test]
