@@ -181,7 +181,9 @@ impl Mds {
         // All in one record: what has been told and what is to be told of it are there together after a crash, or neither is.
         let mut peers = BTreeMap::new();
         for (dir, sum) in sums {
-            let Where::Elsewhere(rank) = self.locate(dir, &mut Vec::new()) else { continue };
+            let Where::Elsewhere(rank) = self.locate(dir, &mut Vec::new()) else {
+                continue;
+            };
             let peer = peers.entry(rank).or_insert_with(|| self.core.tree.peer(rank));
             peer.sent += 1;
             let letter = Arc::new(Letter::Sum { dir, entries: sum.entries, bytes: sum.bytes });
@@ -200,7 +202,7 @@ impl Mds {
         if self.core.tree.memory_bytes() <= self.core.config.cache_bytes_max {
             return;
         }
-        let keeps = self.grace.is_some() || self.keeps_all() || self.core.parked.starves();
+        let keeps = self.grace.is_some() || self.cluster.exports.keeps_all() || self.core.parked.starves();
         if !keeps {
             let low = self.core.config.cache_bytes_max - self.core.config.cache_bytes_max / 32;
             self.core.tree.evict_some(low, EVICT_STEPS, &|_| false);

@@ -309,7 +309,7 @@ impl Mds {
             open_count: &|ino| guest(ino).unwrap_or_else(|| opens.count(ino)) + held_too,
             route_version: &|ino| cluster.atlas.routes.version(ino),
         };
-        let bad_pin = self.is_bad_pin(job);
+        let bad_pin = self.cluster.atlas.is_bad_pin(&self.core, job);
         let change = match prepare(&self.core.tree, &job.op, &ctx) {
             Ok(_) if bad_pin => return Step::Answer(Err(FsError::Invalid)),
             Ok(change) if job.way_only => shown_on_the_way(change),
@@ -340,7 +340,7 @@ impl Mds {
                 (&job.op, &change.answer)
             {
                 // What he will ask for next, if what he asked for now was all there.
-                self.read_on(*dir, next.saturating_add(1));
+                self.core.read_on(&mut self.cluster.atlas, *dir, next.saturating_add(1));
             }
             return Step::Answer(Ok(change.answer));
         }
@@ -520,7 +520,7 @@ impl Mds {
         if !self.cluster.peers.ready {
             return Some(Step::Wait(WaitReason::Peers));
         }
-        if let Some(step) = self.moved(ino) {
+        if let Some(step) = self.cluster.exports.moved(&mut self.core, &mut self.cluster.atlas, ino) {
             return Some(step);
         }
         let mut wants = Vec::new();

@@ -185,7 +185,7 @@ impl Mds {
         session.errors += u64::from(reply.result.is_err());
         let Some(conn) = session.conn else { return };
         if let Some(Redirect { rank, done, about }) = reply.redirect {
-            let routes = self.routes_about(about);
+            let routes = self.cluster.atlas.routes_about(&self.core, about);
             let msg = ToClient::Redirect { seq: reply.seq, rank, routes, done };
             return self.core.out.push_back(Output::Send { conn, msg });
         }

@@ -297,7 +297,7 @@ impl Mds {
     fn take_back_open(&mut self, slot: Slot, id: SessionId, number: u64, ino: Ino, flags: OpenFlags, rights: Lease) {
         let taken = self.opens.handles(slot) >= HANDLES_MAX || self.opens.handle(slot, number).is_some();
         // A directory of which this rank has only a part is open where its home is.
-        let is_here = self.home_of_part(ino).is_none();
+        let is_here = self.cluster.atlas.home_of_part(&self.core, ino).is_none();
         let kind = self.core.tree.inode(ino).filter(|_| is_here).map(|inode| inode.kind);
         if taken || !matches!(kind, Some(Kind::File | Kind::Dir)) {
             if let Where::Elsewhere(rank) = self.locate(ino, &mut Vec::new()) {

@@ -222,7 +222,7 @@ impl Mds {
             rank: self.core.me(),
             hash_key: self.core.config.hash_key,
             map: self.cluster.atlas.map.clone(),
-            routes: self.routes_about(None),
+            routes: self.cluster.atlas.routes_about(&self.core, None),
             direct,
             recovered: if self.core.config.after_crash { self.core.log.recovered } else { loligo_types::Lsn(0) },
         });

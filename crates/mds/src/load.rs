@@ -9,7 +9,9 @@ use std::collections::BTreeMap;
 use loligo_namespace::{Loaded, Need};
 use loligo_types::{FsError, Ino, Rank, SessionId};
 
+use crate::cluster::Atlas;
 use crate::cluster::pinned_dirs;
+use crate::core::Core;
 use crate::io::Output;
 use crate::machine::Mds;
 use crate::park::WaitReason;
@@ -142,62 +144,61 @@ fn cut_dir(item: &Loaded) -> Option<Ino> {
     }
 }
 
-impl Mds {
+impl Core {
     /// Reads these for somebody; how many reads that is to wait for.
-    pub(crate) fn load(&mut self, mut needs: Vec<Need>, waiter: Waiter) -> usize {
-        let later = self.read_later(&mut needs, waiter);
-        later + self.read_now(needs, waiter)
+    pub(crate) fn load(&mut self, atlas: &mut Atlas, mut needs: Vec<Need>, waiter: Waiter) -> usize {
+        let later = atlas.read_later(&mut needs, waiter);
+        later + self.read_now(atlas, needs, waiter)
     }
 
     /// The same, also of what was to be read later.
-    pub(crate) fn read_now(&mut self, needs: Vec<Need>, waiter: Waiter) -> usize {
+    pub(crate) fn read_now(&mut self, atlas: &mut Atlas, needs: Vec<Need>, waiter: Waiter) -> usize {
         let (mut count, mut fresh) = (0, Vec::new());
         let mut joined = Vec::new();
         for need in needs {
-            match self.core.loads.by_need.get(&need) {
+            match self.loads.by_need.get(&need) {
                 Some(ticket) if !joined.contains(ticket) => joined.push(*ticket),
                 Some(_) => {}
                 None => fresh.push(need),
             }
         }
         for number in joined {
-            if let Some(ticket) = self.core.loads.tickets.get_mut(&number) {
+            if let Some(ticket) = self.loads.tickets.get_mut(&number) {
                 ticket.waiters.push(waiter);
                 count += 1;
-                self.read_behind(number);
+                self.read_behind(atlas, number);
             }
         }
-        let births = &self.cluster.atlas.births;
+        let births = &atlas.births;
         for need in fresh.extract_if(.., |need| births.is_asked(need)) {
             // Nothing is read: the end of the question ends it.
-            self.core.loads.last_birth += 1;
-            let ticket = BIRTHS + self.core.loads.last_birth;
-            self.core.loads.by_need.insert(need.clone(), ticket);
-            self.core.loads.tickets.insert(ticket, Ticket { needs: vec![need], waiters: vec![waiter], behind: None });
+            self.loads.last_birth += 1;
+            let ticket = BIRTHS + self.loads.last_birth;
+            self.loads.by_need.insert(need.clone(), ticket);
+            self.loads.tickets.insert(ticket, Ticket { needs: vec![need], waiters: vec![waiter], behind: None });
             count += 1;
         }
         if !fresh.is_empty() {
-            self.core.loads.last += 1;
-            let ticket = self.core.loads.last;
-            fresh.iter().for_each(|need| _ = self.core.loads.by_need.insert(need.clone(), ticket));
-            self.core
-                .loads
-                .tickets
-                .insert(ticket, Ticket { needs: fresh.clone(), waiters: vec![waiter], behind: None });
-            self.core.out.push_back(Output::Load { ticket, needs: fresh });
+            self.loads.last += 1;
+            let ticket = self.loads.last;
+            fresh.iter().for_each(|need| _ = self.loads.by_need.insert(need.clone(), ticket));
+            self.loads.tickets.insert(ticket, Ticket { needs: fresh.clone(), waiters: vec![waiter], behind: None });
+            self.out.push_back(Output::Load { ticket, needs: fresh });
             count += 1;
         }
         count
     }
+}
 
+impl Mds {
     /// The records came.
     pub(crate) fn loaded(&mut self, ticket: u64, items: Vec<Loaded>) {
         let Some(done) = self.end_ticket(ticket) else { return };
         let is_load = done.waiters.iter().any(|waiter| waiter.is_load());
         let spots = if is_load { self.spots_of(&items) } else { Vec::new() };
-        let missed = self.missed(&items);
+        let missed = self.core.missed(&items);
         let is_awaited = done.waiters.iter().any(|waiter| matches!(waiter, Waiter::Job(_)));
-        let listed = if is_awaited { self.listed(&items) } else { Vec::new() };
+        let listed = if is_awaited { self.core.listed(&items) } else { Vec::new() };
         let pinned = pinned_dirs(&items);
         if self.cluster.is_alone() {
             items.into_iter().for_each(|item| self.core.tree.load(item));
@@ -205,7 +206,7 @@ impl Mds {
             let stale = ticket <= self.cluster.atlas.barrier;
             for item in items {
                 let cut = cut_dir(&item);
-                self.take_item(item, stale);
+                self.cluster.atlas.take_item(&mut self.core, &mut self.cluster.exports, &mut self.balance, item, stale);
                 // A rank that starts anew learns so of what it has not given away yet.
                 cut.into_iter().for_each(|dir| self.has_grown(dir));
             }
@@ -229,8 +230,8 @@ impl Mds {
                 Waiter::Ahead => {}
             }
         }
-        missed.into_iter().for_each(|(dir, hash)| self.read_ahead(dir, hash));
-        listed.into_iter().for_each(|(dir, hash)| self.read_on(dir, hash));
+        missed.into_iter().for_each(|(dir, hash)| self.core.read_ahead(&mut self.cluster.atlas, dir, hash));
+        listed.into_iter().for_each(|(dir, hash)| self.core.read_on(&mut self.cluster.atlas, dir, hash));
         self.land_checkpoint();
         self.land_merge_rows();
     }

@@ -100,7 +100,9 @@ impl Mds {
             Input::Message { conn, msg } => self.message(conn, msg),
             Input::Durable { lsn } => self.durable(lsn),
             Input::Loaded { ticket, items } => self.loaded(ticket, items),
-            Input::LoadGoesOn { ticket, dir, from_hash } => self.load_goes_on(ticket, dir, from_hash),
+            Input::LoadGoesOn { ticket, dir, from_hash } => {
+                self.core.load_goes_on(&mut self.cluster.atlas, ticket, dir, from_hash)
+            }
             Input::LoadFailed { ticket } => self.load_failed(ticket),
             Input::Connected { conn, peer } => self.connected(conn, peer),
             Input::Disconnected { conn } => self.disconnected(conn),

@@ -262,7 +262,7 @@ impl Mds {
 
     /// The directory that an inode is in.
     pub(crate) fn up(&mut self, at: Ino) -> Up {
-        if let Some(home) = self.home_of_part(at) {
+        if let Some(home) = self.cluster.atlas.home_of_part(&self.core, at) {
             // What this rank has of it says what its names are, not where it is.
             return Up::Elsewhere(home);
         }
@@ -276,7 +276,7 @@ impl Mds {
 
     fn next(&mut self, at: Ino) -> Next {
         // What has moved and is not dropped from memory yet says where it was.
-        match self.has_moved(at) {
+        match self.cluster.exports.has_moved(&mut self.core, &mut self.cluster.atlas, at) {
             Ok(None) => {}
             Ok(Some(rank)) => return Next::Elsewhere(rank),
             Err(needs) => return Next::Load(needs),

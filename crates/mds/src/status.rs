@@ -324,7 +324,7 @@ impl Mds {
         });
         Status {
             rank: self.core.config.rank,
-            member: self.member_state(),
+            member: self.cluster.atlas.member_state(&self.core),
             drain_stuck: self.drain_stuck(),
             sessions: self.session_status(),
             ops,

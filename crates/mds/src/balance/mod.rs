@@ -26,6 +26,7 @@ use crate::machine::Mds;
 use self::pieces::{Pieces, Scratch};
 use self::resolution::{Distants, Look, Stand};
 
+pub(crate) use self::resolution::is_rule;
 pub use self::status::BalanceStatus;
 
 /// Time before what could not be known at a tick is looked for again, milliseconds.
@@ -112,7 +113,7 @@ impl Mds {
     fn asks(&mut self, look: &mut Look) -> bool {
         let (now, tick_ms) = (self.core.now.mono_ms, self.core.config.balance_ms.max(1));
         if self.balance.agains < AGAINS_MAX && !look.wants.is_empty() {
-            self.load(std::mem::take(&mut look.wants), Waiter::Nobody);
+            self.core.load(&mut self.cluster.atlas, std::mem::take(&mut look.wants), Waiter::Nobody);
             self.balance.agains += 1;
             self.balance.next_ms = now + AGAIN_MS;
             return false;
@@ -143,7 +144,7 @@ impl Mds {
             for dir in self.tops() {
                 let parent = self.core.tree.peek(dir).map(|inode| inode.parent);
                 if let Some(parent) = parent.filter(|parent| parent.0 != 0) {
-                    self.locate(parent, &mut look.wants);
+                    self.cluster.atlas.locate(&mut self.core, &mut self.cluster.exports, parent, &mut look.wants);
                 }
             }
         }
@@ -234,6 +235,10 @@ impl Mds {
     /// The location of a directory, or of this rank's part of it.
     fn locate_part(&mut self, dir: Ino) -> Where {
         let mut wants = Vec::new();
-        if self.core.tree.part(dir).is_some() { Where::Here } else { self.locate(dir, &mut wants) }
+        if self.core.tree.part(dir).is_some() {
+            Where::Here
+        } else {
+            self.cluster.atlas.locate(&mut self.core, &mut self.cluster.exports, dir, &mut wants)
+        }
     }
 }

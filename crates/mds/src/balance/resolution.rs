@@ -8,6 +8,8 @@ use std::sync::Arc;
 use loligo_namespace::{BALANCER, Found, Need, PIN, XattrPair, balancer_of};
 use loligo_types::{Event, Ino, Inode, NO_POLICY, limits};
 
+use crate::balance::Balance;
+use crate::core::Core;
 use crate::hash::IntMap;
 use crate::machine::Mds;
 
@@ -120,6 +122,28 @@ impl Look {
     }
 }
 
+impl Balance {
+    /// True if an inode is read only for its rules.
+    pub(crate) fn is_distant(&self, ino: Ino) -> bool {
+        self.distants.0.contains_key(&ino)
+    }
+
+    /// The table has told of an inode that is not this rank's.
+    pub(crate) fn note_distant(&mut self, ino: Ino, inode: Option<&Inode>) {
+        let Some(distant) = self.distants.0.get_mut(&ino) else { return };
+        distant.above = inode.map(|inode| inode.parent).filter(|parent| parent.0 != 0 && *parent != ino);
+    }
+
+    /// The same of its xattrs.
+    pub(crate) fn note_distant_rules(&mut self, core: &Core, ino: Ino, xattrs: &[XattrPair]) {
+        let now = core.now.mono_ms;
+        let Some(distant) = self.distants.0.get_mut(&ino) else { return };
+        let value = |name: &[u8]| xattrs.iter().find(|(other, _)| **other == *name).map(|(_, value)| &**value);
+        distant.said = Some(Said::of(value(PIN).is_some(), value(BALANCER)));
+        distant.read_ms = now;
+    }
+}
+
 impl Mds {
     /// By what a directory is balanced; `None`: something must be read first.
     pub(super) fn stand(&mut self, dir: Ino, look: &mut Look) -> Option<Stand> {
@@ -221,32 +245,12 @@ impl Mds {
             (self.core.now.mono_ms, self.core.config.balance_ms.max(AGAIN_MS).saturating_mul(KEEP_TICKS));
         self.balance.distants.0.retain(|_, distant| now <= distant.asked_ms + keep_ms);
     }
+}
 
-    /// True if an inode is read only for its rules.
-    pub(crate) fn is_distant(&self, ino: Ino) -> bool {
-        self.balance.distants.0.contains_key(&ino)
-    }
-
-    /// The table has told of an inode that is not this rank's.
-    pub(crate) fn note_distant(&mut self, ino: Ino, inode: Option<&Inode>) {
-        let Some(distant) = self.balance.distants.0.get_mut(&ino) else { return };
-        distant.above = inode.map(|inode| inode.parent).filter(|parent| parent.0 != 0 && *parent != ino);
-    }
-
-    /// The same of its xattrs.
-    pub(crate) fn note_distant_rules(&mut self, ino: Ino, xattrs: &[XattrPair]) {
-        let now = self.core.now.mono_ms;
-        let Some(distant) = self.balance.distants.0.get_mut(&ino) else { return };
-        let value = |name: &[u8]| xattrs.iter().find(|(other, _)| **other == *name).map(|(_, value)| &**value);
-        distant.said = Some(Said::of(value(PIN).is_some(), value(BALANCER)));
-        distant.read_ms = now;
-    }
-
-    /// True if an event changes a rule by which other ranks, too, balance the subtree: they learn it from the table.
-    pub(crate) fn is_rule(event: &Event) -> bool {
-        let (Event::Xattr { name, .. } | Event::XattrGone { name, .. }) = event else { return false };
-        **name == *BALANCER || **name == *PIN
-    }
+/// True if an event changes a rule by which other ranks, too, balance the subtree: they learn it from the table.
+pub(crate) fn is_rule(event: &Event) -> bool {
+    let (Event::Xattr { name, .. } | Event::XattrGone { name, .. }) = event else { return false };
+    **name == *BALANCER || **name == *PIN
 }
 
 /// The place of a name, which is added if it is new.

@@ -98,11 +98,11 @@ impl Mds {
             let told = job.tx.and_then(|tx| self.cluster.borrowing.txs.get(&tx)?.found.get(ino).copied());
             let verdict = match told {
                 Some(rank) if rank != self.core.me() => Where::Elsewhere(rank),
-                told => match self.locate(*ino, &mut own) {
+                told => match self.cluster.atlas.locate(&mut self.core, &mut self.cluster.exports, *ino, &mut own) {
                     // Whom this rank asked says that it is here, where it is not any more: both would ask each other for ever.
                     Where::Elsewhere(_) if told.is_some() => {
                         if !self.cluster.atlas.unconfirmed_routes.contains_key(&(*ino, Frag::WHOLE)) {
-                            self.doubt(*ino, Frag::WHOLE);
+                            self.cluster.atlas.doubt(&self.core, *ino, Frag::WHOLE);
                         }
                         return Gathered::Again;
                     }
@@ -123,7 +123,9 @@ impl Mds {
                 }
                 let lent = job.tx.and_then(|tx| self.cluster.borrowing.txs.get(&tx)?.parts.get(&dir));
                 let lent = lent.map(|by_rank| by_rank.keys().copied().collect()).unwrap_or_default();
-                let Some(ranks) = self.missing_parts(dir, &lent) else { return Gathered::Again };
+                let Some(ranks) = self.cluster.atlas.missing_parts(&self.core, dir, &lent) else {
+                    return Gathered::Again;
+                };
                 let want = Want { need, recall: Lease::NONE, shown: !job.op.is_change() };
                 ranks.into_iter().for_each(|rank| foreign.entry(rank).or_default().push(want.clone()));
                 continue;
@@ -133,7 +135,7 @@ impl Mds {
                 Need::Entry { dir, .. } | Need::Range { dir, .. } | Need::Hashes { dir, .. } => *dir,
             };
             let named = match &need {
-                Need::Entry { dir, name } => self.rank_of_name(*dir, name),
+                Need::Entry { dir, name } => self.cluster.atlas.rank_of_name(&self.core, *dir, name),
                 Need::Range { dir, .. } if self.core.tree.part(*dir).is_some() => Some(self.core.me()),
                 _ => None,
             };

@@ -125,7 +125,9 @@ impl Mds {
                 _ => None,
             };
             let Some(ino) = inode_of(&event) else { continue };
-            if named.unwrap_or_else(|| matches!(self.moves(survey, ino), Moves::Yes)) {
+            if named.unwrap_or_else(|| {
+                matches!(self.cluster.exports.moves(&mut self.core, &mut self.cluster.atlas, survey, ino), Moves::Yes)
+            }) {
                 if ino != export.dir {
                     departed.insert(ino);
                 }

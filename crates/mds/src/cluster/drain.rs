@@ -165,7 +165,7 @@ impl Mds {
                 }
             }
             Stage::Parted => {
-                if self.state_of(self.core.config.rank) == Some(RankState::Leaving) {
+                if self.cluster.atlas.state_of(self.core.config.rank) == Some(RankState::Leaving) {
                     drain.stage = Stage::Leaving;
                 }
             }
@@ -235,7 +235,7 @@ impl Mds {
         if let Some(next) = page.next {
             return self.look_on(drain, Scan::Pins, next);
         }
-        let leaves = self.state_of(self.core.config.rank) == Some(RankState::Leaving);
+        let leaves = self.cluster.atlas.state_of(self.core.config.rank) == Some(RankState::Leaving);
         if drain.bound.is_empty() || leaves {
             if !leaves {
                 self.core.out.push_back(Output::Member(Member::Drains));
@@ -347,9 +347,9 @@ impl Mds {
         }
         while let Some((dir, ranks)) = drain.pins.front().cloned() {
             let mut wants = Vec::new();
-            match self.locate(dir, &mut wants) {
+            match self.cluster.atlas.locate(&mut self.core, &mut self.cluster.exports, dir, &mut wants) {
                 Where::Unknown => {
-                    self.load(wants, Waiter::Nobody);
+                    self.core.load(&mut self.cluster.atlas, wants, Waiter::Nobody);
                     return;
                 }
                 Where::Here if self.core.tree.inode(dir).is_some() => return self.give_dir(drain, dir, &ranks),
@@ -364,17 +364,27 @@ impl Mds {
         };
         // What it is pinned to is looked for where there is nothing else to do meanwhile: in its xattrs.
         let mut wants = Vec::new();
-        match self.locate_of(dir, &mut wants) {
-            Where::Unknown => _ = self.load(wants, Waiter::Nobody),
+        match self.cluster.atlas.locate_of(&mut self.core, &mut self.cluster.exports, dir, &mut wants) {
+            Where::Unknown => _ = self.core.load(&mut self.cluster.atlas, wants, Waiter::Nobody),
             Where::Elsewhere(_) => {}
             // Its home has the pin, and follows it. Fragments that come together there are no part any more.
             Where::Here if self.core.tree.part(dir).is_some() => {
-                let home = self.home_of_part(dir).filter(|home| self.cluster.atlas.takes_more(*home));
+                let home = self
+                    .cluster
+                    .atlas
+                    .home_of_part(&self.core, dir)
+                    .filter(|home| self.cluster.atlas.takes_more(*home));
                 self.give_dir(drain, dir, home.as_slice());
             }
             Where::Here if self.core.tree.inode(dir).is_none() => self.route_gone(dir),
             Where::Here => match self.pins_known(dir) {
-                None => _ = self.load(vec![loligo_namespace::Need::Xattrs(dir)], Waiter::Nobody),
+                None => {
+                    _ = self.core.load(
+                        &mut self.cluster.atlas,
+                        vec![loligo_namespace::Need::Xattrs(dir)],
+                        Waiter::Nobody,
+                    )
+                }
                 Some(pinned) => self.give_dir(drain, dir, &pinned),
             },
         }
@@ -383,7 +393,7 @@ impl Mds {
     /// The first directory that nothing keeps here; if all are kept, the first one: why it is says the attempt.
     fn next_to_give(&mut self, dirs: &[Ino]) -> Option<Ino> {
         let is_free = |dir: &Ino, mds: &mut Mds| {
-            let frags = mds.frags_of(*dir);
+            let frags = mds.core.frags_of(*dir);
             matches!(mds.stays_for(*dir, &frags), Ok(None))
         };
         dirs.iter().find(|dir| is_free(dir, self)).or(dirs.first()).copied()
@@ -419,11 +429,17 @@ impl Mds {
         }
         while let Some(dir) = drain.scattered.front().copied() {
             let mut wants = Vec::new();
-            match self.locate(dir, &mut wants) {
-                Where::Unknown => _ = self.load(wants, Waiter::Nobody),
+            match self.cluster.atlas.locate(&mut self.core, &mut self.cluster.exports, dir, &mut wants) {
+                Where::Unknown => _ = self.core.load(&mut self.cluster.atlas, wants, Waiter::Nobody),
                 Where::Here if self.core.tree.inode(dir).is_some_and(|inode| inode.nlink > 0) => {
                     match self.pins_known(dir) {
-                        None => _ = self.load(vec![loligo_namespace::Need::Xattrs(dir)], Waiter::Nobody),
+                        None => {
+                            _ = self.core.load(
+                                &mut self.cluster.atlas,
+                                vec![loligo_namespace::Need::Xattrs(dir)],
+                                Waiter::Nobody,
+                            )
+                        }
                         Some(pinned) => {
                             self.give_dir(drain, dir, &pinned);
                             // The next one while that is decoupled, or such.
@@ -453,7 +469,7 @@ impl Mds {
         let mut wants = Vec::new();
         let mut left = Vec::new();
         for ino in std::mem::take(&mut drain.files) {
-            match self.locate(ino, &mut wants) {
+            match self.cluster.atlas.locate(&mut self.core, &mut self.cluster.exports, ino, &mut wants) {
                 Where::Unknown => left.push(ino),
                 Where::Elsewhere(_) => {}
                 Where::Here if self.floats_here(ino) => left.push(ino),
@@ -462,7 +478,7 @@ impl Mds {
         }
         drain.files = left;
         if !wants.is_empty() {
-            self.load(wants, Waiter::Nobody);
+            self.core.load(&mut self.cluster.atlas, wants, Waiter::Nobody);
             return;
         }
         if drain.files.is_empty() {

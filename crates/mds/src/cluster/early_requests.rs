@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use loligo_namespace::Need;
 use loligo_types::{Event, Ino, Letter, Rank};
 
+use crate::cluster::atlas::Atlas;
+use crate::core::Core;
 use crate::machine::Mds;
 use crate::peer::PeerMsg;
 
@@ -52,29 +54,39 @@ impl EarlyRequests {
     }
 }
 
-impl Mds {
+impl Atlas {
     /// The table does not have an inode. Whether that says nothing yet; then who may have made it is asked.
-    pub(super) fn is_unborn(&mut self, ino: Ino) -> bool {
-        if ino.zeroth_rank() != Some(self.core.me()) || !self.is_made_elsewhere(ino) {
+    pub(super) fn is_unborn(&mut self, core: &mut Core, ino: Ino) -> bool {
+        if ino.zeroth_rank() != Some(core.me()) || !self.is_made_elsewhere(core, ino) {
             return false;
         }
-        if self.cluster.atlas.routes.version(ino).is_some() || self.cluster.atlas.given_to(ino).is_some() {
+        if self.routes.version(ino).is_some() || self.given_to(ino).is_some() {
             return false;
         }
-        match self.cluster.atlas.births.by_ino.get(&ino) {
+        match self.births.by_ino.get(&ino) {
             Some(Birth::Told(_)) => {
-                self.cluster.atlas.births.by_ino.remove(&ino);
+                self.births.by_ino.remove(&ino);
                 false
             }
             Some(_) => true,
             None => {
-                self.cluster.atlas.births.by_ino.insert(ino, Birth::Asked);
-                self.core.tell(ino.birth_rank(), PeerMsg::AskBorn { ino });
+                self.births.by_ino.insert(ino, Birth::Asked);
+                core.tell(ino.birth_rank(), PeerMsg::AskBorn { ino });
                 true
             }
         }
     }
 
+    /// A rank has said hello: what it was asked, and its answers, may be lost.
+    pub(super) fn ask_births_again(&mut self, core: &mut Core, rank: Rank) {
+        for ino in self.births.of(rank) {
+            self.births.by_ino.insert(ino, Birth::Asked);
+            core.tell(rank, PeerMsg::AskBorn { ino });
+        }
+    }
+}
+
+impl Mds {
     /// Another rank asks what this one has promised of a directory: all that has been is said before the answer.
     pub(super) fn tell_born(&mut self, to: Rank, ino: Ino) {
         self.core.tell_durably(to, PeerMsg::Born { ino });
@@ -102,14 +114,6 @@ impl Mds {
     pub(super) fn is_born(&mut self, ino: Ino) {
         if self.cluster.atlas.births.by_ino.contains_key(&ino) {
             self.end_birth(ino, None);
-        }
-    }
-
-    /// A rank has said hello: what it was asked, and its answers, may be lost.
-    pub(super) fn ask_births_again(&mut self, rank: Rank) {
-        for ino in self.cluster.atlas.births.of(rank) {
-            self.cluster.atlas.births.by_ino.insert(ino, Birth::Asked);
-            self.core.tell(rank, PeerMsg::AskBorn { ino });
         }
     }
 

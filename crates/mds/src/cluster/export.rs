@@ -188,12 +188,12 @@ impl Mds {
                 if self.cluster.atlas.routes.home(dir) == Some(self.core.me())
                     && self.cluster.atlas.routes.is_spread(dir)
                 {
-                    self.gather_fragments(dir, to);
+                    self.cluster.atlas.gather_fragments(&mut self.core, dir, to);
                 }
                 self.want_export(dir, None, to)
             }
             Ask::MigrateFrag { dir, frag, to } => self.want_export(dir, Some(frag), to),
-            Ask::Gather { dir } => self.want_gather(dir),
+            Ask::Gather { dir } => self.cluster.atlas.want_gather(&mut self.core, dir),
             Ask::Migrations => Told::Migrations(self.migrations()),
             Ask::Drain => Told::Drain(self.drain_status()),
             Ask::Heat { most } => Told::Heat(self.spot_rates(most)),
@@ -217,13 +217,13 @@ impl Mds {
         if self.core.stopping {
             return Told::Refused("the server is stopping".into());
         }
-        if let Some(refused) = frag.and_then(|frag| self.cannot_cut(dir, frag)) {
+        if let Some(refused) = frag.and_then(|frag| self.cluster.atlas.cannot_cut(&self.core, dir, frag)) {
             return refused;
         }
         let mut wants = Vec::new();
-        match self.locate_of(dir, &mut wants) {
+        match self.cluster.atlas.locate_of(&mut self.core, &mut self.cluster.exports, dir, &mut wants) {
             Where::Elsewhere(rank) => return Told::Elsewhere(rank),
-            Where::Unknown => drop(self.load(wants, Waiter::Nobody)),
+            Where::Unknown => drop(self.core.load(&mut self.cluster.atlas, wants, Waiter::Nobody)),
             Where::Here => {
                 let Some(inode) = self.core.tree.inode(dir) else {
                     return Told::Refused(format!("inode {dir} does not exist (any more)"));
@@ -234,7 +234,7 @@ impl Mds {
                 if to == self.core.me() {
                     return Told::Refused(format!("directory {dir} is rank {to}'s already"));
                 }
-                let (moves, _) = cut(&self.frags_of(dir), frag);
+                let (moves, _) = cut(&self.core.frags_of(dir), frag);
                 if let Ok(Some(root)) = self.stays_for(dir, &moves) {
                     return Told::Refused(self.stays_text(dir, root));
                 }
@@ -317,7 +317,7 @@ impl Mds {
             self.cluster.exports.files.entry(id).or_insert_with(|| vec![dir]);
         }
         let files = self.cluster.exports.files.get(&id).cloned().unwrap_or_default();
-        let own = if files.is_empty() { self.frags_of(dir) } else { Vec::new() };
+        let own = if files.is_empty() { self.core.frags_of(dir) } else { Vec::new() };
         let (moves, _) = cut(&own, frag);
         let is_home = self.core.tree.part(dir).is_none() && moves.iter().any(|frag| frag.contains(0));
         let itself = is_home || !files.is_empty();
@@ -349,11 +349,11 @@ impl Mds {
         };
         let mut wants = Vec::new();
         self.cluster.exports.seeking = false;
-        let place = self.locate_of(dir, &mut wants);
+        let place = self.cluster.atlas.locate_of(&mut self.core, &mut self.cluster.exports, dir, &mut wants);
         let stays = if place == Where::Here { self.stays(&export) } else { Ok(false) };
         match place {
             Where::Here if stays.is_err() => {
-                self.load(stays.err().unwrap_or_default(), Waiter::Nobody);
+                self.core.load(&mut self.cluster.atlas, stays.err().unwrap_or_default(), Waiter::Nobody);
                 self.cluster.exports.seeking = true;
                 self.cluster.exports.waiting.push_front(wanted);
             }
@@ -364,7 +364,7 @@ impl Mds {
                 );
             }
             Where::Unknown => {
-                self.load(wants, Waiter::Nobody);
+                self.core.load(&mut self.cluster.atlas, wants, Waiter::Nobody);
                 self.cluster.exports.seeking = true;
                 self.cluster.exports.waiting.push_front(wanted);
             }
@@ -379,14 +379,14 @@ impl Mds {
             Where::Here if nothing => self.end_export(&export, "failed: the fragment has become another rank's"),
             Where::Here if to == self.core.me() => self.end_export(&export, "done"),
             // It was alone when it was asked for.
-            Where::Here if frag.is_some_and(|frag| self.cannot_cut(dir, frag).is_some()) => {
+            Where::Here if frag.is_some_and(|frag| self.cluster.atlas.cannot_cut(&self.core, dir, frag).is_some()) => {
                 self.end_export(&export, "failed: fragments of the directory have come meanwhile: try again");
             }
             Where::Here if self.files_have_changed(&export.files) => {
                 self.end_export(&export, "failed: a file was removed");
             }
             Where::Here if self.pins_known(dir).is_none() => {
-                self.load(vec![Need::Xattrs(dir)], Waiter::Nobody);
+                self.core.load(&mut self.cluster.atlas, vec![Need::Xattrs(dir)], Waiter::Nobody);
                 self.cluster.exports.seeking = true;
                 self.cluster.exports.waiting.push_front(wanted);
             }
@@ -478,9 +478,9 @@ impl Mds {
     /// True if the directory exists and is this rank's. `None`: it has left memory, and is read first.
     fn has_dir(&mut self, dir: Ino) -> Option<bool> {
         let mut wants = Vec::new();
-        let place = self.locate_of(dir, &mut wants);
+        let place = self.cluster.atlas.locate_of(&mut self.core, &mut self.cluster.exports, dir, &mut wants);
         if !wants.is_empty() {
-            self.load(wants, Waiter::Nobody);
+            self.core.load(&mut self.cluster.atlas, wants, Waiter::Nobody);
         }
         (place != Where::Unknown).then(|| place == Where::Here && self.core.tree.inode(dir).is_some())
     }
@@ -543,7 +543,7 @@ impl Mds {
             self.thaw(export);
             return Some("failed: the other rank is being drained: choose another one");
         }
-        if export.files.is_empty() && self.has_other_frags(export, &inode) {
+        if export.files.is_empty() && self.core.has_other_frags(export, &inode) {
             self.thaw(export);
             return Some("failed: fragments of the directory have come meanwhile: try again");
         }

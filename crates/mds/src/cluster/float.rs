@@ -47,13 +47,13 @@ impl Mds {
         let (mut files, mut home, mut reads) = (Vec::new(), None, false);
         for (ino, dir) in abroad {
             let mut wants = Vec::new();
-            match self.locate(dir, &mut wants) {
+            match self.cluster.atlas.locate(&mut self.core, &mut self.cluster.exports, dir, &mut wants) {
                 Where::Elsewhere(rank) if home.is_none_or(|home| home == rank) && self.takes_files(rank) => {
                     home = Some(rank);
                     files.push(ino);
                 }
                 Where::Unknown => {
-                    self.load(wants, Waiter::Nobody);
+                    self.core.load(&mut self.cluster.atlas, wants, Waiter::Nobody);
                     reads = true;
                 }
                 _ => {}
@@ -92,7 +92,7 @@ impl Mds {
     pub fn far_from_home(&mut self) -> Vec<Ino> {
         let (inodes, _) = self.core.tree.places();
         let abroad: Vec<(Ino, Ino)> = (0..inodes).filter_map(|place| self.counted_abroad(place)).collect();
-        let away = |dir: Ino, mds: &mut Mds| matches!(mds.locate(dir, &mut Vec::new()), Where::Elsewhere(rank) if mds.takes_files(rank));
+        let away = |dir: Ino, mds: &mut Mds| matches!(mds.cluster.atlas.locate(&mut mds.core, &mut mds.cluster.exports, dir, &mut Vec::new()), Where::Elsewhere(rank) if mds.takes_files(rank));
         abroad.into_iter().filter(|(_, dir)| away(*dir, self)).map(|(ino, _)| ino).collect()
     }
 
@@ -109,11 +109,14 @@ impl Mds {
         let mut wants = Vec::new();
         let mut all = !self.files_have_changed(files);
         for ino in files {
-            all &= !matches!(self.locate(*ino, &mut wants), Where::Elsewhere(_));
+            all &= !matches!(
+                self.cluster.atlas.locate(&mut self.core, &mut self.cluster.exports, *ino, &mut wants),
+                Where::Elsewhere(_)
+            );
         }
         let reads = all && !wants.is_empty();
         if !wants.is_empty() {
-            self.load(wants, Waiter::Nobody);
+            self.core.load(&mut self.cluster.atlas, wants, Waiter::Nobody);
         }
         (!reads).then_some(all)
     }

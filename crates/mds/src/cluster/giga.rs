@@ -105,7 +105,7 @@ impl Mds {
             true => own.split(bits - own.bits),
             false => vec![own],
         };
-        let pieces = self.frags_of(dir).into_iter().flat_map(|own| pieces(own).into_iter().enumerate());
+        let pieces = self.core.frags_of(dir).into_iter().flat_map(|own| pieces(own).into_iter().enumerate());
         let moves = pieces.filter(|(at, frag)| if is_home { frag.first() > 0 } else { *at > 0 }).map(|(_, frag)| frag);
         moves.map(|frag| (frag, rank_of(frag, &ranks, home))).find_map(|(frag, to)| {
             let to = to.filter(|to| *to != self.core.me())?;

@@ -88,7 +88,8 @@ impl Mds {
         let mut again = std::mem::take(&mut held.unknown);
         while self.pace.is_left() && needs.len() < reads_max && held.asked.len() < asked_max {
             let Some(one) = again.pop().or_else(|| self.next_held(held)) else { break };
-            let (moves, cost) = self.moves_in_step(survey, one.ino);
+            let (moves, cost) =
+                self.cluster.exports.moves_in_step(&mut self.core, &mut self.cluster.atlas, survey, one.ino);
             self.pace.spend(cost + NOTE);
             match moves {
                 Moves::Unknown(mut wants) => {
@@ -103,7 +104,7 @@ impl Mds {
         if !needs.is_empty() {
             needs.sort();
             needs.dedup();
-            self.read_for_survey(survey, needs);
+            self.core.read_for_survey(&mut self.cluster.atlas, survey, needs);
             return false;
         }
         self.await_asked(held)
@@ -181,7 +182,10 @@ impl Mds {
     /// Notes leases given and inodes opened since the look.
     fn note_given(&mut self, survey: &mut Survey, held: &mut Held) {
         for ino in self.leases.given().into_iter().chain(self.opens.opened()) {
-            if !matches!(self.moves_in_step(survey, ino).0, Moves::No) {
+            if !matches!(
+                self.cluster.exports.moves_in_step(&mut self.core, &mut self.cluster.atlas, survey, ino).0,
+                Moves::No
+            ) {
                 held.inos.insert(ino);
             }
         }
@@ -209,10 +213,12 @@ impl Mds {
         self.note_changed_held(held);
         let mut needs = Vec::new();
         for ino in &held.inos {
-            match self.moves_in_step(survey, *ino).0 {
+            match self.cluster.exports.moves_in_step(&mut self.core, &mut self.cluster.atlas, survey, *ino).0 {
                 Moves::Unknown(mut wants) => needs.append(&mut wants),
                 // A directory is remembered after it has left memory, and what is open is told to the other rank.
-                Moves::Yes if !self.opens.is_closed(*ino) => _ = self.locate(*ino, &mut needs),
+                Moves::Yes if !self.opens.is_closed(*ino) => {
+                    _ = self.cluster.atlas.locate(&mut self.core, &mut self.cluster.exports, *ino, &mut needs)
+                }
                 _ => {}
             }
         }
@@ -221,7 +227,7 @@ impl Mds {
         if needs.is_empty() {
             return true;
         }
-        self.load(needs, Waiter::Nobody);
+        self.core.load(&mut self.cluster.atlas, needs, Waiter::Nobody);
         false
     }
 
@@ -229,7 +235,12 @@ impl Mds {
     pub(super) fn users_of_moving(&mut self, survey: &mut Survey, held: &Held) -> Vec<(Ino, Slot, DataAccess)> {
         let mut all = Vec::new();
         for ino in &held.inos {
-            if !self.opens.is_closed(*ino) && !matches!(self.moves_in_step(survey, *ino).0, Moves::No) {
+            if !self.opens.is_closed(*ino)
+                && !matches!(
+                    self.cluster.exports.moves_in_step(&mut self.core, &mut self.cluster.atlas, survey, *ino).0,
+                    Moves::No
+                )
+            {
                 all.extend(self.opens.users(*ino).into_iter().map(|(slot, access)| (*ino, slot, access)));
             }
         }
@@ -257,7 +268,12 @@ impl Mds {
         });
         by_slot.extend(sessions);
         let mut inos = std::mem::take(&mut held.inos);
-        inos.retain(|ino| !matches!(self.moves_in_step(survey, *ino).0, Moves::No));
+        inos.retain(|ino| {
+            !matches!(
+                self.cluster.exports.moves_in_step(&mut self.core, &mut self.cluster.atlas, survey, *ino).0,
+                Moves::No
+            )
+        });
         let mut openers = BTreeSet::new();
         for ino in &inos {
             let leases: Vec<_> = self.leases.holders(*ino).collect();

@@ -42,14 +42,20 @@ impl Mds {
         let mut merged = Vec::new();
         if let Some(part) = part {
             let mut needs = Vec::new();
-            if self.take_fragment(part, routes, &mut merged, &mut needs).is_none() && !needs.is_empty() {
-                self.load(needs, Waiter::Letter(from));
+            if self
+                .cluster
+                .atlas
+                .take_fragment(&mut self.core, &mut self.cluster.exports, part, routes, &mut merged, &mut needs)
+                .is_none()
+                && !needs.is_empty()
+            {
+                self.core.load(&mut self.cluster.atlas, needs, Waiter::Letter(from));
                 return false;
             }
         } else {
             for event in &mut all {
                 if let Event::Inode(inode) = event {
-                    self.take_home(inode, routes, &mut merged);
+                    self.cluster.atlas.take_home(&self.core, inode, routes, &mut merged);
                 }
             }
         }
@@ -58,7 +64,7 @@ impl Mds {
         // Reads under way may bring what the other rank has changed since.
         self.cluster.atlas.barrier = self.core.loads.newest();
         self.cluster.atlas.foreign_inodes.clear();
-        self.forget_absent();
+        self.cluster.atlas.forget_absent(&mut self.core);
         for event in events {
             if let Event::Inode(inode) = event {
                 self.cluster.atlas.departed.remove(&inode.ino);

@@ -33,7 +33,7 @@ impl Mds {
         // What dead sessions left is dropped here: the other rank does not know of it.
         let left: Vec<Ino> = self.tidy.inos().collect();
         for ino in locked.into_iter().chain(busy).chain(left) {
-            if !matches!(self.moves(survey, ino), Moves::No) {
+            if !matches!(self.cluster.exports.moves(&mut self.core, &mut self.cluster.atlas, survey, ino), Moves::No) {
                 return false;
             }
         }
@@ -54,7 +54,7 @@ impl Mds {
             && !self.core.tree.primary_known(inode)
         {
             let from_hash = inode.place.hash().unwrap_or(0);
-            self.load(vec![Need::Range { dir: inode.parent, from_hash }], Waiter::Nobody);
+            self.core.load(&mut self.cluster.atlas, vec![Need::Range { dir: inode.parent, from_hash }], Waiter::Nobody);
             return false;
         }
         true
@@ -65,7 +65,9 @@ impl Mds {
     pub(super) fn knows_changed(&mut self, survey: &mut Survey) -> bool {
         let (mut needs, mut all) = (Vec::new(), true);
         for ino in self.changed_inos() {
-            if let Moves::Unknown(mut wants) = self.moves(survey, ino) {
+            if let Moves::Unknown(mut wants) =
+                self.cluster.exports.moves(&mut self.core, &mut self.cluster.atlas, survey, ino)
+            {
                 all = false;
                 needs.append(&mut wants);
             }
@@ -73,7 +75,7 @@ impl Mds {
         needs.sort();
         needs.dedup();
         if !needs.is_empty() {
-            self.load(needs, Waiter::Survey);
+            self.core.load(&mut self.cluster.atlas, needs, Waiter::Survey);
         }
         all
     }
@@ -81,7 +83,12 @@ impl Mds {
     /// True if other ranks have replicas of moving inodes: they are asked back.
     fn replicas_move(&mut self, survey: &mut Survey) -> bool {
         let lent = self.cluster.replicas.lent.inos();
-        let moving: Vec<Ino> = lent.into_iter().filter(|ino| !matches!(self.moves(survey, *ino), Moves::No)).collect();
+        let moving: Vec<Ino> = lent
+            .into_iter()
+            .filter(|ino| {
+                !matches!(self.cluster.exports.moves(&mut self.core, &mut self.cluster.atlas, survey, *ino), Moves::No)
+            })
+            .collect();
         self.take_replicas_back(&moving)
     }
 }

@@ -214,7 +214,7 @@ impl Mds {
         }
         let Search { needs, claims, mut lent } = search;
         if !needs.is_empty() {
-            self.load(needs, Waiter::Loan(tx));
+            self.core.load(&mut self.cluster.atlas, needs, Waiter::Loan(tx));
             return Verdict::Wait;
         }
         let holder = self.cluster.loans.against(tx, &claims);
@@ -225,14 +225,14 @@ impl Mds {
             return if holder < tx { Verdict::Deny } else { Verdict::Wait };
         }
         let names: Vec<(Ino, u64)> = wants.iter().filter_map(|want| self.name_of(want)).collect();
-        if names.into_iter().any(|(dir, hash)| self.moved_name(dir, hash).is_some()) {
+        if names.into_iter().any(|(dir, hash)| self.cluster.exports.moved_name(dir, hash).is_some()) {
             return Verdict::Deny;
         }
         // What another rank decides may cut a file.
         let mut busy = |ino: Ino| {
             self.data_is_busy(ino)
-                || self.is_leaving(ino)
-                || self.is_spreading(ino)
+                || self.cluster.exports.is_leaving(&mut self.core, &mut self.cluster.atlas, ino)
+                || self.cluster.exports.is_spreading(ino)
                 || self.wait_for_rooms(ino).is_some()
         };
         if claims.iter().any(|claim| busy(claim.ino)) {
@@ -242,7 +242,7 @@ impl Mds {
         match self.apart_of(&inos) {
             Ok(apart) => lent.apart = apart,
             Err(needs) => {
-                self.load(needs, Waiter::Loan(tx));
+                self.core.load(&mut self.cluster.atlas, needs, Waiter::Loan(tx));
                 return Verdict::Wait;
             }
         }
@@ -266,7 +266,7 @@ impl Mds {
     /// One record, and the inode that an entry points to.
     fn look_for(&mut self, from: Rank, want: &Want, search: &mut Search) {
         if let Need::Parts(dir) = want.need {
-            let part = self.lend_part(from, dir);
+            let part = self.cluster.atlas.lend_part(&mut self.core, from, dir);
             if let Loaded::Part { part: Some(_), .. } = part {
                 claim(&mut search.claims, dir, Lease::NONE, if want.shown { How::Shown } else { How::Whole });
             }
@@ -283,7 +283,7 @@ impl Mds {
             Need::Entry { dir, name } => (*dir, Some(name), How::Names(vec![self.core.tree.hash(name)])),
             Need::Range { dir, .. } | Need::Hashes { dir, .. } => (*dir, None, How::Whole),
         };
-        match name.and_then(|name| self.rank_of_name(ino, name)) {
+        match name.and_then(|name| self.cluster.atlas.rank_of_name(&self.core, ino, name)) {
             Some(rank) if rank != self.core.me() => {
                 // It knows who has it when it has heard of the lines.
                 let lines = self.cluster.atlas.routes.lines(ino);
@@ -309,7 +309,7 @@ impl Mds {
     /// True if the inode is here and can be lent.
     fn look_for_inode(&mut self, ino: Ino, recall: Lease, how: How, search: &mut Search) -> bool {
         let Search { needs, claims, lent } = search;
-        match self.locate(ino, needs) {
+        match self.cluster.atlas.locate(&mut self.core, &mut self.cluster.exports, ino, needs) {
             Where::Unknown => return false,
             Where::Elsewhere(rank) => {
                 if !lent.elsewhere.iter().any(|(other, _)| *other == ino) {
@@ -432,10 +432,10 @@ impl Mds {
     pub(crate) fn settle_loan(&mut self, tx: TxId, events: &[Event], peer: PeerRecord) -> bool {
         let mut wants = Vec::new();
         for ino in lent_dirs(events) {
-            self.locate(ino, &mut wants);
+            self.cluster.atlas.locate(&mut self.core, &mut self.cluster.exports, ino, &mut wants);
         }
         if !wants.is_empty() {
-            self.load(wants, Waiter::Letter(tx.rank));
+            self.core.load(&mut self.cluster.atlas, wants, Waiter::Letter(tx.rank));
             return false;
         }
         let tree = &self.core.tree;

@@ -104,9 +104,9 @@ impl Mds {
     /// Adds to the sums of a directory; false if the directory must be read first.
     fn add_sum(&mut self, from: Rank, dir: Ino, entries: i64, bytes: i64, peer: PeerRecord) -> bool {
         let mut wants = Vec::new();
-        let place = match self.has_moved(dir) {
+        let place = match self.cluster.exports.has_moved(&mut self.core, &mut self.cluster.atlas, dir) {
             Ok(Some(rank)) => Where::Elsewhere(rank),
-            Ok(None) => self.locate(dir, &mut wants),
+            Ok(None) => self.cluster.atlas.locate(&mut self.core, &mut self.cluster.exports, dir, &mut wants),
             Err(needs) => {
                 wants = needs;
                 Where::Unknown
@@ -114,7 +114,7 @@ impl Mds {
         };
         match place {
             Where::Unknown => {
-                self.load(wants, Waiter::Letter(from));
+                self.core.load(&mut self.cluster.atlas, wants, Waiter::Letter(from));
                 return false;
             }
             Where::Here => {
@@ -238,7 +238,9 @@ impl Mds {
         let (mut here, mut abroad) = (Vec::new(), Vec::new());
         for need in needs {
             let Need::Inode(ino) = need else { continue };
-            if let Where::Elsewhere(_) = self.locate(ino, &mut here) {
+            if let Where::Elsewhere(_) =
+                self.cluster.atlas.locate(&mut self.core, &mut self.cluster.exports, ino, &mut here)
+            {
                 abroad.push(ino);
             }
         }

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use loligo_namespace::Need;
 use loligo_types::{ClusterMap, Event, Frag, Ino, Letter, Loaded, Lsn, Rank, Route};
 
+use crate::cluster::atlas::Atlas;
+use crate::core::Core;
 use crate::io::Output;
 use crate::load::Waiter;
 use crate::machine::Mds;
@@ -47,6 +49,24 @@ pub(crate) struct Link {
     pub(crate) empty: bool,
     /// It has said that nothing will come from it.
     pub(crate) farewell: bool,
+}
+
+impl Atlas {
+    /// True if no line says which rank has a fragment, and it is not this rank's by the number of its directory. A fragment that was this
+    /// rank's has a line as long as its directory exists.
+    fn knows_nothing_of(&self, core: &Core, dir: Ino, frag: Frag) -> bool {
+        let routes = &self.routes;
+        routes.line_of(dir, frag.first()).is_none() && routes.of(dir, frag.first()) != Some(core.me())
+    }
+
+    /// Another rank takes a directory for this one's, which does not have it: it is found out, and others are told, whether it is gone.
+    pub(super) fn doubt(&mut self, core: &Core, dir: Ino, frag: Frag) {
+        if self.knows_nothing_of(core, dir, frag) {
+            // What was read of it before was read too early.
+            self.foreign_inodes.forget(dir);
+            self.unconfirmed_routes.insert((dir, frag), false);
+        }
+    }
 }
 
 impl Mds {
@@ -160,7 +180,7 @@ impl Mds {
         self.repeat_acks(from);
         self.settle_peer(from);
         self.say_empty(from);
-        self.ask_births_again(from);
+        self.cluster.atlas.ask_births_again(&mut self.core, from);
         // Those who wait for this rank try again.
         self.core.parked.wake(&WaitReason::Peers);
     }
@@ -223,10 +243,10 @@ impl Mds {
         }
         let mut wants = Vec::new();
         for ((dir, frag), mut read_before) in std::mem::take(&mut self.cluster.atlas.unconfirmed_routes) {
-            if !self.knows_nothing_of(dir, frag) {
+            if !self.cluster.atlas.knows_nothing_of(&self.core, dir, frag) {
                 continue;
             }
-            match self.exists(dir) {
+            match self.cluster.atlas.exists(&self.core, dir) {
                 Some(true) => {}
                 None => wants.push(Need::Inode(dir)),
                 Some(false) if read_before => {
@@ -242,23 +262,7 @@ impl Mds {
             self.cluster.atlas.unconfirmed_routes.insert((dir, frag), read_before);
         }
         if !wants.is_empty() {
-            self.load(wants, Waiter::Nobody);
-        }
-    }
-
-    /// True if no line says which rank has a fragment, and it is not this rank's by the number of its directory. A fragment that was this
-    /// rank's has a line as long as its directory exists.
-    fn knows_nothing_of(&self, dir: Ino, frag: Frag) -> bool {
-        let routes = &self.cluster.atlas.routes;
-        routes.line_of(dir, frag.first()).is_none() && routes.of(dir, frag.first()) != Some(self.core.me())
-    }
-
-    /// Another rank takes a directory for this one's, which does not have it: it is found out, and others are told, whether it is gone.
-    pub(super) fn doubt(&mut self, dir: Ino, frag: Frag) {
-        if self.knows_nothing_of(dir, frag) {
-            // What was read of it before was read too early.
-            self.cluster.atlas.foreign_inodes.forget(dir);
-            self.cluster.atlas.unconfirmed_routes.insert((dir, frag), false);
+            self.core.load(&mut self.cluster.atlas, wants, Waiter::Nobody);
         }
     }
 
@@ -281,11 +285,11 @@ impl Mds {
         for route in routes {
             if route.rank == self.core.me() {
                 // Who has authority knows by itself: from a letter, or that the directory is gone.
-                self.doubt(route.dir, route.frag);
+                self.cluster.atlas.doubt(&self.core, route.dir, route.frag);
                 continue;
             }
             if self.cluster.atlas.routes.learn(route) {
-                self.doubt_if_removed(route);
+                self.cluster.atlas.doubt_if_removed(route);
                 self.came_to(route.rank);
                 news = true;
                 // A line may name a rank that was removed since: nobody is asked there, and what it had others have.

@@ -6,10 +6,24 @@ use loligo_types::msg::ToClient;
 use loligo_types::{ClusterMap, Rank, RankState};
 
 use super::Drain;
+use crate::cluster::atlas::Atlas;
+use crate::core::Core;
 use crate::io::Output;
 use crate::machine::Mds;
 use crate::park::WaitReason;
 use crate::peer::PeerMsg;
+
+impl Atlas {
+    /// The state of a rank in the map.
+    pub(super) fn state_of(&self, rank: Rank) -> Option<RankState> {
+        self.map.ranks.iter().find(|info| info.rank == rank).map(|info| info.state)
+    }
+
+    /// The state of this rank in the map; up, if it is alone.
+    pub(crate) fn member_state(&self, core: &Core) -> RankState {
+        self.state_of(core.config.rank).unwrap_or_default()
+    }
+}
 
 impl Mds {
     /// The cluster map has changed, as its keeper says or another rank that heard it before.
@@ -24,14 +38,14 @@ impl Mds {
             self.end_solitude();
         }
         for info in before.ranks {
-            if !self.is_a_rank(info.rank) {
+            if !self.cluster.atlas.is_a_rank(&self.core, info.rank) {
                 self.forget_rank(info.rank);
                 self.cluster.atlas.removed.insert(info.rank);
             }
         }
         let map = &self.cluster.atlas.map;
         self.cluster.atlas.removed.retain(|rank| map.ranks.iter().all(|info| info.rank != *rank));
-        self.doubt_nowhere();
+        self.cluster.atlas.doubt_nowhere();
         self.greet_new_ranks();
         // Where things are may have been concluded from who was there, also by reads that are under way.
         self.cluster.atlas.foreign_inodes.clear();
@@ -84,32 +98,22 @@ impl Mds {
     pub(crate) fn forget_removed(&mut self) {
         let known: Vec<Rank> = self.cluster.peers.links.keys().copied().collect();
         for rank in known {
-            if !self.is_a_rank(rank) {
+            if !self.cluster.atlas.is_a_rank(&self.core, rank) {
                 self.forget_rank(rank);
             }
         }
-        self.doubt_nowhere();
+        self.cluster.atlas.doubt_nowhere();
         let given: Vec<Rank> = self.cluster.atlas.departed.values().map(|(rank, _)| *rank).collect();
         for rank in given {
-            if !self.is_a_rank(rank) {
+            if !self.cluster.atlas.is_a_rank(&self.core, rank) {
                 self.forget_given_to(rank);
             }
         }
     }
 
-    /// The state of a rank in the map.
-    pub(super) fn state_of(&self, rank: Rank) -> Option<RankState> {
-        self.cluster.atlas.map.ranks.iter().find(|info| info.rank == rank).map(|info| info.state)
-    }
-
-    /// The state of this rank in the map; up, if it is alone.
-    pub(crate) fn member_state(&self) -> RankState {
-        self.state_of(self.core.config.rank).unwrap_or_default()
-    }
-
     /// Begins to give everything away if the map says so, or stops that.
     pub(crate) fn begin_or_end_drain(&mut self) {
-        match self.state_of(self.core.config.rank) {
+        match self.cluster.atlas.state_of(self.core.config.rank) {
             Some(RankState::Draining | RankState::Leaving) => {
                 if self.cluster.drain.is_none() {
                     self.cluster.drain = Some(Box::new(Drain::new(self.core.now.mono_ms)));

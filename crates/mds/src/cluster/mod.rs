@@ -37,9 +37,10 @@ mod stale_rows;
 mod survey;
 mod written;
 
+use loligo_namespace::Need;
 use loligo_types::{About, ClusterMap, Ino, Op, Rank};
 
-use self::atlas::Atlas;
+pub(crate) use self::atlas::Atlas;
 use self::borrow::Borrowing;
 pub(crate) use self::borrow::Gathered;
 #[cfg(test)]
@@ -55,7 +56,9 @@ use self::placement::Placement;
 use self::replicas::Replicas;
 pub(crate) use self::replicas::{Way, is_same_way};
 
+use crate::core::Core;
 use crate::execute::{Step, handle_of};
+use crate::load::Waiter;
 use crate::machine::Mds;
 use crate::park::{Job, WaitReason};
 use crate::peer::PeerMsg;
@@ -103,79 +106,7 @@ pub(crate) fn principal(op: &Op) -> Option<Ino> {
     }
 }
 
-impl Mds {
-    /// First check of a request in a cluster, for authority: `None` if this rank is to execute it.
-    pub(crate) fn authority(&mut self, job: &mut Job) -> Option<Step> {
-        if !self.cluster.peers.ready {
-            return Some(Step::Wait(WaitReason::Peers));
-        }
-        if let Some(verdict) = self.names_authority(&job.op) {
-            return verdict;
-        }
-        let ino = principal(&job.op)?;
-        if let Some(step) = self.moved(ino) {
-            return Some(step);
-        }
-        let open = |(number, of)| self.opens.handle(job.slot, number).is_some_and(|handle| handle.ino == of);
-        if handle_of(&job.op).is_some_and(open) {
-            // What is open here is this rank's. Nothing is read for it, so that what a client asks for in order (locks given
-            // back without waiting, then taken again) is done in order.
-            return None;
-        }
-        let mut wants = Vec::new();
-        match self.locate(ino, &mut wants) {
-            Where::Here => None,
-            Where::Elsewhere(rank) => Some(Step::Redirect(rank)),
-            Where::Unknown => Some(self.wait_for(job, wants)),
-        }
-    }
-
-    /// The step of a request that has all its records but is blocked: by locks of transactions, or by a migration about
-    /// to begin.
-    pub(crate) fn blocked(&mut self, job: &mut Job) -> Option<Step> {
-        if self.cluster.loans.is_idle() && !self.cluster.exports.is_active() {
-            return None;
-        }
-        if let Op::Rename { dir, name, new_dir, new_name, .. } = &job.op
-            && (dir != new_dir || self.cluster.exports.is_of(*dir))
-            && self.disturbs_survey((*dir, name), (*new_dir, new_name))
-        {
-            // What is below a directory must not change while that is found out.
-            return Some(Step::Wait(WaitReason::Moving));
-        }
-        if let Some(step) = self.second_name_moves(&job.op) {
-            return Some(step);
-        }
-        for ino in self.touched(&job.op) {
-            if let Some(step) = self.moved(ino) {
-                return Some(step);
-            }
-            if self.cluster.loans.locked(ino).is_some() {
-                let what = self.use_of(&job.op, ino);
-                if let Some(holder) = self.cluster.loans.in_the_way(ino, &what) {
-                    return Some(self.give_way(job, holder));
-                }
-            }
-        }
-        None
-    }
-
-    /// The step of a request if something that it is about is only still in memory here, because it moves or has moved: the request
-    /// waits, or goes there.
-    pub(crate) fn has_moved_on(&mut self, job: &Job) -> Option<Step> {
-        if !self.cluster.exports.is_active() {
-            return None;
-        }
-        let about = principal(&job.op);
-        let still_here: Vec<Ino> =
-            self.touched(&job.op).into_iter().filter(|ino| self.core.tree.peek(*ino).is_some()).collect();
-        still_here.into_iter().find_map(|ino| match self.moved(ino)? {
-            // The other rank would send it back: what moved is borrowed from there when it is forgotten here.
-            Step::Redirect(_) if about != Some(ino) => Some(Step::Wait(WaitReason::Moving)),
-            step => Some(step),
-        })
-    }
-
+impl Core {
     /// The use that a request makes of an inode.
     fn use_of(&self, op: &Op, ino: Ino) -> Use {
         let changes = op.is_change();
@@ -202,9 +133,9 @@ impl Mds {
             _ => return None,
         };
         let named = std::iter::once((dir, name)).chain(second).filter(|(dir, _)| *dir == ino);
-        let hashes: Vec<u64> = named.map(|(_, name)| self.core.tree.hash(name)).collect();
+        let hashes: Vec<u64> = named.map(|(_, name)| self.tree.hash(name)).collect();
         if hashes.is_empty() {
-            let touch = loligo_namespace::touches(&self.core.tree, op);
+            let touch = loligo_namespace::touches(&self.tree, op);
             let all = [&touch.attr, &touch.names, &touch.reads];
             if principal(op) == Some(ino) || all.into_iter().any(|inos| inos.contains(&ino)) {
                 return None;
@@ -216,11 +147,11 @@ impl Mds {
     /// The inodes that a request looks at or changes, guests left out; but for directories of which this rank has a part: the
     /// names in it are its own.
     fn touched(&self, op: &Op) -> Vec<Ino> {
-        let touch = loligo_namespace::touches(&self.core.tree, op);
+        let touch = loligo_namespace::touches(&self.tree, op);
         let mut all: Vec<Ino> = principal(op).into_iter().collect();
         all.extend(touch.attr.iter().chain(touch.names.iter()).chain(touch.reads.iter()));
         if let Op::Unlink { .. } | Op::Rename { .. } | Op::Link { .. } = op {
-            let counters = touch.attr.iter().filter_map(|ino| Some(self.core.tree.inode(*ino)?.parent));
+            let counters = touch.attr.iter().filter_map(|ino| Some(self.tree.inode(*ino)?.parent));
             all.extend(counters.filter(|ino| ino.0 != 0));
         }
         if let Op::Rename { dir, new_dir, .. } = op
@@ -229,7 +160,7 @@ impl Mds {
             // Directories must not move while it is decided that none comes below itself.
             for mut at in [*dir, *new_dir] {
                 for _ in 0..loligo_types::limits::DEPTH_MAX {
-                    let Some(inode) = self.core.tree.inode(at) else { break };
+                    let Some(inode) = self.tree.inode(at) else { break };
                     all.push(at);
                     if at == Ino::ROOT || inode.parent.0 == 0 {
                         break;
@@ -240,16 +171,135 @@ impl Mds {
         }
         all.sort();
         all.dedup();
-        let own = |ino: Ino| self.core.tree.owner(ino) == self.core.me() || self.core.tree.part(ino).is_some();
+        let own = |ino: Ino| self.tree.owner(ino) == self.me() || self.tree.part(ino).is_some();
         all.retain(|ino| ino.0 != 0 && own(*ino));
         all
     }
+}
 
+impl Atlas {
     /// Forgets which inodes are gone that only the table said to be: what the table says may change.
-    pub(crate) fn forget_absent(&mut self) {
-        for ino in std::mem::take(&mut self.cluster.atlas.absent) {
-            self.core.tree.forget_absent(ino);
+    pub(crate) fn forget_absent(&mut self, core: &mut Core) {
+        for ino in std::mem::take(&mut self.absent) {
+            core.tree.forget_absent(ino);
         }
+    }
+
+    /// The lines of the subtree map that a client is told which asked for something in vain: those of what it asked for and
+    /// of the directories above, as far as they are known here; all, if there are few. Without a question the first ones. None
+    /// that a crash may take back: what a client has heard it believes until it hears of a later version.
+    pub(crate) fn routes_about(&self, core: &Core, ino: Option<Ino>) -> Vec<loligo_types::Route> {
+        self.routes.without_fresh(self.lines_about(core, ino))
+    }
+
+    fn lines_about(&self, core: &Core, ino: Option<Ino>) -> Vec<loligo_types::Route> {
+        let routes = &self.routes;
+        let most = core.config.some(ROUTES_TOLD);
+        if routes.len() <= most {
+            return routes.all();
+        }
+        let Some(mut at) = ino else { return routes.first(most) };
+        let mut told = Vec::new();
+        for _ in 0..core.config.some(ABOVE_TOLD) {
+            told.extend(routes.some_of(at, most - told.len()));
+            let parent = core.tree.peek(at).map(|inode| inode.parent).or_else(|| self.foreign_inodes.parent(at));
+            match parent {
+                Some(parent) if parent.0 != 0 && parent != at && told.len() < most => at = parent,
+                _ => break,
+            }
+        }
+        told
+    }
+}
+
+impl Mds {
+    /// Reads these for somebody; how many reads that is to wait for.
+    pub(crate) fn load(&mut self, needs: Vec<Need>, waiter: Waiter) -> usize {
+        self.core.load(&mut self.cluster.atlas, needs, waiter)
+    }
+
+    /// Locates an inode; records to read first are added to `wants`.
+    pub(crate) fn locate(&mut self, ino: Ino, wants: &mut Vec<Need>) -> Where {
+        self.cluster.atlas.locate(&mut self.core, &mut self.cluster.exports, ino, wants)
+    }
+
+    /// First check of a request in a cluster, for authority: `None` if this rank is to execute it.
+    pub(crate) fn authority(&mut self, job: &mut Job) -> Option<Step> {
+        if !self.cluster.peers.ready {
+            return Some(Step::Wait(WaitReason::Peers));
+        }
+        if let Some(verdict) = self.cluster.atlas.names_authority(&self.core, &self.cluster.exports, &job.op) {
+            return verdict;
+        }
+        let ino = principal(&job.op)?;
+        if let Some(step) = self.cluster.exports.moved(&mut self.core, &mut self.cluster.atlas, ino) {
+            return Some(step);
+        }
+        let open = |(number, of)| self.opens.handle(job.slot, number).is_some_and(|handle| handle.ino == of);
+        if handle_of(&job.op).is_some_and(open) {
+            // What is open here is this rank's. Nothing is read for it, so that what a client asks for in order (locks given
+            // back without waiting, then taken again) is done in order.
+            return None;
+        }
+        let mut wants = Vec::new();
+        match self.cluster.atlas.locate(&mut self.core, &mut self.cluster.exports, ino, &mut wants) {
+            Where::Here => None,
+            Where::Elsewhere(rank) => Some(Step::Redirect(rank)),
+            Where::Unknown => Some(self.wait_for(job, wants)),
+        }
+    }
+
+    /// The step of a request that has all its records but is blocked: by locks of transactions, or by a migration about
+    /// to begin.
+    pub(crate) fn blocked(&mut self, job: &mut Job) -> Option<Step> {
+        if self.cluster.loans.is_idle() && !self.cluster.exports.is_active() {
+            return None;
+        }
+        if let Op::Rename { dir, name, new_dir, new_name, .. } = &job.op
+            && (dir != new_dir || self.cluster.exports.is_of(*dir))
+            && self.cluster.exports.disturbs_survey(
+                &mut self.core,
+                &mut self.cluster.atlas,
+                (*dir, name),
+                (*new_dir, new_name),
+            )
+        {
+            // What is below a directory must not change while that is found out.
+            return Some(Step::Wait(WaitReason::Moving));
+        }
+        if let Some(step) = self.cluster.atlas.second_name_moves(&self.core, &self.cluster.exports, &job.op) {
+            return Some(step);
+        }
+        for ino in self.core.touched(&job.op) {
+            if let Some(step) = self.cluster.exports.moved(&mut self.core, &mut self.cluster.atlas, ino) {
+                return Some(step);
+            }
+            if self.cluster.loans.locked(ino).is_some() {
+                let what = self.core.use_of(&job.op, ino);
+                if let Some(holder) = self.cluster.loans.in_the_way(ino, &what) {
+                    return Some(self.give_way(job, holder));
+                }
+            }
+        }
+        None
+    }
+
+    /// The step of a request if something that it is about is only still in memory here, because it moves or has moved: the request
+    /// waits, or goes there.
+    pub(crate) fn has_moved_on(&mut self, job: &Job) -> Option<Step> {
+        if !self.cluster.exports.is_active() {
+            return None;
+        }
+        let about = principal(&job.op);
+        let still_here: Vec<Ino> =
+            self.core.touched(&job.op).into_iter().filter(|ino| self.core.tree.peek(*ino).is_some()).collect();
+        still_here.into_iter().find_map(|ino| {
+            match self.cluster.exports.moved(&mut self.core, &mut self.cluster.atlas, ino)? {
+                // The other rank would send it back: what moved is borrowed from there when it is forgotten here.
+                Step::Redirect(_) if about != Some(ino) => Some(Step::Wait(WaitReason::Moving)),
+                step => Some(step),
+            }
+        })
     }
 
     /// Remembers where handles have gone.
@@ -289,8 +339,8 @@ impl Mds {
         self.cluster.atlas.foreign_inodes.expire(self.core.now.mono_ms);
         self.cluster.atlas.births.expire(self.core.now.mono_ms);
         self.ask_ways_again();
-        self.forget_absent();
-        self.step_riddles();
+        self.cluster.atlas.forget_absent(&mut self.core);
+        self.cluster.atlas.step_riddles(&mut self.core);
         self.write_for_others();
         self.end_doubts();
         self.forget_nowhere();
@@ -327,37 +377,6 @@ impl Mds {
         for rank in others {
             self.core.tell_durably(rank, PeerMsg::Gone(dir));
         }
-    }
-
-    /// The lines of the subtree map that a client is told which asked for something in vain: those of what it asked for and
-    /// of the directories above, as far as they are known here; all, if there are few. Without a question the first ones. None
-    /// that a crash may take back: what a client has heard it believes until it hears of a later version.
-    pub(crate) fn routes_about(&self, ino: Option<Ino>) -> Vec<loligo_types::Route> {
-        self.cluster.atlas.routes.without_fresh(self.lines_about(ino))
-    }
-
-    fn lines_about(&self, ino: Option<Ino>) -> Vec<loligo_types::Route> {
-        let routes = &self.cluster.atlas.routes;
-        let most = self.core.config.some(ROUTES_TOLD);
-        if routes.len() <= most {
-            return routes.all();
-        }
-        let Some(mut at) = ino else { return routes.first(most) };
-        let mut told = Vec::new();
-        for _ in 0..self.core.config.some(ABOVE_TOLD) {
-            told.extend(routes.some_of(at, most - told.len()));
-            let parent = self
-                .core
-                .tree
-                .peek(at)
-                .map(|inode| inode.parent)
-                .or_else(|| self.cluster.atlas.foreign_inodes.parent(at));
-            match parent {
-                Some(parent) if parent.0 != 0 && parent != at && told.len() < most => at = parent,
-                _ => break,
-            }
-        }
-        told
     }
 
     /// Tells all others of lines of the subtree map.

@@ -9,23 +9,32 @@ use std::collections::BTreeSet;
 use loligo_namespace::Need;
 use loligo_types::{Event, Ino, Route};
 
+use crate::cluster::atlas::Atlas;
 use crate::load::Waiter;
 use crate::machine::Mds;
 use crate::park::WaitReason;
 
-impl Mds {
+impl Atlas {
     /// A rank was removed, or this one begins: all lines that lead nowhere are to be looked at.
     pub(super) fn doubt_nowhere(&mut self) {
-        self.cluster.atlas.routes.nowhere().into_iter().for_each(|line| self.doubt_line(line));
+        self.routes.nowhere().into_iter().for_each(|line| self.doubt_line(line));
     }
 
     /// A line came that names a rank: if that was removed it leads nowhere. (One that is not known yet may be new.)
     pub(super) fn doubt_if_removed(&mut self, line: Route) {
-        if self.cluster.atlas.removed.contains(&line.rank) {
+        if self.removed.contains(&line.rank) {
             self.doubt_line(line);
         }
     }
 
+    fn doubt_line(&mut self, line: Route) {
+        // What was read of it before was read too early.
+        self.foreign_inodes.forget(line.dir);
+        self.nowhere.insert((line.dir, line.frag), (line, false));
+    }
+}
+
+impl Mds {
     /// This rank has nothing any more: lines by which something is still its own are of directories that are gone, and the next rank with its number
     /// would take them for true.
     pub(super) fn drop_own_lines(&mut self) {
@@ -43,12 +52,6 @@ impl Mds {
         }
     }
 
-    fn doubt_line(&mut self, line: Route) {
-        // What was read of it before was read too early.
-        self.cluster.atlas.foreign_inodes.forget(line.dir);
-        self.cluster.atlas.nowhere.insert((line.dir, line.frag), (line, false));
-    }
-
     /// Forgets lines that lead nowhere of directories that are gone. Also when a rank of that number has come again: it is another one.
     pub(crate) fn forget_nowhere(&mut self) {
         if self.cluster.atlas.nowhere.is_empty() || !self.cluster.peers.ready {
@@ -60,7 +63,7 @@ impl Mds {
             if !self.cluster.atlas.routes.has(&line) {
                 continue;
             }
-            match self.exists(dir) {
+            match self.cluster.atlas.exists(&self.core, dir) {
                 // A later line comes.
                 Some(true) => read_before = false,
                 None => wants.push(Need::Inode(dir)),
@@ -81,7 +84,7 @@ impl Mds {
             self.cluster.atlas.nowhere.insert(key, (line, read_before));
         }
         if !wants.is_empty() {
-            self.load(wants, Waiter::Nobody);
+            self.core.load(&mut self.cluster.atlas, wants, Waiter::Nobody);
         }
         if forgotten {
             self.core.parked.wake(&WaitReason::Peers);

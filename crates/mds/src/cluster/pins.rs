@@ -6,6 +6,8 @@ use loligo_types::{Event, Ino, Loaded, Op, Rank};
 
 use super::Where;
 use crate::admin::Told;
+use crate::cluster::atlas::Atlas;
+use crate::core::Core;
 use crate::load::Waiter;
 use crate::machine::Mds;
 use crate::park::Job;
@@ -22,22 +24,24 @@ pub(crate) fn pinned_dirs(items: &[Loaded]) -> Vec<Ino> {
 /// Delay after a pin could not be followed, milliseconds.
 const RETRY_MS: u64 = 1000;
 
-impl Mds {
+impl Atlas {
     /// True if a request sets a pin to ranks that do not exist.
-    pub(crate) fn is_bad_pin(&self, job: &Job) -> bool {
+    pub(crate) fn is_bad_pin(&self, core: &Core, job: &Job) -> bool {
         let Op::SetXattr { name, value, .. } = &job.op else { return false };
-        let is_there = |rank: &Rank| self.is_a_rank(*rank);
+        let is_there = |rank: &Rank| self.is_a_rank(core, *rank);
         // Where it is wanted must be able to take it, now or when it has started; what is being drained never is.
-        let stays = |rank: &Rank| self.cluster.atlas.map.ranks.is_empty() || self.cluster.atlas.takes_more(*rank);
+        let stays = |rank: &Rank| self.map.ranks.is_empty() || self.takes_more(*rank);
         let good = |ranks: Vec<Rank>| ranks.iter().all(is_there) && (ranks.is_empty() || ranks.iter().any(stays));
         **name == *PIN && !pinned_ranks(value).is_some_and(good)
     }
 
     /// True if there is such a rank.
-    pub(crate) fn is_a_rank(&self, rank: Rank) -> bool {
-        rank == self.core.me() || self.cluster.atlas.map.ranks.iter().any(|info| info.rank == rank)
+    pub(crate) fn is_a_rank(&self, core: &Core, rank: Rank) -> bool {
+        rank == core.me() || self.map.ranks.iter().any(|info| info.rank == rank)
     }
+}
 
+impl Mds {
     /// A record was made (or replayed): it may say where a directory is wanted.
     pub(crate) fn note_pin(&mut self, event: &Event) {
         match event {
@@ -78,8 +82,8 @@ impl Mds {
             self.cluster.placement.pins.iter().map(|(ino, ranks)| (*ino, ranks.clone())).collect();
         for (dir, ranks) in pins {
             let mut wants = Vec::new();
-            match self.locate(dir, &mut wants) {
-                Where::Unknown => _ = self.load(wants, Waiter::Nobody),
+            match self.cluster.atlas.locate(&mut self.core, &mut self.cluster.exports, dir, &mut wants) {
+                Where::Unknown => _ = self.core.load(&mut self.cluster.atlas, wants, Waiter::Nobody),
                 // Another rank's to follow.
                 Where::Elsewhere(_) => _ = self.cluster.placement.pins.remove(&dir),
                 Where::Here => {

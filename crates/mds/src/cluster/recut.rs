@@ -59,7 +59,7 @@ impl Mds {
             None => {}
             Some(Estimate::Read(need)) => {
                 self.cluster.placement.cuts.insert(dir, (size, reads - 1));
-                self.load(vec![need], Waiter::Nobody);
+                self.core.load(&mut self.cluster.atlas, vec![need], Waiter::Nobody);
             }
             Some(Estimate::Entries(entries)) => {
                 self.cluster.placement.cuts.insert(dir, (record.size, 0));

@@ -103,7 +103,10 @@ impl Mds {
         let mut len: usize =
             self.sessions.iter().map(|(_, session)| CLIENT + session.name.len() + addresses_len(session)).sum();
         for ino in inos.iter().copied() {
-            if matches!(self.moves_in_step(survey, ino).0, super::survey::Moves::No) {
+            if matches!(
+                self.cluster.exports.moves_in_step(&mut self.core, &mut self.cluster.atlas, survey, ino).0,
+                super::survey::Moves::No
+            ) {
                 continue;
             }
             let opens = self.opens.count(ino) as usize;

@@ -10,6 +10,9 @@ use super::Where;
 use super::export::Export;
 use super::routes::Routes;
 use crate::admin::Told;
+use crate::cluster::atlas::Atlas;
+use crate::cluster::export::Exports;
+use crate::core::Core;
 use crate::execute::Step;
 use crate::machine::Mds;
 use crate::park::{Job, WaitReason};
@@ -46,70 +49,20 @@ pub(super) fn cut(own: &[Frag], wanted: Option<Frag>) -> (Vec<Frag>, Vec<Frag>) 
     (moves, stays)
 }
 
-impl Mds {
+impl Core {
     /// The hash of the names that a request is about first: the one it names, or the first one that it lists.
     fn hash_of(&self, op: &Op) -> u64 {
         match op {
             Op::Readdir { cookie, .. } => cookie.saturating_add(1).min(loligo_namespace::HASH_MAX),
-            _ => op.first_name().map_or(0, |(_, name)| self.core.tree.hash(name)),
+            _ => op.first_name().map_or(0, |(_, name)| self.tree.hash(name)),
         }
-    }
-
-    /// Finds the rank that executes a request on names of a directory whose fragments are several ranks': `None` if the
-    /// directory is none of these, or this rank must first look for it; else whether it is this rank, or which one.
-    pub(super) fn names_authority(&mut self, op: &Op) -> Option<Option<Step>> {
-        let About::Names(dir) = op.about() else { return None };
-        if !self.cluster.atlas.routes.is_spread(dir) {
-            return None;
-        }
-        let hash = self.hash_of(op);
-        if let Some(step) = self.moved_name(dir, hash) {
-            return Some(Some(step));
-        }
-        match self.cluster.atlas.routes.of(dir, hash)? {
-            rank if rank != self.core.me() => Some(Some(Step::Redirect(rank))),
-            _ if self.core.tree.part(dir).is_some() => Some(None),
-            _ => None,
-        }
-    }
-
-    /// The step of a request if another of its names than the first one moves.
-    pub(super) fn second_name_moves(&mut self, op: &Op) -> Option<Step> {
-        let Op::Rename { new_dir, new_name, .. } = op else { return None };
-        if !self.tree_has_names(*new_dir, new_name) {
-            return None;
-        }
-        let hash = self.core.tree.hash(new_name);
-        match self.moved_name(*new_dir, hash)? {
-            Step::Redirect(_) => Some(Step::Wait(WaitReason::Moving)),
-            step => Some(step),
-        }
-    }
-
-    /// True if a name of a directory is this rank's, as the subtree map has it.
-    pub(super) fn tree_has_names(&self, dir: Ino, name: &Name) -> bool {
-        self.cluster.atlas.routes.of(dir, self.core.tree.hash(name)).is_none_or(|rank| rank == self.core.me())
-    }
-
-    /// The rank that has a name of a directory whose fragments are several ranks'.
-    pub(super) fn rank_of_name(&self, dir: Ino, name: &Name) -> Option<Rank> {
-        if !self.cluster.atlas.routes.is_spread(dir) {
-            return None;
-        }
-        self.cluster.atlas.routes.of(dir, self.core.tree.hash(name))
-    }
-
-    /// The home of a directory of which this rank has only a part.
-    pub(crate) fn home_of_part(&self, dir: Ino) -> Option<Rank> {
-        self.core.tree.part(dir)?;
-        self.cluster.atlas.routes.home(dir).filter(|rank| *rank != self.core.me())
     }
 
     /// The part of a record read from the table that is this rank's; the rest is stale, and another one's.
     pub(super) fn clip(&self, item: Loaded) -> Option<Loaded> {
         match item {
             Loaded::Entry { dir, name, found } => {
-                let own = self.core.tree.own_until(dir, self.core.tree.hash(&name)).is_some();
+                let own = self.tree.own_until(dir, self.tree.hash(&name)).is_some();
                 own.then_some(Loaded::Entry { dir, name, found })
             }
             Loaded::Range { dir, from_hash, upto_hash, entries } => {
@@ -126,19 +79,201 @@ impl Mds {
 
     /// End of the part of a range of a directory's hashes that is this rank's from its begin on.
     fn own_part(&self, dir: Ino, from_hash: u64, upto_hash: u64) -> Option<u64> {
-        let own = self.core.tree.own_until(dir, from_hash)?;
+        let own = self.tree.own_until(dir, from_hash)?;
         let whole = own >= loligo_namespace::HASH_MAX;
         Some(if whole { upto_hash } else { upto_hash.min(own) })
     }
 
+    /// The fragments of a directory that this rank has, if it has any.
+    pub(super) fn frags_of(&self, dir: Ino) -> Vec<Frag> {
+        self.tree.own_frags(dir).unwrap_or_else(|| vec![Frag::WHOLE])
+    }
+
+    /// True if this rank has other fragments of a directory than those that the migration began with, or another record
+    /// of it.
+    pub(super) fn has_other_frags(&self, export: &Export, inode: &Inode) -> bool {
+        let is_part = self.tree.part(export.dir).is_some();
+        self.frags_of(export.dir) != export.own || is_part != inode.part_of().is_some()
+    }
+}
+
+impl Atlas {
+    /// Finds the rank that executes a request on names of a directory whose fragments are several ranks': `None` if the
+    /// directory is none of these, or this rank must first look for it; else whether it is this rank, or which one.
+    pub(super) fn names_authority(&self, core: &Core, exports: &Exports, op: &Op) -> Option<Option<Step>> {
+        let About::Names(dir) = op.about() else { return None };
+        if !self.routes.is_spread(dir) {
+            return None;
+        }
+        let hash = core.hash_of(op);
+        if let Some(step) = exports.moved_name(dir, hash) {
+            return Some(Some(step));
+        }
+        match self.routes.of(dir, hash)? {
+            rank if rank != core.me() => Some(Some(Step::Redirect(rank))),
+            _ if core.tree.part(dir).is_some() => Some(None),
+            _ => None,
+        }
+    }
+
+    /// The step of a request if another of its names than the first one moves.
+    pub(super) fn second_name_moves(&self, core: &Core, exports: &Exports, op: &Op) -> Option<Step> {
+        let Op::Rename { new_dir, new_name, .. } = op else { return None };
+        if !self.tree_has_names(core, *new_dir, new_name) {
+            return None;
+        }
+        let hash = core.tree.hash(new_name);
+        match exports.moved_name(*new_dir, hash)? {
+            Step::Redirect(_) => Some(Step::Wait(WaitReason::Moving)),
+            step => Some(step),
+        }
+    }
+
+    /// True if a name of a directory is this rank's, as the subtree map has it.
+    pub(super) fn tree_has_names(&self, core: &Core, dir: Ino, name: &Name) -> bool {
+        self.routes.of(dir, core.tree.hash(name)).is_none_or(|rank| rank == core.me())
+    }
+
+    /// The rank that has a name of a directory whose fragments are several ranks'.
+    pub(super) fn rank_of_name(&self, core: &Core, dir: Ino, name: &Name) -> Option<Rank> {
+        if !self.routes.is_spread(dir) {
+            return None;
+        }
+        self.routes.of(dir, core.tree.hash(name))
+    }
+
+    /// The home of a directory of which this rank has only a part.
+    pub(crate) fn home_of_part(&self, core: &Core, dir: Ino) -> Option<Rank> {
+        core.tree.part(dir)?;
+        self.routes.home(dir).filter(|rank| *rank != core.me())
+    }
+
     /// Ranks that have fragments of a directory and have not lent their part for a transaction yet; `None` if all have,
     /// and yet not all is there: something is on its way between them.
-    pub(super) fn missing_parts(&self, dir: Ino, lent: &BTreeSet<Rank>) -> Option<Vec<Rank>> {
-        let ranks = self.cluster.atlas.routes.ranks(dir).into_iter();
-        let missing: Vec<Rank> = ranks.filter(|rank| *rank != self.core.me() && !lent.contains(rank)).collect();
+    pub(super) fn missing_parts(&self, core: &Core, dir: Ino, lent: &BTreeSet<Rank>) -> Option<Vec<Rank>> {
+        let ranks = self.routes.ranks(dir).into_iter();
+        let missing: Vec<Rank> = ranks.filter(|rank| *rank != core.me() && !lent.contains(rank)).collect();
         (!missing.is_empty()).then_some(missing)
     }
 
+    /// The part of a directory that this rank lends to a transaction of another rank that wants to know the directory as
+    /// a whole. The lines that say who has the rest go ahead.
+    pub(super) fn lend_part(&self, core: &mut Core, to: Rank, dir: Ino) -> Loaded {
+        let lines = self.routes.lines(dir);
+        core.tell_durably(to, PeerMsg::Routes(lines));
+        let frags = core.tree.own_frags(dir).unwrap_or_default();
+        let part = core.tree.part(dir).filter(|_| !frags.is_empty()).cloned().map(Box::new);
+        Loaded::Part { dir, part, frags }
+    }
+
+    /// Where a directory is to be moved from: also this rank's part of it.
+    pub(super) fn locate_of(
+        &mut self,
+        core: &mut Core,
+        exports: &mut Exports,
+        dir: Ino,
+        wants: &mut Vec<Need>,
+    ) -> Where {
+        if core.tree.part(dir).is_some() { Where::Here } else { self.locate(core, exports, dir, wants) }
+    }
+
+    /// Why a fragment cannot be moved from here.
+    pub(super) fn cannot_cut(&self, core: &Core, dir: Ino, frag: Frag) -> Option<Told> {
+        if let Some(rank) = self.routes.of(dir, frag.first()).filter(|rank| *rank != core.me()) {
+            return Some(Told::Elsewhere(rank));
+        }
+        let (moves, stays) = cut(&core.frags_of(dir), Some(frag));
+        if frag.first() == 0 && (core.tree.part(dir).is_none() && !stays.is_empty() && !moves.is_empty()) {
+            let text = format!(
+                "the directory's own inode lives with fragment {frag}: move the others, or the directory as a whole"
+            );
+            return Some(Told::Refused(text));
+        }
+        None
+    }
+
+    /// All fragments of a directory are wanted at this rank.
+    pub(super) fn want_gather(&self, core: &mut Core, dir: Ino) -> Told {
+        match self.routes.home(dir) {
+            Some(rank) if rank != core.me() => return Told::Elsewhere(rank),
+            _ if !self.routes.is_spread(dir) => {
+                return Told::Refused(format!("all of directory {dir} is one rank's already"));
+            }
+            _ => {}
+        }
+        let me = core.me();
+        self.gather_fragments(core, dir, me);
+        Told::Begun(0)
+    }
+
+    /// Asks all that have fragments of a directory to give them to one rank.
+    pub(super) fn gather_fragments(&self, core: &mut Core, dir: Ino, to: Rank) {
+        for rank in self.routes.ranks(dir) {
+            if rank != core.me() && rank != to {
+                core.tell(rank, PeerMsg::GiveBack { dir, to });
+            }
+        }
+    }
+
+    /// The events by which a fragment's names become this rank's: `part` is what its sender has counted. `None`: the
+    /// directory must be read first. The routes are put down before.
+    pub(super) fn take_fragment(
+        &mut self,
+        core: &mut Core,
+        exports: &mut Exports,
+        part: &Inode,
+        routes: &[Route],
+        events: &mut Vec<Event>,
+        needs: &mut Vec<Need>,
+    ) -> Option<()> {
+        let dir = part.ino;
+        let home = self.routes.home(dir).or(routes.iter().find(|r| r.frag.contains(0)).map(|r| r.rank));
+        let mut all = match core.tree.part(dir) {
+            Some(own) => own.clone(),
+            None if home == Some(core.me()) => match self.locate(core, exports, dir, needs) {
+                Where::Unknown => return None,
+                _ => core.tree.inode(dir)?.clone(),
+            },
+            None => part.new_part(core.me()),
+        };
+        all.add_part(part);
+        self.merge(core, &mut all, routes, events);
+        events.push(Event::Inode(Box::new(all)));
+        Some(())
+    }
+
+    /// Takes the directory's own inode in: what this rank had counted is added to it.
+    pub(super) fn take_home(&self, core: &Core, inode: &mut Inode, routes: &[Route], events: &mut Vec<Event>) {
+        if inode.spread() != Spread::Home {
+            return;
+        }
+        if let Some(part) = core.tree.part(inode.ino).cloned() {
+            inode.add_part(&part);
+            events.push(Event::PartGone { dir: inode.ino, rank: core.me() });
+        }
+        self.merge(core, inode, routes, events);
+    }
+
+    /// When all fragments are this rank's, with what these lines bring, there is one line again. Only what this rank has put
+    /// down itself counts: others may tell that a fragment is its own before the letter comes that makes it so.
+    fn merge(&self, core: &Core, inode: &mut Inode, routes: &[Route], events: &mut Vec<Event>) {
+        let dir = inode.ino;
+        let mut own: Vec<Route> = core.tree.lines(dir).chain(routes.iter().copied()).collect();
+        own.sort_by_key(|route| route.version);
+        let mut lines = Routes::default();
+        own.into_iter().filter(|route| route.dir == dir).for_each(|route| _ = lines.learn(route));
+        let told = self.routes.version(dir);
+        let (ranks, version) = (lines.ranks(dir), lines.version(dir).max(told).unwrap_or(0));
+        let own: Vec<Frag> = lines.lines(dir).into_iter().map(|route| route.frag).collect();
+        if ranks.len() == 1 && ranks.contains(&core.me()) && covers_all(&own) && inode.spread() == Spread::Home {
+            inode.end_spread();
+            let route = Route { dir, frag: Frag::WHOLE, rank: core.me(), version: version + 1 };
+            events.push(Event::Route(route));
+        }
+    }
+}
+
+impl Mds {
     /// A request that sees that a fragment is on its way between other ranks comes again with the next tick.
     pub(crate) fn come_again(&mut self, job: &mut Job) -> Step {
         self.give_back(job, true);
@@ -146,38 +281,11 @@ impl Mds {
         Step::Wait(WaitReason::Peers)
     }
 
-    /// The part of a directory that this rank lends to a transaction of another rank that wants to know the directory as
-    /// a whole. The lines that say who has the rest go ahead.
-    pub(super) fn lend_part(&mut self, to: Rank, dir: Ino) -> Loaded {
-        let lines = self.cluster.atlas.routes.lines(dir);
-        self.core.tell_durably(to, PeerMsg::Routes(lines));
-        let frags = self.core.tree.own_frags(dir).unwrap_or_default();
-        let part = self.core.tree.part(dir).filter(|_| !frags.is_empty()).cloned().map(Box::new);
-        Loaded::Part { dir, part, frags }
-    }
-
     /// A directory's fragments are to be given to one rank.
     pub(crate) fn give_back_fragments(&mut self, dir: Ino, to: Rank) {
         if self.core.tree.part(dir).is_some() && to != self.core.me() {
             self.want_export(dir, None, to);
         }
-    }
-
-    /// Where a directory is to be moved from: also this rank's part of it.
-    pub(super) fn locate_of(&mut self, dir: Ino, wants: &mut Vec<Need>) -> Where {
-        if self.core.tree.part(dir).is_some() { Where::Here } else { self.locate(dir, wants) }
-    }
-
-    /// The fragments of a directory that this rank has, if it has any.
-    pub(super) fn frags_of(&self, dir: Ino) -> Vec<Frag> {
-        self.core.tree.own_frags(dir).unwrap_or_else(|| vec![Frag::WHOLE])
-    }
-
-    /// True if this rank has other fragments of a directory than those that the migration began with, or another record
-    /// of it.
-    pub(super) fn has_other_frags(&self, export: &Export, inode: &Inode) -> bool {
-        let is_part = self.core.tree.part(export.dir).is_some();
-        self.frags_of(export.dir) != export.own || is_part != inode.part_of().is_some()
     }
 
     /// True if a directory of which a fragment is to move is locked, or clients hold leases that they cannot hold any more
@@ -195,99 +303,6 @@ impl Mds {
             }
         }
         held
-    }
-
-    /// Why a fragment cannot be moved from here.
-    pub(super) fn cannot_cut(&self, dir: Ino, frag: Frag) -> Option<Told> {
-        if let Some(rank) = self.cluster.atlas.routes.of(dir, frag.first()).filter(|rank| *rank != self.core.me()) {
-            return Some(Told::Elsewhere(rank));
-        }
-        let (moves, stays) = cut(&self.frags_of(dir), Some(frag));
-        if frag.first() == 0 && (self.core.tree.part(dir).is_none() && !stays.is_empty() && !moves.is_empty()) {
-            let text = format!(
-                "the directory's own inode lives with fragment {frag}: move the others, or the directory as a whole"
-            );
-            return Some(Told::Refused(text));
-        }
-        None
-    }
-
-    /// All fragments of a directory are wanted at this rank.
-    pub(super) fn want_gather(&mut self, dir: Ino) -> Told {
-        match self.cluster.atlas.routes.home(dir) {
-            Some(rank) if rank != self.core.me() => return Told::Elsewhere(rank),
-            _ if !self.cluster.atlas.routes.is_spread(dir) => {
-                return Told::Refused(format!("all of directory {dir} is one rank's already"));
-            }
-            _ => {}
-        }
-        let me = self.core.me();
-        self.gather_fragments(dir, me);
-        Told::Begun(0)
-    }
-
-    /// Asks all that have fragments of a directory to give them to one rank.
-    pub(super) fn gather_fragments(&mut self, dir: Ino, to: Rank) {
-        for rank in self.cluster.atlas.routes.ranks(dir) {
-            if rank != self.core.me() && rank != to {
-                self.core.tell(rank, PeerMsg::GiveBack { dir, to });
-            }
-        }
-    }
-
-    /// The events by which a fragment's names become this rank's: `part` is what its sender has counted. `None`: the
-    /// directory must be read first. The routes are put down before.
-    pub(super) fn take_fragment(
-        &mut self,
-        part: &Inode,
-        routes: &[Route],
-        events: &mut Vec<Event>,
-        needs: &mut Vec<Need>,
-    ) -> Option<()> {
-        let dir = part.ino;
-        let home = self.cluster.atlas.routes.home(dir).or(routes.iter().find(|r| r.frag.contains(0)).map(|r| r.rank));
-        let mut all = match self.core.tree.part(dir) {
-            Some(own) => own.clone(),
-            None if home == Some(self.core.me()) => match self.locate(dir, needs) {
-                Where::Unknown => return None,
-                _ => self.core.tree.inode(dir)?.clone(),
-            },
-            None => part.new_part(self.core.me()),
-        };
-        all.add_part(part);
-        self.merge(&mut all, routes, events);
-        events.push(Event::Inode(Box::new(all)));
-        Some(())
-    }
-
-    /// Takes the directory's own inode in: what this rank had counted is added to it.
-    pub(super) fn take_home(&mut self, inode: &mut Inode, routes: &[Route], events: &mut Vec<Event>) {
-        if inode.spread() != Spread::Home {
-            return;
-        }
-        if let Some(part) = self.core.tree.part(inode.ino).cloned() {
-            inode.add_part(&part);
-            events.push(Event::PartGone { dir: inode.ino, rank: self.core.me() });
-        }
-        self.merge(inode, routes, events);
-    }
-
-    /// When all fragments are this rank's, with what these lines bring, there is one line again. Only what this rank has put
-    /// down itself counts: others may tell that a fragment is its own before the letter comes that makes it so.
-    fn merge(&mut self, inode: &mut Inode, routes: &[Route], events: &mut Vec<Event>) {
-        let dir = inode.ino;
-        let mut own: Vec<Route> = self.core.tree.lines(dir).chain(routes.iter().copied()).collect();
-        own.sort_by_key(|route| route.version);
-        let mut lines = Routes::default();
-        own.into_iter().filter(|route| route.dir == dir).for_each(|route| _ = lines.learn(route));
-        let told = self.cluster.atlas.routes.version(dir);
-        let (ranks, version) = (lines.ranks(dir), lines.version(dir).max(told).unwrap_or(0));
-        let own: Vec<Frag> = lines.lines(dir).into_iter().map(|route| route.frag).collect();
-        if ranks.len() == 1 && ranks.contains(&self.core.me()) && covers_all(&own) && inode.spread() == Spread::Home {
-            inode.end_spread();
-            let route = Route { dir, frag: Frag::WHOLE, rank: self.core.me(), version: version + 1 };
-            events.push(Event::Route(route));
-        }
     }
 }
 

@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use loligo_namespace::Need;
 use loligo_types::{Event, Ino};
 
+use crate::cluster::atlas::Atlas;
+use crate::core::Core;
 use crate::load::Waiter;
 use crate::machine::Mds;
 
@@ -23,17 +25,17 @@ pub(crate) struct StaleRows {
     later: Vec<(Need, Waiter)>,
 }
 
-impl Mds {
+impl Atlas {
     /// True if it is worth waiting until the table tells something else of an inode.
-    pub(crate) fn is_riddle(&mut self, ino: Ino) -> bool {
-        let now = self.core.now.mono_ms;
-        let since = *self.cluster.atlas.riddles.since.entry(ino).or_insert(now);
+    pub(crate) fn is_riddle(&mut self, core: &Core, ino: Ino) -> bool {
+        let now = core.now.mono_ms;
+        let since = *self.riddles.since.entry(ino).or_insert(now);
         now < since + PATIENCE_MS
     }
 
     /// Takes reads out that are to wait for the next tick; how many that are.
     pub(crate) fn read_later(&mut self, needs: &mut Vec<Need>, waiter: Waiter) -> usize {
-        let riddles = &mut self.cluster.atlas.riddles;
+        let riddles = &mut self.riddles;
         if riddles.since.is_empty() {
             return 0;
         }
@@ -49,36 +51,38 @@ impl Mds {
     }
 
     /// A tick: reads again.
-    pub(crate) fn step_riddles(&mut self) {
-        let now = self.core.now.mono_ms;
-        self.cluster.atlas.riddles.since.retain(|_, since| now < *since + KEEP_MS);
-        for (need, waiter) in std::mem::take(&mut self.cluster.atlas.riddles.later) {
+    pub(crate) fn step_riddles(&mut self, core: &mut Core) {
+        let now = core.now.mono_ms;
+        self.riddles.since.retain(|_, since| now < *since + KEEP_MS);
+        for (need, waiter) in std::mem::take(&mut self.riddles.later) {
             // One read each: so many are waited for.
-            self.read_now(vec![need], waiter);
+            core.read_now(self, vec![need], waiter);
         }
     }
 
     /// The table told of an inode what can be so.
     pub(crate) fn solved(&mut self, ino: Ino) {
-        if !self.cluster.atlas.riddles.since.is_empty() {
-            self.cluster.atlas.riddles.since.remove(&ino);
+        if !self.riddles.since.is_empty() {
+            self.riddles.since.remove(&ino);
         }
     }
 
     /// Notes a change that other ranks can only learn from the table, so that it is there soon: a file which has names has become
     /// one that lives by itself, a directory with a route of its own is gone, or a directory is balanced by something else.
     /// Before it is applied.
-    pub(crate) fn note_for_others(&mut self, event: &Event) {
+    pub(crate) fn note_for_others(&mut self, core: &Core, event: &Event) {
         let concerns_others = match event {
-            Event::Inode(inode) if inode.place.rank() == Some(self.core.me()) && inode.nlink > 0 => {
-                self.core.tree.peek(inode.ino).is_some_and(|known| known.place != inode.place)
+            Event::Inode(inode) if inode.place.rank() == Some(core.me()) && inode.nlink > 0 => {
+                core.tree.peek(inode.ino).is_some_and(|known| known.place != inode.place)
             }
             Event::RouteGone(_) => true,
-            event => Mds::is_rule(event),
+            event => crate::balance::is_rule(event),
         };
-        self.cluster.atlas.told_by_table |= concerns_others;
+        self.told_by_table |= concerns_others;
     }
+}
 
+impl Mds {
     /// A tick: writes it.
     pub(crate) fn write_for_others(&mut self) {
         if std::mem::take(&mut self.cluster.atlas.told_by_table) {

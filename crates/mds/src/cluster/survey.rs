@@ -5,6 +5,9 @@ use loligo_types::{Event, Frag, Ino, Inode, Kind, Name, Rank, limits};
 
 use super::Where;
 use super::export::{Export, Stage};
+use crate::cluster::atlas::Atlas;
+use crate::cluster::export::Exports;
+use crate::core::Core;
 use crate::hash::IntMap;
 use crate::io::Output;
 use crate::machine::Mds;
@@ -108,24 +111,24 @@ pub(crate) enum Moves {
     Unknown(Vec<Need>),
 }
 
-impl Mds {
+impl Exports {
     /// Tells if an inode in memory is below the directory of the survey.
-    pub(crate) fn moves(&mut self, survey: &mut Survey, ino: Ino) -> Moves {
+    pub(crate) fn moves(&mut self, core: &mut Core, atlas: &mut Atlas, survey: &mut Survey, ino: Ino) -> Moves {
         let mut path = Vec::new();
         let mut at = ino;
         let verdict = 'walk: {
             for _ in 0..limits::DEPTH_MAX {
                 if let Some(moves) = survey.below.get_mut(&at) {
                     // A directory that was removed since it was looked at and is open stays.
-                    *moves &= !self.core.tree.peek(at).is_some_and(|dir| dir.kind == Kind::Dir && dir.nlink == 0);
+                    *moves &= !core.tree.peek(at).is_some_and(|dir| dir.kind == Kind::Dir && dir.nlink == 0);
                     break 'walk *moves;
                 }
-                let Some(inode) = self.core.tree.peek(at) else {
+                let Some(inode) = core.tree.peek(at) else {
                     let mut wants = Vec::new();
-                    match self.locate(at, &mut wants) {
+                    match atlas.locate(core, self, at, &mut wants) {
                         Where::Unknown => return Moves::Unknown(wants),
                         // Gone, or another rank's already.
-                        Where::Here if !matches!(self.core.tree.find(at), Found::Here(_)) => break 'walk false,
+                        Where::Here if !matches!(core.tree.find(at), Found::Here(_)) => break 'walk false,
                         Where::Here => continue,
                         Where::Elsewhere(_) => break 'walk false,
                     }
@@ -133,9 +136,9 @@ impl Mds {
                 if inode.kind == Kind::Dir {
                     path.push(at);
                 }
-                if !self.is_embedded(inode) || inode.parent == at {
+                if !atlas.is_embedded(inode) || inode.parent == at {
                     // What has moved may have got a line of its own where it is now, before it is dropped here.
-                    break 'walk survey.moved && self.is_another_ones(at);
+                    break 'walk survey.moved && atlas.is_another_ones(core, at);
                 }
                 if let Some(moves) = survey.name_moves(inode.parent, inode.place.hash().unwrap_or(0)) {
                     break 'walk moves;
@@ -151,19 +154,26 @@ impl Mds {
     }
 
     /// The same of one of many that are looked at in a step, and what that costs.
-    pub(super) fn moves_in_step(&mut self, survey: &mut Survey, ino: Ino) -> (Moves, usize) {
-        match self.core.tree.peek(ino).and_then(|inode| survey.near(inode)) {
+    pub(super) fn moves_in_step(
+        &mut self,
+        core: &mut Core,
+        atlas: &mut Atlas,
+        survey: &mut Survey,
+        ino: Ino,
+    ) -> (Moves, usize) {
+        match core.tree.peek(ino).and_then(|inode| survey.near(inode)) {
             Some(true) => (Moves::Yes, SOUGHT),
             Some(false) => (Moves::No, SOUGHT),
-            None => self.moves_alone(survey, ino),
+            None => self.moves_alone(core, atlas, survey, ino),
         }
     }
 
     /// The same of one of which is known that it is not in the directory of the one before.
-    fn moves_alone(&mut self, survey: &mut Survey, ino: Ino) -> (Moves, usize) {
-        let inode = self.core.tree.peek(ino);
-        let parent = inode.filter(|inode| inode.kind != Kind::Dir && self.is_embedded(inode)).map(|inode| inode.parent);
-        let moves = self.moves(survey, ino);
+    fn moves_alone(&mut self, core: &mut Core, atlas: &mut Atlas, survey: &mut Survey, ino: Ino) -> (Moves, usize) {
+        let inode = core.tree.peek(ino);
+        let parent =
+            inode.filter(|inode| inode.kind != Kind::Dir && atlas.is_embedded(inode)).map(|inode| inode.parent);
+        let moves = self.moves(core, atlas, survey, ino);
         if let Some(parent) = parent.filter(|parent| *parent != survey.dir.0 && !survey.has_files) {
             survey.last = match moves {
                 Moves::Yes => Some((parent, true)),
@@ -176,31 +186,46 @@ impl Mds {
 
     /// The rank to which something that is still in memory has moved: the record is made, and it is not dropped yet. `Err`: these
     /// must be read first.
-    pub(crate) fn has_moved(&mut self, ino: Ino) -> Result<Option<Rank>, Vec<Need>> {
-        self.has_moved_by(|mds, survey| match mds.core.tree.peek(ino).is_some() || survey.knows(ino) {
-            true => mds.moves(survey, ino),
+    pub(crate) fn has_moved(
+        &mut self,
+        core: &mut Core,
+        atlas: &mut Atlas,
+        ino: Ino,
+    ) -> Result<Option<Rank>, Vec<Need>> {
+        let known = core.tree.peek(ino).is_some();
+        self.has_moved_by(|exports, survey| match known || survey.knows(ino) {
+            true => exports.moves(core, atlas, survey, ino),
             false => Moves::No,
         })
     }
 
     /// The same of what has a name in a directory, be it in memory or dropped already.
-    pub(super) fn name_has_moved(&mut self, dir: Ino, hash: u64) -> Result<Option<Rank>, Vec<Need>> {
-        self.has_moved_by(|mds, survey| match survey.name_moves(dir, hash) {
+    pub(super) fn name_has_moved(
+        &mut self,
+        core: &mut Core,
+        atlas: &mut Atlas,
+        dir: Ino,
+        hash: u64,
+    ) -> Result<Option<Rank>, Vec<Need>> {
+        self.has_moved_by(|exports, survey| match survey.name_moves(dir, hash) {
             Some(true) => Moves::Yes,
             Some(false) => Moves::No,
-            None if mds.core.tree.peek(dir).is_some() || survey.knows(dir) => mds.moves(survey, dir),
+            None if core.tree.peek(dir).is_some() || survey.knows(dir) => exports.moves(core, atlas, survey, dir),
             None => Moves::No,
         })
     }
 
-    fn has_moved_by(&mut self, look: impl FnOnce(&mut Mds, &mut Survey) -> Moves) -> Result<Option<Rank>, Vec<Need>> {
+    fn has_moved_by(
+        &mut self,
+        look: impl FnOnce(&mut Exports, &mut Survey) -> Moves,
+    ) -> Result<Option<Rank>, Vec<Need>> {
         let begun = |export: &mut Box<Export>| matches!(export.stage, Stage::Moving(_) | Stage::Cleaning);
-        let Some(mut export) = self.cluster.exports.now.take_if(begun) else { return Ok(None) };
+        let Some(mut export) = self.now.take_if(begun) else { return Ok(None) };
         let mut survey = std::mem::take(&mut export.survey);
         let moves = look(self, &mut survey);
         export.survey = survey;
         let to = export.to;
-        self.cluster.exports.now = Some(export);
+        self.now = Some(export);
         match moves {
             Moves::Yes => Ok(Some(to)),
             Moves::No => Ok(None),
@@ -209,35 +234,63 @@ impl Mds {
     }
 
     /// True if a rename between two names would change what is below the directory of the survey.
-    pub(crate) fn disturbs_survey(&mut self, from: (Ino, &Name), to: (Ino, &Name)) -> bool {
-        let Some(mut export) = self.cluster.exports.take_surveyed() else { return false };
+    pub(crate) fn disturbs_survey(
+        &mut self,
+        core: &mut Core,
+        atlas: &mut Atlas,
+        from: (Ino, &Name),
+        to: (Ino, &Name),
+    ) -> bool {
+        let Some(mut export) = self.take_surveyed() else { return false };
         let mut survey = std::mem::take(export.survey_mut());
-        let (from, to) = (self.moves_below(&mut survey, from), self.moves_below(&mut survey, to));
+        let (from, to) =
+            (self.moves_below(core, atlas, &mut survey, from), self.moves_below(core, atlas, &mut survey, to));
         *export.survey_mut() = survey;
-        self.cluster.exports.put_back(export);
+        self.put_back(export);
         !matches!((from, to), (Moves::Yes, Moves::Yes) | (Moves::No, Moves::No))
     }
 
     /// Tells if the inode of a name moves, if it moves with the name.
-    fn moves_below(&mut self, survey: &mut Survey, (dir, name): (Ino, &Name)) -> Moves {
-        match survey.name_moves(dir, self.core.tree.hash(name)) {
+    fn moves_below(
+        &mut self,
+        core: &mut Core,
+        atlas: &mut Atlas,
+        survey: &mut Survey,
+        (dir, name): (Ino, &Name),
+    ) -> Moves {
+        match survey.name_moves(dir, core.tree.hash(name)) {
             Some(true) => Moves::Yes,
             Some(false) => Moves::No,
-            None => self.moves(survey, dir),
+            None => self.moves(core, atlas, survey, dir),
         }
     }
+}
 
+impl Atlas {
     /// True if the authority over an inode is that over its parent directory.
     fn is_embedded(&self, inode: &Inode) -> bool {
-        inode.place.hash().is_some() && inode.parent.0 != 0 && self.cluster.atlas.routes.home(inode.ino).is_none()
+        inode.place.hash().is_some() && inode.parent.0 != 0 && self.routes.home(inode.ino).is_none()
     }
 
     /// True if a directory that is in memory is another rank's, by a line of the subtree map.
-    fn is_another_ones(&self, dir: Ino) -> bool {
-        self.core.tree.part(dir).is_none()
-            && self.cluster.atlas.routes.home(dir).is_some_and(|rank| rank != self.core.me())
+    fn is_another_ones(&self, core: &Core, dir: Ino) -> bool {
+        core.tree.part(dir).is_none() && self.routes.home(dir).is_some_and(|rank| rank != core.me())
     }
+}
 
+impl Core {
+    /// Reads what must be known first; whether that is nothing.
+    pub(super) fn read_for_survey(&mut self, atlas: &mut Atlas, survey: &mut Survey, needs: Vec<Need>) -> bool {
+        if needs.is_empty() {
+            return true;
+        }
+        survey.reading = true;
+        self.load(atlas, needs, crate::load::Waiter::Survey);
+        false
+    }
+}
+
+impl Mds {
     /// Looks at a slice of memory; whether all was seen. What must be read for it is read first.
     pub(crate) fn survey_some(&mut self, survey: &mut Survey) -> bool {
         self.survey_and(survey, |_, _| 0)
@@ -303,12 +356,14 @@ impl Mds {
             } else if survey.entries < dirs {
                 self.core.tree.dir_at(survey.entries).map(|ino| (ino, None))
             } else {
-                return self.read_for_survey(survey, needs);
+                return self.core.read_for_survey(&mut self.cluster.atlas, survey, needs);
             };
             let (moves, mut cost) = match next {
                 None | Some((_, Some(false))) => (Moves::No, NEAR),
                 Some((_, Some(true))) => (Moves::Yes, NEAR),
-                Some((ino, None)) => self.moves_alone(survey, ino),
+                Some((ino, None)) => {
+                    self.cluster.exports.moves_alone(&mut self.core, &mut self.cluster.atlas, survey, ino)
+                }
             };
             match (next, moves) {
                 (_, Moves::Unknown(mut wants)) => {
@@ -327,19 +382,9 @@ impl Mds {
             survey.asks = false;
             if survey.inode < inodes { survey.inode += 1 } else { survey.entries += 1 }
         }
-        if self.read_for_survey(survey, needs) {
+        if self.core.read_for_survey(&mut self.cluster.atlas, survey, needs) {
             self.core.out.push_back(Output::Again);
         }
-        false
-    }
-
-    /// Reads what must be known first; whether that is nothing.
-    pub(super) fn read_for_survey(&mut self, survey: &mut Survey, needs: Vec<Need>) -> bool {
-        if needs.is_empty() {
-            return true;
-        }
-        survey.reading = true;
-        self.load(needs, crate::load::Waiter::Survey);
         false
     }
 }

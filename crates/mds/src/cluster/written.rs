@@ -41,11 +41,11 @@ impl Mds {
             if self.core.tree.peek(ino).is_none_or(|inode| inode.kind != Kind::File || inode.inline) {
                 continue;
             }
-            match self.moves(survey, ino) {
+            match self.cluster.exports.moves(&mut self.core, &mut self.cluster.atlas, survey, ino) {
                 Moves::Yes => _ = written.insert(ino),
                 Moves::No => {}
                 Moves::Unknown(needs) => {
-                    self.load(needs, Waiter::Nobody);
+                    self.core.load(&mut self.cluster.atlas, needs, Waiter::Nobody);
                     return None;
                 }
             }

@@ -140,7 +140,9 @@ impl Mds {
     /// The owner of a subtree asks for a file that lives by itself at another rank, or a scattered directory. If a directory of the subtree counts it, it comes here, as
     /// it would by and by without that; else it is others', too.
     pub(super) fn fetch_home(&mut self, job: &mut Job, dir: Ino, ino: Ino) -> Step {
-        let Where::Elsewhere(rank) = self.locate(ino, &mut Vec::new()) else { return Step::Wait(WaitReason::Gather) };
+        let Where::Elsewhere(rank) = self.locate(ino, &mut Vec::new()) else {
+            return Step::Wait(WaitReason::Gather);
+        };
         let counts = match self.cluster.atlas.foreign_inodes.parent(ino) {
             Some(parent) if parent == dir => Ok(true),
             Some(parent) => self.is_below(parent, dir),

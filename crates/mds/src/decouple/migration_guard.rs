@@ -132,7 +132,7 @@ impl Mds {
         self.cluster.atlas.told_by_table = true;
         // Somebody may have asked for what it made before it was there.
         self.cluster.atlas.foreign_inodes.clear();
-        self.forget_absent();
+        self.cluster.atlas.forget_absent(&mut self.core);
         if self.is_merging() {
             return;
         }

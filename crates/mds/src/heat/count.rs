@@ -87,7 +87,7 @@ impl Mds {
         let spot = |item: &Loaded| match item {
             Loaded::Inode(_, None) => None,
             // Read by the balancer for what is below; it would be a load of its own making.
-            Loaded::Inode(ino, _) if self.is_distant(*ino) => None,
+            Loaded::Inode(ino, _) if self.balance.is_distant(*ino) => None,
             Loaded::Inode(_, Some(inode)) => Some(self.home_of(inode)),
             Loaded::Entry { dir, name, .. } => Some((*dir, self.frag_of(*dir, || self.core.tree.hash(name)))),
             Loaded::Range { dir, from_hash, .. } => Some((*dir, self.frag_of(*dir, || *from_hash))),

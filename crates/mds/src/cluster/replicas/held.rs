@@ -157,7 +157,10 @@ impl Mds {
     fn own_needs(&mut self, ino: Ino) -> Option<Vec<Need>> {
         let mut wants = Vec::new();
         let is_own = self.cluster.atlas.routes.home(ino) == Some(self.core.me());
-        (is_own && self.locate_of(ino, &mut wants) == Where::Unknown).then_some(wants)
+        (is_own
+            && self.cluster.atlas.locate_of(&mut self.core, &mut self.cluster.exports, ino, &mut wants)
+                == Where::Unknown)
+            .then_some(wants)
     }
 
     /// A directory of this rank's own, or its part of one.

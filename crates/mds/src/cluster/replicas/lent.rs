@@ -96,7 +96,7 @@ impl Mds {
             return false;
         }
         self.cluster.replicas.lent.late.push((from, what));
-        self.load(needs, Waiter::Replicas);
+        self.core.load(&mut self.cluster.atlas, needs, Waiter::Replicas);
         true
     }
 
@@ -114,11 +114,14 @@ impl Mds {
 
     /// `Err`: that must be read first; nothing: it cannot be said now.
     fn dir_named(&mut self, dir: Ino, name: &Name) -> Result<Option<Ino>, Vec<Need>> {
-        if !self.cluster.peers.ready || self.grace.is_some() || !self.tree_has_names(dir, name) {
+        if !self.cluster.peers.ready
+            || self.grace.is_some()
+            || !self.cluster.atlas.tree_has_names(&self.core, dir, name)
+        {
             return Err(Vec::new());
         }
         let mut wants = Vec::new();
-        match self.locate_of(dir, &mut wants) {
+        match self.cluster.atlas.locate_of(&mut self.core, &mut self.cluster.exports, dir, &mut wants) {
             Where::Here => {}
             Where::Elsewhere(_) => return Err(Vec::new()),
             Where::Unknown => return Err(wants),
@@ -165,12 +168,15 @@ impl Mds {
             return Ok(false);
         }
         let mut wants = Vec::new();
-        match self.locate(ino, &mut wants) {
+        match self.cluster.atlas.locate(&mut self.core, &mut self.cluster.exports, ino, &mut wants) {
             Where::Here => {}
             Where::Elsewhere(_) => return Ok(false),
             Where::Unknown => return Err(wants),
         }
-        if self.core.parked.is_marked(ino) || self.is_leaving(ino) || self.cluster.loans.locked(ino).is_some() {
+        if self.core.parked.is_marked(ino)
+            || self.cluster.exports.is_leaving(&mut self.core, &mut self.cluster.atlas, ino)
+            || self.cluster.loans.locked(ino).is_some()
+        {
             return Ok(false);
         }
         if self.core.now.mono_ms < self.decoupled.asks_until_ms {
