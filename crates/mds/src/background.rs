@@ -146,7 +146,7 @@ impl Mds {
 
     /// The same where some directories are other ranks'.
     fn move_sums_in_cluster(&mut self, needs: Vec<Need>) {
-        if !self.cluster.ready || self.cluster.exports.is_active() {
+        if !self.cluster.peers.ready || self.cluster.exports.is_active() {
             return;
         }
         let (here, abroad) = self.cluster.sum_needs(&mut self.core, needs);

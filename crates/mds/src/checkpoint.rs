@@ -157,7 +157,7 @@ impl Mds {
 
     /// Wants everything up to a record in the table for good; whether it is.
     pub(crate) fn settle_upto(&mut self, lsn: Lsn) -> bool {
-        if self.cluster.settled > lsn {
+        if self.cluster.atlas.settled > lsn {
             return true;
         }
         let oldest = self.core.tree.oldest_dirty().unwrap_or(self.core.log.last.next());
@@ -167,9 +167,11 @@ impl Mds {
         if table_upto <= lsn {
             let with_merges = if table_upto < written { self.core.log.last } else { lsn };
             self.checkpoint_upto(with_merges.max(lsn));
-        } else if self.cluster.settling <= lsn || self.core.now.mono_ms >= self.cluster.settling_ms + SETTLE_AGAIN_MS {
-            self.cluster.settling = table_upto;
-            self.cluster.settling_ms = self.core.now.mono_ms;
+        } else if self.cluster.atlas.settling <= lsn
+            || self.core.now.mono_ms >= self.cluster.atlas.settling_ms + SETTLE_AGAIN_MS
+        {
+            self.cluster.atlas.settling = table_upto;
+            self.cluster.atlas.settling_ms = self.core.now.mono_ms;
             let replay_from = self.core.needed_from(&self.sessions, &self.cluster);
             self.checkpointer.trimmed = self.checkpointer.trimmed.max(replay_from);
             self.core.out.push_back(Output::Settle { replay_from, table_upto });
@@ -179,7 +181,7 @@ impl Mds {
 
     /// It is.
     pub(crate) fn table_settled(&mut self, table_upto: Lsn) {
-        self.cluster.settled = self.cluster.settled.max(table_upto);
+        self.cluster.atlas.settled = self.cluster.atlas.settled.max(table_upto);
         self.send_landed();
         self.step_export();
     }

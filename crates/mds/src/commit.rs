@@ -95,7 +95,7 @@ impl Mds {
         if !recuts.is_empty() {
             self.heat.recut(&mut self.core, &mut self.cluster, recuts);
         }
-        if let Some(tail) = &mut self.cluster.tail {
+        if let Some(tail) = &mut self.cluster.exports.tail {
             tail.add(events, self.core.log.last_len);
         }
         self.core.out.push_back(Output::Append { lsn, record });

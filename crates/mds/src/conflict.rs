@@ -59,7 +59,7 @@ fn claim_of(tree: &Tree, event: &Event, data: bool) -> Option<Claim> {
 impl Mds {
     /// Nothing, if the change may be applied now; else the recalls are on their way, and this is what to wait for.
     pub(crate) fn settle_conflicts(&mut self, job: &mut Job, change: &Change) -> Option<WaitReason> {
-        if !self.cluster.lent.is_empty()
+        if !self.cluster.replicas.lent.is_empty()
             && let Some(why) = self.cluster.settle_replicas(&mut self.core, job, &change.events)
         {
             return Some(why);

@@ -164,7 +164,7 @@ impl Mds {
     pub(crate) fn tidy_one(&mut self, ino: Ino) {
         let held_up = self.grace.is_some()
             || self.core.stopping
-            || !self.cluster.ready
+            || !self.cluster.peers.ready
             || self.core.is_short_of_space(&self.sessions, &self.cluster);
         if held_up || !self.tidy.left.contains(&ino) {
             return;

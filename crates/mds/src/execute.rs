@@ -259,7 +259,7 @@ impl Mds {
             handle_read: held.is_some_and(|handle| handle.read),
             handle_write: held.is_some_and(|handle| handle.write),
             open_count: &|ino| guest(ino).unwrap_or_else(|| opens.count(ino)) + held_too,
-            route_version: &|ino| cluster.routes.version(ino),
+            route_version: &|ino| cluster.atlas.routes.version(ino),
         };
         let bad_pin = self.cluster.is_bad_pin(&self.core, job);
         let change = match prepare(&self.core.tree, &job.op, &ctx) {
@@ -490,7 +490,7 @@ impl PathCache {
         dir: Ino,
     ) -> Option<Step> {
         if !cluster.is_alone() {
-            if !cluster.ready {
+            if !cluster.peers.ready {
                 return Some(Step::Wait(WaitReason::Peers));
             }
             let mut wants = Vec::new();
@@ -549,7 +549,7 @@ impl PathCache {
 impl Cluster {
     /// The step for an executed request whose inode may have become another rank's; `None` if it is this rank's.
     fn again_elsewhere(&mut self, core: &mut Core, job: &mut Job, ino: Ino) -> Option<Step> {
-        if !self.ready {
+        if !self.peers.ready {
             return Some(Step::Wait(WaitReason::Peers));
         }
         if let Some(step) = self.moved(core, ino) {

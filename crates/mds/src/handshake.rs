@@ -45,9 +45,9 @@ impl Mds {
             return self.sessions.refuse(&mut self.core, conn, why, &text);
         }
         let Some((id, secret)) = hello.resume else { return self.begin_session(conn, &peer, &hello) };
-        if id.rank() != self.core.me() && !self.cluster.map.ranks.is_empty() {
+        if id.rank() != self.core.me() && !self.cluster.atlas.map.ranks.is_empty() {
             // It seeks another rank where clients begin: it is told who is there, and leaves nothing behind.
-            self.core.out.push_back(Output::Send { conn, msg: ToClient::Map(self.cluster.map.clone()) });
+            self.core.out.push_back(Output::Send { conn, msg: ToClient::Map(self.cluster.atlas.map.clone()) });
             return self.sessions.close_conn(&mut self.core, conn);
         }
         if secret != session_secret(self.core.config.hash_key, id.0, hello.client) {
@@ -256,7 +256,7 @@ impl Sessions {
             data_epoch: core.config.data_epoch,
             rank: core.me(),
             hash_key: core.config.hash_key,
-            map: cluster.map.clone(),
+            map: cluster.atlas.map.clone(),
             routes: cluster.routes_about(core, None),
             direct,
             recovered: if core.config.after_crash { core.log.recovered } else { loligo_types::Lsn(0) },

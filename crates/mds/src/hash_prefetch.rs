@@ -44,10 +44,10 @@ impl Cluster {
         if core.tree.hash_bytes() >= core.config.cache_bytes_max / PART_MAX {
             return;
         }
-        if self.routes.of(dir, hash).is_some_and(|rank| rank != core.me()) {
+        if self.atlas.routes.of(dir, hash).is_some_and(|rank| rank != core.me()) {
             return;
         }
-        let frag = self.routes.frag(dir, || hash);
+        let frag = self.atlas.routes.frag(dir, || hash);
         let Some(from_hash) = core.tree.unknown_from(dir, frag, hash) else { return };
         let need = Need::Hashes { dir, from_hash };
         if !core.loads.is_read(&need) {
@@ -83,7 +83,7 @@ impl Cluster {
         if core.tree.memory_bytes() >= core.config.cache_bytes_max {
             return;
         }
-        if self.routes.of(dir, from_hash).is_some_and(|rank| rank != core.me()) {
+        if self.atlas.routes.of(dir, from_hash).is_some_and(|rank| rank != core.me()) {
             return;
         }
         let need = Need::Range { dir, from_hash };

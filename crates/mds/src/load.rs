@@ -158,7 +158,7 @@ impl Mds {
         if self.cluster.is_alone() {
             items.into_iter().for_each(|item| self.core.tree.load(item));
         } else {
-            let stale = ticket <= self.cluster.barrier;
+            let stale = ticket <= self.cluster.atlas.barrier;
             for item in items {
                 let cut = cut_dir(&item);
                 self.cluster.take_item(&mut self.core, &mut self.balance, item, stale);
@@ -260,7 +260,7 @@ impl Cluster {
                 self.read_behind(core, number);
             }
         }
-        let births = &self.births;
+        let births = &self.atlas.births;
         for need in fresh.extract_if(.., |need| births.is_asked(need)) {
             // Nothing is read: the end of the question ends it.
             core.loads.last_birth += 1;

@@ -59,7 +59,7 @@ impl Mds {
             return 0;
         }
         let most = match lender {
-            Some(rank) => self.cluster.held.left_ms(rank, now),
+            Some(rank) => self.cluster.replicas.held.left_ms(rank, now),
             None if self.cluster.is_lendable(&mut self.core, &self.grace, &self.decoupled, ino) == Ok(true) => u64::MAX,
             None => 0,
         };

@@ -62,8 +62,7 @@ impl Mds {
     /// A machine over an existing table, before anything is known of it.
     pub(crate) fn empty(config: Config, now: Now) -> Mds {
         let heat = Heat::new(&config);
-        let mut cluster = Cluster { map: config.map.clone(), ..Cluster::default() };
-        cluster.routes.set_ranks(&config.map, config.rank);
+        let cluster = Cluster::new(&config.map, config.rank);
         Mds {
             core: Core::new(config, now),
             gate: Gate::default(),

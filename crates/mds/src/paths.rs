@@ -365,7 +365,7 @@ fn begins(tree: &Tree, path: &[Name], way: &[u64]) -> bool {
 impl Cluster {
     /// Another rank asks what is above something. Answered when all that is said is durable.
     pub(crate) fn tell_way(&mut self, core: &mut Core, from: Rank, number: u64, ino: Ino) {
-        if !self.ready {
+        if !self.peers.ready {
             return;
         }
         let (mut up, mut at, mut bounds) = (Vec::new(), ino, Vec::new());

@@ -20,7 +20,7 @@ impl Mds {
         let Op::Close { handles, lost } = &job.op else { return Step::Answer(Ok(Answer::Done)) };
         let (handles, lost) = (handles.clone(), *lost);
         // The client had not heard that these have moved: whoever has them now is to close them. If those are several, it asks again.
-        let went = |number: &u64| self.cluster.moved_handles.get(&(job.slot, *number)).copied();
+        let went = |number: &u64| self.cluster.exports.moved_handles.get(&(job.slot, *number)).copied();
         let ranks: BTreeSet<Rank> = handles.iter().filter_map(went).collect();
         if ranks.iter().any(|rank| self.cluster.gives_to(*rank)) {
             // That one cannot be asked yet. Nothing may be forgotten before: all this is done again then.
@@ -35,8 +35,8 @@ impl Mds {
                 self.tidy.forget(ino);
                 self.tidy.leave(ino);
             }
-            if to.is_some() && self.cluster.moved_handles.get(&(job.slot, number)).copied() == to {
-                self.cluster.moved_handles.remove(&(job.slot, number));
+            if to.is_some() && self.cluster.exports.moved_handles.get(&(job.slot, number)).copied() == to {
+                self.cluster.exports.moved_handles.remove(&(job.slot, number));
             }
             self.close_handle(job.slot, job.session, number);
             left.into_iter().for_each(|ino| self.tidy_one(ino));

@@ -26,13 +26,13 @@ impl Mds {
         if meta.next_ino.0 != 0 {
             mds.core.tree.load(Loaded::NextIno(meta.next_ino));
         }
-        mds.cluster.settled = meta.table_upto;
+        mds.cluster.atlas.settled = meta.table_upto;
         for record in meta.sessions {
             mds.sessions.insert(Session::restore(&record, now.mono_ms));
             mds.core.tree.load(Loaded::Session(record));
         }
         for route in meta.routes {
-            mds.cluster.routes.learn(route);
+            mds.cluster.atlas.routes.learn(route);
             mds.core.tree.load(Loaded::Route(route));
         }
         // As if they had been told: what another rank has given to this one is this one's with the letter, not before.
@@ -53,7 +53,7 @@ impl Mds {
     pub fn replay(&mut self, lsn: Lsn, record: &Record) {
         self.core.log.last = self.core.log.last.max(lsn);
         for event in &record.events {
-            if lsn < self.cluster.settled && event.is_of_inode() {
+            if lsn < self.cluster.atlas.settled && event.is_of_inode() {
                 // It may be another rank's by now.
                 continue;
             }
@@ -71,12 +71,12 @@ impl Mds {
                 }
                 Event::Letter { to, seq, letter } => self.cluster.letter_written(*to, *seq, letter, lsn),
                 Event::Route(route) => {
-                    self.cluster.routes.learn(*route);
+                    self.cluster.atlas.routes.learn(*route);
                     if route.rank == self.core.config.rank {
-                        self.cluster.imported = lsn;
+                        self.cluster.atlas.imported = lsn;
                     }
                 }
-                Event::RouteGone(dir) => self.cluster.routes.forget(*dir),
+                Event::RouteGone(dir) => self.cluster.atlas.routes.forget(*dir),
                 Event::Xattr { .. } | Event::XattrGone { .. } => {
                     self.cluster.note_pin(event);
                     self.decoupled.note_promise(event);
@@ -100,16 +100,17 @@ impl Mds {
 
     /// Links to all others, without connections yet.
     fn begin_life(&mut self) {
-        self.cluster.life = u64::try_from(self.core.now.wall.0).unwrap_or(0).max(1);
-        let others = self.cluster.map.ranks.iter().map(|info| info.rank).filter(|rank| *rank != self.core.config.rank);
+        self.cluster.peers.life = u64::try_from(self.core.now.wall.0).unwrap_or(0).max(1);
+        let others =
+            self.cluster.atlas.map.ranks.iter().map(|info| info.rank).filter(|rank| *rank != self.core.config.rank);
         for rank in others.collect::<Vec<_>>() {
             let acked = self.core.tree.peer(rank).acked;
-            let link = self.cluster.links.entry(rank).or_default();
+            let link = self.cluster.peers.links.entry(rank).or_default();
             link.outbox.retain(|(seq, ..)| *seq > acked);
             link.received = acked;
             for (seq, _, letter) in &link.outbox {
                 if let Some(routes) = letter.gives() {
-                    self.cluster.routes.is_under_way(routes, (rank, *seq));
+                    self.cluster.atlas.routes.is_under_way(routes, (rank, *seq));
                 }
             }
         }
@@ -160,8 +161,8 @@ impl Mds {
 impl Cluster {
     /// A record that was made when a letter came: the other rank is not told that what it brought is in the table before it is.
     fn replay_received(&mut self, core: &Core, peer: &PeerRecord, lsn: Lsn) {
-        if lsn >= self.settled && peer.received > core.tree.peer(peer.rank).received {
-            self.links.entry(peer.rank).or_default().landing.push_back((peer.received, lsn));
+        if lsn >= self.atlas.settled && peer.received > core.tree.peer(peer.rank).received {
+            self.peers.links.entry(peer.rank).or_default().landing.push_back((peer.received, lsn));
         }
     }
 
@@ -176,7 +177,7 @@ impl Cluster {
                     self.replay_departure(*to, *seq, gone, lsn);
                 }
                 // Back again.
-                Event::Inode(inode) if inode.part_of().is_none() => drop(self.departed.remove(&inode.ino)),
+                Event::Inode(inode) if inode.part_of().is_none() => drop(self.atlas.departed.remove(&inode.ino)),
                 _ => {}
             }
         }

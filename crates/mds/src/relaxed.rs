@@ -331,7 +331,7 @@ impl Relaxed {
                 cluster.load(core, needs, Waiter::Nobody);
                 return None;
             }
-            if !cluster.is_alone() && (matches!(up, Up::Elsewhere(_)) || cluster.routes.is_spread(at)) {
+            if !cluster.is_alone() && (matches!(up, Up::Elsewhere(_)) || cluster.atlas.routes.is_spread(at)) {
                 return None;
             }
             if let Some(own) = self.policies.get(&at) {
@@ -549,7 +549,7 @@ impl Relaxed {
             let (ticket, after) = (self.look.ticket, std::mem::take(&mut self.brought));
             self.look = Look { ticket, after, ..Look::default() };
         }
-        if self.look.is_done() || !cluster.ready {
+        if self.look.is_done() || !cluster.peers.ready {
             return;
         }
         let (now, after) = (core.now.mono_ms, self.look.after);
@@ -621,7 +621,7 @@ impl Relaxed {
 impl Cluster {
     /// True if this rank is the only one.
     fn is_only_rank(&self, core: &Core) -> bool {
-        self.is_alone() || self.map.ranks.iter().all(|info| info.rank == core.me())
+        self.is_alone() || self.atlas.map.ranks.iter().all(|info| info.rank == core.me())
     }
 
     /// True if another rank may decide on something of this one's meanwhile, or gets it.

@@ -377,7 +377,7 @@ impl Mds {
     }
 
     fn path_status(&self) -> PathStatus {
-        let (held, lent) = (&self.cluster.held, &self.cluster.lent);
+        let (held, lent) = (&self.cluster.replicas.held, &self.cluster.replicas.lent);
         PathStatus {
             held: held.len(),
             lent: lent.len(),

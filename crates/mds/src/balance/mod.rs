@@ -70,7 +70,7 @@ pub(crate) struct Balance {
 impl Mds {
     /// On ticks of the machine: asks the policies, if it is time.
     pub(crate) fn balance(&mut self) {
-        if self.cluster.is_alone() || self.core.stopping || self.grace.is_some() || !self.cluster.ready {
+        if self.cluster.is_alone() || self.core.stopping || self.grace.is_some() || !self.cluster.peers.ready {
             (self.balance.next_ms, self.balance.silent) = (0, 0);
             return;
         }
@@ -116,7 +116,7 @@ impl Mds {
 
     fn snapshot(&mut self, Pieces { all: pieces, names, sum }: Pieces) -> Snapshot {
         let (now, half_life) = (self.core.now.mono_ms, self.core.config.heat_half_life_ms);
-        let views = self.cluster.map.ranks.iter().map(|info| {
+        let views = self.cluster.atlas.map.ranks.iter().map(|info| {
             let is_me = info.rank == self.core.me();
             let told = self.heat.gossip.beat_of(info.rank, now);
             let (load, weighed, age_ms) = match told {
@@ -154,13 +154,13 @@ impl Mds {
 impl Cluster {
     /// The policy of the file system: by it this rank balances what stands under no other one.
     pub(crate) fn policy(&self) -> PolicyId {
-        self.map.policy
+        self.atlas.map.policy
     }
 
     /// Directories with a line of the subtree map that makes them this rank's.
     fn tops(&self, core: &Core) -> Vec<Ino> {
         let me = core.me();
-        let own = self.routes.all().into_iter().filter(|route| route.rank == me && route.dir != Ino::ROOT);
+        let own = self.atlas.routes.all().into_iter().filter(|route| route.rank == me && route.dir != Ino::ROOT);
         let mut dirs: Vec<Ino> = own.map(|route| route.dir).collect();
         dirs.dedup();
         dirs
@@ -196,7 +196,7 @@ impl Balance {
         }
         self.forget_distants(core);
         (self.agains, self.next_ms) = (0, now + tick_ms);
-        if cluster.map.policy == PolicyId::NONE && !look.is_any_named {
+        if cluster.atlas.map.policy == PolicyId::NONE && !look.is_any_named {
             (self.asked, self.silent, self.asks) = (None, 0, false);
             return false;
         }

@@ -220,7 +220,7 @@ impl Mds {
             return None;
         }
         let (above, home) = if is_part {
-            (None, self.cluster.routes.home(dir))
+            (None, self.cluster.atlas.routes.home(dir))
         } else {
             self.cluster.above_of(&self.core, inode, nodes)
         };
@@ -393,12 +393,12 @@ impl Cluster {
         }
         if let Some(at) = nodes.places.get(&parent)
             && let Some(up) = nodes.list.get_mut(*at as usize)
-            && !*up.has_lines.get_or_insert_with(|| self.routes.version(parent).is_some())
+            && !*up.has_lines.get_or_insert_with(|| self.atlas.routes.version(parent).is_some())
         {
             // As most are: asked once, not for each that is in it.
             return (Some((parent, hash)), None);
         }
-        match self.routes.of(parent, hash) {
+        match self.atlas.routes.of(parent, hash) {
             Some(rank) if rank != core.me() => return (None, Some(rank)),
             _ if core.tree.peek(parent).is_some() => return (Some((parent, hash)), None),
             _ => {}
@@ -406,10 +406,10 @@ impl Cluster {
         // Not in memory here, so another one's: that of the nearest line above.
         let mut at = parent;
         for _ in 0..DEPTH_MAX {
-            if let Some(rank) = self.routes.home(at).or((at == Ino::ROOT).then_some(Rank::ZERO)) {
+            if let Some(rank) = self.atlas.routes.home(at).or((at == Ino::ROOT).then_some(Rank::ZERO)) {
                 return (None, Some(rank));
             }
-            match self.foreign_inodes.parent(at) {
+            match self.atlas.foreign_inodes.parent(at) {
                 Some(next) if next.0 != 0 && next != at => at = next,
                 _ => break,
             }

@@ -42,7 +42,7 @@ impl Cluster {
     /// A request that only looks waits for what is being borrowed or was decided, not for what else those wait for that have a turn:
     /// clients, for example.
     pub(super) fn is_its_turn(&self, job: &Job, foreign: &Foreign) -> bool {
-        let turns = &self.turns.by_dir;
+        let turns = &self.borrowing.turns.by_dir;
         let is_free = |(dir, shown): (Ino, bool)| {
             turns.get(&dir).is_none_or(|turn| {
                 Some(turn.tx) == job.tx || (shown && turn.decided.is_none() && !self.borrows(turn.tx))
@@ -55,7 +55,7 @@ impl Cluster {
     pub(super) fn take_turn(&mut self, tx: TxId, foreign: &Foreign) {
         for (dir, shown) in wanted(foreign) {
             if !shown {
-                self.turns.by_dir.entry(dir).or_insert(Turn { tx, decided: None });
+                self.borrowing.turns.by_dir.entry(dir).or_insert(Turn { tx, decided: None });
             }
         }
     }
@@ -74,12 +74,12 @@ impl Cluster {
     /// It is decided with the next record.
     pub(super) fn decide_turn(&mut self, core: &mut Core, tx: TxId) {
         let lsn = core.log.last.next();
-        self.turns.by_dir.values_mut().filter(|turn| turn.tx == tx).for_each(|turn| turn.decided = Some(lsn));
+        self.borrowing.turns.by_dir.values_mut().filter(|turn| turn.tx == tx).for_each(|turn| turn.decided = Some(lsn));
     }
 
     /// It has given back what it had, and waits for something else.
     pub(super) fn pause_turn(&self, core: &mut Core, tx: TxId) {
-        if self.turns.by_dir.values().any(|turn| turn.tx == tx) {
+        if self.borrowing.turns.by_dir.values().any(|turn| turn.tx == tx) {
             core.parked.wake(&WaitReason::Locked);
         }
     }
@@ -96,7 +96,7 @@ impl Cluster {
     }
 
     fn end_turns(&mut self, core: &mut Core, over: impl Fn(&Turn) -> bool) {
-        let turns = &mut self.turns.by_dir;
+        let turns = &mut self.borrowing.turns.by_dir;
         let before = turns.len();
         turns.retain(|_, turn| !over(turn));
         if turns.len() < before {
@@ -106,6 +106,6 @@ impl Cluster {
 
     /// Directories with which it is somebody's turn, ascending.
     pub(super) fn turns(&self) -> impl Iterator<Item = Ino> + '_ {
-        self.turns.by_dir.keys().copied()
+        self.borrowing.turns.by_dir.keys().copied()
     }
 }

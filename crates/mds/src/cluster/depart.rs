@@ -97,11 +97,13 @@ impl Mds {
         let seq = self.core.tree.peer(export.to).sent + 1;
         record.extend(self.core.write_letter(export.to, letter));
         // Known before it is put down, so that others are told of all lines together.
-        routes.iter().for_each(|route| self.cluster.routes.give(*route, self.core.log.last.next(), (export.to, seq)));
+        routes
+            .iter()
+            .for_each(|route| self.cluster.atlas.routes.give(*route, self.core.log.last.next(), (export.to, seq)));
         let lsn = self.commit(None, &record);
-        self.cluster.departed.extend(inos.into_iter().map(|ino| (ino, (export.to, lsn))));
+        self.cluster.atlas.departed.extend(inos.into_iter().map(|ino| (ino, (export.to, lsn))));
         self.cluster.exports.landing.entry(export.to).or_default().push((seq, lsn));
-        self.cluster.foreign_inodes.clear();
+        self.cluster.atlas.foreign_inodes.clear();
         self.shortcuts.clear();
         export.routes = routes;
         export.stage = Stage::Moving(seq);
@@ -114,7 +116,7 @@ impl Mds {
         if export.itself {
             departed = Mds::departing(export.dir, &export.files);
         }
-        let tail = self.cluster.tail.take().unwrap_or_default().events;
+        let tail = self.cluster.exports.tail.take().unwrap_or_default().events;
         let counts = last_of_each(&tail);
         for (event, counts) in tail.into_iter().zip(counts) {
             let named = match &event {
@@ -161,7 +163,7 @@ fn cached_of(tree: &Tree, clients: &[MovedClient], departed: &BTreeSet<Ino>) -> 
 impl Cluster {
     /// The lines of what moves, then those of what stays as far as they are new; and whether anything stays.
     pub(super) fn cut_lines(&self, core: &Core, export: &Export) -> (Vec<Route>, bool) {
-        let version = self.routes.version(export.dir).unwrap_or(0) + 1;
+        let version = self.atlas.routes.version(export.dir).unwrap_or(0) + 1;
         let line = |frag: Frag, rank: Rank| Route { dir: export.dir, frag, rank, version };
         let (_, stays) = cut(&export.own, export.frag);
         let mut routes: Vec<Route> = export.moves.iter().map(|frag| line(*frag, export.to)).collect();

@@ -114,7 +114,7 @@ impl Drain {
 impl Mds {
     /// Goes on with giving everything away.
     pub(crate) fn step_drain(&mut self) {
-        if self.core.stopping || self.grace.is_some() || !self.cluster.ready {
+        if self.core.stopping || self.grace.is_some() || !self.cluster.peers.ready {
             return;
         }
         let Some(mut drain) = self.cluster.drain.take() else { return };
@@ -134,7 +134,7 @@ impl Mds {
         match drain.stage {
             Stage::Settling(None, what) => {
                 if what == Scan::Scattered {
-                    drain.came = self.cluster.scattered.came;
+                    drain.came = self.cluster.placement.scattered.came;
                 }
                 drain.stage = Stage::Settling(Some(self.core.log.last), what);
             }
@@ -155,8 +155,9 @@ impl Mds {
             }
             Stage::Landing => self.part_if_empty(drain),
             Stage::Parting => {
-                let others = self.cluster.map.ranks.iter().filter(|info| info.rank != self.core.config.rank);
-                let mut words = others.map(|info| self.cluster.links.get(&info.rank).is_some_and(|link| link.farewell));
+                let others = self.cluster.atlas.map.ranks.iter().filter(|info| info.rank != self.core.config.rank);
+                let mut words =
+                    others.map(|info| self.cluster.peers.links.get(&info.rank).is_some_and(|link| link.farewell));
                 if !words.all(|said| said) {
                     return;
                 }
@@ -225,9 +226,9 @@ impl Mds {
         let able = |rank: &Rank| {
             (pinned.is_empty() || pinned.contains(rank))
                 && *rank != self.core.config.rank
-                && self.cluster.links.get(rank).is_some_and(|link| link.greeted)
+                && self.cluster.peers.links.get(rank).is_some_and(|link| link.greeted)
         };
-        let up = self.cluster.map.ranks.iter().filter(|info| info.state == RankState::Up).map(|info| info.rank);
+        let up = self.cluster.atlas.map.ranks.iter().filter(|info| info.state == RankState::Up).map(|info| info.rank);
         let load = |rank: &Rank| {
             let known = self.load_of(*rank).map_or(0.0, |(load, _)| load.all);
             known + drain.given.get(rank).copied().unwrap_or(0.0)
@@ -263,7 +264,8 @@ impl Mds {
             Where::Elsewhere(_) => {}
             // Its home has the pin, and follows it. Fragments that come together there are no part any more.
             Where::Here if self.core.tree.part(dir).is_some() => {
-                let home = self.cluster.home_of_part(&self.core, dir).filter(|home| self.cluster.takes_more(*home));
+                let home =
+                    self.cluster.home_of_part(&self.core, dir).filter(|home| self.cluster.atlas.takes_more(*home));
                 self.give_dir(drain, dir, home.as_slice());
             }
             Where::Here if self.core.tree.inode(dir).is_none() => self.cluster.route_gone(&mut self.core, dir),
@@ -392,7 +394,7 @@ impl Mds {
         if !self.cluster.has_landed(&self.core, &self.discards, &self.tidy) {
             return;
         }
-        if drain.came != self.cluster.scattered.came {
+        if drain.came != self.cluster.placement.scattered.came {
             // Others made directories here before they had heard.
             drain.stage = Stage::Settling(None, Scan::Scattered);
             return;
@@ -400,9 +402,9 @@ impl Mds {
         self.drop_own_lines();
         drain.stage = Stage::Parting;
         drain.letters_got = self.cluster.letters_got(&self.core);
-        let others: Vec<Rank> = self.cluster.links.keys().copied().collect();
+        let others: Vec<Rank> = self.cluster.peers.links.keys().copied().collect();
         for rank in others {
-            if let Some(link) = self.cluster.links.get_mut(&rank) {
+            if let Some(link) = self.cluster.peers.links.get_mut(&rank) {
                 link.farewell = false;
             }
             self.core.tell_durably(rank, PeerMsg::Empty);
@@ -480,7 +482,7 @@ impl Cluster {
             if !ranks.contains(&core.config.rank) {
                 continue;
             }
-            if ranks.iter().any(|rank| self.takes_more(*rank)) {
+            if ranks.iter().any(|rank| self.atlas.takes_more(*rank)) {
                 drain.pins.push_back((dir, ranks));
             } else {
                 drain.bound.push(dir);
@@ -504,7 +506,7 @@ impl Cluster {
 
     /// Why there is no rank to give something to, and what to do.
     fn no_receiver(&self, core: &Core, what: &str, pinned: &[Rank]) -> String {
-        let able = |rank: &Rank| (pinned.is_empty() || pinned.contains(rank)) && self.takes_more(*rank);
+        let able = |rank: &Rank| (pinned.is_empty() || pinned.contains(rank)) && self.atlas.takes_more(*rank);
         let away = self.unreached(core, able);
         if away.is_empty() {
             let pin = if pinned.is_empty() { "" } else { ", or change its pin" };
@@ -516,8 +518,8 @@ impl Cluster {
 
     /// The other ranks of some that cannot be spoken to, by name.
     fn unreached(&self, core: &Core, some: impl Fn(&Rank) -> bool) -> String {
-        let others = self.map.ranks.iter().map(|info| info.rank).filter(|rank| *rank != core.config.rank);
-        let greeted = |rank: &Rank| self.links.get(rank).is_some_and(|link| link.greeted);
+        let others = self.atlas.map.ranks.iter().map(|info| info.rank).filter(|rank| *rank != core.config.rank);
+        let greeted = |rank: &Rank| self.peers.links.get(rank).is_some_and(|link| link.greeted);
         let away: Vec<String> =
             others.filter(|rank| some(rank) && !greeted(rank)).map(|rank| format!("rank {rank}")).collect();
         away.join(", ")
@@ -542,11 +544,11 @@ impl Cluster {
     /// these it has a part: a line of a fragment without one is of a directory that was removed, and was told again by the
     /// table or somebody who had not heard of it.
     fn own_dirs(&self, core: &Core) -> Vec<Ino> {
-        let routes = &self.routes;
+        let routes = &self.atlas.routes;
         let own = routes.all().into_iter().filter(|route| route.rank == core.me());
         let mut dirs: Vec<Ino> =
             own.map(|route| route.dir).filter(|dir| routes.home(*dir).is_none_or(|home| home == core.me())).collect();
-        if core.config.rank == Rank::ZERO && self.routes.home(Ino::ROOT).is_none() {
+        if core.config.rank == Rank::ZERO && self.atlas.routes.home(Ino::ROOT).is_none() {
             dirs.push(Ino::ROOT);
         }
         dirs.extend(core.tree.parts().map(|part| part.ino));
@@ -568,14 +570,14 @@ impl Cluster {
 
     /// Letters that this rank has had from all others.
     fn letters_got(&self, core: &Core) -> u64 {
-        self.links.keys().map(|rank| core.tree.peer(*rank).received).sum()
+        self.peers.links.keys().map(|rank| core.tree.peer(*rank).received).sum()
     }
 
     /// True if nothing is under way that this rank has a part in.
     fn has_landed(&self, core: &Core, discards: &Discards, tidy: &EofCleanup) -> bool {
         let quiet = self.exports.is_idle()
-            && self.departed.is_empty()
-            && self.txs.is_empty()
+            && self.atlas.departed.is_empty()
+            && self.borrowing.txs.is_empty()
             && self.loans.is_idle()
             && core.mail.is_empty()
             && discards.is_idle()
@@ -583,8 +585,9 @@ impl Cluster {
             && discards.spills.is_empty();
         // What others have got in letters they have in their journals; of what moved `departed` tells until it is in the
         // table, too.
-        let said = |link: &super::Link| link.outbox.is_empty() && link.inbox.is_empty() && link.landing.is_empty();
-        quiet && self.links.values().all(said)
+        let said =
+            |link: &super::link::Link| link.outbox.is_empty() && link.inbox.is_empty() && link.landing.is_empty();
+        quiet && self.peers.links.values().all(said)
     }
 
     /// A rank has said hello: it is told again what it may have missed.
@@ -597,7 +600,7 @@ impl Cluster {
     /// Why it does not go on, and what to do; `None` if it does, or nothing is drained here.
     pub(crate) fn drain_stuck(&self, core: &Core) -> Option<String> {
         let drain = self.drain.as_deref()?;
-        if !self.ready || matches!(drain.stage, Stage::Landing | Stage::Parting) {
+        if !self.peers.ready || matches!(drain.stage, Stage::Landing | Stage::Parting) {
             let away = self.unreached(core, |_| true);
             return (!away.is_empty()).then(|| format!("there is no connection to {away}: see whether it runs"));
         }

@@ -57,17 +57,17 @@ impl EarlyRequests {
 impl Mds {
     /// The answer.
     pub(super) fn born(&mut self, from: Rank, ino: Ino) {
-        if ino.birth_rank() != from || self.cluster.births.by_ino.get(&ino) != Some(&Birth::Asked) {
+        if ino.birth_rank() != from || self.cluster.atlas.births.by_ino.get(&ino) != Some(&Birth::Asked) {
             return;
         }
         let makes = |event: &Event| matches!(event, Event::Inode(inode) if inode.ino == ino);
-        let letters = self.cluster.links.get(&from).into_iter().flat_map(|link| &link.inbox);
+        let letters = self.cluster.peers.links.get(&from).into_iter().flat_map(|link| &link.inbox);
         let mut commits = letters.filter_map(|(_, letter)| match &**letter {
             Letter::Commit { events, .. } => Some(events),
             _ => None,
         });
         if commits.any(|events| events.iter().any(makes)) {
-            self.cluster.births.by_ino.insert(ino, Birth::Coming);
+            self.cluster.atlas.births.by_ino.insert(ino, Birth::Coming);
             return;
         }
         self.end_birth(ino, Some(Birth::Told(self.core.now.mono_ms + KEEP_MS)));
@@ -75,22 +75,22 @@ impl Mds {
 
     /// A letter has made it.
     pub(super) fn is_born(&mut self, ino: Ino) {
-        if self.cluster.births.by_ino.contains_key(&ino) {
+        if self.cluster.atlas.births.by_ino.contains_key(&ino) {
             self.end_birth(ino, None);
         }
     }
 
     /// A rank was removed. All that it had to say was said.
     pub(super) fn end_births_of(&mut self, rank: Rank) {
-        for ino in self.cluster.births.of(rank) {
+        for ino in self.cluster.atlas.births.of(rank) {
             self.end_birth(ino, Some(Birth::Told(self.core.now.mono_ms + KEEP_MS)));
         }
     }
 
     fn end_birth(&mut self, ino: Ino, birth: Option<Birth>) {
         match birth {
-            Some(birth) => _ = self.cluster.births.by_ino.insert(ino, birth),
-            None => _ = self.cluster.births.by_ino.remove(&ino),
+            Some(birth) => _ = self.cluster.atlas.births.by_ino.insert(ino, birth),
+            None => _ = self.cluster.atlas.births.by_ino.remove(&ino),
         }
         // Those who wait look again.
         if let Some(ticket) = self.core.loads.ticket_of(&Need::Inode(ino)) {
@@ -105,17 +105,17 @@ impl Cluster {
         if ino.zeroth_rank() != Some(core.me()) || !self.is_made_elsewhere(core, ino) {
             return false;
         }
-        if self.routes.version(ino).is_some() || self.given_to(ino).is_some() {
+        if self.atlas.routes.version(ino).is_some() || self.atlas.given_to(ino).is_some() {
             return false;
         }
-        match self.births.by_ino.get(&ino) {
+        match self.atlas.births.by_ino.get(&ino) {
             Some(Birth::Told(_)) => {
-                self.births.by_ino.remove(&ino);
+                self.atlas.births.by_ino.remove(&ino);
                 false
             }
             Some(_) => true,
             None => {
-                self.births.by_ino.insert(ino, Birth::Asked);
+                self.atlas.births.by_ino.insert(ino, Birth::Asked);
                 core.tell(ino.birth_rank(), PeerMsg::AskBorn { ino });
                 true
             }
@@ -124,8 +124,8 @@ impl Cluster {
 
     /// A rank has said hello: what it was asked, and its answers, may be lost.
     pub(super) fn ask_births_again(&mut self, core: &mut Core, rank: Rank) {
-        for ino in self.births.of(rank) {
-            self.births.by_ino.insert(ino, Birth::Asked);
+        for ino in self.atlas.births.of(rank) {
+            self.atlas.births.by_ino.insert(ino, Birth::Asked);
             core.tell(rank, PeerMsg::AskBorn { ino });
         }
     }

@@ -121,6 +121,10 @@ pub(crate) struct Exports {
     pub(super) offers: Vec<(Rank, u64)>,
     /// The last letter of an ended migration to each rank: what it brought is not in the table there yet.
     pub(super) landing: BTreeMap<Rank, Vec<(u64, Lsn)>>,
+    /// All that was changed since the checkpoints that a migration began with.
+    pub(crate) tail: Option<Tail>,
+    /// Handles that have moved to other ranks, for clients that close them here before they have heard of it.
+    pub(crate) moved_handles: BTreeMap<(Slot, u64), Rank>,
 }
 
 impl Exports {
@@ -186,7 +190,9 @@ impl Mds {
     pub(crate) fn admin(&mut self, id: u64, ask: Ask) {
         let told = match ask {
             Ask::Migrate { dir, to } => {
-                if self.cluster.routes.home(dir) == Some(self.core.me()) && self.cluster.routes.is_spread(dir) {
+                if self.cluster.atlas.routes.home(dir) == Some(self.core.me())
+                    && self.cluster.atlas.routes.is_spread(dir)
+                {
                     self.cluster.gather_fragments(&mut self.core, dir, to);
                 }
                 self.cluster.want_export(&mut self.core, &self.decoupled, dir, None, to)
@@ -198,7 +204,7 @@ impl Mds {
             Ask::Migrations => Told::Migrations(self.cluster.migrations(&self.core)),
             Ask::Drain => Told::Drain(self.drain_status()),
             Ask::Heat { most } => Told::Heat(self.heat.spot_rates(&self.core, most)),
-            Ask::Routes => Told::Routes(self.cluster.routes.all()),
+            Ask::Routes => Told::Routes(self.cluster.atlas.routes.all()),
         };
         self.core.out.push_back(Output::Told { id, told });
     }
@@ -229,13 +235,13 @@ impl Mds {
     fn begin_round(&mut self, export: &mut Export) {
         export.keeps = false;
         self.cluster.note_changed_held(&self.leases, &self.opens, &mut export.held);
-        self.cluster.tail = Some(Tail::default());
+        self.cluster.exports.tail = Some(Tail::default());
         self.syncs.sync_before_move(&mut self.core, export);
         export.stage = Stage::Settling(self.core.log.last);
     }
 
     pub(super) fn end_export(&mut self, export: &Export, state: &str) {
-        self.cluster.tail = None;
+        self.cluster.exports.tail = None;
         self.opens.look_ends(&mut self.leases);
         let mut told = self.core.describe(export);
         told.state = state.into();
@@ -253,7 +259,7 @@ impl Mds {
     }
 
     fn next_export(&mut self) {
-        if self.core.stopping || self.grace.is_some() || !self.cluster.ready {
+        if self.core.stopping || self.grace.is_some() || !self.cluster.peers.ready {
             return;
         }
         let Some(wanted) = self.cluster.exports.waiting.pop_front() else { return };
@@ -341,7 +347,7 @@ impl Mds {
             Where::Here if self.core.pins_known(dir).is_some_and(|ranks| !ranks.is_empty() && !ranks.contains(&to)) => {
                 self.end_export(&export, "failed: the directory is pinned to other ranks: unpin it, or pin it there");
             }
-            Where::Here if !self.cluster.links.get(&to).is_some_and(|link| link.greeted) => {
+            Where::Here if !self.cluster.peers.links.get(&to).is_some_and(|link| link.greeted) => {
                 self.end_export(&export, "failed: there is no connection to the other rank: try again later");
             }
             Where::Here => {
@@ -452,7 +458,7 @@ impl Mds {
             self.opens.thaw(&mut self.core, &self.sessions, export);
             return Some("failed: the directory was removed");
         };
-        if !self.cluster.takes_more(export.to) {
+        if !self.cluster.atlas.takes_more(export.to) {
             self.opens.thaw(&mut self.core, &self.sessions, export);
             return Some("failed: the other rank is being drained: choose another one");
         }
@@ -516,14 +522,14 @@ impl Cluster {
         frag: Option<Frag>,
         to: Rank,
     ) -> Told {
-        if !self.map.ranks.iter().any(|info| info.rank == to) {
-            let ranks: Vec<String> = self.map.ranks.iter().map(|info| info.rank.to_string()).collect();
+        if !self.atlas.map.ranks.iter().any(|info| info.rank == to) {
+            let ranks: Vec<String> = self.atlas.map.ranks.iter().map(|info| info.rank.to_string()).collect();
             return Told::Refused(match &ranks[..] {
                 [] => "this file system has one rank; add one: loligo rank add".into(),
                 ranks => format!("there is no rank {to}; there are {}", ranks.join(", ")),
             });
         }
-        if !self.takes_more(to) {
+        if !self.atlas.takes_more(to) {
             return Told::Refused(format!("rank {to} is being drained and takes nothing more: choose another one"));
         }
         if core.stopping {
@@ -558,7 +564,7 @@ impl Cluster {
     /// True if too much was changed meanwhile for the record to hold. Nobody waits yet, so all else is done before, unless
     /// remembering the changes takes too much memory.
     fn wants_round(&self, core: &Core, export: &Export) -> bool {
-        let Some(tail) = self.tail.as_ref().filter(|_| export.rounds < ROUNDS_MAX) else { return false };
+        let Some(tail) = self.exports.tail.as_ref().filter(|_| export.rounds < ROUNDS_MAX) else { return false };
         let (few, most) = (core.config.some(RESIDUE_FEW), core.config.some(RESIDUE_MAX));
         match export.keeps {
             true => tail.is_long(most) || (tail.is_long(few) && export.rounds < ROUNDS_FEW),
@@ -641,16 +647,16 @@ impl Cluster {
             *seq > upto
         });
         if !landed.is_empty() {
-            self.departed.retain(|_, (rank, lsn)| *rank != from || !landed.contains(lsn));
+            self.atlas.departed.retain(|_, (rank, lsn)| *rank != from || !landed.contains(lsn));
             // What was read, or is being read, may be from before it was in the table.
-            self.barrier = core.loads.newest();
-            self.foreign_inodes.clear();
+            self.atlas.barrier = core.loads.newest();
+            self.atlas.foreign_inodes.clear();
         }
     }
 
     /// A record with a departure was replayed.
     pub(crate) fn replay_departure(&mut self, to: Rank, seq: u64, inos: &[Ino], lsn: Lsn) {
-        self.departed.extend(inos.iter().map(|ino| (*ino, (to, lsn))));
+        self.atlas.departed.extend(inos.iter().map(|ino| (*ino, (to, lsn))));
         self.exports.landing.entry(to).or_default().push((seq, lsn));
     }
 

@@ -51,12 +51,12 @@ impl Cluster {
     /// Gives files home that live by themselves here: to the rank that has the directory which counts them. A few at a
     /// time, and only those in memory; what is asked for comes there.
     pub(crate) fn give_home(&mut self, core: &mut Core, grace: &Option<Grace>) {
-        let busy = !self.exports.is_idle() || self.drain.is_some() || !self.ready;
-        if busy || core.stopping || grace.is_some() || core.now.mono_ms < self.homes.at_ms {
+        let busy = !self.exports.is_idle() || self.drain.is_some() || !self.peers.ready;
+        if busy || core.stopping || grace.is_some() || core.now.mono_ms < self.placement.homes.at_ms {
             return;
         }
         let (inodes, _) = core.tree.places();
-        let from = if self.homes.place < inodes { self.homes.place } else { 0 };
+        let from = if self.placement.homes.place < inodes { self.placement.homes.place } else { 0 };
         let upto = inodes.min(from + core.config.some(LOOKED_MAX));
         let abroad: Vec<(Ino, Ino)> = (from..upto).filter_map(|place| core.counted_abroad(place)).collect();
         let (mut files, mut home, mut reads) = (Vec::new(), None, false);
@@ -77,7 +77,7 @@ impl Cluster {
                 break;
             }
         }
-        let homes = &mut self.homes;
+        let homes = &mut self.placement.homes;
         match reads && home.is_none() && homes.again < AGAIN_MAX {
             true => homes.again += 1,
             false => *homes = Homes { at_ms: core.now.mono_ms + HOME_MS, place: upto, again: 0 },
@@ -88,7 +88,7 @@ impl Cluster {
     }
 
     fn takes_files(&self, rank: Rank) -> bool {
-        self.takes_more(rank) && self.links.get(&rank).is_some_and(|link| link.greeted)
+        self.atlas.takes_more(rank) && self.peers.links.get(&rank).is_some_and(|link| link.greeted)
     }
 
     /// Wants files to be moved that live by themselves here.
@@ -115,7 +115,7 @@ impl Cluster {
 
     /// Nothing is known any more of what was given to a rank that is not there: it has handed it on.
     pub(super) fn forget_given_to(&mut self, rank: Rank) {
-        self.departed.retain(|_, (to, _)| *to != rank);
+        self.atlas.departed.retain(|_, (to, _)| *to != rank);
         self.exports.forget_landing(rank);
     }
 }

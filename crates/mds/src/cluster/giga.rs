@@ -64,25 +64,25 @@ impl Cluster {
     pub(crate) fn has_grown(&mut self, core: &mut Core, dir: Ino) {
         let is_giga = |inode: &loligo_types::Inode| inode.places_dirs().scatters();
         if !self.is_alone() && core.tree.peek(dir).is_some_and(is_giga) {
-            self.growing.dirs.insert(dir);
+            self.placement.growing.dirs.insert(dir);
         }
     }
 
     /// Moves the next fragment that another rank is to have, if nothing else moves from here.
     pub(crate) fn spread_growing(&mut self, core: &mut Core, grace: &Option<Grace>, decoupled: &Decoupled) {
-        let busy = !self.exports.is_idle() || !self.ready || grace.is_some() || core.stopping;
-        if self.growing.dirs.is_empty() || busy || core.now.mono_ms < self.growing.not_before_ms {
+        let busy = !self.exports.is_idle() || !self.peers.ready || grace.is_some() || core.stopping;
+        if self.placement.growing.dirs.is_empty() || busy || core.now.mono_ms < self.placement.growing.not_before_ms {
             return;
         }
-        while let Some(dir) = self.growing.dirs.first().copied() {
+        while let Some(dir) = self.placement.growing.dirs.first().copied() {
             let Some((frag, to)) = self.next_fragment(core, dir) else {
                 // When it is cut again that is noted again.
-                self.growing.dirs.remove(&dir);
+                self.placement.growing.dirs.remove(&dir);
                 continue;
             };
             match self.want_export(core, decoupled, dir, Some(frag), to) {
                 Told::Begun(_) => core.counters.spreads += 1,
-                _ => self.growing.not_before_ms = core.now.mono_ms + RETRY_MS,
+                _ => self.placement.growing.not_before_ms = core.now.mono_ms + RETRY_MS,
             }
             return;
         }
@@ -93,11 +93,11 @@ impl Cluster {
     /// by order stays there.
     fn next_fragment(&self, core: &Core, dir: Ino) -> Option<(Frag, Rank)> {
         let inode = core.tree.part(dir).or_else(|| core.tree.inode(dir))?;
-        if !inode.places_dirs().scatters() || !self.takes_more(core.me()) {
+        if !inode.places_dirs().scatters() || !self.atlas.takes_more(core.me()) {
             return None;
         }
         let ranks = self.ranks_up(core);
-        let home = self.routes.home(dir).unwrap_or(core.me());
+        let home = self.atlas.routes.home(dir).unwrap_or(core.me());
         let bits = bits_for(ranks.len()).min(inode.frag_bits);
         let is_home = home == core.me();
         let pieces = |own: Frag| match own.bits < bits {

@@ -28,7 +28,7 @@ impl Mds {
     /// ends already waits for the store to refuse its client.
     pub(crate) fn end_gone(&mut self, clients: impl Iterator<Item = u64>) {
         for client in clients.filter(|client| *client != 0) {
-            if !self.cluster.gone.contains(&client) {
+            if !self.cluster.peers.gone.contains(&client) {
                 continue;
             }
             let is_left = |own: &Session| own.client == client && own.conn.is_none() && own.ending.is_none();
@@ -46,13 +46,13 @@ impl Cluster {
             return;
         }
         self.note_gone(client);
-        let others: Vec<Rank> = self.links.keys().copied().collect();
+        let others: Vec<Rank> = self.peers.links.keys().copied().collect();
         // After what moves there with records that are not durable yet.
         others.into_iter().for_each(|rank| core.tell_durably(rank, PeerMsg::ClientGone { client }));
     }
 
     fn note_gone(&mut self, client: u64) {
-        let gone = &mut self.gone;
+        let gone = &mut self.peers.gone;
         if !gone.contains(&client) {
             gone.push_back(client);
             gone.drain(..gone.len().saturating_sub(GONE_MAX));

@@ -297,7 +297,7 @@ impl Cluster {
         if held.place.is_none() {
             return;
         }
-        for event in self.tail.iter().flat_map(|tail| &tail.events) {
+        for event in self.exports.tail.iter().flat_map(|tail| &tail.events) {
             if let Event::Inode(inode) = event
                 && (!opens.is_closed(inode.ino) || leases.holders(inode.ino).next().is_some())
             {

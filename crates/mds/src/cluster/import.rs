@@ -51,12 +51,12 @@ impl Mds {
         // Before the record: what is here for good is held by somebody who is known for good.
         let slots: Vec<Slot> = clients.iter().map(|client| self.session_of(client)).collect();
         // Reads under way may bring what the other rank has changed since.
-        self.cluster.barrier = self.core.loads.newest();
-        self.cluster.foreign_inodes.clear();
+        self.cluster.atlas.barrier = self.core.loads.newest();
+        self.cluster.atlas.foreign_inodes.clear();
         self.cluster.forget_absent(&mut self.core);
         for event in events {
             if let Event::Inode(inode) = event {
-                self.cluster.departed.remove(&inode.ino);
+                self.cluster.atlas.departed.remove(&inode.ino);
             }
         }
         let mut record: Vec<Event> = routes.iter().map(|route| Event::Route(*route)).collect();
@@ -65,18 +65,18 @@ impl Mds {
         record.push(Event::Peer(peer));
         // Known before they are put down, so that others are told of all lines together.
         let told: Vec<Route> = record.iter().filter_map(route_of).collect();
-        told.iter().for_each(|route| _ = self.cluster.routes.write(*route, self.core.log.last.next()));
+        told.iter().for_each(|route| _ = self.cluster.atlas.routes.write(*route, self.core.log.last.next()));
         // What the other rank has promised of it this one does not know.
         self.promises.raise_floor(self.core.now.mono_ms);
         let lsn = self.commit(None, &record);
-        self.cluster.imported = lsn;
+        self.cluster.atlas.imported = lsn;
         self.cluster.spread_routes(&mut self.core, &told);
         self.cluster.take_cached(&mut self.core, from);
         for (slot, client) in slots.into_iter().zip(clients) {
             self.take_over(slot, client);
         }
         self.end_gone(clients.iter().map(|client| client.client));
-        if let Some(link) = self.cluster.links.get_mut(&from) {
+        if let Some(link) = self.cluster.peers.links.get_mut(&from) {
             link.landing.push_back((peer.received, lsn));
         }
         self.settle_upto(lsn);
@@ -109,7 +109,7 @@ impl Mds {
         for (number, ino, flags, rights) in &client.held.opens {
             let Some(kind) = self.core.tree.inode(*ino).map(|inode| inode.kind) else { continue };
             // It may have been here before.
-            self.cluster.moved_handles.remove(&(slot, *number));
+            self.cluster.exports.moved_handles.remove(&(slot, *number));
             if self.opens.handle(slot, *number).is_some() {
                 continue;
             }
@@ -147,17 +147,17 @@ impl Cluster {
         if self.exports.drops() {
             return self.exports.offers.push((from, moving));
         }
-        let able = self.ready && grace.is_none() && !core.stopping && !core.is_short_of_space(sessions, self);
-        let refused = (!able || !self.takes_more(core.me())).then_some(FsError::Busy);
+        let able = self.peers.ready && grace.is_none() && !core.stopping && !core.is_short_of_space(sessions, self);
+        let refused = (!able || !self.atlas.takes_more(core.me())).then_some(FsError::Busy);
         core.tell(from, PeerMsg::Accept { moving, refused });
     }
 
     /// Takes in what the other rank had in memory of it: nobody can have changed it since, and what was just put down counts.
     fn take_cached(&mut self, core: &mut Core, from: Rank) {
-        let items = self.links.get_mut(&from).map(|link| std::mem::take(&mut link.cached));
+        let items = self.peers.links.get_mut(&from).map(|link| std::mem::take(&mut link.cached));
         for item in items.unwrap_or_default() {
             if let Loaded::Inode(ino, Some(_)) = &item {
-                self.departed.remove(ino);
+                self.atlas.departed.remove(ino);
             }
             if matches!(item, Loaded::Inode(_, Some(_)) | Loaded::Entry { found: Some(_), .. }) {
                 core.tree.load(item);

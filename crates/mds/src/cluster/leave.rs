@@ -42,7 +42,7 @@ impl Mds {
             self.checkpoint_upto(upto);
             return false;
         }
-        if self.cluster.routes.home(inode.ino).is_none()
+        if self.cluster.atlas.routes.home(inode.ino).is_none()
             && inode.ino != Ino::ROOT
             && !self.core.tree.primary_known(inode)
         {
@@ -57,7 +57,7 @@ impl Mds {
 impl Cluster {
     /// The inodes that were changed since the last round of checkpoints, ascending.
     pub(super) fn changed_inos(&self) -> BTreeSet<Ino> {
-        self.tail.iter().flat_map(|tail| &tail.events).filter_map(inode_of).collect()
+        self.exports.tail.iter().flat_map(|tail| &tail.events).filter_map(inode_of).collect()
     }
 
     /// True if it is known of all changed inodes whether they move. Many may have left memory: those that were made and removed meanwhile
@@ -80,7 +80,7 @@ impl Cluster {
 
     /// True if other ranks have replicas of moving inodes: they are asked back.
     fn replicas_move(&mut self, core: &mut Core, survey: &mut Survey) -> bool {
-        let lent = self.lent.inos();
+        let lent = self.replicas.lent.inos();
         let moving: Vec<Ino> =
             lent.into_iter().filter(|ino| !matches!(self.moves(core, survey, *ino), Moves::No)).collect();
         self.take_replicas_back(core, &moving)

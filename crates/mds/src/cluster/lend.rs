@@ -175,7 +175,7 @@ impl Mds {
             Verdict::Wait => {}
             Verdict::Deny if denied => {}
             Verdict::Deny => self.cluster.deny_loan(&mut self.core, &mut self.opens, &mut self.tidy, tx),
-            Verdict::Lend(..) if denied && !self.cluster.links.get(&tx.rank).is_some_and(|link| link.greeted) => {
+            Verdict::Lend(..) if denied && !self.cluster.peers.links.get(&tx.rank).is_some_and(|link| link.greeted) => {
                 // It would be locked until that rank is back, which wants nothing of before.
             }
             Verdict::Lend(lent, claims) => {
@@ -198,7 +198,7 @@ impl Mds {
     }
 
     fn consider_loan(&mut self, tx: TxId) -> Verdict {
-        if self.grace.is_some() || !self.cluster.ready || self.decoupled.is_merging() {
+        if self.grace.is_some() || !self.cluster.peers.ready || self.decoupled.is_merging() {
             // Of what is merged half is in memory.
             return Verdict::Wait;
         }
@@ -246,7 +246,9 @@ impl Mds {
         if self.ask_back(tx, client, &claims) {
             return Verdict::Deny;
         }
-        if !self.cluster.lent.is_empty() && self.cluster.take_replicas_back(&mut self.core, &replicated(&claims)) {
+        if !self.cluster.replicas.lent.is_empty()
+            && self.cluster.take_replicas_back(&mut self.core, &replicated(&claims))
+        {
             self.cluster.mark_loan(&mut self.core, tx, &inos);
             return Verdict::Deny;
         }
@@ -389,7 +391,7 @@ impl Cluster {
         match name.and_then(|name| self.rank_of_name(core, ino, name)) {
             Some(rank) if rank != core.me() => {
                 // It knows who has it when it has heard of the lines.
-                let lines = self.routes.lines(ino);
+                let lines = self.atlas.routes.lines(ino);
                 return core.tell_durably(from, PeerMsg::Routes(lines));
             }
             // What the decision counts of it the borrower counts in its own part, or at the home.

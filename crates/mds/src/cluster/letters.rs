@@ -20,7 +20,7 @@ impl Mds {
     /// A letter came.
     pub(crate) fn letter(&mut self, from: Rank, seq: u64, letter: Arc<Letter>) {
         let received = self.core.tree.peer(from).received;
-        let Some(link) = self.cluster.links.get_mut(&from) else { return };
+        let Some(link) = self.cluster.peers.links.get_mut(&from) else { return };
         let next = link.inbox.back().map_or(received, |(last, _)| *last) + 1;
         if seq < next {
             // Sent again over a new connection.
@@ -37,7 +37,7 @@ impl Mds {
         // While something is merged half of it is in memory; in replay it is there at once, and what a letter made of half of it would come
         // over it.
         while !self.decoupled.is_merging()
-            && let Some(link) = self.cluster.links.get_mut(&from)
+            && let Some(link) = self.cluster.peers.links.get_mut(&from)
             && !link.reading
             && let Some((seq, letter)) = link.inbox.pop_front()
         {
@@ -53,7 +53,7 @@ impl Mds {
                 Letter::Sum { dir, entries, bytes } => self.add_sum(from, *dir, *entries, *bytes, peer),
             };
             if !done {
-                if let Some(link) = self.cluster.links.get_mut(&from) {
+                if let Some(link) = self.cluster.peers.links.get_mut(&from) {
                     link.inbox.push_front((seq, letter));
                     link.reading = true;
                 }
@@ -66,7 +66,7 @@ impl Mds {
 
     /// Goes on after the records that the letter at the head needed were read (or could not be).
     pub(crate) fn letter_loaded(&mut self, from: Rank) {
-        if let Some(link) = self.cluster.links.get_mut(&from) {
+        if let Some(link) = self.cluster.peers.links.get_mut(&from) {
             link.reading = false;
             self.open_letters(from);
         }
@@ -116,7 +116,7 @@ impl Mds {
             return;
         }
         let mut events = Vec::new();
-        for (rank, link) in &self.cluster.links {
+        for (rank, link) in &self.cluster.peers.links {
             let known = self.core.tree.peer(*rank);
             if link.received > known.acked && link.outbox.is_empty() {
                 events.push(Event::Peer(PeerRecord { acked: link.received, ..known }));
@@ -129,13 +129,14 @@ impl Mds {
 
     /// Tells others that what they sent is in the table.
     pub(crate) fn send_landed(&mut self) {
-        let oldest = self.cluster.links.values().filter_map(|link| link.landing.back().map(|(_, lsn)| *lsn)).max();
+        let oldest =
+            self.cluster.peers.links.values().filter_map(|link| link.landing.back().map(|(_, lsn)| *lsn)).max();
         if let Some(oldest) = oldest {
             self.settle_upto(oldest);
         }
-        let settled = self.cluster.settled;
+        let settled = self.cluster.atlas.settled;
         let mut landed = Vec::new();
-        for (rank, link) in &mut self.cluster.links {
+        for (rank, link) in &mut self.cluster.peers.links {
             let before = link.landing.len();
             while link.landing.front().is_some_and(|(_, lsn)| *lsn < settled) {
                 link.landing.pop_front();
@@ -160,14 +161,14 @@ impl Core {
 impl Cluster {
     /// A record with a letter was made (or replayed).
     pub(crate) fn letter_written(&mut self, to: Rank, seq: u64, letter: &Arc<Letter>, lsn: Lsn) {
-        let link = self.links.entry(to).or_default();
+        let link = self.peers.links.entry(to).or_default();
         link.outbox.push_back((seq, lsn, Arc::clone(letter)));
     }
 
     /// Sends what is durable and was not sent.
     pub(crate) fn send_letters(&mut self, core: &mut Core) {
         let durable = core.log.durable;
-        for (rank, link) in &mut self.links {
+        for (rank, link) in &mut self.peers.links {
             if !link.greeted {
                 continue;
             }
@@ -193,7 +194,7 @@ impl Cluster {
         from: Rank,
         upto: u64,
     ) {
-        let Some(link) = self.links.get_mut(&from) else { return };
+        let Some(link) = self.peers.links.get_mut(&from) else { return };
         link.received = link.received.max(upto);
         let (mut fewer, mut given) = (false, false);
         while let Some((_, _, letter)) = link.outbox.front().filter(|(seq, ..)| *seq <= upto) {
@@ -201,7 +202,7 @@ impl Cluster {
             link.outbox.pop_front();
         }
         self.export_received(core, sessions, from, upto);
-        let lines = self.routes.received(from, upto);
+        let lines = self.atlas.routes.received(from, upto);
         if !lines.is_empty() {
             self.spread_routes(core, &lines);
         }
@@ -217,7 +218,7 @@ impl Cluster {
     /// True if something is on its way to become a rank's. Until it is, no client is sent there: one that arrives before its
     /// holdings, and has no session there, would be told that it holds nothing.
     pub(crate) fn gives_to(&self, rank: Rank) -> bool {
-        let link = self.links.get(&rank);
+        let link = self.peers.links.get(&rank);
         link.is_some_and(|link| link.outbox.iter().any(|(.., letter)| letter.gives().is_some()))
     }
 
@@ -230,7 +231,7 @@ impl Cluster {
         from: Rank,
         upto: u64,
     ) {
-        let Some(link) = self.links.get_mut(&from) else { return };
+        let Some(link) = self.peers.links.get_mut(&from) else { return };
         if upto <= link.acked {
             return;
         }
@@ -243,15 +244,15 @@ impl Cluster {
     /// Says up to which letter another rank may forget what it knew.
     pub(crate) fn repeat_acks(&self, core: &mut Core, rank: Rank) {
         let received = core.tree.peer(rank).received;
-        let Some(link) = self.links.get(&rank) else { return };
+        let Some(link) = self.peers.links.get(&rank) else { return };
         let upto = link.landing.front().map_or(received, |(seq, _)| seq - 1);
         core.tell_durably(rank, PeerMsg::Acked { upto });
     }
 
     /// The oldest record that is still needed for what other ranks do not have.
     pub(crate) fn oldest_promise(&self) -> Option<Lsn> {
-        let letters = self.links.values().filter_map(|link| link.outbox.front().map(|(_, lsn, _)| *lsn));
-        letters.chain(self.departed.values().map(|(_, lsn)| *lsn)).min()
+        let letters = self.peers.links.values().filter_map(|link| link.outbox.front().map(|(_, lsn, _)| *lsn));
+        letters.chain(self.atlas.departed.values().map(|(_, lsn)| *lsn)).min()
     }
 
     /// Splits the needs of sums: records of this rank to read, and directories of other ranks to which sums go up.

@@ -58,14 +58,14 @@ pub(crate) struct Link {
 impl Mds {
     /// Hello was said late. What the other rank has said meanwhile counts from now on: the answers come behind it.
     pub(crate) fn hello_said(&mut self, to: Rank) {
-        let early = self.cluster.links.get_mut(&to).and_then(|link| link.early.take());
+        let early = self.cluster.peers.links.get_mut(&to).and_then(|link| link.early.take());
         early.unwrap_or_default().into_iter().for_each(|msg| self.peer_message(to, msg));
     }
 
     /// It is gone. What this rank has lent stays locked until that rank says what has become of it.
     pub(crate) fn peer_down(&mut self, rank: Rank) {
         self.cluster.exports.offers.retain(|(from, _)| *from != rank);
-        let Some(link) = self.cluster.links.get_mut(&rank) else { return };
+        let Some(link) = self.cluster.peers.links.get_mut(&rank) else { return };
         (link.up, link.greeted, link.early) = (false, false, None);
         link.inbox.clear();
         link.cached.clear();
@@ -76,7 +76,7 @@ impl Mds {
 
     /// A message came.
     pub(crate) fn peer_message(&mut self, from: Rank, msg: PeerMsg) {
-        let Some(link) = self.cluster.links.get_mut(&from) else { return };
+        let Some(link) = self.cluster.peers.links.get_mut(&from) else { return };
         if !link.up {
             return;
         }
@@ -150,7 +150,7 @@ impl Mds {
         self.cluster.void_loans_of(&mut self.core, from);
         self.cluster.age_loans(from);
         self.forget_holder(from);
-        let Some(link) = self.cluster.links.get_mut(&from) else { return };
+        let Some(link) = self.cluster.peers.links.get_mut(&from) else { return };
         link.greeted = true;
         link.life = life;
         link.promised = sent;
@@ -170,7 +170,7 @@ impl Mds {
     /// Another rank says that a directory with lines of its own is gone. What this rank has put down of it goes, too: the
     /// next life of any rank would take it for true.
     fn peer_gone(&mut self, dir: Ino) {
-        self.cluster.routes.forget(dir);
+        self.cluster.atlas.routes.forget(dir);
         // With a part of it they go together, when the decision comes.
         if self.core.tree.has_lines(dir) && self.core.tree.part(dir).is_none() {
             self.commit(None, &[Event::RouteGone(dir)]);
@@ -185,16 +185,16 @@ impl Cluster {
         // Of an earlier connection.
         core.mail.retain(|(_, to, _)| *to != rank);
         let late = core.log.last > core.log.durable;
-        let link = self.links.entry(rank).or_default();
+        let link = self.peers.links.entry(rank).or_default();
         (link.up, link.greeted, link.empty, link.farewell) = (true, false, false, false);
         link.early = late.then(Vec::new);
         let peer = core.tree.peer(rank);
         let msg = PeerMsg::Hello {
-            life: self.life,
+            life: self.peers.life,
             received: peer.received,
             sent: peer.sent,
-            map: self.map.clone(),
-            routes: self.routes.without_under_way(self.routes.all()),
+            map: self.atlas.map.clone(),
+            routes: self.atlas.routes.without_under_way(self.atlas.routes.all()),
         };
         self.void_loans_of(core, rank);
         self.forget_replicas_of(core, shortcuts, rank);
@@ -204,7 +204,7 @@ impl Cluster {
     /// An error text if a rank does not know of letters that it once had or sent for good. The letters that it had are not here
     /// any more, and new ones under old numbers would be taken for those: the rank must not go on.
     fn has_forgotten(&self, core: &Core, from: Rank, received: u64, sent: u64) -> Option<String> {
-        let had = self.links.get(&from).map_or(0, |link| link.received);
+        let had = self.peers.links.get(&from).map_or(0, |link| link.received);
         let known = core.tree.peer(from).received;
         if received >= had && sent >= known {
             return None;
@@ -221,7 +221,7 @@ impl Cluster {
     /// one reason less is there to wait.
     pub(crate) fn settle_peer(&mut self, core: &mut Core, opens: &mut Opens, tidy: &mut EofCleanup, from: Rank) {
         let received = core.tree.peer(from).received;
-        let Some(link) = self.links.get_mut(&from) else { return };
+        let Some(link) = self.peers.links.get_mut(&from) else { return };
         if !link.greeted || received < link.promised {
             return;
         }
@@ -235,13 +235,13 @@ impl Cluster {
 
     /// Serves as soon as all others have said hello and their letters of before are here.
     pub(crate) fn check_ready(&mut self, core: &mut Core) {
-        if self.ready {
+        if self.peers.ready {
             return;
         }
-        let others = self.map.ranks.iter().filter(|info| info.rank != core.config.rank);
-        let mut settled = others.map(|info| self.links.get(&info.rank).is_some_and(|link| link.settled));
+        let others = self.atlas.map.ranks.iter().filter(|info| info.rank != core.config.rank);
+        let mut settled = others.map(|info| self.peers.links.get(&info.rank).is_some_and(|link| link.settled));
         if settled.all(|settled| settled) {
-            self.ready = true;
+            self.peers.ready = true;
             core.parked.wake(&WaitReason::Peers);
         }
     }
@@ -251,11 +251,11 @@ impl Cluster {
     /// then the directory is in the table, where it was before it moved, or this rank has another part of it.
     pub(crate) fn end_doubts(&mut self, core: &mut Core) {
         let settled = |link: &Link| link.settled && link.promised == 0 && link.inbox.is_empty();
-        if self.unconfirmed_routes.is_empty() || !self.ready || !self.links.values().all(settled) {
+        if self.atlas.unconfirmed_routes.is_empty() || !self.peers.ready || !self.peers.links.values().all(settled) {
             return;
         }
         let mut wants = Vec::new();
-        for ((dir, frag), mut read_before) in std::mem::take(&mut self.unconfirmed_routes) {
+        for ((dir, frag), mut read_before) in std::mem::take(&mut self.atlas.unconfirmed_routes) {
             if !self.knows_nothing_of(core, dir, frag) {
                 continue;
             }
@@ -268,11 +268,11 @@ impl Cluster {
                 }
                 Some(false) => {
                     // The read may have begun before the line was there: once more.
-                    self.foreign_inodes.forget(dir);
+                    self.atlas.foreign_inodes.forget(dir);
                     read_before = true;
                 }
             }
-            self.unconfirmed_routes.insert((dir, frag), read_before);
+            self.atlas.unconfirmed_routes.insert((dir, frag), read_before);
         }
         if !wants.is_empty() {
             self.load(core, wants, Waiter::Nobody);
@@ -282,7 +282,7 @@ impl Cluster {
     /// True if no line says which rank has a fragment, and it is not this rank's by the number of its directory. A fragment that was this
     /// rank's has a line as long as its directory exists.
     fn knows_nothing_of(&self, core: &Core, dir: Ino, frag: Frag) -> bool {
-        let routes = &self.routes;
+        let routes = &self.atlas.routes;
         routes.line_of(dir, frag.first()).is_none() && routes.of(dir, frag.first()) != Some(core.me())
     }
 
@@ -290,8 +290,8 @@ impl Cluster {
     pub(super) fn doubt(&mut self, core: &Core, dir: Ino, frag: Frag) {
         if self.knows_nothing_of(core, dir, frag) {
             // What was read of it before was read too early.
-            self.foreign_inodes.forget(dir);
-            self.unconfirmed_routes.insert((dir, frag), false);
+            self.atlas.foreign_inodes.forget(dir);
+            self.atlas.unconfirmed_routes.insert((dir, frag), false);
         }
     }
 
@@ -313,12 +313,12 @@ impl Cluster {
                 self.doubt(core, route.dir, route.frag);
                 continue;
             }
-            if self.routes.learn(route) {
+            if self.atlas.routes.learn(route) {
                 self.doubt_if_removed(route);
                 balance.came_to(core, route.rank);
                 news = true;
                 // A line may name a rank that was removed since: nobody is asked there, and what it had others have.
-                let is_there = self.links.contains_key(&route.rank);
+                let is_there = self.peers.links.contains_key(&route.rank);
                 if is_there && from.is_some_and(|from| from != route.rank) && route.dir.zeroth_rank() == Some(core.me())
                 {
                     core.tell(route.rank, PeerMsg::Routes(vec![route]));
@@ -326,7 +326,7 @@ impl Cluster {
             }
         }
         if news {
-            self.foreign_inodes.clear();
+            self.atlas.foreign_inodes.clear();
         }
     }
 }

@@ -16,34 +16,34 @@ use crate::peer::PeerMsg;
 impl Mds {
     /// The cluster map has changed, as its keeper says or another rank that heard it before.
     pub(crate) fn map_changed(&mut self, map: ClusterMap) {
-        if map.epoch <= self.cluster.map.epoch {
+        if map.epoch <= self.cluster.atlas.map.epoch {
             return;
         }
         let was_alone = self.cluster.is_alone();
-        let before = std::mem::replace(&mut self.cluster.map, map);
-        self.cluster.routes.set_ranks(&self.cluster.map, self.core.config.rank);
+        let before = std::mem::replace(&mut self.cluster.atlas.map, map);
+        self.cluster.atlas.routes.set_ranks(&self.cluster.atlas.map, self.core.config.rank);
         if was_alone {
             self.core.end_solitude();
         }
         for info in before.ranks {
             if !self.cluster.is_a_rank(&self.core, info.rank) {
                 self.forget_rank(info.rank);
-                self.cluster.removed.insert(info.rank);
+                self.cluster.atlas.removed.insert(info.rank);
             }
         }
-        let map = &self.cluster.map;
-        self.cluster.removed.retain(|rank| map.ranks.iter().all(|info| info.rank != *rank));
+        let map = &self.cluster.atlas.map;
+        self.cluster.atlas.removed.retain(|rank| map.ranks.iter().all(|info| info.rank != *rank));
         self.cluster.doubt_nowhere();
         self.cluster.greet_new_ranks(&self.core);
         // Where things are may have been concluded from who was there, also by reads that are under way.
-        self.cluster.foreign_inodes.clear();
-        self.cluster.barrier = self.core.loads.newest();
+        self.cluster.atlas.foreign_inodes.clear();
+        self.cluster.atlas.barrier = self.core.loads.newest();
         self.cluster.begin_or_end_drain(&self.core);
         // Those who wait for a rank that is gone, or for one that has come.
         self.core.parked.wake(&WaitReason::Peers);
         let conns: Vec<_> = self.sessions.iter().filter_map(|(_, session)| session.conn).collect();
         for conn in conns {
-            self.core.out.push_back(Output::Send { conn, msg: ToClient::Map(self.cluster.map.clone()) });
+            self.core.out.push_back(Output::Send { conn, msg: ToClient::Map(self.cluster.atlas.map.clone()) });
         }
         self.cluster.check_ready(&mut self.core);
     }
@@ -54,7 +54,7 @@ impl Mds {
         self.forget_holder(rank);
         self.cluster.forget_found_at(rank);
         self.export_lost(rank);
-        self.cluster.links.remove(&rank);
+        self.cluster.peers.links.remove(&rank);
         self.core.mail.retain(|(_, to, _)| *to != rank);
         self.core.out.retain(|output| !matches!(output, Output::Peer { to, msg: PeerMsg::Routes(_) } if *to == rank));
         self.cluster.forget_given_to(rank);
@@ -63,14 +63,14 @@ impl Mds {
 
     /// Forgets the state of ranks that have been removed: they had handed it on.
     pub(crate) fn forget_removed(&mut self) {
-        let known: Vec<Rank> = self.cluster.links.keys().copied().collect();
+        let known: Vec<Rank> = self.cluster.peers.links.keys().copied().collect();
         for rank in known {
             if !self.cluster.is_a_rank(&self.core, rank) {
                 self.forget_rank(rank);
             }
         }
         self.cluster.doubt_nowhere();
-        let given: Vec<Rank> = self.cluster.departed.values().map(|(rank, _)| *rank).collect();
+        let given: Vec<Rank> = self.cluster.atlas.departed.values().map(|(rank, _)| *rank).collect();
         for rank in given {
             if !self.cluster.is_a_rank(&self.core, rank) {
                 self.cluster.forget_given_to(rank);
@@ -98,14 +98,14 @@ impl Cluster {
     /// Links to ranks that were not there before.
     fn greet_new_ranks(&mut self, core: &Core) {
         let own = core.config.rank;
-        for info in self.map.ranks.iter().filter(|info| info.rank != own) {
-            self.links.entry(info.rank).or_default();
+        for info in self.atlas.map.ranks.iter().filter(|info| info.rank != own) {
+            self.peers.links.entry(info.rank).or_default();
         }
     }
 
     /// The state of a rank in the map.
     pub(super) fn state_of(&self, rank: Rank) -> Option<RankState> {
-        self.map.ranks.iter().find(|info| info.rank == rank).map(|info| info.state)
+        self.atlas.map.ranks.iter().find(|info| info.rank == rank).map(|info| info.state)
     }
 
     /// The state of this rank in the map; up, if it is alone.
@@ -123,9 +123,9 @@ impl Cluster {
             }
             Some(RankState::Up) | None => self.drain = None,
         }
-        for info in &self.map.ranks {
+        for info in &self.atlas.map.ranks {
             if info.state == RankState::Up
-                && let Some(link) = self.links.get_mut(&info.rank)
+                && let Some(link) = self.peers.links.get_mut(&info.rank)
             {
                 link.empty = false;
             }
@@ -136,10 +136,10 @@ impl Cluster {
 
     /// Another rank says that it has nothing any more. All it said before has come, so where things are is known.
     pub(crate) fn peer_empty(&mut self, core: &mut Core, from: Rank) {
-        self.foreign_inodes.clear();
-        self.barrier = core.loads.newest();
+        self.atlas.foreign_inodes.clear();
+        self.atlas.barrier = core.loads.newest();
         self.forget_found_at(from);
-        if let Some(link) = self.links.get_mut(&from) {
+        if let Some(link) = self.peers.links.get_mut(&from) {
             link.empty = true;
         }
         self.say_farewells(core);
@@ -148,12 +148,12 @@ impl Cluster {
     /// Tells ranks that have nothing any more that nothing is on its way to them, when that is so.
     pub(crate) fn say_farewells(&mut self, core: &mut Core) {
         let waiting: Vec<Rank> =
-            self.links.iter().filter(|(_, link)| link.empty && link.greeted).map(|(rank, _)| *rank).collect();
+            self.peers.links.iter().filter(|(_, link)| link.empty && link.greeted).map(|(rank, _)| *rank).collect();
         for rank in waiting {
             if self.has_words_for(rank) {
                 continue;
             }
-            if let Some(link) = self.links.get_mut(&rank) {
+            if let Some(link) = self.peers.links.get_mut(&rank) {
                 link.empty = false;
             }
             core.tell_durably(rank, PeerMsg::Farewell);
@@ -162,17 +162,17 @@ impl Cluster {
 
     /// True if something is under way to a rank, or the table may not show yet what was given to it.
     fn has_words_for(&self, rank: Rank) -> bool {
-        let Some(link) = self.links.get(&rank) else { return false };
+        let Some(link) = self.peers.links.get(&rank) else { return false };
         !link.outbox.is_empty()
             || !link.inbox.is_empty()
             || self.borrows_from(rank)
             || self.exports.is_towards(rank)
-            || self.departed.values().any(|(to, _)| *to == rank)
+            || self.atlas.departed.values().any(|(to, _)| *to == rank)
     }
 
     /// Another rank says that nothing will come from it.
     pub(crate) fn peer_farewell(&mut self, from: Rank) {
-        if let Some(link) = self.links.get_mut(&from) {
+        if let Some(link) = self.peers.links.get_mut(&from) {
             link.farewell = true;
         }
     }

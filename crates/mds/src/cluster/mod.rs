@@ -2,6 +2,7 @@
 //! protocols stand in docs/cluster.md. A rank alone in the cluster map does none of it.
 
 mod admission;
+mod atlas;
 mod borrow;
 mod depart;
 mod drain;
@@ -21,7 +22,9 @@ mod locks;
 mod members;
 mod moving;
 mod nowhere;
+mod peers;
 mod pins;
+mod placement;
 mod progress;
 mod recut;
 mod replicas;
@@ -34,39 +37,31 @@ mod stale_rows;
 mod survey;
 mod written;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use loligo_types::{About, ClusterMap, Ino, Op, Rank};
 
-use loligo_types::{About, ClusterMap, Frag, Ino, Lsn, Op, Rank, RankState, Route};
-
-pub(crate) use self::admission::AdmissionQueue;
-pub(crate) use self::borrow::{Gathered, Tx};
+use self::atlas::Atlas;
+use self::borrow::Borrowing;
+pub(crate) use self::borrow::Gathered;
 #[cfg(test)]
 pub(crate) use self::depart::last_of_each;
 pub(crate) use self::drain::Drain;
-pub(crate) use self::early_requests::EarlyRequests;
 pub(crate) use self::export::Exports;
-pub(crate) use self::float::Homes;
-pub(crate) use self::giga::Growing;
 pub(crate) use self::lend::Loans;
-pub(crate) use self::link::Link;
-pub(crate) use self::locate::{Strangers, Where};
+pub(crate) use self::locate::Where;
 pub(crate) use self::locks::Use;
+use self::peers::Peers;
 pub(crate) use self::pins::pinned_dirs;
-use self::replicas::{Held as ReplicasHeld, Lent as ReplicasLent};
+use self::placement::Placement;
+use self::replicas::Replicas;
 pub(crate) use self::replicas::{Way, is_same_way};
-pub(crate) use self::routes::Routes;
-pub(crate) use self::scatter::Numbers as ScatteredNumbers;
-pub(crate) use self::size::Tail;
-pub(crate) use self::stale_rows::StaleRows;
 
 use crate::balance::Balance;
 use crate::core::Core;
 use crate::execute::{Step, handle_of};
-use crate::hash::IntMap;
 use crate::machine::Mds;
 use crate::open::Opens;
 use crate::park::{Job, WaitReason};
-use crate::peer::{PeerMsg, TxId};
+use crate::peer::PeerMsg;
 use crate::session::Slot;
 use loligo_namespace::Tree;
 
@@ -77,98 +72,30 @@ const ABOVE_TOLD: usize = 1024;
 /// Most handles that are remembered to have moved.
 const MOVED_HANDLES_MAX: usize = 1 << 16;
 
-/// The state.
+/// The state: parts that each have their own, and what one asks of another it is given for the call.
 #[derive(Default)]
 pub(crate) struct Cluster {
-    pub(crate) map: ClusterMap,
-    pub(crate) routes: Routes,
-    pub(crate) links: BTreeMap<Rank, Link>,
-    pub(crate) foreign_inodes: Strangers,
-    /// Inodes that are another rank's and that the table does not yet show to be: whose, and the record that says so.
-    pub(crate) departed: IntMap<Ino, (Rank, Lsn)>,
-    /// The record with which a directory, or a fragment, came here last.
-    pub(crate) imported: Lsn,
-    /// Transactions that this rank coordinates.
-    pub(crate) txs: BTreeMap<TxId, Tx>,
-    pub(crate) turns: AdmissionQueue,
+    pub(crate) atlas: Atlas,
+    pub(crate) peers: Peers,
+    pub(crate) borrowing: Borrowing,
     pub(crate) loans: Loans,
+    pub(crate) replicas: Replicas,
     pub(crate) exports: Exports,
-    /// Reads of the table up to this one may have been made before something became this rank's.
-    pub(crate) barrier: u64,
-    /// Changes with each start.
-    pub(crate) life: u64,
-    /// All others have said hello, and what they had promised by then is done.
-    pub(crate) ready: bool,
-    pub(crate) last_tx: u64,
-    /// All that was changed since the checkpoints that a migration began with.
-    pub(crate) tail: Option<Tail>,
-    /// Changes of inodes in records below this are in the table for good.
-    pub(crate) settled: Lsn,
-    /// The record up to which that was asked for last.
-    pub(crate) settling: Lsn,
-    /// When, milliseconds.
-    pub(crate) settling_ms: u64,
-    /// Directories that are wanted at certain ranks, until they are there.
-    pub(crate) pins: BTreeMap<Ino, Vec<Rank>>,
-    /// When they are looked at next.
-    pub(crate) pins_at_ms: u64,
+    pub(crate) placement: Placement,
     /// This rank is to give everything away.
     pub(crate) drain: Option<Box<Drain>>,
-    /// Handles that have moved to other ranks, for clients that close them here before they have heard of it.
-    pub(crate) moved_handles: BTreeMap<(Slot, u64), Rank>,
-    /// Fragments of directories with lines that another rank has told and that name this one, which does not know of them; and
-    /// whether the table was read in vain since.
-    pub(crate) unconfirmed_routes: BTreeMap<(Ino, Frag), bool>,
-    /// Lines that name ranks which were removed, and whether the table was read in vain since.
-    pub(crate) nowhere: BTreeMap<(Ino, Frag), (Route, bool)>,
-    /// The ranks that were removed in this life and did not come again.
-    pub(crate) removed: BTreeSet<Rank>,
-    /// Requests wait for what is on its way between other ranks, until the next tick.
-    pub(crate) again: bool,
-    /// Inodes that are remembered as gone because the table does not have them.
-    pub(crate) absent: Vec<Ino>,
-    pub(crate) riddles: StaleRows,
-    /// When this rank looked last how what it has of directories should be cut, it had counted so many entries of them; and
-    /// how often it may still read names for that.
-    pub(crate) cuts: BTreeMap<Ino, (u64, u32)>,
-    /// When it looks again, milliseconds.
-    pub(crate) cuts_at_ms: u64,
-    pub(crate) homes: Homes,
-    pub(crate) scattered: ScatteredNumbers,
-    pub(crate) births: EarlyRequests,
-    pub(crate) growing: Growing,
-    /// Replicas of other ranks' directories, and of this rank's directories at others.
-    pub(crate) held: ReplicasHeld,
-    pub(crate) lent: ReplicasLent,
-    /// Something has changed that others can only learn from the table.
-    pub(crate) told_by_table: bool,
-    /// Clients that have ended lately, as other ranks say, the newest last.
-    pub(crate) gone: VecDeque<u64>,
 }
 
 impl Cluster {
-    /// True if there never was another rank. Lines of the subtree map and remote entries of removed ranks are left, so
-    /// with a map of one rank it is not alone.
+    /// Of a rank that begins with this map.
+    pub(crate) fn new(map: &ClusterMap, own: Rank) -> Cluster {
+        Cluster { atlas: Atlas::new(map, own), ..Cluster::default() }
+    }
+
+    /// True if there never was another rank.
     #[inline]
     pub(crate) fn is_alone(&self) -> bool {
-        self.map.ranks.is_empty()
-    }
-
-    /// The rank that an inode was given to which the table may not yet show to be there.
-    pub(crate) fn given_to(&self, ino: Ino) -> Option<Rank> {
-        self.departed.get(&ino).map(|(rank, _)| *rank)
-    }
-
-    /// True if an inode may have come back with a directory: a letter tells only of inodes that have changed or are open.
-    /// If it has come back, the entry shows it. The rank that had it meanwhile may not be heard, and so not say that the
-    /// table has it.
-    pub(crate) fn may_be_back(&self, ino: Ino) -> bool {
-        self.departed.get(&ino).is_some_and(|(_, lsn)| *lsn < self.imported)
-    }
-
-    /// True if a rank exists and may be given something.
-    pub(crate) fn takes_more(&self, rank: Rank) -> bool {
-        self.map.ranks.iter().any(|info| info.rank == rank && info.state == RankState::Up)
+        self.atlas.is_alone()
     }
 }
 
@@ -183,8 +110,8 @@ pub(crate) fn principal(op: &Op) -> Option<Ino> {
 impl Mds {
     /// Does the cluster's work of a tick.
     pub(crate) fn cluster_tick(&mut self) {
-        self.cluster.foreign_inodes.expire(self.core.now.mono_ms);
-        self.cluster.births.expire(self.core.now.mono_ms);
+        self.cluster.atlas.foreign_inodes.expire(self.core.now.mono_ms);
+        self.cluster.atlas.births.expire(self.core.now.mono_ms);
         self.ask_ways_again();
         self.cluster.forget_absent(&mut self.core);
         self.cluster.step_riddles(&mut self.core);
@@ -203,7 +130,7 @@ impl Mds {
         self.step_drain();
         self.cluster.give_home(&mut self.core, &self.grace);
         self.cluster.say_farewells(&mut self.core);
-        if std::mem::take(&mut self.cluster.again) {
+        if std::mem::take(&mut self.cluster.peers.again) {
             self.core.parked.wake(&WaitReason::Peers);
         }
     }
@@ -212,7 +139,7 @@ impl Mds {
 impl Cluster {
     /// First check of a request in a cluster, for authority: `None` if this rank is to execute it.
     pub(crate) fn authority(&mut self, core: &mut Core, opens: &Opens, job: &mut Job) -> Option<Step> {
-        if !self.ready {
+        if !self.peers.ready {
             return Some(Step::Wait(WaitReason::Peers));
         }
         if let Some(verdict) = self.names_authority(core, &job.op) {
@@ -284,29 +211,29 @@ impl Cluster {
 
     /// Forgets which inodes are gone that only the table said to be: what the table says may change.
     pub(crate) fn forget_absent(&mut self, core: &mut Core) {
-        for ino in std::mem::take(&mut self.absent) {
+        for ino in std::mem::take(&mut self.atlas.absent) {
             core.tree.forget_absent(ino);
         }
     }
 
     /// Remembers where handles have gone.
     pub(crate) fn note_moved_handles(&mut self, core: &Core, holders: &[(Slot, u64)], to: Rank) {
-        self.moved_handles.extend(holders.iter().map(|handle| (*handle, to)));
-        while self.moved_handles.len() > core.config.some(MOVED_HANDLES_MAX) {
-            self.moved_handles.pop_first();
+        self.exports.moved_handles.extend(holders.iter().map(|handle| (*handle, to)));
+        while self.exports.moved_handles.len() > core.config.some(MOVED_HANDLES_MAX) {
+            self.exports.moved_handles.pop_first();
         }
     }
 
     /// A session has ended, and so have the handles that it had here before they moved.
     pub(crate) fn forget_moved_handles(&mut self, slot: Slot) {
-        if !self.moved_handles.is_empty() {
-            self.moved_handles.retain(|(of, _), _| *of != slot);
+        if !self.exports.moved_handles.is_empty() {
+            self.exports.moved_handles.retain(|(of, _), _| *of != slot);
         }
     }
 
     /// The journal is durable further than before. Ranks to which hello is said only now.
     pub(crate) fn cluster_durable(&mut self, core: &mut Core) -> Vec<Rank> {
-        self.routes.durable(core.log.durable);
+        self.atlas.routes.durable(core.log.durable);
         let mut greeted = Vec::new();
         while core.mail.front().is_some_and(|(lsn, ..)| *lsn <= core.log.durable) {
             if let Some((_, to, msg)) = core.mail.pop_front() {
@@ -324,16 +251,16 @@ impl Cluster {
     /// A record with a line of the subtree map was made. The authority tells all others.
     pub(crate) fn route_written(&mut self, core: &mut Core, balance: &mut Balance, route: loligo_types::Route) {
         balance.came_to(core, route.rank);
-        self.foreign_inodes.clear();
-        if self.routes.write(route, core.log.last) && route.rank == core.me() {
+        self.atlas.foreign_inodes.clear();
+        if self.atlas.routes.write(route, core.log.last) && route.rank == core.me() {
             self.spread_routes(core, &[route]);
         }
     }
 
     /// A directory with lines of its own is gone.
     pub(crate) fn route_gone(&mut self, core: &mut Core, dir: Ino) {
-        self.routes.forget(dir);
-        let others: Vec<Rank> = self.links.keys().copied().collect();
+        self.atlas.routes.forget(dir);
+        let others: Vec<Rank> = self.peers.links.keys().copied().collect();
         for rank in others {
             core.tell_durably(rank, PeerMsg::Gone(dir));
         }
@@ -343,11 +270,11 @@ impl Cluster {
     /// of the directories above, as far as they are known here; all, if there are few. Without a question the first ones. None
     /// that a crash may take back: what a client has heard it believes until it hears of a later version.
     pub(crate) fn routes_about(&self, core: &Core, ino: Option<Ino>) -> Vec<loligo_types::Route> {
-        self.routes.without_fresh(self.lines_about(core, ino))
+        self.atlas.routes.without_fresh(self.lines_about(core, ino))
     }
 
     fn lines_about(&self, core: &Core, ino: Option<Ino>) -> Vec<loligo_types::Route> {
-        let routes = &self.routes;
+        let routes = &self.atlas.routes;
         let most = core.config.some(ROUTES_TOLD);
         if routes.len() <= most {
             return routes.all();
@@ -356,7 +283,7 @@ impl Cluster {
         let mut told = Vec::new();
         for _ in 0..core.config.some(ABOVE_TOLD) {
             told.extend(routes.some_of(at, most - told.len()));
-            let parent = core.tree.peek(at).map(|inode| inode.parent).or_else(|| self.foreign_inodes.parent(at));
+            let parent = core.tree.peek(at).map(|inode| inode.parent).or_else(|| self.atlas.foreign_inodes.parent(at));
             match parent {
                 Some(parent) if parent.0 != 0 && parent != at && told.len() < most => at = parent,
                 _ => break,
@@ -367,7 +294,7 @@ impl Cluster {
 
     /// Tells all others of lines of the subtree map.
     pub(crate) fn spread_routes(&self, core: &mut Core, routes: &[loligo_types::Route]) {
-        let others: Vec<Rank> = self.links.keys().copied().collect();
+        let others: Vec<Rank> = self.peers.links.keys().copied().collect();
         for rank in others {
             core.tell_durably(rank, PeerMsg::Routes(routes.to_vec()));
         }

@@ -20,6 +20,7 @@ impl Mds {
     pub(super) fn drop_own_lines(&mut self) {
         let own = self
             .cluster
+            .atlas
             .routes
             .all()
             .into_iter()
@@ -33,13 +34,13 @@ impl Mds {
 
     /// Forgets lines that lead nowhere of directories that are gone. Also when a rank of that number has come again: it is another one.
     pub(crate) fn forget_nowhere(&mut self) {
-        if self.cluster.nowhere.is_empty() || !self.cluster.ready {
+        if self.cluster.atlas.nowhere.is_empty() || !self.cluster.peers.ready {
             return;
         }
         let (mut wants, mut forgotten) = (Vec::new(), false);
-        for (key, (line, mut read_before)) in std::mem::take(&mut self.cluster.nowhere) {
+        for (key, (line, mut read_before)) in std::mem::take(&mut self.cluster.atlas.nowhere) {
             let dir = line.dir;
-            if !self.cluster.routes.has(&line) {
+            if !self.cluster.atlas.routes.has(&line) {
                 continue;
             }
             match self.cluster.exists(&self.core, dir) {
@@ -47,7 +48,7 @@ impl Mds {
                 Some(true) => read_before = false,
                 None => wants.push(Need::Inode(dir)),
                 Some(false) if read_before => {
-                    self.cluster.routes.forget(dir);
+                    self.cluster.atlas.routes.forget(dir);
                     if self.core.tree.has_lines(dir) && self.core.tree.part(dir).is_none() {
                         self.commit(None, &[Event::RouteGone(dir)]);
                     }
@@ -56,11 +57,11 @@ impl Mds {
                 }
                 Some(false) => {
                     // The read may have begun before the rank was gone: once more.
-                    self.cluster.foreign_inodes.forget(dir);
+                    self.cluster.atlas.foreign_inodes.forget(dir);
                     read_before = true;
                 }
             }
-            self.cluster.nowhere.insert(key, (line, read_before));
+            self.cluster.atlas.nowhere.insert(key, (line, read_before));
         }
         if !wants.is_empty() {
             self.cluster.load(&mut self.core, wants, Waiter::Nobody);
@@ -74,19 +75,19 @@ impl Mds {
 impl Cluster {
     /// A rank was removed, or this one begins: all lines that lead nowhere are to be looked at.
     pub(super) fn doubt_nowhere(&mut self) {
-        self.routes.nowhere().into_iter().for_each(|line| self.doubt_line(line));
+        self.atlas.routes.nowhere().into_iter().for_each(|line| self.doubt_line(line));
     }
 
     /// A line came that names a rank: if that was removed it leads nowhere. (One that is not known yet may be new.)
     pub(super) fn doubt_if_removed(&mut self, line: Route) {
-        if self.removed.contains(&line.rank) {
+        if self.atlas.removed.contains(&line.rank) {
             self.doubt_line(line);
         }
     }
 
     fn doubt_line(&mut self, line: Route) {
         // What was read of it before was read too early.
-        self.foreign_inodes.forget(line.dir);
-        self.nowhere.insert((line.dir, line.frag), (line, false));
+        self.atlas.foreign_inodes.forget(line.dir);
+        self.atlas.nowhere.insert((line.dir, line.frag), (line, false));
     }
 }

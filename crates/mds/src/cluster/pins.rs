@@ -31,7 +31,7 @@ impl Cluster {
         let Op::SetXattr { name, value, .. } = &job.op else { return false };
         let is_there = |rank: &Rank| self.is_a_rank(core, *rank);
         // Where it is wanted must be able to take it, now or when it has started; what is being drained never is.
-        let stays = |rank: &Rank| self.map.ranks.is_empty() || self.takes_more(*rank);
+        let stays = |rank: &Rank| self.atlas.map.ranks.is_empty() || self.atlas.takes_more(*rank);
         let good = |ranks: Vec<Rank>| ranks.iter().all(is_there) && (ranks.is_empty() || ranks.iter().any(stays));
         **name == *PIN && !pinned_ranks(value).is_some_and(good)
     }
@@ -41,10 +41,10 @@ impl Cluster {
         match event {
             Event::Xattr { ino, name, value } if **name == *PIN => {
                 if let Some(ranks) = pinned_ranks(value) {
-                    self.pins.insert(*ino, ranks);
+                    self.placement.pins.insert(*ino, ranks);
                 }
             }
-            Event::XattrGone { ino, name } if **name == *PIN => drop(self.pins.remove(ino)),
+            Event::XattrGone { ino, name } if **name == *PIN => drop(self.placement.pins.remove(ino)),
             _ => {}
         }
     }
@@ -54,30 +54,31 @@ impl Cluster {
         if let Some(ranks) = core.pins_known(dir)
             && !ranks.is_empty()
         {
-            self.pins.insert(dir, ranks);
+            self.placement.pins.insert(dir, ranks);
         }
     }
 
     /// Moves what is not where it may be.
     pub(crate) fn follow_pins(&mut self, core: &mut Core, grace: &Option<Grace>, decoupled: &Decoupled) {
-        let busy = self.exports.is_active() || core.stopping || grace.is_some() || !self.ready;
-        if self.pins.is_empty() || busy || core.now.mono_ms < self.pins_at_ms {
+        let busy = self.exports.is_active() || core.stopping || grace.is_some() || !self.peers.ready;
+        if self.placement.pins.is_empty() || busy || core.now.mono_ms < self.placement.pins_at_ms {
             return;
         }
-        self.pins_at_ms = core.now.mono_ms + RETRY_MS;
-        let pins: Vec<(Ino, Vec<Rank>)> = self.pins.iter().map(|(ino, ranks)| (*ino, ranks.clone())).collect();
+        self.placement.pins_at_ms = core.now.mono_ms + RETRY_MS;
+        let pins: Vec<(Ino, Vec<Rank>)> =
+            self.placement.pins.iter().map(|(ino, ranks)| (*ino, ranks.clone())).collect();
         for (dir, ranks) in pins {
             let mut wants = Vec::new();
             match self.locate(core, dir, &mut wants) {
                 Where::Unknown => _ = self.load(core, wants, Waiter::Nobody),
                 // Another rank's to follow.
-                Where::Elsewhere(_) => _ = self.pins.remove(&dir),
+                Where::Elsewhere(_) => _ = self.placement.pins.remove(&dir),
                 Where::Here => {
-                    let wanted = ranks.iter().copied().find(|rank| self.takes_more(*rank));
+                    let wanted = ranks.iter().copied().find(|rank| self.atlas.takes_more(*rank));
                     let gone = core.tree.inode(dir).is_none();
                     match wanted {
-                        _ if gone || ranks.contains(&core.me()) && self.takes_more(core.me()) => {
-                            _ = self.pins.remove(&dir)
+                        _ if gone || ranks.contains(&core.me()) && self.atlas.takes_more(core.me()) => {
+                            _ = self.placement.pins.remove(&dir)
                         }
                         Some(to) if matches!(self.want_export(core, decoupled, dir, None, to), Told::Begun(_)) => {
                             return;
@@ -101,6 +102,6 @@ impl Core {
 impl Cluster {
     /// True if there is such a rank.
     pub(crate) fn is_a_rank(&self, core: &Core, rank: Rank) -> bool {
-        rank == core.me() || self.map.ranks.iter().any(|info| info.rank == rank)
+        rank == core.me() || self.atlas.map.ranks.iter().any(|info| info.rank == rank)
     }
 }

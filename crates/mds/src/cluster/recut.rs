@@ -25,17 +25,17 @@ fn both_halves(own: &[Frag]) -> Option<Frag> {
 impl Mds {
     /// Looks at all that this rank has parts of.
     pub(crate) fn recut_spread(&mut self) {
-        if self.core.now.mono_ms < self.cluster.cuts_at_ms
-            || !self.cluster.ready
+        if self.core.now.mono_ms < self.cluster.placement.cuts_at_ms
+            || !self.cluster.peers.ready
             || self.grace.is_some()
             || self.core.stopping
         {
             return;
         }
-        self.cluster.cuts_at_ms = self.core.now.mono_ms + EVERY_MS;
+        self.cluster.placement.cuts_at_ms = self.core.now.mono_ms + EVERY_MS;
         let own = self.core.tree.routes().filter(|line| line.frag != Frag::WHOLE && line.rank == self.core.me());
         let dirs: BTreeSet<Ino> = own.map(|line| line.dir).collect();
-        self.cluster.cuts.retain(|dir, _| dirs.contains(dir));
+        self.cluster.placement.cuts.retain(|dir, _| dirs.contains(dir));
         for dir in dirs {
             let busy = self.cluster.loans.locked(dir).is_some() || self.cluster.exports.is_of(dir);
             if !busy {
@@ -50,7 +50,7 @@ impl Mds {
         let here = |inode: &&Inode| inode.is_spread();
         let Some(record) = self.core.tree.part(dir).or_else(|| self.core.tree.inode(dir)).filter(here) else { return };
         let much = (self.core.config.frag.split_entries / 8).max(1);
-        let (size, reads) = match self.cluster.cuts.get(&dir).copied() {
+        let (size, reads) = match self.cluster.placement.cuts.get(&dir).copied() {
             Some((known, 0)) if known.abs_diff(record.size) < much => return,
             Some((known, reads)) if known.abs_diff(record.size) < much => (known, reads),
             _ => (record.size, READS_MAX),
@@ -58,11 +58,11 @@ impl Mds {
         match self.core.tree.estimate(dir) {
             None => {}
             Some(Estimate::Read(need)) => {
-                self.cluster.cuts.insert(dir, (size, reads - 1));
+                self.cluster.placement.cuts.insert(dir, (size, reads - 1));
                 self.cluster.load(&mut self.core, vec![need], Waiter::Nobody);
             }
             Some(Estimate::Entries(entries)) => {
-                self.cluster.cuts.insert(dir, (record.size, 0));
+                self.cluster.placement.cuts.insert(dir, (record.size, 0));
                 let bits = self.core.config.frag.adapted(record, entries);
                 if bits != record.frag_bits {
                     let record = Inode { frag_bits: bits, ..record.clone() };
@@ -79,7 +79,7 @@ impl Mds {
                 // Then it is no directory of several ranks any more, which is said where its last fragment comes.
                 return;
             }
-            let version = self.cluster.routes.version(dir).unwrap_or(0) + 1;
+            let version = self.cluster.atlas.routes.version(dir).unwrap_or(0) + 1;
             self.commit(None, &[Event::Route(Route { dir, frag, rank: self.core.me(), version })]);
         }
     }

@@ -11,12 +11,12 @@ impl Mds {
     pub fn under_way(&self) -> Vec<String> {
         let cluster = &self.cluster;
         let mut all: Vec<String> = Vec::new();
-        for (rank, link) in &cluster.links {
+        for (rank, link) in &cluster.peers.links {
             if !link.outbox.is_empty() || !link.inbox.is_empty() {
                 all.push(format!("letters to rank {rank}: {}, from it: {}", link.outbox.len(), link.inbox.len()));
             }
         }
-        all.extend(cluster.txs.keys().map(|tx| format!("transaction {} of rank {}", tx.number, tx.rank)));
+        all.extend(cluster.borrowing.txs.keys().map(|tx| format!("transaction {} of rank {}", tx.number, tx.rank)));
         all.extend(self.cluster.turns().map(|dir| format!("somebody has the turn with directory {dir}")));
         let locked = cluster.loans.locked_inos();
         all.extend(locked.into_iter().map(|ino| format!("inode {ino} is lent: {:?}", cluster.loans.locked(ino))));

@@ -57,20 +57,20 @@ impl Mds {
 
     /// The next number, with the rank that it is for; none: this rank has no more of them, and the directory lives with its name.
     fn scattered_number(&mut self, wanted: Option<Rank>) -> Option<Ino> {
-        let numbers = &mut self.cluster.scattered;
+        let numbers = &mut self.cluster.placement.scattered;
         if numbers.next == numbers.end {
             let first = self.core.tree.next_ino();
             // Too large a count names no rank.
             Ino(first.0 + TAKEN).scattered(Rank::ZERO)?;
             self.commit(None, &[Event::NextIno(Ino(first.0 + TAKEN))]);
-            (self.cluster.scattered.next, self.cluster.scattered.end) = (first.0, first.0 + TAKEN);
+            (self.cluster.placement.scattered.next, self.cluster.placement.scattered.end) = (first.0, first.0 + TAKEN);
         }
-        let plain = Ino(self.cluster.scattered.next);
+        let plain = Ino(self.cluster.placement.scattered.next);
         // Whoever asks by the path finds nothing there, and is told where to go.
         let rank = wanted
             .filter(|rank| self.cluster.is_up(&self.core, *rank))
             .unwrap_or_else(|| self.cluster.zeroth_for(&self.core, plain));
-        self.cluster.scattered.next += 1;
+        self.cluster.placement.scattered.next += 1;
         plain.scattered(rank)
     }
 }
@@ -79,7 +79,7 @@ impl Cluster {
     /// The rank that the path of a new directory gives. It goes by the cluster map alone, which clients know as well.
     fn rank_by_path(&self, core: &Core, dir: Ino, name: &Name) -> Option<Rank> {
         let above = dir.zeroth_rank().filter(|_| dir.is_by_path());
-        rank_by_path(above, core.tree.hash(name), &self.map.placed())
+        rank_by_path(above, core.tree.hash(name), &self.atlas.map.placed())
     }
 
     /// The rank for a new directory: any of those that take more, all with the same probability. Not a random number, so that what a
@@ -100,20 +100,20 @@ impl Cluster {
             _ => None,
         };
         let new: Vec<Ino> = events.iter().filter_map(new).filter(|ino| core.tree.inode(*ino).is_none()).collect();
-        self.scattered.came += new.len() as u64;
+        self.placement.scattered.came += new.len() as u64;
         new
     }
 
     /// The ranks that take more and can be asked, ascending.
     pub(super) fn ranks_up(&self, core: &Core) -> Vec<Rank> {
-        let ranks = self.map.ranks.iter().map(|info| info.rank);
+        let ranks = self.atlas.map.ranks.iter().map(|info| info.rank);
         ranks.filter(|rank| self.is_up(core, *rank)).collect()
     }
 
     /// True if a rank takes more and can be asked.
     fn is_up(&self, core: &Core, rank: Rank) -> bool {
         let up = |info: &loligo_types::RankInfo| info.rank == rank && info.state == RankState::Up;
-        let is_near = rank == core.me() || self.links.get(&rank).is_some_and(|link| link.greeted);
-        is_near && self.map.ranks.iter().any(up)
+        let is_near = rank == core.me() || self.peers.links.get(&rank).is_some_and(|link| link.greeted);
+        is_near && self.atlas.map.ranks.iter().any(up)
     }
 }

@@ -37,12 +37,12 @@ impl Mds {
             Event::RouteGone(_) => true,
             event => Mds::is_rule(event),
         };
-        self.cluster.told_by_table |= concerns_others;
+        self.cluster.atlas.told_by_table |= concerns_others;
     }
 
     /// A tick: writes it.
     pub(crate) fn write_for_others(&mut self) {
-        if std::mem::take(&mut self.cluster.told_by_table) {
+        if std::mem::take(&mut self.cluster.atlas.told_by_table) {
             let upto = self.core.log.last;
             self.checkpoint_upto(upto);
         }
@@ -53,8 +53,8 @@ impl Cluster {
     /// A tick: reads again.
     pub(crate) fn step_riddles(&mut self, core: &mut Core) {
         let now = core.now.mono_ms;
-        self.riddles.since.retain(|_, since| now < *since + KEEP_MS);
-        for (need, waiter) in std::mem::take(&mut self.riddles.later) {
+        self.atlas.riddles.since.retain(|_, since| now < *since + KEEP_MS);
+        for (need, waiter) in std::mem::take(&mut self.atlas.riddles.later) {
             // One read each: so many are waited for.
             self.read_now(core, vec![need], waiter);
         }
@@ -65,13 +65,13 @@ impl Cluster {
     /// True if it is worth waiting until the table tells something else of an inode.
     pub(crate) fn is_riddle(&mut self, core: &Core, ino: Ino) -> bool {
         let now = core.now.mono_ms;
-        let since = *self.riddles.since.entry(ino).or_insert(now);
+        let since = *self.atlas.riddles.since.entry(ino).or_insert(now);
         now < since + PATIENCE_MS
     }
 
     /// Takes reads out that are to wait for the next tick; how many that are.
     pub(crate) fn read_later(&mut self, needs: &mut Vec<Need>, waiter: Waiter) -> usize {
-        let riddles = &mut self.riddles;
+        let riddles = &mut self.atlas.riddles;
         if riddles.since.is_empty() {
             return 0;
         }
@@ -88,8 +88,8 @@ impl Cluster {
 
     /// The table told of an inode what can be so.
     pub(crate) fn solved(&mut self, ino: Ino) {
-        if !self.riddles.since.is_empty() {
-            self.riddles.since.remove(&ino);
+        if !self.atlas.riddles.since.is_empty() {
+            self.atlas.riddles.since.remove(&ino);
         }
     }
 }

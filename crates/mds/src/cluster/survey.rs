@@ -368,12 +368,12 @@ impl Cluster {
 
     /// True if the authority over an inode is that over its parent directory.
     fn is_embedded(&self, inode: &Inode) -> bool {
-        inode.place.hash().is_some() && inode.parent.0 != 0 && self.routes.home(inode.ino).is_none()
+        inode.place.hash().is_some() && inode.parent.0 != 0 && self.atlas.routes.home(inode.ino).is_none()
     }
 
     /// True if a directory that is in memory is another rank's, by a line of the subtree map.
     fn is_another_ones(&self, core: &Core, dir: Ino) -> bool {
-        core.tree.part(dir).is_none() && self.routes.home(dir).is_some_and(|rank| rank != core.me())
+        core.tree.part(dir).is_none() && self.atlas.routes.home(dir).is_some_and(|rank| rank != core.me())
     }
 }
 

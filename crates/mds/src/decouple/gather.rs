@@ -73,7 +73,7 @@ impl Decoupled {
         if cluster.is_alone() {
             return None;
         }
-        if !cluster.takes_more(core.me()) {
+        if !cluster.atlas.takes_more(core.me()) {
             // It is to be given away, and would have to wait.
             return Some(Step::Answer(Err(FsError::Busy)));
         }
@@ -105,7 +105,7 @@ impl Decoupled {
         }
         let me = core.me();
         let (mut needs, mut asks, mut below) = (Vec::new(), false, BTreeSet::new());
-        for route in cluster.routes.all().into_iter().filter(|route| route.rank != me) {
+        for route in cluster.atlas.routes.all().into_iter().filter(|route| route.rank != me) {
             if gathering.clear.contains(&route.dir) {
                 continue;
             }
@@ -216,7 +216,7 @@ impl PathCache {
         let Where::Elsewhere(rank) = cluster.locate(core, ino, &mut Vec::new()) else {
             return Step::Wait(WaitReason::Gather);
         };
-        let counts = match cluster.foreign_inodes.parent(ino) {
+        let counts = match cluster.atlas.foreign_inodes.parent(ino) {
             Some(parent) if parent == dir => Ok(true),
             Some(parent) => cluster.is_below(core, parent, dir),
             // Its number says where it is, and that rank what it is in. A word of before will do: if it is not true any more, a directory

@@ -85,7 +85,7 @@ impl Decoupled {
             EventView::Entry { dir, name, ino, kind, remote } => {
                 // A file with several names lives with one of them; a directory lives where its name is.
                 // Or it has a line of the subtree map, because it was another rank's once.
-                let lives_there = kind != Kind::Dir || cluster.routes.home(ino) == Some(core.me());
+                let lives_there = kind != Kind::Dir || cluster.atlas.routes.home(ino) == Some(core.me());
                 right((!remote || lives_there) && ino != record.dir)?;
                 self.is_there_as(core, cluster, record, dir, Some(Kind::Dir), intake)?;
                 self.is_there_as(core, cluster, record, ino, Some(kind), intake)?;

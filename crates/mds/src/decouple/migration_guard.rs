@@ -21,14 +21,14 @@ impl Mds {
             return;
         }
         // What it says of directories that had lines others learn from the table alone.
-        self.cluster.told_by_table = true;
+        self.cluster.atlas.told_by_table = true;
         // Somebody may have asked for what it made before it was there.
-        self.cluster.foreign_inodes.clear();
+        self.cluster.atlas.foreign_inodes.clear();
         self.cluster.forget_absent(&mut self.core);
         if self.decoupled.is_merging() {
             return;
         }
-        let others: Vec<loligo_types::Rank> = self.cluster.links.keys().copied().collect();
+        let others: Vec<loligo_types::Rank> = self.cluster.peers.links.keys().copied().collect();
         others.into_iter().for_each(|rank| self.open_letters(rank));
         self.core.parked.wake(&WaitReason::Locked);
         self.next_loans();
@@ -133,7 +133,7 @@ impl Cluster {
 
     /// The lines of the subtree map that end because an owner has removed directories which had some: it knows nothing of those.
     pub(super) fn lines_gone(&self, inos: impl Iterator<Item = Ino>) -> Vec<Event> {
-        inos.filter(|ino| self.routes.version(*ino).is_some()).map(Event::RouteGone).collect()
+        inos.filter(|ino| self.atlas.routes.version(*ino).is_some()).map(Event::RouteGone).collect()
     }
 }
 

@@ -94,7 +94,7 @@ impl Heat {
         dir: Ino,
         is_gone: impl Fn(&Spot) -> bool,
     ) -> Vec<FragHeat> {
-        let (now, routes) = (core.now.mono_ms, &cluster.routes);
+        let (now, routes) = (core.now.mono_ms, &cluster.atlas.routes);
         let bits = core.tree.peek(dir).map_or(0, |inode| inode.frag_bits);
         // What was counted for more than what moves is parted first.
         self.table.recut(dir, bits, |frag| routes.frag(dir, || frag.first()).bits, now);
@@ -109,7 +109,7 @@ impl Heat {
     pub(crate) fn heat_came(&mut self, core: &Core, cluster: &Cluster, heat: &[FragHeat]) {
         let (now, me) = (core.now.mono_ms, core.me());
         for FragHeat { dir, frag, load } in heat.iter().take(MOVED_MAX) {
-            let is_own = cluster.routes.of(*dir, frag.first()).is_none_or(|rank| rank == me);
+            let is_own = cluster.atlas.routes.of(*dir, frag.first()).is_none_or(|rank| rank == me);
             if is_own && load.is_sound() {
                 self.table.add((*dir, *frag), load, now);
             }
@@ -140,7 +140,7 @@ impl Heat {
         for Recut { dir, from, to } in recuts {
             core.counters.splits += u64::from(to > from);
             core.counters.merges += u64::from(to < from);
-            let routes = &cluster.routes;
+            let routes = &cluster.atlas.routes;
             self.table.recut(dir, to, |frag| routes.frag(dir, || frag.first()).bits, core.now.mono_ms);
             if to > from {
                 cluster.has_grown(core, dir);
@@ -208,7 +208,7 @@ impl Cluster {
     /// The fragment of a directory that holds a name with this hash: as it is cut itself, or finer where the subtree map says
     /// so.
     fn frag_of(&self, core: &Core, dir: Ino, hash: impl Fn() -> u64) -> Frag {
-        let line = self.routes.frag(dir, &hash);
+        let line = self.atlas.routes.frag(dir, &hash);
         match core.tree.peek(dir).map_or(0, |inode| inode.frag_bits) {
             bits if bits > line.bits => Frag::of(hash(), bits),
             _ => line,
@@ -218,7 +218,7 @@ impl Cluster {
     /// Where an inode lives; one without a name stands for itself, and a directory with a line of the subtree map lives
     /// with its first fragment.
     fn home_of(&self, core: &Core, inode: &Inode) -> Spot {
-        if inode.kind == Kind::Dir && self.routes.home(inode.ino).is_some() {
+        if inode.kind == Kind::Dir && self.atlas.routes.home(inode.ino).is_some() {
             return (inode.ino, self.frag_of(core, inode.ino, || 0));
         }
         match inode.place.hash() {

@@ -149,7 +149,7 @@ impl Mds {
         }
         let ranks = self.cluster.ranks();
         self.heat.gossip.keep(&ranks);
-        let is_up = |rank: Rank| self.cluster.links.get(&rank).is_some_and(|link| link.up && link.greeted);
+        let is_up = |rank: Rank| self.cluster.peers.links.get(&rank).is_some_and(|link| link.up && link.greeted);
         let targets = self.heat.gossip.targets(&ranks, is_up);
         let beats = self.heat.gossip.message(ranks.len(), now);
         for to in targets {
@@ -210,7 +210,7 @@ pub(super) fn parent_of(tree: &Tree, dir: Ino) -> Option<Ino> {
 impl Cluster {
     /// All ranks, ascending.
     pub(super) fn ranks(&self) -> Vec<Rank> {
-        let mut ranks: Vec<Rank> = self.map.ranks.iter().map(|info| info.rank).collect();
+        let mut ranks: Vec<Rank> = self.atlas.map.ranks.iter().map(|info| info.rank).collect();
         ranks.sort();
         ranks.dedup();
         ranks

@@ -244,12 +244,12 @@ fn a_directory_with_a_line_of_its_own_is_counted_for_itself() {
     world.call(at, Op::GetAttr { ino: a }).expect("it is there");
     assert_eq!((heat(&world, a), heat(&world, Ino::ROOT)), (load(0.0, 0.0, 0.0), load(1.0, 1.0, 0.0)));
     let route = loligo_types::Route { dir: a, frag: Frag::WHOLE, rank: Rank(0), version: 1 };
-    world.mds.cluster.routes.learn(route);
+    world.mds.cluster.atlas.routes.learn(route);
     world.call(at, Op::GetAttr { ino: a }).expect("it is still this rank's");
     assert_eq!((heat(&world, a), heat(&world, Ino::ROOT)), (load(1.0, 0.0, 0.0), load(1.0, 1.0, 0.0)));
     // In two halves, entries count for the half that holds them.
     for frag in Frag::WHOLE.split(1) {
-        world.mds.cluster.routes.learn(loligo_types::Route { frag, version: 2, ..route });
+        world.mds.cluster.atlas.routes.learn(loligo_types::Route { frag, version: 2, ..route });
     }
     for n in 0..40 {
         world.call(at, Op::Lookup { dir: a, name: name(&n.to_string()) }).expect_err("there is no such name");

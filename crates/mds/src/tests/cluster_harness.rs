@@ -375,7 +375,7 @@ impl Cluster {
 
     /// The cluster map, as rank 0 knows it.
     pub fn map(&self) -> ClusterMap {
-        self.worlds[0].mds.cluster.map.clone()
+        self.worlds[0].mds.cluster.atlas.map.clone()
     }
 
     /// The keeper of the map changes it and tells all ranks.

@@ -116,8 +116,8 @@ impl Cluster {
     pub(crate) fn step_by_replica(&mut self, core: &mut Core, at: Ino, name: &Name, cred: &Cred, rank: Rank) -> Way {
         let way = self.look_at_replicas(core, at, name, cred, rank);
         match way {
-            Way::To(_) | Way::No(_) => self.held.steps += 1,
-            Way::Unknown => self.held.partings += 1,
+            Way::To(_) | Way::No(_) => self.replicas.held.steps += 1,
+            Way::Unknown => self.replicas.held.partings += 1,
             Way::Wait(_) | Way::Load(_) => {}
         }
         way
@@ -128,7 +128,7 @@ impl Cluster {
             return Way::Load(needs);
         }
         let now = core.now.mono_ms;
-        let may_search = match self.own_dir(core, at).or_else(|| self.held.get(at, now)) {
+        let may_search = match self.own_dir(core, at).or_else(|| self.replicas.held.get(at, now)) {
             Some(dir) => check_search(dir, cred),
             None => return self.ask_replica(core, at, rank),
         };
@@ -136,7 +136,7 @@ impl Cluster {
             return Way::No(error);
         }
         let hash = core.tree.hash(name);
-        let known = self.held.names.get(&(at, hash)).filter(|(known, _)| known == name);
+        let known = self.replicas.held.names.get(&(at, hash)).filter(|(known, _)| known == name);
         let Some(ino) = known.map(|(_, ino)| *ino) else {
             return self.ask_for(core, Asked::Name(at, name.clone()), rank);
         };
@@ -146,11 +146,11 @@ impl Cluster {
         let is_it = |dir: &Inode| dir.parent == at && dir.place.hash() == Some(hash) && dir.nlink > 0;
         // A part of a directory does not say where that is: its name may have changed without it.
         let own = self.own_dir(core, ino).filter(|dir| dir.part_of().is_none());
-        match own.or_else(|| self.held.get(ino, now)) {
+        match own.or_else(|| self.replicas.held.get(ino, now)) {
             Some(dir) if is_it(dir) => Way::To(ino),
             None => self.ask_replica(core, ino, rank),
             Some(_) => {
-                self.held.names.remove(&(at, hash));
+                self.replicas.held.names.remove(&(at, hash));
                 Way::Unknown
             }
         }
@@ -159,7 +159,7 @@ impl Cluster {
     /// The records to read of a directory that is this rank's own, as the subtree map or its number says.
     fn own_needs(&mut self, core: &mut Core, ino: Ino) -> Option<Vec<Need>> {
         let mut wants = Vec::new();
-        let is_own = self.routes.home(ino) == Some(core.me());
+        let is_own = self.atlas.routes.home(ino) == Some(core.me());
         (is_own && self.locate_of(core, ino, &mut wants) == Where::Unknown).then_some(wants)
     }
 
@@ -177,19 +177,19 @@ impl Cluster {
         if let Some(own) = self.own_dir(core, ino).filter(|dir| dir.part_of().is_none()) {
             return Some((own, None));
         }
-        let replica = self.held.dirs.get(&ino)?;
-        let counts = self.held.counts(replica.from, core.now.mono_ms);
+        let replica = self.replicas.held.dirs.get(&ino)?;
+        let counts = self.replicas.held.counts(replica.from, core.now.mono_ms);
         counts.then_some((&*replica.inode, Some(replica.from)))
     }
 
     /// True if replicas of a rank count.
     pub(crate) fn replicas_count(&self, core: &Core, rank: Rank) -> bool {
-        self.held.counts(rank, core.now.mono_ms)
+        self.replicas.held.counts(rank, core.now.mono_ms)
     }
 
     /// The rank that has a directory, as far as is known.
     pub(crate) fn probable_home(&self, ino: Ino, near: Rank) -> Rank {
-        self.routes.home(ino).unwrap_or(near)
+        self.atlas.routes.home(ino).unwrap_or(near)
     }
 
     fn ask_replica(&mut self, core: &mut Core, ino: Ino, near: Rank) -> Way {
@@ -199,20 +199,20 @@ impl Cluster {
 
     fn ask_for(&mut self, core: &mut Core, what: Asked, rank: Rank) -> Way {
         let now = core.now.mono_ms;
-        match self.held.asked.get(&what) {
+        match self.replicas.held.asked.get(&what) {
             Some(Reply::None(since)) if now < since + ASKED_MS => return Way::Wait(WaitReason::Replicas),
             Some(Reply::No(since)) if now < since + REFUSED_MS => return Way::Unknown,
             _ => {}
         }
-        if rank == core.me() || !self.links.get(&rank).is_some_and(|link| link.greeted) {
+        if rank == core.me() || !self.peers.links.get(&rank).is_some_and(|link| link.greeted) {
             return Way::Unknown;
         }
         let msg = match &what {
             Asked::Name(dir, name) => PeerMsg::AskName { dir: *dir, name: name.clone() },
             Asked::Dir(ino) => PeerMsg::AskReplica { ino: *ino, sent_ms: now },
         };
-        self.held.asked.insert(what, Reply::None(now));
-        self.held.asks += 1;
+        self.replicas.held.asked.insert(what, Reply::None(now));
+        self.replicas.held.asks += 1;
         core.tell(rank, msg);
         Way::Wait(WaitReason::Replicas)
     }
@@ -229,12 +229,12 @@ impl Cluster {
         let what = Asked::Name(dir, name.clone());
         match ino {
             Some(ino) => {
-                self.held.asked.remove(&what);
+                self.replicas.held.asked.remove(&what);
                 self.make_room_for_replicas(core, shortcuts);
                 let hash = core.tree.hash(&name);
-                self.held.names.insert((dir, hash), (name, ino));
+                self.replicas.held.names.insert((dir, hash), (name, ino));
             }
-            None => _ = self.held.asked.insert(what, Reply::No(core.now.mono_ms)),
+            None => _ = self.replicas.held.asked.insert(what, Reply::No(core.now.mono_ms)),
         }
         core.parked.wake(&WaitReason::Replicas);
     }
@@ -248,24 +248,24 @@ impl Cluster {
         sent_ms: u64,
         inode: Box<Inode>,
     ) {
-        self.held.asked.remove(&Asked::Dir(inode.ino));
+        self.replicas.held.asked.remove(&Asked::Dir(inode.ino));
         self.replicas_kept(core, shortcuts, from, sent_ms);
         self.make_room_for_replicas(core, shortcuts);
-        self.held.dirs.insert(inode.ino, Replica { inode, from });
+        self.replicas.held.dirs.insert(inode.ino, Replica { inode, from });
         core.parked.wake(&WaitReason::Replicas);
     }
 
     /// There is none to be had.
     pub(crate) fn replica_refused(&mut self, core: &mut Core, ino: Ino) {
-        self.held.asked.insert(Asked::Dir(ino), Reply::No(core.now.mono_ms));
+        self.replicas.held.asked.insert(Asked::Dir(ino), Reply::No(core.now.mono_ms));
         core.parked.wake(&WaitReason::Replicas);
     }
 
     fn make_room_for_replicas(&mut self, core: &Core, shortcuts: &mut Shortcuts) {
         let most = core.config.some(HELD_MAX);
-        if self.held.dirs.len() >= most || self.held.names.len() >= most {
-            self.held.dirs.clear();
-            self.held.names.clear();
+        if self.replicas.held.dirs.len() >= most || self.replicas.held.names.len() >= most {
+            self.replicas.held.dirs.clear();
+            self.replicas.held.names.clear();
             shortcuts.clear();
         }
     }
@@ -279,7 +279,7 @@ impl Cluster {
         from: Rank,
         ino: Ino,
     ) {
-        self.held.dirs.remove(&ino);
+        self.replicas.held.dirs.remove(&ino);
         shortcuts.drop_through(ino);
         let promised_ms = promises.left_ms(ino, core.now.mono_ms);
         core.tell(from, PeerMsg::ReplicaDropped { ino, promised_ms });
@@ -287,14 +287,14 @@ impl Cluster {
 
     /// Those of a rank go on to count.
     pub(crate) fn replicas_kept(&mut self, core: &Core, shortcuts: &mut Shortcuts, from: Rank, sent_ms: u64) {
-        if self.held.extend(from, sent_ms, core.now.mono_ms) {
+        if self.replicas.held.extend(from, sent_ms, core.now.mono_ms) {
             shortcuts.clear();
         }
     }
 
     /// The connection to a rank is gone, or is new: nothing that it has lent counts, and nothing that it was asked will be answered.
     pub(crate) fn forget_replicas_of(&mut self, core: &mut Core, shortcuts: &mut Shortcuts, rank: Rank) {
-        let held = &mut self.held;
+        let held = &mut self.replicas.held;
         held.dirs.retain(|_, replica| replica.from != rank);
         held.until_ms.remove(&rank);
         shortcuts.clear();
@@ -307,7 +307,7 @@ impl Cluster {
     /// Says to those who have lent something that it is still held, and forgets what was answered long ago.
     pub(crate) fn keep_held(&mut self, core: &mut Core, shortcuts: &mut Shortcuts) {
         let now = core.now.mono_ms;
-        let held = &mut self.held;
+        let held = &mut self.replicas.held;
         if !held.asked.is_empty() {
             let late = |reply: &Reply| match reply {
                 Reply::None(since) => now >= since + ASKED_MS,
@@ -316,7 +316,7 @@ impl Cluster {
             held.asked.retain(|_, reply| !late(reply));
             core.parked.wake(&WaitReason::Replicas);
         }
-        let held = &mut self.held;
+        let held = &mut self.replicas.held;
         let mut due = Vec::new();
         held.until_ms.retain(|rank, (until, asked)| {
             if now + limits::REPLICA_MS >= *until + KEEP_MS && now >= *asked + KEEP_MS {

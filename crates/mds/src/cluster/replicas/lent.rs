@@ -86,7 +86,7 @@ impl Mds {
         if promised_ms > 0 {
             self.promises.note(ino, u64::from(promised_ms), self.core.now.mono_ms);
         }
-        self.cluster.lent.give(ino, from);
+        self.cluster.replicas.lent.give(ino, from);
         self.replicas_came_back();
     }
 
@@ -101,8 +101,8 @@ impl Mds {
     /// A rank has said hello, or was removed: it holds nothing. What it has promised by what it held it does not say.
     pub(crate) fn forget_holder(&mut self, rank: Rank) {
         self.promises.raise_floor(self.core.now.mono_ms);
-        if !self.cluster.lent.is_empty() {
-            self.cluster.lent.forget(rank);
+        if !self.cluster.replicas.lent.is_empty() {
+            self.cluster.replicas.lent.forget(rank);
             self.replicas_came_back();
         }
     }
@@ -110,9 +110,9 @@ impl Mds {
     /// Those of ranks that were not heard for long do not count any more.
     pub(crate) fn expire_lent(&mut self) {
         let now = self.core.now.mono_ms;
-        let late = self.cluster.lent.until_ms.iter().filter(|(_, until)| **until < now).map(|(rank, _)| *rank);
+        let late = self.cluster.replicas.lent.until_ms.iter().filter(|(_, until)| **until < now).map(|(rank, _)| *rank);
         for rank in late.collect::<Vec<Rank>>() {
-            self.cluster.lent.forget(rank);
+            self.cluster.replicas.lent.forget(rank);
             self.replicas_came_back();
         }
     }
@@ -134,17 +134,17 @@ impl Cluster {
     /// Reads the records that a question needs, and answers later. False if so much is being read that it would only be asked for
     /// in vain.
     fn answer_later(&mut self, core: &mut Core, from: Rank, what: Late, needs: Vec<Need>) -> bool {
-        if needs.is_empty() || self.lent.late.len() >= core.config.some(LATE_MAX) {
+        if needs.is_empty() || self.replicas.lent.late.len() >= core.config.some(LATE_MAX) {
             return false;
         }
-        self.lent.late.push((from, what));
+        self.replicas.lent.late.push((from, what));
         self.load(core, needs, Waiter::Replicas);
         true
     }
 
     /// Something was read: those who asked are answered, or wait for more. `ok`: it could be read.
     pub(crate) fn replicas_loaded(&mut self, core: &mut Core, grace: &Option<Grace>, decoupled: &Decoupled, ok: bool) {
-        for (from, what) in std::mem::take(&mut self.lent.late) {
+        for (from, what) in std::mem::take(&mut self.replicas.lent.late) {
             match what {
                 Late::Name(dir, name) if ok => self.tell_name(core, grace, from, dir, name),
                 Late::Name(dir, name) => core.tell_durably(from, PeerMsg::NameIs { dir, name, ino: None }),
@@ -162,7 +162,7 @@ impl Cluster {
         dir: Ino,
         name: &Name,
     ) -> Result<Option<Ino>, Vec<Need>> {
-        if !self.ready || grace.is_some() || !self.tree_has_names(core, dir, name) {
+        if !self.peers.ready || grace.is_some() || !self.tree_has_names(core, dir, name) {
             return Err(Vec::new());
         }
         let mut wants = Vec::new();
@@ -198,13 +198,13 @@ impl Cluster {
             }
         };
         let replica = PeerMsg::Replica { sent_ms, inode: Box::new(inode) };
-        self.lent.by_ino.entry(ino).or_default().insert(from, false);
+        self.replicas.lent.by_ino.entry(ino).or_default().insert(from, false);
         self.note_holder(core, from);
         core.tell_durably(from, replica);
     }
 
     fn note_holder(&mut self, core: &Core, rank: Rank) {
-        self.lent.until_ms.insert(rank, core.now.mono_ms + LENT_MS);
+        self.replicas.lent.until_ms.insert(rank, core.now.mono_ms + LENT_MS);
     }
 
     /// A directory of this rank that nobody is about to change. `Err`: that must be read first; nothing: it cannot be had now.
@@ -229,7 +229,7 @@ impl Cluster {
         decoupled: &Decoupled,
         ino: Ino,
     ) -> Result<bool, Vec<Need>> {
-        if !self.ready || grace.is_some() || core.stopping {
+        if !self.peers.ready || grace.is_some() || core.stopping {
             return Ok(false);
         }
         let mut wants = Vec::new();
@@ -244,7 +244,9 @@ impl Cluster {
         if core.now.mono_ms < decoupled.asks_until_ms {
             return Ok(false);
         }
-        if self.lent.is_asked_back(ino) || core.tree.has_decoupled() && !decoupled.is_free_above(core, self, ino) {
+        if self.replicas.lent.is_asked_back(ino)
+            || core.tree.has_decoupled() && !decoupled.is_free_above(core, self, ino)
+        {
             return Ok(false);
         }
         let Found::Here(inode) = core.tree.find(ino) else { return Ok(false) };
@@ -254,7 +256,7 @@ impl Cluster {
     /// A rank goes on to hold what it has.
     pub(crate) fn keep_replicas(&mut self, core: &mut Core, from: Rank, sent_ms: u64) {
         // Those that have come to their end are not known any more.
-        if self.lent.until_ms.get(&from).is_some_and(|until| core.now.mono_ms <= *until) {
+        if self.replicas.lent.until_ms.get(&from).is_some_and(|until| core.now.mono_ms <= *until) {
             self.note_holder(core, from);
             core.tell_durably(from, PeerMsg::ReplicasKept { sent_ms });
         }
@@ -264,21 +266,21 @@ impl Cluster {
     pub(crate) fn take_replicas_back(&mut self, core: &mut Core, inos: &[Ino]) -> bool {
         let mut due = Vec::new();
         for ino in inos {
-            let Some(ranks) = self.lent.by_ino.get_mut(ino) else { continue };
+            let Some(ranks) = self.replicas.lent.by_ino.get_mut(ino) else { continue };
             for (rank, asked) in ranks {
                 if !std::mem::replace(asked, true) {
                     due.push((*rank, *ino));
                 }
             }
         }
-        self.lent.asked_back += due.len() as u64;
+        self.replicas.lent.asked_back += due.len() as u64;
         due.into_iter().for_each(|(rank, ino)| core.tell_durably(rank, PeerMsg::DropReplica { ino }));
-        inos.iter().any(|ino| self.lent.by_ino.contains_key(ino))
+        inos.iter().any(|ino| self.replicas.lent.by_ino.contains_key(ino))
     }
 
     /// The same of all.
     pub(crate) fn take_all_replicas_back(&mut self, core: &mut Core) -> bool {
-        let lent = self.lent.inos();
+        let lent = self.replicas.lent.inos();
         self.take_replicas_back(core, &lent)
     }
 
@@ -294,7 +296,7 @@ impl Cluster {
 
     /// The directories that somebody has a replica of and that events change in a way that matters to it.
     fn changed_replicas(&self, core: &Core, events: &[Event]) -> Vec<Ino> {
-        let lent = &self.lent.by_ino;
+        let lent = &self.replicas.lent.by_ino;
         let changed = |event: &Event| match event {
             Event::Inode(inode) if lent.contains_key(&inode.ino) && inode.part_of().is_none() => {
                 let before = core.tree.inode(inode.ino)?;
@@ -310,7 +312,7 @@ impl Cluster {
     /// for.
     #[inline]
     pub(crate) fn check_replicas(&self, core: &Core, events: &[Event]) {
-        if cfg!(debug_assertions) && !self.lent.is_empty() {
+        if cfg!(debug_assertions) && !self.replicas.lent.is_empty() {
             let untrue = self.changed_replicas(core, events);
             assert!(untrue.is_empty(), "rank {} changes what others have replicas of: {untrue:?}", core.me());
         }

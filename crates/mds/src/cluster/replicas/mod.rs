@@ -18,8 +18,16 @@ mod lent;
 
 use loligo_types::{Inode, limits};
 
-pub(crate) use self::held::{Held, Way};
-pub(crate) use self::lent::Lent;
+use self::held::Held;
+pub(crate) use self::held::Way;
+use self::lent::Lent;
+
+/// Replicas of other ranks' directories, and of this rank's directories at others.
+#[derive(Default)]
+pub(crate) struct Replicas {
+    pub(crate) held: Held,
+    pub(crate) lent: Lent,
+}
 
 /// Time that replicas count for the rank that lends them, milliseconds.
 const LENT_MS: u64 = limits::REPLICA_MS + limits::REPLICA_MS / 10;

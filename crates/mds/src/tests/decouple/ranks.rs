@@ -204,7 +204,7 @@ fn one_that_is_spread_over_ranks_comes_together_is_decoupled_and_merged() {
     let a = cluster.client();
     let before = cluster.walk(b).len();
     let mut owner = Far::new(&mut cluster, a, job).expect("nobody has it");
-    let elsewhere: Vec<_> = cluster.world(0).mds.cluster.routes.all();
+    let elsewhere: Vec<_> = cluster.world(0).mds.cluster.atlas.routes.all();
     assert!(elsewhere.iter().all(|route| route.rank == rank(0)), "{elsewhere:?}");
     for ino in [sub, deep, far, wide] {
         assert_eq!(cluster.attr(b, ino).err(), Some(FsError::Busy), "{ino}");
@@ -226,7 +226,7 @@ fn one_that_is_spread_over_ranks_comes_together_is_decoupled_and_merged() {
     assert_eq!(after.len(), before - 7 + 1);
     assert_eq!(after["/job/near"].0, far);
     for at in [0, 1] {
-        let routes = &cluster.world(at).mds.cluster.routes;
+        let routes = &cluster.world(at).mds.cluster.atlas.routes;
         assert_eq!(routes.version(deep), None, "rank {at}: of what is gone there are no lines");
     }
     cluster.migrate(job, 0, 1);
@@ -356,7 +356,7 @@ fn a_rank_that_is_drained_waits_for_what_is_decoupled_at_it_and_says_so() {
     owner.merge(&mut cluster).expect("it is his");
     owner.end(&mut cluster).expect("it is his");
     assert_eq!(Far::new(&mut cluster, a, there).err(), Some(FsError::Busy), "it is about to go");
-    cluster.wait_for("the end", |cluster| cluster.world(1).mds.cluster.routes.home(there) == Some(rank(0)));
+    cluster.wait_for("the end", |cluster| cluster.world(1).mds.cluster.atlas.routes.home(there) == Some(rank(0)));
     assert!(cluster.lookup(b, there, "new").is_ok());
     let mut owner = Far::new(&mut cluster, a, there).expect("it is rank 0's now");
     owner.end(&mut cluster).expect("it is his");

@@ -38,7 +38,7 @@ fn given(frag: Option<Frag>) -> (Cluster, usize, Ino, Vec<Ino>) {
 
 /// True if the third rank has heard that something of a directory is the second's.
 fn third_knows(cluster: &mut Cluster, dir: Ino) -> bool {
-    cluster.at(2, |world| world.mds.cluster.routes.lines(dir).iter().any(|line| line.rank == rank(1)))
+    cluster.at(2, |world| world.mds.cluster.atlas.routes.lines(dir).iter().any(|line| line.rank == rank(1)))
 }
 
 #[test]
