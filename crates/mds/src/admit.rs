@@ -17,8 +17,7 @@ use crate::io::{ConnId, Output, Peer};
 use crate::machine::Mds;
 use crate::park::{Job, WaitReason};
 use crate::rights::Squash;
-use crate::session::Sessions;
-use crate::session::Slot;
+use crate::session::{Sessions, Slot};
 use crate::walk::Walk;
 use crate::window::Verdict;
 

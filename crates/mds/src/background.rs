@@ -6,18 +6,15 @@ use std::sync::Arc;
 use loligo_namespace::{Need, propagate, propagate_abroad, propagate_need};
 use loligo_types::{Event, FsError, Ino, Letter};
 
-use crate::cluster::Cluster;
-use crate::cluster::Where;
+use crate::cluster::{Cluster, Where};
 use crate::core::Core;
 use crate::grace::Grace;
 use crate::lease::Leases;
-use crate::open::Opens;
-use crate::recall::Recalls;
-use crate::session::Sessions;
-
 use crate::load::Waiter;
 use crate::machine::Mds;
-use crate::session::{Slot, Standing};
+use crate::open::Opens;
+use crate::recall::Recalls;
+use crate::session::{Sessions, Slot, Standing};
 
 /// Leases of ended sessions freed in one tick.
 const DRAIN_PER_TICK: usize = 10_000;

@@ -13,8 +13,7 @@ use crate::heat::Heat;
 use crate::io::Output;
 use crate::machine::Mds;
 use crate::park::WaitReason;
-use crate::session::Sessions;
-use crate::session::Slot;
+use crate::session::{Sessions, Slot};
 
 /// Delay before a failed checkpoint is tried again, milliseconds.
 const RETRY_MS: u64 = 1000;

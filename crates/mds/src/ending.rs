@@ -19,8 +19,7 @@ use crate::execute::origin_of;
 use crate::io::Output;
 use crate::machine::Mds;
 use crate::park::Job;
-use crate::session::Sessions;
-use crate::session::{Ending, Slot};
+use crate::session::{Ending, Sessions, Slot};
 
 impl Mds {
     /// Ends a session that is dead, or counts as such: all it held is free, as soon as nothing can come of it any more.

@@ -14,13 +14,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use loligo_namespace::{Found, Need};
 use loligo_types::{Event, Ino, Kind, Layout, Lease, Op};
 
-use crate::cluster::Cluster;
-use crate::cluster::Where;
+use crate::cluster::{Cluster, Where};
 use crate::core::Core;
 use crate::load::Waiter;
 use crate::machine::Mds;
-use crate::open::Handle;
-use crate::open::Opens;
+use crate::open::{Handle, Opens};
 use crate::park::{Job, WaitReason};
 use crate::room::Appended;
 

@@ -3,21 +3,16 @@
 
 use std::sync::Arc;
 
-use loligo_namespace::{Change, Ctx, Lookup, answer_again, may_search, need, need_again, prepare};
+use loligo_namespace::{Change, Ctx, Lookup, Tree, answer_again, may_search, need, need_again, prepare};
 use loligo_types::{Answer, FsError, FsResult, Ino, Kind, Op, OpenFlags, Origin, Rank, Stamp, SubtreeOp};
 
-use crate::cluster::Cluster;
-use crate::cluster::{Gathered, Where};
+use crate::cluster::{Cluster, Gathered, Where};
 use crate::core::Core;
-use crate::open::Opens;
-use crate::paths::PathCache;
-use loligo_namespace::Tree;
-
 use crate::gate::Reply;
 use crate::machine::Mds;
-use crate::open::{HANDLES_MAX, Handle};
+use crate::open::{HANDLES_MAX, Handle, Opens};
 use crate::park::{Job, WaitReason};
-use crate::paths::shown_on_the_way;
+use crate::paths::{PathCache, shown_on_the_way};
 use crate::relaxed::Relaxation;
 
 /// The result of a step of a request.

@@ -5,16 +5,14 @@ use std::collections::VecDeque;
 use loligo_types::msg::{Hello, ToClient};
 use loligo_types::{Answer, FsResult, Ino, Lsn, Rank, Seq, SessionId};
 
-use crate::cluster::Cluster;
-use crate::cluster::principal;
+use crate::cluster::{Cluster, principal};
 use crate::core::Core;
 use crate::grant::Asks;
 use crate::io::{ConnId, Output};
 use crate::machine::Mds;
 use crate::park::Job;
 use crate::relaxed::Lag;
-use crate::session::Sessions;
-use crate::session::Slot;
+use crate::session::{Sessions, Slot};
 
 /// It is another rank's to answer.
 #[derive(Clone, Copy)]

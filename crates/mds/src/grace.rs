@@ -7,21 +7,17 @@ use loligo_namespace::{Ctx, Found, Need, prepare};
 use loligo_types::msg::Reclaim;
 use loligo_types::{Cred, Ino, Kind, Lease, Op, OpenFlags, SessionId, Stamp};
 
-use crate::cluster::Cluster;
-use crate::cluster::Where;
+use crate::cluster::{Cluster, Where};
 use crate::core::Core;
 use crate::io::{Identity, Peer};
 use crate::load::Waiter;
 use crate::machine::Mds;
-use crate::open::Opens;
-use crate::open::{HANDLES_MAX, Handle};
+use crate::open::{HANDLES_MAX, Handle, Opens};
 use crate::park::WaitReason;
 use crate::paths::PathCache;
-use crate::recall::Recalls;
-use crate::recall::{DATA, SHARED};
+use crate::recall::{DATA, Recalls, SHARED};
 use crate::rights::{NOBODY, Squash};
-use crate::session::Sessions;
-use crate::session::{Session, Slot, Standing};
+use crate::session::{Session, Sessions, Slot, Standing};
 
 /// It goes on.
 #[derive(Debug)]

@@ -10,8 +10,7 @@ use crate::core::Core;
 use crate::hash::session_secret;
 use crate::io::{ConnId, IdentityKey, Output, Peer};
 use crate::machine::Mds;
-use crate::session::Sessions;
-use crate::session::{Conn, Session, Slot, Standing};
+use crate::session::{Conn, Session, Sessions, Slot, Standing};
 
 /// Longest name of a session, bytes.
 const NAME_MAX: usize = 255;

@@ -3,14 +3,13 @@
 //! The holder of BUFFER does this itself and only learns `Busy` here, unless the handle it writes through may not read
 //! the data that is to be moved.
 
-use loligo_namespace::{Change, Found};
+use loligo_namespace::{Change, Found, Tree};
 use loligo_types::{Answer, Event, FsError, Ino, Lease, Op};
 
 use crate::execute::Step;
 use crate::io::Output;
 use crate::machine::Mds;
 use crate::park::{Job, WaitReason};
-use loligo_namespace::Tree;
 
 impl Mds {
     /// A write does not fit into the inode (any more).

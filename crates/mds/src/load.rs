@@ -9,8 +9,7 @@ use std::collections::BTreeMap;
 use loligo_namespace::{Loaded, Need};
 use loligo_types::{FsError, Ino, Rank, SessionId};
 
-use crate::cluster::Cluster;
-use crate::cluster::pinned_dirs;
+use crate::cluster::{Cluster, pinned_dirs};
 use crate::core::Core;
 use crate::grace::Grace;
 use crate::io::Output;

@@ -11,23 +11,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use loligo_namespace::{Change, Found, Need};
+use loligo_namespace::{Change, Found, Need, Tree};
 use loligo_types::{Answer, FsError, Ino, Kind, Name, Op, Rank, SessionId, limits};
 
 use crate::admit::changes;
-use crate::cluster::Cluster;
-use crate::cluster::{Where, principal};
+use crate::cluster::{Cluster, Where, principal};
 use crate::core::Core;
 use crate::execute::Step;
 use crate::load::Waiter;
 use crate::machine::Mds;
-use crate::open::Handle;
-use crate::open::Opens;
+use crate::open::{Handle, Opens};
 use crate::park::{Job, WaitReason};
 use crate::peer::PeerMsg;
 use crate::rights::{Grant, Rights};
 use crate::session::Slot;
-use loligo_namespace::Tree;
 
 /// Time for which an answer of another rank about its directories is believed, milliseconds.
 const KEEP_MS: u64 = 1000;

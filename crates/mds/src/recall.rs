@@ -13,8 +13,7 @@ use crate::eof_cleanup::EofCleanup;
 use crate::io::Output;
 use crate::machine::Mds;
 use crate::open::Opens;
-use crate::session::Sessions;
-use crate::session::{Session, Slot};
+use crate::session::{Session, Sessions, Slot};
 
 /// Bits that the leases hold; the others are rights that come with opens.
 pub(crate) const SHARED: Lease = Lease(Lease::ATTR.0 | Lease::NAMES.0);

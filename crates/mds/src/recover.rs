@@ -9,8 +9,7 @@ use crate::config::{Config, Now};
 use crate::core::Core;
 use crate::grace::Grace;
 use crate::machine::Mds;
-use crate::session::Sessions;
-use crate::session::{Session, Slot};
+use crate::session::{Session, Sessions, Slot};
 
 impl Mds {
     /// A machine for a new file system: its first record makes the root.

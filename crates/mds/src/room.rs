@@ -23,8 +23,7 @@ use crate::core::Core;
 use crate::eof_cleanup::EofCleanup;
 use crate::execute::Step;
 use crate::machine::Mds;
-use crate::open::Handle;
-use crate::open::Opens;
+use crate::open::{Handle, Opens};
 use crate::park::{Job, WaitReason};
 use crate::session::Slot;
 

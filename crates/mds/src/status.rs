@@ -9,8 +9,7 @@ use crate::core::Core;
 use crate::decouple::{DecoupledCount, DecoupledStatus};
 use crate::heat::{HotDir, KnownLoad, Load, LoadVec};
 use crate::machine::Mds;
-use crate::session::Session;
-use crate::session::Sessions;
+use crate::session::{Session, Sessions};
 use crate::tally::{Tally, TallyStatus};
 
 /// Counters of an operation.

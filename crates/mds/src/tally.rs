@@ -2,12 +2,12 @@
 //! number of names of paths. Numbers in fixed places, which only grow: a request costs a few additions, and no memory. Not here: load and
 //! heat, which decay and move (`heat`); whoever shows it.
 
+use loligo_namespace::Tree;
 use loligo_types::{About, Answer, FsResult, Ino, Kind, Op, Placement};
 
 use crate::core::Core;
 use crate::park::{Job, WaitReason};
 use crate::status::OPS;
-use loligo_namespace::Tree;
 
 /// Paths are counted together that have up to so many names, and more than the one before; the last are the longest that there are.
 const NAMES: [usize; 10] = [1, 2, 3, 4, 6, 8, 12, 16, 32, 64];

@@ -6,19 +6,16 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use loligo_namespace::{check_search, is_searched_by_all};
+use loligo_namespace::{Tree, check_search, is_searched_by_all};
 use loligo_types::{About, Answer, Cred, FsError, FsResult, Ino, Inode, Kind, Lease, Name, Op, OpenFlags, Replicas};
 
-use crate::cluster::Cluster;
-use crate::cluster::Way;
+use crate::cluster::{Cluster, Way};
 use crate::core::Core;
 use crate::execute::Step;
 use crate::heat::Heat;
 use crate::io::Identity;
 use crate::park::Job;
-use crate::shortcuts::Shortcuts;
-use crate::shortcuts::{Shortcut, shortcut_key, shortcuts_most};
-use loligo_namespace::Tree;
+use crate::shortcuts::{Shortcut, Shortcuts, shortcut_key, shortcuts_most};
 
 /// Directories that are found at once are so many at least: one alone is as soon looked up.
 const NAMES_MIN: usize = 2;

@@ -6,12 +6,11 @@
 //! An owner who is not heard for as long as its lease says loses the subtree: the rank takes it back, and changes that were not merged are
 //! known to nobody but the owner. A subtree with a journal in the store waits instead for somebody who merges that (`away.rs`).
 
+use loligo_subtree_policy::{Cell, Wanted};
 use loligo_types::limits::{SUBTREE_GRANTS_MAX, SUBTREE_INOS_MAX, SUBTREE_JOURNALS, SUBTREE_LEASE_MS_MAX};
 use loligo_types::{
     Answer, DecoupledRecord, Event, FsError, FsResult, Ino, Interfere, Kind, Lease, Promise, StoredJournal,
 };
-
-use loligo_subtree_policy::{Cell, Wanted};
 
 use super::Owned;
 use super::objects::DataRights;
@@ -26,8 +25,7 @@ use crate::machine::Mds;
 use crate::open::Opens;
 use crate::park::{Job, WaitReason};
 use crate::recall::Recalls;
-use crate::session::Sessions;
-use crate::session::Slot;
+use crate::session::{Sessions, Slot};
 
 /// Time for clients to close files that they do not use: longer than they keep them open, milliseconds.
 const CLOSE_MS: u64 = 1500;

@@ -15,14 +15,12 @@ use loligo_types::{DecoupledRecord, FsError, Ino, Kind, Name, Need, Op, RefusedB
 use super::look::names_of;
 use super::merge::Intake;
 use super::nested::{READS_MAX, refused};
-use crate::cluster::Cluster;
-use crate::cluster::Where;
+use crate::cluster::{Cluster, Where};
 use crate::core::Core;
 use crate::decouple::Decoupled;
 use crate::execute::Step;
 use crate::park::{Job, WaitReason};
-use crate::paths::PathCache;
-use crate::paths::Up;
+use crate::paths::{PathCache, Up};
 
 /// Bounds, and the directory whose policy has them.
 type Bound = (Ino, Bounds);

@@ -17,14 +17,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use loligo_types::{Event, FsError, Ino, Kind, Need, Rank};
 
 use crate::admin::Told;
-use crate::cluster::Cluster;
-use crate::cluster::Where;
+use crate::cluster::{Cluster, Where};
 use crate::core::Core;
 use crate::decouple::Decoupled;
 use crate::execute::Step;
 use crate::park::{Job, WaitReason};
-use crate::paths::PathCache;
-use crate::paths::Up;
+use crate::paths::{PathCache, Up};
 use crate::peer::PeerMsg;
 
 /// Time to wait for parts that other ranks have, milliseconds.

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use loligo_journal::encode_record;
-use loligo_namespace::{Change, Draft, Found, is_within_bounds, merged, uncount};
+use loligo_namespace::{Change, Draft, Found, Tree, is_within_bounds, merged, uncount};
 use loligo_types::limits::MERGE_PART_MAX;
 use loligo_types::{Answer, DecoupledRecord, Event, FsError, Ino, Inode, Interfere, MergeInto, Need};
 
@@ -24,7 +24,6 @@ use crate::decouple::Decoupled;
 use crate::execute::{Step, origin_of};
 use crate::machine::Mds;
 use crate::park::{Job, WaitReason};
-use loligo_namespace::Tree;
 
 /// Most bytes of parts where the driver has not said how long the journal may be.
 const BYTES_MAX: u64 = 64 << 20;

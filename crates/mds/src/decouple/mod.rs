@@ -30,10 +30,13 @@ mod whole;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use gather::Gathering;
 use loligo_namespace::{Found, Need};
 use loligo_types::{
     Answer, DecoupledRecord, FsError, FsResult, Ino, Lsn, SessionId, SplitRule, SubtreeAnswer, SubtreeOp,
 };
+use merge::Intake;
+use objects::DataRights;
 
 use crate::cluster::Cluster;
 use crate::core::Core;
@@ -41,11 +44,7 @@ use crate::execute::Step;
 use crate::machine::Mds;
 use crate::park::{Job, WaitReason};
 use crate::session::Slot;
-use gather::Gathering;
-use merge::Intake;
 pub(crate) use nested::TICKETS as POLICY_TICKETS;
-use objects::DataRights;
-
 pub use status::{DecoupledCount, DecoupledStatus, OwnerAway};
 
 /// A decoupled subtree's state in this life of the rank; the record holds the rest.

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use loligo_namespace::{Found, SUBTREE, bounds_of};
+use loligo_namespace::{Found, SUBTREE, Tree, bounds_of};
 use loligo_subtree_policy::{Bounds, Cell, SubtreePolicy, Wanted};
 use loligo_types::{Answer, Event, FsError, Ino, Need, Op, Promise, RefusedBy, SubtreeAnswer};
 
@@ -22,7 +22,6 @@ use crate::io::{Output, Page, Scan};
 use crate::machine::Mds;
 use crate::park::{Job, WaitReason};
 use crate::paths::PathCache;
-use loligo_namespace::Tree;
 
 /// Tickets of these looks begin here: those of a rank that gives everything away are smaller.
 pub(crate) const TICKETS: u64 = 1 << 63;

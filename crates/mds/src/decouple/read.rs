@@ -10,7 +10,7 @@
 
 use std::collections::BTreeSet;
 
-use loligo_namespace::Found;
+use loligo_namespace::{Found, Tree};
 use loligo_types::limits::{OVERWRITTEN_FILES_MAX, OVERWRITTEN_ROWS_MAX};
 use loligo_types::{DecoupledRecord, Event, FsError, Ino, Interfere, Kind, Layout, Lsn, Op, SessionId};
 
@@ -21,9 +21,7 @@ use crate::io::{DataAccess, Output};
 use crate::machine::Mds;
 use crate::open::Opens;
 use crate::park::{Job, WaitReason};
-use crate::session::Sessions;
-use crate::session::Slot;
-use loligo_namespace::Tree;
+use crate::session::{Sessions, Slot};
 
 /// True if an operation changes nothing that others see, and asks for no right to do so.
 fn only_reads(op: &Op) -> bool {

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use loligo_journal::view_record;
-use loligo_namespace::{Found, Lookup, merged};
+use loligo_namespace::{Found, Lookup, Tree, merged};
 use loligo_types::limits::{DEPTH_MAX, DIR_NLINK_MAX, XATTR_TOTAL_MAX};
 use loligo_types::{DecoupledRecord, Event, EventView, Ino, Inode, Kind, Name, Need};
 
@@ -18,7 +18,6 @@ use super::look::Bar;
 use super::merge::Intake;
 use super::shape::NewDir;
 use crate::core::Core;
-use loligo_namespace::Tree;
 
 /// Names that are read at once.
 const READS_MAX: usize = 4096;
