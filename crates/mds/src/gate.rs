@@ -52,7 +52,7 @@ impl Reply {
         };
         mds.core.tally_answer(&job, op, &result);
         if mds.heat.sampler.choose() {
-            mds.heat.heat_op(&mut mds.core, &mds.cluster, &job.op);
+            mds.heat.heat_op(&mut mds.core, &mds.cluster.atlas, &job.op);
         }
         let asks = Asks::of(&mds.core.tree, &job, &result);
         let ways = mds.promise_ways(&job);
@@ -167,7 +167,7 @@ impl Mds {
         session.errors += u64::from(reply.result.is_err());
         let Some(conn) = session.conn else { return };
         if let Some(Redirect { rank, done, about }) = reply.redirect {
-            let routes = self.cluster.routes_about(&self.core, about);
+            let routes = self.cluster.atlas.routes_about(&self.core, about);
             let msg = ToClient::Redirect { seq: reply.seq, rank, routes, done };
             return self.core.out.push_back(Output::Send { conn, msg });
         }

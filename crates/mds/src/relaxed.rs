@@ -300,7 +300,7 @@ impl Mds {
                 }
                 // The first record that says something of it made it.
                 if self.relaxed.unborn.remove(&ino) && self.relaxed.held.remove(&ino) {
-                    if self.cluster.is_leaving(&mut self.core, ino) {
+                    if self.cluster.exports.is_leaving(&mut self.core, &mut self.cluster.atlas, ino) {
                         // Another rank is about to have it, which says what may be done.
                         continue;
                     }

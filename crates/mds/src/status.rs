@@ -325,7 +325,7 @@ impl Mds {
         });
         Status {
             rank: self.core.config.rank,
-            member: self.cluster.member_state(&self.core),
+            member: self.cluster.atlas.member_state(&self.core),
             drain_stuck: self.cluster.drain_stuck(&self.core),
             sessions: self.session_status(),
             ops,
@@ -368,7 +368,7 @@ impl Mds {
             waiting_count: self.core.parked.len(),
             load: self.load_now(),
             others: self.known_loads(),
-            balance: self.balance.balance_status(&self.cluster),
+            balance: self.balance.balance_status(&self.cluster.atlas),
             hottest: self.hottest(),
             heat_frags: self.heat.table.size(),
             heat_totals: self.heat.totals,

@@ -18,7 +18,9 @@ use std::collections::BTreeMap;
 use loligo_types::{Decision, Ino, Move, PolicyId, Rank, RankState, RankView, Snapshot, Weighed};
 
 use crate::admin::Told;
+use crate::cluster::Atlas;
 use crate::cluster::Cluster;
+use crate::cluster::Exports;
 use crate::cluster::Where;
 use crate::core::Core;
 use crate::decouple::Decoupled;
@@ -85,7 +87,7 @@ impl Mds {
         }
         let mut scratch = std::mem::take(&mut self.balance.scratch);
         let mut look = self.look_around(&mut scratch);
-        let pieces = match self.balance.asks(&mut self.core, &mut self.cluster, &mut look) {
+        let pieces = match self.balance.asks(&mut self.core, &mut self.cluster.atlas, &mut look) {
             true => Some(self.core.pieces(&mut scratch, &look)),
             false => None,
         };
@@ -101,8 +103,8 @@ impl Mds {
         let mut look = Look::default();
         self.lay_out(scratch, &mut look);
         self.balance.find_stands(&mut self.core, scratch, &mut look);
-        if self.cluster.policy() != PolicyId::NONE || look.is_any_named {
-            for dir in self.cluster.tops(&self.core) {
+        if self.cluster.atlas.policy() != PolicyId::NONE || look.is_any_named {
+            for dir in self.cluster.atlas.tops(&self.core) {
                 let parent = self.core.tree.peek(dir).map(|inode| inode.parent);
                 if let Some(parent) = parent.filter(|parent| parent.0 != 0) {
                     self.cluster.locate(&mut self.core, parent, &mut look.wants);
@@ -120,9 +122,11 @@ impl Mds {
             let is_me = info.rank == self.core.me();
             let told = self.heat.gossip.beat_of(info.rank, now);
             let (load, weighed, age_ms) = match told {
-                _ if is_me => {
-                    (self.heat.load_with(&self.core, &self.gate, &sum), Some(self.balance.weighed(&self.cluster)), 0)
-                }
+                _ if is_me => (
+                    self.heat.load_with(&self.core, &self.gate, &sum),
+                    Some(self.balance.weighed(&self.cluster.atlas)),
+                    0,
+                ),
                 Some((load, weighed, age_ms)) => (load, Some(weighed), age_ms),
                 None => (Default::default(), None, u64::MAX),
             };
@@ -140,7 +144,7 @@ impl Mds {
         ranks.sort_by_key(|view| view.rank);
         Snapshot {
             tick: self.balance.tick,
-            policy: self.cluster.policy(),
+            policy: self.cluster.atlas.policy(),
             whoami: self.core.me(),
             tick_ms: self.core.config.balance_ms,
             ranks,
@@ -151,32 +155,32 @@ impl Mds {
     }
 }
 
-impl Cluster {
+impl Atlas {
     /// The policy of the file system: by it this rank balances what stands under no other one.
     pub(crate) fn policy(&self) -> PolicyId {
-        self.atlas.map.policy
+        self.map.policy
     }
 
     /// Directories with a line of the subtree map that makes them this rank's.
     fn tops(&self, core: &Core) -> Vec<Ino> {
         let me = core.me();
-        let own = self.atlas.routes.all().into_iter().filter(|route| route.rank == me && route.dir != Ino::ROOT);
+        let own = self.routes.all().into_iter().filter(|route| route.rank == me && route.dir != Ino::ROOT);
         let mut dirs: Vec<Ino> = own.map(|route| route.dir).collect();
         dirs.dedup();
         dirs
     }
 
     /// The location of a directory, or of this rank's part of it.
-    fn locate_part(&mut self, core: &mut Core, dir: Ino) -> Where {
+    fn locate_part(&mut self, core: &mut Core, exports: &mut Exports, dir: Ino) -> Where {
         let mut wants = Vec::new();
-        if core.tree.part(dir).is_some() { Where::Here } else { self.locate(core, dir, &mut wants) }
+        if core.tree.part(dir).is_some() { Where::Here } else { self.locate(core, exports, dir, &mut wants) }
     }
 }
 
 impl Balance {
     /// The load as the policy weighs it, for other ranks.
-    pub(crate) fn weighed(&self, cluster: &Cluster) -> Weighed {
-        if self.weighed.policy == cluster.policy() { self.weighed } else { Weighed::default() }
+    pub(crate) fn weighed(&self, atlas: &Atlas) -> Weighed {
+        if self.weighed.policy == atlas.policy() { self.weighed } else { Weighed::default() }
     }
 
     /// A line of the subtree map was told or written: something came to this rank.
@@ -186,17 +190,17 @@ impl Balance {
 
     /// After the look of a tick: whether there is somebody to ask, and all is known that can be. Else something is read first,
     /// and the tick comes again soon.
-    fn asks(&mut self, core: &mut Core, cluster: &mut Cluster, look: &mut Look) -> bool {
+    fn asks(&mut self, core: &mut Core, atlas: &mut Atlas, look: &mut Look) -> bool {
         let (now, tick_ms) = (core.now.mono_ms, core.config.balance_ms.max(1));
         if self.agains < AGAINS_MAX && !look.wants.is_empty() {
-            cluster.load(core, std::mem::take(&mut look.wants), Waiter::Nobody);
+            atlas.load(core, std::mem::take(&mut look.wants), Waiter::Nobody);
             self.agains += 1;
             self.next_ms = now + AGAIN_MS;
             return false;
         }
         self.forget_distants(core);
         (self.agains, self.next_ms) = (0, now + tick_ms);
-        if cluster.atlas.map.policy == PolicyId::NONE && !look.is_any_named {
+        if atlas.map.policy == PolicyId::NONE && !look.is_any_named {
             (self.asked, self.silent, self.asks) = (None, 0, false);
             return false;
         }
@@ -221,7 +225,7 @@ impl Balance {
             return;
         }
         (self.asked, self.silent) = (None, 0);
-        let sound = |weighed: &Weighed| weighed.policy == cluster.policy() && weighed.is_sound();
+        let sound = |weighed: &Weighed| weighed.policy == cluster.atlas.policy() && weighed.is_sound();
         let weighed = decision.weighed.filter(sound);
         if let Some(weighed) = weighed {
             self.weighed = weighed;
@@ -230,7 +234,7 @@ impl Balance {
             return;
         }
         // Without a sound weight the answer of the policy of the file system counts as none.
-        let common = cluster.policy() != PolicyId::NONE && weighed.is_some();
+        let common = cluster.atlas.policy() != PolicyId::NONE && weighed.is_some();
         let mut look = Look::default();
         for wanted in decision.moves.iter().take(MOVES_MAX) {
             let stand = self.stand(core, wanted.piece.dir, &mut look).unwrap_or(Stand::Nobody);
@@ -242,7 +246,7 @@ impl Balance {
 
     fn follow(&mut self, core: &mut Core, cluster: &mut Cluster, decoupled: &Decoupled, wanted: &Move, stand: &Stand) {
         let (dir, to) = (wanted.piece.dir, wanted.to);
-        let is_own = matches!(cluster.locate_part(core, dir), Where::Here);
+        let is_own = matches!(cluster.atlas.locate_part(core, &mut cluster.exports, dir), Where::Here);
         let may = dir != Ino::ROOT && to != core.me() && is_own && *stand != Stand::Nobody;
         match may.then(|| cluster.want_export(core, decoupled, dir, wanted.piece.frag, to)) {
             Some(Told::Begun(_)) => self.moves += 1,

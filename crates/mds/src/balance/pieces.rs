@@ -10,7 +10,7 @@ use std::sync::Arc;
 use loligo_namespace::Found;
 use loligo_types::{Frag, Ino, Inode, Kind, LoadVec, Piece, PieceHeat, Rank};
 
-use crate::cluster::Cluster;
+use crate::cluster::Atlas;
 use crate::core::Core;
 use crate::hash::IntMap;
 use crate::machine::Mds;
@@ -222,7 +222,7 @@ impl Mds {
         let (above, home) = if is_part {
             (None, self.cluster.atlas.routes.home(dir))
         } else {
-            self.cluster.above_of(&self.core, inode, nodes)
+            self.cluster.atlas.above_of(&self.core, inode, nodes)
         };
         let node = Node {
             dir,
@@ -384,7 +384,7 @@ fn with_coarser(tree: &Tree, dir: Ino, mut parts: Vec<(Frag, LoadVec)>) -> Vec<(
     parts
 }
 
-impl Cluster {
+impl Atlas {
     /// The parent of a directory, if that is this rank's too; else the rank that has it.
     fn above_of(&self, core: &Core, inode: &Inode, nodes: &mut Nodes) -> (Option<(Ino, u64)>, Option<Rank>) {
         let (parent, Some(hash)) = (inode.parent, inode.place.hash()) else { return (None, None) };
@@ -393,12 +393,12 @@ impl Cluster {
         }
         if let Some(at) = nodes.places.get(&parent)
             && let Some(up) = nodes.list.get_mut(*at as usize)
-            && !*up.has_lines.get_or_insert_with(|| self.atlas.routes.version(parent).is_some())
+            && !*up.has_lines.get_or_insert_with(|| self.routes.version(parent).is_some())
         {
             // As most are: asked once, not for each that is in it.
             return (Some((parent, hash)), None);
         }
-        match self.atlas.routes.of(parent, hash) {
+        match self.routes.of(parent, hash) {
             Some(rank) if rank != core.me() => return (None, Some(rank)),
             _ if core.tree.peek(parent).is_some() => return (Some((parent, hash)), None),
             _ => {}
@@ -406,10 +406,10 @@ impl Cluster {
         // Not in memory here, so another one's: that of the nearest line above.
         let mut at = parent;
         for _ in 0..DEPTH_MAX {
-            if let Some(rank) = self.atlas.routes.home(at).or((at == Ino::ROOT).then_some(Rank::ZERO)) {
+            if let Some(rank) = self.routes.home(at).or((at == Ino::ROOT).then_some(Rank::ZERO)) {
                 return (None, Some(rank));
             }
-            match self.atlas.foreign_inodes.parent(at) {
+            match self.foreign_inodes.parent(at) {
                 Some(next) if next.0 != 0 && next != at => at = next,
                 _ => break,
             }

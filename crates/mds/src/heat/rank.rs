@@ -10,7 +10,7 @@ use super::sample::Sampler;
 use super::table::HeatTable;
 use super::vec::DecayVec;
 use super::{Beat, Load};
-use crate::cluster::Cluster;
+use crate::cluster::Atlas;
 use crate::config::Config;
 use crate::core::Core;
 use crate::gate::Gate;
@@ -142,12 +142,12 @@ impl Mds {
         let fresh = (requests - std::mem::replace(&mut self.heat.counted, requests)) as f64;
         self.heat.requests.hit(fresh, now, self.core.config.heat_half_life_ms);
         let load = self.load_now();
-        let weighed = self.balance.weighed(&self.cluster);
+        let weighed = self.balance.weighed(&self.cluster.atlas);
         self.heat.gossip.beat(round, load, weighed, now, wall_ms);
         if self.cluster.is_alone() {
             return;
         }
-        let ranks = self.cluster.ranks();
+        let ranks = self.cluster.atlas.ranks();
         self.heat.gossip.keep(&ranks);
         let is_up = |rank: Rank| self.cluster.peers.links.get(&rank).is_some_and(|link| link.up && link.greeted);
         let targets = self.heat.gossip.targets(&ranks, is_up);
@@ -195,8 +195,8 @@ impl Heat {
     }
 
     /// Takes beats of another rank, about itself and others.
-    pub(crate) fn beaten(&mut self, core: &Core, cluster: &Cluster, beats: &[Beat]) {
-        let ranks = cluster.ranks();
+    pub(crate) fn beaten(&mut self, core: &Core, atlas: &Atlas, beats: &[Beat]) {
+        let ranks = atlas.ranks();
         self.gossip.take(beats, &ranks, core.now.mono_ms);
     }
 }
@@ -207,10 +207,10 @@ pub(super) fn parent_of(tree: &Tree, dir: Ino) -> Option<Ino> {
     Some(inode.parent)
 }
 
-impl Cluster {
+impl Atlas {
     /// All ranks, ascending.
     pub(super) fn ranks(&self) -> Vec<Rank> {
-        let mut ranks: Vec<Rank> = self.atlas.map.ranks.iter().map(|info| info.rank).collect();
+        let mut ranks: Vec<Rank> = self.map.ranks.iter().map(|info| info.rank).collect();
         ranks.sort();
         ranks.dedup();
         ranks

@@ -56,7 +56,7 @@ pub struct SpotRates {
 impl Mds {
     /// The last known loads of the others.
     pub(crate) fn known_loads(&self) -> Vec<KnownLoad> {
-        let others = self.cluster.ranks().into_iter().filter(|rank| *rank != self.core.config.rank);
+        let others = self.cluster.atlas.ranks().into_iter().filter(|rank| *rank != self.core.config.rank);
         others.map(|rank| KnownLoad { rank, load: self.load_of(rank) }).collect()
     }
 
