@@ -88,7 +88,7 @@ impl Mds {
             .iter()
             .filter(|(_, s)| s.standing != Standing::Lost && s.ending.is_none() && s.heard_ms + silent_ms < now);
         let mut dead: Vec<Slot> = silent.map(|(slot, _)| slot).collect();
-        dead.extend(self.disobedient());
+        dead.extend(self.recalls.disobedient(&self.core, &self.sessions, &self.opens, &self.tidy));
         dead.sort();
         dead.dedup();
         dead.into_iter().for_each(|slot| self.evict_session(slot));

@@ -149,7 +149,7 @@ impl Mds {
         }
         job.within = None;
         if (self.core.tree.has_decoupled() || self.cluster.borrowing.has_apart(job))
-            && let Some(step) = self.busy_below(job)
+            && let Some(step) = self.decoupled.busy_below(&mut self.core, &mut self.cluster, &mut self.ways, job)
         {
             return step;
         }
@@ -531,7 +531,7 @@ impl PathCache {
         let has_name = inode.nlink > 0;
         if let Some((identity, _)) = job.limited.clone()
             && (has_name || !is_new)
-            && let Some(step) = self.limit_at(core, opens, cluster, job, &identity.rights, origin.ino, needs_write)
+            && let Some(step) = self.limit_at(core, opens, cluster, job, &identity.rights, (origin.ino, needs_write))
         {
             return Some(step);
         }

@@ -8,6 +8,7 @@ use loligo_types::{Answer, FsResult, Ino, Lsn, Rank, Seq, SessionId};
 use crate::cluster::{Cluster, principal};
 use crate::core::Core;
 use crate::grant::Asks;
+use crate::handshake::Begun;
 use crate::io::{ConnId, Output};
 use crate::machine::Mds;
 use crate::park::Job;
@@ -143,7 +144,7 @@ impl Mds {
             match self.gate.queue.pop_front() {
                 Some((_, Gated::Reply(reply))) => self.pass(reply),
                 Some((_, Gated::Welcome { conn, slot, session })) => {
-                    self.sessions.welcome(&mut self.core, &self.cluster, conn, slot, session, false, false)
+                    self.sessions.welcome(&mut self.core, &self.cluster, conn, slot, session, Begun::default())
                 }
                 Some((_, Gated::Hello(conn, hello))) => self.hello(conn, hello),
                 Some((_, Gated::Evicted(conn))) => self.sessions.say_evicted(&mut self.core, conn),
@@ -192,7 +193,7 @@ impl Gate {
         session: SessionId,
     ) {
         if core.log.last <= core.log.durable {
-            return sessions.welcome(core, cluster, conn, slot, session, false, false);
+            return sessions.welcome(core, cluster, conn, slot, session, Begun::default());
         }
         self.queue.push_back((core.log.last, Gated::Welcome { conn, slot, session }));
     }

@@ -15,6 +15,15 @@ use crate::session::{Conn, Session, Sessions, Slot, Standing};
 /// Longest name of a session, bytes.
 const NAME_MAX: usize = 255;
 
+/// A session at the end of a handshake.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Begun {
+    /// It is one of before.
+    pub(crate) resumed: bool,
+    /// What it held is kept.
+    pub(crate) kept: bool,
+}
+
 impl Mds {
     /// A connection is gone. Its session lives on for a while, unless it lived in this process.
     pub(crate) fn disconnected(&mut self, conn: ConnId) {
@@ -130,7 +139,7 @@ impl Mds {
         if let Some(old) = self.sessions.bind(slot, conn) {
             self.sessions.close_conn(&mut self.core, old);
         }
-        self.sessions.welcome(&mut self.core, &self.cluster, conn, slot, id, resumed, kept);
+        self.sessions.welcome(&mut self.core, &self.cluster, conn, slot, id, Begun { resumed, kept });
         self.recalls.repeat_recalls(&mut self.core, &self.sessions, slot);
     }
 
@@ -232,8 +241,7 @@ impl Sessions {
         conn: ConnId,
         slot: Slot,
         session: SessionId,
-        resumed: bool,
-        kept: bool,
+        Begun { resumed, kept }: Begun,
     ) {
         let now_ms = core.now.mono_ms;
         let Some(own) = self.same(slot, session).filter(|own| own.conn == Some(conn)) else { return };

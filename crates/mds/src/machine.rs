@@ -225,7 +225,7 @@ impl Mds {
                     self.opens.take(ino, slot, bits.without(SHARED));
                 }
             }
-            ToServer::Ping => self.ping(slot),
+            ToServer::Ping => self.recalls.ping(&mut self.core, &mut self.sessions, &self.opens, &self.tidy, slot),
             ToServer::Goodbye { gone } => {
                 self.goodbye(slot, gone);
                 self.sessions.close_conn(&mut self.core, conn);

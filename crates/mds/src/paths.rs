@@ -188,7 +188,7 @@ impl PathCache {
         let through_handle = held.is_some_and(|handle| handle.write || !change);
         if !through_handle && let Some(subject) = principal(&job.op) {
             for ino in [Some(subject), second_subject(&job.op)].into_iter().flatten() {
-                let step = self.limit_at(core, opens, cluster, job, &identity.rights, ino, change);
+                let step = self.limit_at(core, opens, cluster, job, &identity.rights, (ino, change));
                 if step.is_some() {
                     return step;
                 }
@@ -198,7 +198,7 @@ impl PathCache {
         None
     }
 
-    /// The same of one inode.
+    /// The same of one inode, which the request changes or not.
     pub(crate) fn limit_at(
         &mut self,
         core: &mut Core,
@@ -206,8 +206,7 @@ impl PathCache {
         cluster: &mut Cluster,
         job: &mut Job,
         rights: &Rights,
-        ino: Ino,
-        change: bool,
+        (ino, change): (Ino, bool),
     ) -> Option<Step> {
         let open = opens.open_by(job.slot, ino).is_some_and(|writes| writes || !change);
         let is_file = core.tree.inode(ino).is_some_and(|inode| inode.kind != Kind::Dir);
@@ -236,7 +235,7 @@ impl PathCache {
         if job.limited.as_ref().is_some_and(|(_, before)| oldest <= *before) {
             // Something may have moved since.
             self.known.clear();
-            return self.limit_at(core, opens, cluster, job, rights, ino, change);
+            return self.limit_at(core, opens, cluster, job, rights, (ino, change));
         }
         let error = if verdict == Verdict::OnlyRead { FsError::ReadOnly } else { FsError::Access };
         Some(Step::Answer(Err(error)))

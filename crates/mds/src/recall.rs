@@ -101,39 +101,7 @@ impl Mds {
             return;
         }
         self.end_recall(id);
-        self.pay_pongs(slot);
-    }
-
-    /// Sessions that have not obeyed, and rely on nothing any more.
-    pub(crate) fn disobedient(&self) -> Vec<Slot> {
-        let relies =
-            |session: &Session| self.core.now.mono_ms <= session.assured_ms + u64::from(self.core.config.session_ms);
-        let overdue = self.recalls.older_than(self.core.overdue_ms(0)).map(|recall| recall.slot);
-        let overdue = overdue.chain(self.opens.slow_writers(&self.tidy, self.core.overdue_ms(0)));
-        overdue.filter(|slot| self.sessions.get(*slot).is_some_and(|session| !relies(session))).collect()
-    }
-
-    /// A session asks whether it is heard.
-    pub(crate) fn ping(&mut self, slot: Slot) {
-        if let Some(session) = self.sessions.get_mut(slot) {
-            session.pongs_owed += 1;
-        }
-        self.pay_pongs(slot);
-    }
-
-    /// Tells a session that it is heard, as often as it has asked.
-    fn pay_pongs(&mut self, slot: Slot) {
-        if self.recalls.is_overdue(&self.core, &self.opens, &self.tidy, slot, 0) {
-            return;
-        }
-        let now_ms = self.core.now.mono_ms;
-        let Some(session) = self.sessions.get_mut(slot) else { return };
-        let owed = std::mem::take(&mut session.pongs_owed);
-        let Some(conn) = session.conn.filter(|_| owed > 0) else { return };
-        session.assured_ms = now_ms;
-        for _ in 0..owed {
-            self.core.out.push_back(Output::Send { conn, msg: ToClient::Pong { at_ms: now_ms.max(1) } });
-        }
+        self.recalls.pay_pongs(&mut self.core, &mut self.sessions, &self.opens, &self.tidy, slot);
     }
 
     /// The session is gone, and so is all it held.
@@ -154,6 +122,39 @@ impl Mds {
         }
         recall.waiters.into_iter().for_each(|job| self.core.parked.less(job));
         self.next_loans();
+    }
+}
+
+impl Recalls {
+    /// Sessions that have not obeyed, and rely on nothing any more.
+    pub(crate) fn disobedient(&self, core: &Core, sessions: &Sessions, opens: &Opens, tidy: &EofCleanup) -> Vec<Slot> {
+        let relies = |session: &Session| core.now.mono_ms <= session.assured_ms + u64::from(core.config.session_ms);
+        let overdue = self.older_than(core.overdue_ms(0)).map(|recall| recall.slot);
+        let overdue = overdue.chain(opens.slow_writers(tidy, core.overdue_ms(0)));
+        overdue.filter(|slot| sessions.get(*slot).is_some_and(|session| !relies(session))).collect()
+    }
+
+    /// A session asks whether it is heard.
+    pub(crate) fn ping(&self, core: &mut Core, sessions: &mut Sessions, opens: &Opens, tidy: &EofCleanup, slot: Slot) {
+        if let Some(session) = sessions.get_mut(slot) {
+            session.pongs_owed += 1;
+        }
+        self.pay_pongs(core, sessions, opens, tidy, slot);
+    }
+
+    /// Tells a session that it is heard, as often as it has asked.
+    fn pay_pongs(&self, core: &mut Core, sessions: &mut Sessions, opens: &Opens, tidy: &EofCleanup, slot: Slot) {
+        if self.is_overdue(core, opens, tidy, slot, 0) {
+            return;
+        }
+        let now_ms = core.now.mono_ms;
+        let Some(session) = sessions.get_mut(slot) else { return };
+        let owed = std::mem::take(&mut session.pongs_owed);
+        let Some(conn) = session.conn.filter(|_| owed > 0) else { return };
+        session.assured_ms = now_ms;
+        for _ in 0..owed {
+            core.out.push_back(Output::Send { conn, msg: ToClient::Pong { at_ms: now_ms.max(1) } });
+        }
     }
 }
 

@@ -176,8 +176,8 @@ impl Mds {
         let lines = self.cluster.lines_gone(gone);
         events.extend(lines);
         events.push(Event::Decoupled(Box::new(after.clone())));
-        let at = self.commit(Some(origin_of(job, Ino(0), merge)), &events);
-        self.decoupled.forks_merged(&mut self.core, &mut self.sessions, &mut self.opens, &after, at, met, &events);
+        self.commit(Some(origin_of(job, Ino(0), merge)), &events);
+        self.decoupled.forks_merged(&mut self.core, &mut self.sessions, &mut self.opens, &after, met, &events);
         self.core.counters.subtree_merges += 1;
         self.core.counters.subtree_conflicts += last.count;
         // Somebody may have asked for a number before it meant anything.

@@ -13,6 +13,7 @@ use loligo_types::{
 };
 
 use super::Owned;
+use super::nested::Offer;
 use super::objects::DataRights;
 use super::shut::Above;
 use crate::cluster::Cluster;
@@ -177,7 +178,14 @@ impl Mds {
             job.closing_ms = None;
             return Some(step);
         }
-        if let Some(step) = self.promises_more_below(job, dir, promise, &wanted) {
+        if let Some(step) = self.decoupled.promises_more_below(
+            &mut self.core,
+            &mut self.cluster,
+            &mut self.ways,
+            job,
+            dir,
+            &Offer { promise, wanted: Some(&wanted) },
+        ) {
             return Some(step);
         }
         if interfere.is_exclusive()

@@ -523,18 +523,17 @@ impl Decoupled {
         events.iter().filter_map(of_event).collect()
     }
 
-    /// A merge is decided by the record at `at`.
+    /// A merge is decided by the last record.
     pub(super) fn forks_merged(
         &mut self,
         core: &mut Core,
         sessions: &mut Sessions,
         opens: &mut Opens,
         record: &DecoupledRecord,
-        at: Lsn,
         Met { over, stay }: Met,
         events: &[Event],
     ) {
-        let dir = record.dir;
+        let (dir, at) = (record.dir, core.log.last);
         let used: BTreeSet<Ino> = events
             .iter()
             .filter_map(|event| match event {

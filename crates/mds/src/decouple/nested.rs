@@ -72,30 +72,47 @@ pub(super) fn refused(by: RefusedBy, dir: Ino) -> Step {
     Step::Answer(Ok(Answer::Subtree(Box::new(SubtreeAnswer::Refused { by, dir }))))
 }
 
+/// What the one who decouples a directory, or has, is to give there.
+pub(super) struct Offer<'a> {
+    pub(super) promise: Promise,
+    /// What bounds below have to allow.
+    pub(super) wanted: Option<&'a Wanted>,
+}
+
 impl Mds {
+    /// The promise of the owner of a decoupled subtree.
+    #[cfg(test)]
+    pub(crate) fn decoupled_promise(&self, dir: Ino) -> Option<Promise> {
+        self.core.tree.decoupled(dir).map(|record| record.promise)
+    }
+}
+
+impl Decoupled {
     /// The first directory below one whose policy promises more than this, or whose bounds do not allow what is wanted; a step: that is to be found
     /// out first.
     fn stronger_below(
         &mut self,
+        core: &mut Core,
+        cluster: &mut Cluster,
+        ways: &mut PathCache,
         job: &mut Job,
         dir: Ino,
-        promise: Promise,
-        wanted: Option<&Wanted>,
+        offer: &Offer,
     ) -> Result<Option<(RefusedBy, Ino)>, Step> {
-        let found = self.decoupled.look_for_policies(&mut self.core, job, dir)?;
-        let gives = Cell::of_promise(promise);
+        let found = self.look_for_policies(core, job, dir)?;
+        let gives = Cell::of_promise(offer.promise);
         let (mut needs, mut asks) = (Vec::new(), false);
         for ino in found {
-            match self.ways.is_policied_below(&mut self.core, &mut self.cluster, ino, dir) {
+            match ways.is_policied_below(core, cluster, ino, dir) {
                 Far::Elsewhere => {}
                 Far::Asked => asks = true,
                 Far::Load(more) => needs.extend(more),
-                Far::Below => match self.cluster.cell_of(&mut self.core, ino) {
+                Far::Below => match cluster.cell_of(core, ino) {
                     Err(more) => needs.extend(more),
                     Ok(Some(cell)) if !gives.keeps(cell) => return Ok(Some((RefusedBy::Below, ino))),
                     Ok(_) => {
                         if let Some(broken) =
-                            wanted.and_then(|wanted| bounds_of_one(&self.core.tree, ino)?.broken_by(wanted))
+                            offer.wanted.and_then(|wanted| bounds_of_one(&core.tree, ino)?.broken_by(wanted))
                         {
                             return Ok(Some((refused_by(broken), ino)));
                         }
@@ -105,28 +122,24 @@ impl Mds {
         }
         needs.truncate(READS_MAX);
         match (needs.is_empty(), asks) {
-            (false, _) => Err(self.cluster.wait_to_know(&mut self.core, job, needs)),
+            (false, _) => Err(cluster.wait_to_know(core, job, needs)),
             (true, true) => Err(Step::Wait(WaitReason::Above)),
             (true, false) => Ok(None),
         }
-    }
-
-    /// The promise of the owner of a decoupled subtree.
-    #[cfg(test)]
-    pub(crate) fn decoupled_promise(&self, dir: Ino) -> Option<Promise> {
-        self.core.tree.decoupled(dir).map(|record| record.promise)
     }
 
     /// Checks a directory that is to be decoupled for something below it that promises more, or has bounds that do not allow it: then the
     /// answer, or what it waits for.
     pub(super) fn promises_more_below(
         &mut self,
+        core: &mut Core,
+        cluster: &mut Cluster,
+        ways: &mut PathCache,
         job: &mut Job,
         dir: Ino,
-        promise: Promise,
-        wanted: &Wanted,
+        offer: &Offer,
     ) -> Option<Step> {
-        match self.stronger_below(job, dir, promise, Some(wanted)) {
+        match self.stronger_below(core, cluster, ways, job, dir, offer) {
             Ok(None) => None,
             Ok(Some((by, below))) => Some(refused(by, below)),
             Err(step) => Some(step),
@@ -135,16 +148,22 @@ impl Mds {
 
     /// Checks a request of the owner of a decoupled subtree that gives its root another policy. From then on that is what the owner gives,
     /// so it must not be less than what directories below promise; a strong one is given when it is not decoupled any more.
-    pub(super) fn changes_promise(&mut self, job: &mut Job) -> Option<Step> {
+    pub(super) fn changes_promise(
+        &mut self,
+        core: &mut Core,
+        cluster: &mut Cluster,
+        ways: &mut PathCache,
+        job: &mut Job,
+    ) -> Option<Step> {
         let (dir, promise) = new_promise(&job.op)?;
         let Some(promise) = promise else { return Some(Step::Answer(Err(FsError::Busy))) };
-        let step = match self.stronger_below(job, dir, promise, None) {
+        let step = match self.stronger_below(core, cluster, ways, job, dir, &Offer { promise, wanted: None }) {
             Ok(None) => None,
             Ok(Some(_)) => Some(Step::Answer(Err(FsError::Busy))),
             Err(step) => Some(step),
         };
         if !matches!(step, Some(Step::Wait(_))) {
-            self.decoupled.policied.forget(dir);
+            self.policied.forget(dir);
         }
         step
     }

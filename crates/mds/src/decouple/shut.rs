@@ -16,8 +16,8 @@ use crate::cluster::{Cluster, principal};
 use crate::core::Core;
 use crate::decouple::Decoupled;
 use crate::execute::Step;
-use crate::machine::Mds;
 use crate::park::{Job, WaitReason};
+use crate::paths::PathCache;
 use crate::paths::Up;
 
 /// Where something is.
@@ -92,21 +92,27 @@ fn ended_names(op: &Op) -> [Option<(Ino, &loligo_types::Name)>; 2] {
     }
 }
 
-impl Mds {
+impl Decoupled {
     /// The step for a request that meets a decoupled subtree: `None` if it may go on.
-    pub(crate) fn busy_below(&mut self, job: &mut Job) -> Option<Step> {
+    pub(crate) fn busy_below(
+        &mut self,
+        core: &mut Core,
+        cluster: &mut Cluster,
+        ways: &mut PathCache,
+        job: &mut Job,
+    ) -> Option<Step> {
         if matches!(job.op, Op::Subtree { .. }) {
             return None;
         }
         if let Op::SetXattr { ino, name, .. } | Op::RemoveXattr { ino, name } = &job.op
             && **name == *SUBTREE
-            && let Some(owned) = self.decoupled.by_dir.get(ino)
+            && let Some(owned) = self.by_dir.get(ino)
         {
             if owned.by != Some((job.slot, job.session)) {
                 // What is outstanding is to be brought to what another policy promises first: that its owner alone can do.
                 return Some(Step::Answer(Err(FsError::Busy)));
             }
-            if let Some(step) = self.changes_promise(job) {
+            if let Some(step) = self.changes_promise(core, cluster, ways, job) {
                 return Some(step);
             }
         }
@@ -114,8 +120,8 @@ impl Mds {
         let mut within = [None; 2];
         let mut at_all = 0;
         for (ino, names) in subjects(&job.op).into_iter().flatten() {
-            let (above, allows) = self.decoupled.stand_of(&mut self.core, &mut self.cluster, job, ino);
-            if above == Above::Lost && self.decoupled.merging_dir().is_none() {
+            let (above, allows) = self.stand_of(core, cluster, job, ino);
+            if above == Above::Lost && self.merging_dir().is_none() {
                 // A file without a name may get one anywhere.
                 continue;
             }
@@ -127,31 +133,31 @@ impl Mds {
             match above {
                 Above::Nothing => {}
                 Above::Lost => {
-                    if let Some(dir) = self.decoupled.merging_dir() {
+                    if let Some(dir) = self.merging_dir() {
                         return Some(Step::Wait(WaitReason::Merge(dir)));
                     }
                 }
-                Above::Root(dir) | Above::Below(dir) if self.decoupled.reads_merged(&self.core, job, dir) => {
-                    if let Some(step) = self.decoupled.read_merged(dir) {
+                Above::Root(dir) | Above::Below(dir) if self.reads_merged(core, job, dir) => {
+                    if let Some(step) = self.read_merged(dir) {
                         return Some(step);
                     }
                 }
                 Above::Root(_) if !names => {}
                 Above::Root(_) | Above::Below(_) => return Some(Step::Answer(Err(FsError::Busy))),
-                Above::Load(needs) => return Some(self.cluster.wait_for(&mut self.core, job, needs)),
+                Above::Load(needs) => return Some(cluster.wait_for(core, job, needs)),
             }
         }
         if at_all == 2 && within[0] != within[1] {
             return Some(Step::Answer(Err(FsError::CrossDevice)));
         }
         job.within = within[0];
-        if job.within.is_some_and(|root| self.core.promises_more_within(&job.op, root)) {
+        if job.within.is_some_and(|root| core.promises_more_within(&job.op, root)) {
             return Some(Step::Answer(Err(FsError::Busy)));
         }
-        if let Some(step) = self.decoupled.busy_through_a_name_outside(&mut self.core, &mut self.cluster, job) {
+        if let Some(step) = self.busy_through_a_name_outside(core, cluster, job) {
             return Some(step);
         }
-        self.cluster.ends_root(&self.core, job).then_some(Step::Answer(Err(FsError::Busy)))
+        cluster.ends_root(core, job).then_some(Step::Answer(Err(FsError::Busy)))
     }
 }
 
