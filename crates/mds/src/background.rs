@@ -71,8 +71,10 @@ impl Mds {
         if !self.cluster.is_alone() {
             self.cluster_tick();
         }
-        self.balance();
-        self.beat();
+        let (waiting, in_grace) = (self.gate.len(), self.grace.is_some());
+        self.balance.balance(&mut self.core, &mut self.cluster, &self.heat, waiting, in_grace);
+        let weighed = self.balance.weighed(&self.cluster.atlas);
+        self.heat.beat(&mut self.core, &self.cluster, weighed, waiting);
         self.core.evict(&self.cluster, &self.grace);
         self.checkpointer.stop_if_soon(&mut self.core, &self.cluster, &self.grace);
         self.checkpoint();

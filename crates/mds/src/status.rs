@@ -367,9 +367,9 @@ impl Mds {
             waiting: self.core.waiting_status(),
             waiting_count: self.core.parked.len(),
             load: self.load_now(),
-            others: self.known_loads(),
+            others: self.heat.known_loads(&self.core, &self.cluster.atlas),
             balance: self.balance.balance_status(&self.cluster.atlas),
-            hottest: self.hottest(),
+            hottest: self.heat.hottest(&self.core),
             heat_frags: self.heat.table.size(),
             heat_totals: self.heat.totals,
         }

@@ -24,13 +24,14 @@ use crate::cluster::Exports;
 use crate::cluster::Where;
 use crate::core::Core;
 use crate::decouple::Decoupled;
+use crate::heat::Heat;
 use crate::io::Output;
 use crate::load::Waiter;
-use crate::machine::Mds;
 
 use self::pieces::{Pieces, Scratch};
 use self::resolution::{Distants, Look, Stand};
 
+pub(crate) use self::resolution::is_rule;
 pub use self::status::BalanceStatus;
 
 /// Time before what could not be known at a tick is looked for again, milliseconds.
@@ -69,92 +70,6 @@ pub(crate) struct Balance {
     scratch: Scratch,
 }
 
-impl Mds {
-    /// On ticks of the machine: asks the policies, if it is time.
-    pub(crate) fn balance(&mut self) {
-        if self.cluster.is_alone() || self.core.stopping || self.grace.is_some() || !self.cluster.peers.ready {
-            (self.balance.next_ms, self.balance.silent) = (0, 0);
-            return;
-        }
-        let (now, tick_ms) = (self.core.now.mono_ms, self.core.config.balance_ms.max(1));
-        if self.balance.next_ms == 0 {
-            // What was counted before is too little to tell.
-            self.balance.next_ms = now + tick_ms;
-        }
-        // What was decided before is done first: it would be decided again.
-        if now < self.balance.next_ms || !self.cluster.exports.is_idle() {
-            return;
-        }
-        let mut scratch = std::mem::take(&mut self.balance.scratch);
-        let mut look = self.look_around(&mut scratch);
-        let pieces = match self.balance.asks(&mut self.core, &mut self.cluster.atlas, &mut look) {
-            true => Some(self.core.pieces(&mut scratch, &look)),
-            false => None,
-        };
-        self.balance.scratch = scratch;
-        let Some(pieces) = pieces else { return };
-        let snapshot = self.snapshot(pieces);
-        self.core.out.push_back(Output::Balance(Box::new(snapshot)));
-    }
-
-    /// Finds out what is hot, by what each directory of it is balanced, and who has the directories above those that this rank has
-    /// at the top.
-    fn look_around(&mut self, scratch: &mut Scratch) -> Look {
-        let mut look = Look::default();
-        self.lay_out(scratch, &mut look);
-        self.balance.find_stands(&mut self.core, scratch, &mut look);
-        if self.cluster.atlas.policy() != PolicyId::NONE || look.is_any_named {
-            for dir in self.cluster.atlas.tops(&self.core) {
-                let parent = self.core.tree.peek(dir).map(|inode| inode.parent);
-                if let Some(parent) = parent.filter(|parent| parent.0 != 0) {
-                    self.cluster.locate(&mut self.core, parent, &mut look.wants);
-                }
-            }
-        }
-        look.wants.sort();
-        look.wants.dedup();
-        look
-    }
-
-    fn snapshot(&mut self, Pieces { all: pieces, names, sum }: Pieces) -> Snapshot {
-        let (now, half_life) = (self.core.now.mono_ms, self.core.config.heat_half_life_ms);
-        let views = self.cluster.atlas.map.ranks.iter().map(|info| {
-            let is_me = info.rank == self.core.me();
-            let told = self.heat.gossip.beat_of(info.rank, now);
-            let (load, weighed, age_ms) = match told {
-                _ if is_me => (
-                    self.heat.load_with(&self.core, &self.gate, &sum),
-                    Some(self.balance.weighed(&self.cluster.atlas)),
-                    0,
-                ),
-                Some((load, weighed, age_ms)) => (load, Some(weighed), age_ms),
-                None => (Default::default(), None, u64::MAX),
-            };
-            let weighed = weighed.filter(|weighed| weighed.policy != PolicyId::NONE);
-            RankView {
-                rank: info.rank,
-                load,
-                weighed,
-                age_ms,
-                takes_more: info.state == RankState::Up,
-                is_busy_importing: self.balance.came_ms.contains_key(&info.rank),
-            }
-        });
-        let mut ranks: Vec<RankView> = views.collect();
-        ranks.sort_by_key(|view| view.rank);
-        Snapshot {
-            tick: self.balance.tick,
-            policy: self.cluster.atlas.policy(),
-            whoami: self.core.me(),
-            tick_ms: self.core.config.balance_ms,
-            ranks,
-            besides: self.heat.besides.get(now, half_life),
-            pieces,
-            names,
-        }
-    }
-}
-
 impl Atlas {
     /// The policy of the file system: by it this rank balances what stands under no other one.
     pub(crate) fn policy(&self) -> PolicyId {
@@ -178,6 +93,93 @@ impl Atlas {
 }
 
 impl Balance {
+    /// On ticks of the machine: asks the policies, if it is time. `waiting`: requests that wait for the journal.
+    pub(crate) fn balance(
+        &mut self,
+        core: &mut Core,
+        cluster: &mut Cluster,
+        heat: &Heat,
+        waiting: usize,
+        in_grace: bool,
+    ) {
+        if cluster.is_alone() || core.stopping || in_grace || !cluster.peers.ready {
+            (self.next_ms, self.silent) = (0, 0);
+            return;
+        }
+        let (now, tick_ms) = (core.now.mono_ms, core.config.balance_ms.max(1));
+        if self.next_ms == 0 {
+            // What was counted before is too little to tell.
+            self.next_ms = now + tick_ms;
+        }
+        // What was decided before is done first: it would be decided again.
+        if now < self.next_ms || !cluster.exports.is_idle() {
+            return;
+        }
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let mut look = self.look_around(core, cluster, heat, &mut scratch);
+        let pieces = match self.asks(core, &mut cluster.atlas, &mut look) {
+            true => Some(core.pieces(&mut scratch, &look)),
+            false => None,
+        };
+        self.scratch = scratch;
+        let Some(pieces) = pieces else { return };
+        let snapshot = self.snapshot(core, &cluster.atlas, heat, waiting, pieces);
+        core.out.push_back(Output::Balance(Box::new(snapshot)));
+    }
+
+    /// Finds out what is hot, by what each directory of it is balanced, and who has the directories above those that this rank has
+    /// at the top.
+    fn look_around(&mut self, core: &mut Core, cluster: &mut Cluster, heat: &Heat, scratch: &mut Scratch) -> Look {
+        let mut look = Look::default();
+        cluster.atlas.lay_out(core, heat, scratch, &mut look);
+        self.find_stands(core, scratch, &mut look);
+        if cluster.atlas.policy() != PolicyId::NONE || look.is_any_named {
+            for dir in cluster.atlas.tops(core) {
+                let parent = core.tree.peek(dir).map(|inode| inode.parent);
+                if let Some(parent) = parent.filter(|parent| parent.0 != 0) {
+                    cluster.locate(core, parent, &mut look.wants);
+                }
+            }
+        }
+        look.wants.sort();
+        look.wants.dedup();
+        look
+    }
+
+    fn snapshot(&self, core: &Core, atlas: &Atlas, heat: &Heat, waiting: usize, found: Pieces) -> Snapshot {
+        let Pieces { all: pieces, names, sum } = found;
+        let (now, half_life) = (core.now.mono_ms, core.config.heat_half_life_ms);
+        let views = atlas.map.ranks.iter().map(|info| {
+            let is_me = info.rank == core.me();
+            let told = heat.gossip.beat_of(info.rank, now);
+            let (load, weighed, age_ms) = match told {
+                _ if is_me => (heat.load_with(core, waiting, &sum), Some(self.weighed(atlas)), 0),
+                Some((load, weighed, age_ms)) => (load, Some(weighed), age_ms),
+                None => (Default::default(), None, u64::MAX),
+            };
+            let weighed = weighed.filter(|weighed| weighed.policy != PolicyId::NONE);
+            RankView {
+                rank: info.rank,
+                load,
+                weighed,
+                age_ms,
+                takes_more: info.state == RankState::Up,
+                is_busy_importing: self.came_ms.contains_key(&info.rank),
+            }
+        });
+        let mut ranks: Vec<RankView> = views.collect();
+        ranks.sort_by_key(|view| view.rank);
+        Snapshot {
+            tick: self.tick,
+            policy: atlas.policy(),
+            whoami: core.me(),
+            tick_ms: core.config.balance_ms,
+            ranks,
+            besides: heat.besides.get(now, half_life),
+            pieces,
+            names,
+        }
+    }
     /// The load as the policy weighs it, for other ranks.
     pub(crate) fn weighed(&self, atlas: &Atlas) -> Weighed {
         if self.weighed.policy == atlas.policy() { self.weighed } else { Weighed::default() }

@@ -35,7 +35,7 @@ impl Mds {
                 self.core.tree.peek(inode.ino).is_some_and(|known| known.place != inode.place)
             }
             Event::RouteGone(_) => true,
-            event => Mds::is_rule(event),
+            event => crate::balance::is_rule(event),
         };
         self.cluster.atlas.told_by_table |= concerns_others;
     }
