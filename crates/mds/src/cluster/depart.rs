@@ -6,10 +6,12 @@ use std::collections::BTreeSet;
 use loligo_types::{Event, Frag, Ino, Inode, Kind, Letter, Loaded, MovedClient, Name, Rank, Route, Target, limits};
 
 use super::export::{Export, Stage};
+use super::holdings::Clients;
 use super::size::{CACHED_MAX, inode_len};
 use super::spread::cut;
 use super::survey::{Moves, Survey, inode_of};
 use crate::cluster::Atlas;
+use crate::cluster::Exports;
 use crate::core::Core;
 use crate::machine::Mds;
 use crate::peer::PeerMsg;
@@ -53,6 +55,45 @@ pub(crate) fn last_of_each(events: &[Event]) -> Vec<bool> {
     counts
 }
 
+impl Exports {
+    /// Takes the changes of the moving inodes since the table has them. From then on no changes are remembered.
+    pub(super) fn take_changes(
+        &mut self,
+        core: &mut Core,
+        atlas: &mut Atlas,
+        export: &Export,
+        survey: &mut Survey,
+    ) -> Changes {
+        let mut events: Vec<Event> = Vec::new();
+        let mut departed = BTreeSet::new();
+        if export.itself {
+            departed = super::float::departing(export.dir, &export.files);
+        }
+        let tail = self.tail.take().unwrap_or_default().events;
+        let counts = last_of_each(&tail);
+        for (event, counts) in tail.into_iter().zip(counts) {
+            let named = match &event {
+                Event::Entry { dir, name, .. } | Event::EntryGone { dir, name } => {
+                    survey.name_moves(*dir, core.tree.hash(name))
+                }
+                // Of the directory itself all is said below.
+                Event::Inode(inode) if inode.ino == export.dir => Some(false),
+                _ => None,
+            };
+            let Some(ino) = inode_of(&event) else { continue };
+            if named.unwrap_or_else(|| matches!(self.moves(core, atlas, survey, ino), Moves::Yes)) {
+                if ino != export.dir {
+                    departed.insert(ino);
+                }
+                if counts {
+                    events.push(event);
+                }
+            }
+        }
+        Changes { events, departed }
+    }
+}
+
 impl Mds {
     /// Makes the record.
     pub(super) fn make_move(&mut self, export: &mut Export, survey: &mut Survey, inode: &Inode, changes: Changes) {
@@ -62,7 +103,21 @@ impl Mds {
             inode.moves_away();
             events.push(Event::Inode(Box::new(inode)));
         }
-        let (clients, holders) = self.take_holdings(survey, &mut export.held, export.to);
+        let mut clients = Clients {
+            sessions: &mut self.sessions,
+            leases: &mut self.leases,
+            recalls: &mut self.recalls,
+            opens: &mut self.opens,
+            locks: &mut self.locks,
+            tidy: &mut self.tidy,
+        };
+        let (clients, holders) = clients.take_holdings(
+            &mut self.core,
+            (&mut self.cluster.atlas, &mut self.cluster.exports),
+            survey,
+            &mut export.held,
+            export.to,
+        );
         export.holders = holders;
         for (_, ino, ..) in clients.iter().flat_map(|client| &client.held.opens) {
             if departed.insert(*ino)
@@ -107,39 +162,6 @@ impl Mds {
         self.shortcuts.clear();
         export.routes = routes;
         export.stage = Stage::Moving(seq);
-    }
-
-    /// Takes the changes of the moving inodes since the table has them. From then on no changes are remembered.
-    pub(super) fn take_changes(&mut self, export: &Export, survey: &mut Survey) -> Changes {
-        let mut events: Vec<Event> = Vec::new();
-        let mut departed = BTreeSet::new();
-        if export.itself {
-            departed = Mds::departing(export.dir, &export.files);
-        }
-        let tail = self.cluster.exports.tail.take().unwrap_or_default().events;
-        let counts = last_of_each(&tail);
-        for (event, counts) in tail.into_iter().zip(counts) {
-            let named = match &event {
-                Event::Entry { dir, name, .. } | Event::EntryGone { dir, name } => {
-                    survey.name_moves(*dir, self.core.tree.hash(name))
-                }
-                // Of the directory itself all is said below.
-                Event::Inode(inode) if inode.ino == export.dir => Some(false),
-                _ => None,
-            };
-            let Some(ino) = inode_of(&event) else { continue };
-            if named.unwrap_or_else(|| {
-                matches!(self.cluster.exports.moves(&mut self.core, &mut self.cluster.atlas, survey, ino), Moves::Yes)
-            }) {
-                if ino != export.dir {
-                    departed.insert(ino);
-                }
-                if counts {
-                    events.push(event);
-                }
-            }
-        }
-        Changes { events, departed }
     }
 }
 

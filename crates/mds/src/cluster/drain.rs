@@ -21,6 +21,7 @@ use crate::load::Waiter;
 use crate::machine::Mds;
 use crate::peer::PeerMsg;
 use crate::relaxed::TICKETS as RELAXED_TICKETS;
+use crate::session::Sessions;
 
 /// Delay before something that could not be done is tried again, milliseconds.
 const RETRY_MS: u64 = 300;
@@ -428,33 +429,6 @@ impl Mds {
             self.core.tell_durably(rank, PeerMsg::Empty);
         }
     }
-
-    /// Progress of the drain, for an administrator; `None`: the rank is not being drained.
-    pub fn drain_status(&self) -> Option<DrainStatus> {
-        let drain = self.cluster.drain.as_deref()?;
-        let orphans = self.core.tree.orphans().count() as u64;
-        let state = match drain.stage {
-            Stage::Settling(_, Scan::Pins) | Stage::Looking(Scan::Pins, _) => "looking for pins",
-            Stage::Settling(_, Scan::Scattered) | Stage::Looking(Scan::Scattered, _) => "looking for directories",
-            Stage::Giving | Stage::GivingScattered(_) => "giving subtrees away",
-            Stage::Settling(..) | Stage::Looking(..) | Stage::GivingFiles(_) => "giving files away",
-            Stage::Orphans => "waiting for open files that have no name to be closed",
-            Stage::Landing | Stage::Parting | Stage::Parted => "waiting for the other ranks",
-            Stage::Leaving | Stage::Left => "waiting for clients to go",
-            Stage::Refused => "refused",
-        };
-        Some(DrainStatus {
-            state: state.into(),
-            subtrees_left: (self.cluster.atlas.own_dirs(&self.core).len() + drain.scattered.len()) as u64,
-            subtrees_given: drain.subtrees_given,
-            files_left: drain.files.len() as u64,
-            files_given: drain.files_given,
-            orphans,
-            sessions: self.sessions.len() as u64,
-            took_ms: self.core.now.mono_ms.saturating_sub(drain.begun_ms),
-            stuck: self.cluster.drain_stuck(&self.core),
-        })
-    }
 }
 
 impl Core {
@@ -586,6 +560,33 @@ impl Exports {
 }
 
 impl Cluster {
+    /// Progress of the drain, for an administrator; `None`: the rank is not being drained.
+    pub(crate) fn drain_status(&self, core: &Core, sessions: &Sessions) -> Option<DrainStatus> {
+        let drain = self.drain.as_deref()?;
+        let orphans = core.tree.orphans().count() as u64;
+        let state = match drain.stage {
+            Stage::Settling(_, Scan::Pins) | Stage::Looking(Scan::Pins, _) => "looking for pins",
+            Stage::Settling(_, Scan::Scattered) | Stage::Looking(Scan::Scattered, _) => "looking for directories",
+            Stage::Giving | Stage::GivingScattered(_) => "giving subtrees away",
+            Stage::Settling(..) | Stage::Looking(..) | Stage::GivingFiles(_) => "giving files away",
+            Stage::Orphans => "waiting for open files that have no name to be closed",
+            Stage::Landing | Stage::Parting | Stage::Parted => "waiting for the other ranks",
+            Stage::Leaving | Stage::Left => "waiting for clients to go",
+            Stage::Refused => "refused",
+        };
+        Some(DrainStatus {
+            state: state.into(),
+            subtrees_left: (self.atlas.own_dirs(core).len() + drain.scattered.len()) as u64,
+            subtrees_given: drain.subtrees_given,
+            files_left: drain.files.len() as u64,
+            files_given: drain.files_given,
+            orphans,
+            sessions: sessions.len() as u64,
+            took_ms: core.now.mono_ms.saturating_sub(drain.begun_ms),
+            stuck: self.drain_stuck(core),
+        })
+    }
+
     /// The first directory that nothing keeps here; if all are kept, the first one: why it is says the attempt.
     fn next_to_give(&mut self, core: &mut Core, decoupled: &Decoupled, dirs: &[Ino]) -> Option<Ino> {
         for dir in dirs {

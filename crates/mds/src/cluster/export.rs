@@ -8,7 +8,7 @@ use loligo_types::msg::ToClient;
 use loligo_types::{Frag, FsError, Ino, Kind, Lsn, Rank, Route, limits};
 
 use super::Where;
-use super::holdings::{Held, Holders};
+use super::holdings::{Clients, Held, Holders};
 use super::size::Tail;
 use super::spread::cut;
 use super::survey::Survey;
@@ -300,7 +300,7 @@ impl Mds {
             }
             Ask::Gather { dir } => self.cluster.atlas.want_gather(&mut self.core, dir),
             Ask::Migrations => Told::Migrations(self.cluster.exports.migrations(&self.core)),
-            Ask::Drain => Told::Drain(self.drain_status()),
+            Ask::Drain => Told::Drain(self.cluster.drain_status(&self.core, &self.sessions)),
             Ask::Heat { most } => Told::Heat(self.heat.spot_rates(&self.core, most)),
             Ask::Routes => Told::Routes(self.cluster.atlas.routes.all()),
         };
@@ -483,7 +483,21 @@ impl Mds {
                         return Some("failed: the directory was removed");
                     }
                     // It may have to begin anew.
-                    export.keeps = self.look_at_held(&mut survey, &mut export.held);
+                    let mut clients = Clients {
+                        sessions: &mut self.sessions,
+                        leases: &mut self.leases,
+                        recalls: &mut self.recalls,
+                        opens: &mut self.opens,
+                        locks: &mut self.locks,
+                        tidy: &mut self.tidy,
+                    };
+                    export.keeps = clients.look_at_held(
+                        &mut self.core,
+                        (&mut self.cluster.atlas, &mut self.cluster.exports),
+                        &mut self.pace,
+                        &mut survey,
+                        &mut export.held,
+                    );
                     if self.cluster.exports.wants_round(&self.core, export) {
                         export.rounds += 1;
                         self.begin_round(export);
@@ -581,9 +595,24 @@ impl Mds {
         let mut survey = std::mem::take(&mut export.survey);
         let mut failed = None;
         if self.may_move(&mut survey, &mut export.held, &inode, export.frozen_ms) {
-            let changes = self.take_changes(export, &mut survey);
+            let changes =
+                self.cluster.exports.take_changes(&mut self.core, &mut self.cluster.atlas, export, &mut survey);
             // Nothing can be added to it any more, and nothing was taken away.
-            failed = self.too_long(export, &mut survey, &changes);
+            let clients = Clients {
+                sessions: &mut self.sessions,
+                leases: &mut self.leases,
+                recalls: &mut self.recalls,
+                opens: &mut self.opens,
+                locks: &mut self.locks,
+                tidy: &mut self.tidy,
+            };
+            failed = clients.too_long(
+                &mut self.core,
+                (&mut self.cluster.atlas, &mut self.cluster.exports),
+                export,
+                &mut survey,
+                &changes,
+            );
             if failed.is_none() {
                 self.make_move(export, &mut survey, &inode, changes);
             }
