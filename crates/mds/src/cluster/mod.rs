@@ -10,6 +10,7 @@ mod early_requests;
 mod export;
 mod float;
 mod giga;
+mod giveaway;
 mod gone;
 mod holdings;
 mod import;
@@ -35,6 +36,7 @@ mod size;
 mod spread;
 mod stale_rows;
 mod survey;
+mod upkeep;
 mod written;
 
 use loligo_namespace::{Need, Tree};
