@@ -107,8 +107,14 @@ impl Mds {
             PeerMsg::Gone(dir) => self.peer_gone(dir),
             PeerMsg::ClientGone { client } => self.client_gone(client),
             PeerMsg::Borrow { tx, round, client, wants } => self.borrowed(from, tx, round, client, wants),
-            PeerMsg::Lent { tx, round, lent } => self.lent(from, tx, round, lent),
-            PeerMsg::Denied { tx, round, error } => self.denied(from, tx, round, error),
+            PeerMsg::Lent { tx, round, lent } => {
+                let failed = self.cluster.borrowing.lent(&mut self.core, from, tx, round, lent);
+                failed.into_iter().for_each(|(job, error)| self.fail(job, error));
+            }
+            PeerMsg::Denied { tx, round, error } => {
+                let failed = self.cluster.borrowing.denied(&mut self.core, from, tx, round, error);
+                failed.into_iter().for_each(|(job, error)| self.fail(job, error));
+            }
             PeerMsg::Ready { tx } => self.cluster.borrowing.try_again(&mut self.core, from, tx),
             PeerMsg::Return { tx, again } => {
                 self.cluster.loans.returned(&mut self.core, &mut self.opens, &mut self.tidy, tx, again)
@@ -127,7 +133,11 @@ impl Mds {
             PeerMsg::Beat(beats) => self.heat.beaten(&self.core, &self.cluster.atlas, &beats),
             PeerMsg::AskWay { number, ino } => self.cluster.tell_way(&mut self.core, from, number, ino),
             PeerMsg::AskBorn { ino } => self.core.tell_born(from, ino),
-            PeerMsg::Born { ino } => self.born(from, ino),
+            PeerMsg::Born { ino } => {
+                if let Some(ticket) = self.cluster.atlas.born(&self.core, &self.cluster.peers, from, ino) {
+                    self.loaded(ticket, Vec::new());
+                }
+            }
             PeerMsg::AskName { dir, name } => self.cluster.tell_name(&mut self.core, &self.grace, from, dir, name),
             PeerMsg::NameIs { dir, name, ino } => {
                 self.cluster.replicas.name_told(&mut self.core, &mut self.shortcuts, dir, name, ino)

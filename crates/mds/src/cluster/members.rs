@@ -60,7 +60,11 @@ impl Mds {
         self.core.mail.retain(|(_, to, _)| *to != rank);
         self.core.out.retain(|output| !matches!(output, Output::Peer { to, msg: PeerMsg::Routes(_) } if *to == rank));
         self.cluster.exports.forget_given_to(&mut self.cluster.atlas, rank);
-        self.end_births_of(rank);
+        for ino in self.cluster.atlas.births_of(rank) {
+            if let Some(ticket) = self.cluster.atlas.is_told(&self.core, ino) {
+                self.loaded(ticket, Vec::new());
+            }
+        }
     }
 
     /// Forgets the state of ranks that have been removed: they had handed it on.

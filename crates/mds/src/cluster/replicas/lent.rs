@@ -63,8 +63,13 @@ impl Lent {
         self.by_ino.get(&ino).is_some_and(|ranks| ranks.values().any(|asked| *asked))
     }
 
+    /// The ranks of which those do not count any more.
+    pub(in crate::cluster) fn late(&self, now_ms: u64) -> Vec<Rank> {
+        self.until_ms.iter().filter(|(_, until)| **until < now_ms).map(|(rank, _)| *rank).collect()
+    }
+
     /// A rank has none any more.
-    fn forget(&mut self, rank: Rank) {
+    pub(in crate::cluster) fn forget(&mut self, rank: Rank) {
         self.by_ino.retain(|_, ranks| {
             ranks.remove(&rank);
             !ranks.is_empty()
@@ -72,7 +77,8 @@ impl Lent {
         self.until_ms.remove(&rank);
     }
 
-    fn give(&mut self, ino: Ino, rank: Rank) {
+    /// A rank has one less.
+    pub(in crate::cluster) fn give(&mut self, ino: Ino, rank: Rank) {
         if let Some(ranks) = self.by_ino.get_mut(&ino) {
             ranks.remove(&rank);
             if ranks.is_empty() {
@@ -111,9 +117,7 @@ impl Mds {
 
     /// Those of ranks that were not heard for long do not count any more.
     pub(crate) fn expire_lent(&mut self) {
-        let now = self.core.now.mono_ms;
-        let late = self.cluster.replicas.lent.until_ms.iter().filter(|(_, until)| **until < now).map(|(rank, _)| *rank);
-        for rank in late.collect::<Vec<Rank>>() {
+        for rank in self.cluster.replicas.lent.late(self.core.now.mono_ms) {
             self.cluster.replicas.lent.forget(rank);
             self.replicas_came_back();
         }
