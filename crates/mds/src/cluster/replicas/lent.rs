@@ -15,7 +15,6 @@ use crate::core::Core;
 use crate::decouple::Decoupled;
 use crate::grace::Grace;
 use crate::load::Waiter;
-use crate::machine::Mds;
 use crate::park::{Job, WaitReason};
 use crate::peer::PeerMsg;
 
@@ -84,42 +83,6 @@ impl Lent {
             if ranks.is_empty() {
                 self.by_ino.remove(&ino);
             }
-        }
-    }
-}
-
-impl Mds {
-    /// A rank has one less.
-    pub(crate) fn replica_dropped(&mut self, from: Rank, ino: Ino, promised_ms: u32) {
-        if promised_ms > 0 {
-            self.promises.note(ino, u64::from(promised_ms), self.core.now.mono_ms);
-        }
-        self.cluster.replicas.lent.give(ino, from);
-        self.replicas_came_back();
-    }
-
-    fn replicas_came_back(&mut self) {
-        self.core.parked.wake(&WaitReason::Replicas);
-        self.next_loans();
-        if self.cluster.exports.is_active() {
-            self.step_export();
-        }
-    }
-
-    /// A rank has said hello, or was removed: it holds nothing. What it has promised by what it held it does not say.
-    pub(crate) fn forget_holder(&mut self, rank: Rank) {
-        self.promises.raise_floor(self.core.now.mono_ms);
-        if !self.cluster.replicas.lent.is_empty() {
-            self.cluster.replicas.lent.forget(rank);
-            self.replicas_came_back();
-        }
-    }
-
-    /// Those of ranks that were not heard for long do not count any more.
-    pub(crate) fn expire_lent(&mut self) {
-        for rank in self.cluster.replicas.lent.late(self.core.now.mono_ms) {
-            self.cluster.replicas.lent.forget(rank);
-            self.replicas_came_back();
         }
     }
 }
