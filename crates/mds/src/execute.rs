@@ -111,7 +111,7 @@ impl Mds {
         let is_part = matches!(&job.op, Op::Subtree { what, .. } if matches!(**what, SubtreeOp::Part { .. }));
         // Room that is reserved is in memory only: it ends with this life of the rank, as does what it lies behind if that is not durable.
         let is_room = matches!(&job.op, Op::Extend { .. });
-        let reply = Reply::new(self, job, result);
+        let reply = self.reply(&job, result);
         if is_part || is_room { self.release(reply) } else { self.gate(reply) }
     }
 

@@ -44,28 +44,28 @@ pub(crate) struct Reply {
     pub(crate) shows: Vec<Ino>,
 }
 
-impl Reply {
-    /// Of a request that is executed.
-    pub(crate) fn new(mds: &mut Mds, job: Job, result: FsResult<Answer>) -> Reply {
+impl Mds {
+    /// The answer of a request that is executed.
+    pub(crate) fn reply(&mut self, job: &Job, result: FsResult<Answer>) -> Reply {
         let op = match &job.walk {
-            Some(walk) => mds.core.counters.count(&walk.op(), result.is_ok()),
-            None => mds.core.counters.count(&job.op, result.is_ok()),
+            Some(walk) => self.core.counters.count(&walk.op(), result.is_ok()),
+            None => self.core.counters.count(&job.op, result.is_ok()),
         };
-        mds.core.tally_answer(&job, op, &result);
-        if mds.heat.sampler.choose() {
-            mds.heat.heat_op(&mut mds.core, &mds.cluster, &job.op);
+        self.core.tally_answer(job, op, &result);
+        if self.heat.sampler.choose() {
+            self.heat.heat_op(&mut self.core, &self.cluster, &job.op);
         }
-        let asks = Asks::of(&mds.core.tree, &job, &result);
-        let ways = mds.promise_ways(&job);
+        let asks = Asks::of(&self.core.tree, job, &result);
+        let ways = self.promise_ways(job);
         // Whoever sees the file as it is after a cut may write to it at once, and the drop must not come after that.
         let cut = result.as_ref().ok().and_then(Answer::attr).map(|attr| attr.ino);
-        let cut = cut.filter(|ino| mds.discards.is_pending(*ino));
+        let cut = cut.filter(|ino| self.discards.is_pending(*ino));
         let lag = match job.lag {
             Some(lag) => Some(lag),
-            None if !job.is_strict => mds.relaxed.lag_of(&mut mds.core, &mut mds.cluster, &job),
+            None if !job.is_strict => self.relaxed.lag_of(&mut self.core, &mut self.cluster, job),
             None => None,
         };
-        let shows = mds.relaxed.shown_by(&job, &result);
+        let shows = self.relaxed.shown_by(job, &result);
         Reply {
             slot: job.slot,
             session: job.session,

@@ -16,6 +16,7 @@ use loligo_types::{Answer, DecoupledRecord, Event, FsError, Ino, Inode, Interfer
 use super::allow;
 use super::into_table::IntoTable;
 use super::look::Bar;
+use super::read::copies_gone;
 use super::shape::Shape;
 use super::whole::HaveXattrs;
 use crate::cluster::Cluster;
@@ -257,7 +258,7 @@ impl Mds {
         events.extend(intake.discards);
         let before = record.clone();
         let mut record = DecoupledRecord { used, merges: merge, ..record };
-        events.extend(Mds::copies_gone(&mut record));
+        events.extend(copies_gone(&mut record));
         events.push(Event::Decoupled(Box::new(record)));
         if !fits_record(&events) {
             return Step::Answer(Err(FsError::Quota));

@@ -114,14 +114,6 @@ impl Mds {
         Step::Answer(self.core.tell_decoupled(record))
     }
 
-    /// Events for the record of a merge that drop the copies.
-    pub(super) fn copies_gone(record: &mut DecoupledRecord) -> Vec<Event> {
-        let object_size = Layout::default().object_size;
-        let files = std::mem::take(&mut record.overwritten);
-        let copies = files.iter().flat_map(|files| files.pairs()).map(|(_, copy)| copy);
-        copies.map(|ino| Event::Discard { ino, from: 0, object_size }).collect()
-    }
-
     /// True if a subtree that ends has to wait until the files that its owner has overwritten, and not merged, are as they were.
     pub(super) fn puts_back(&mut self, record: &DecoupledRecord) -> bool {
         if record.overwritten.is_empty() {
@@ -309,4 +301,12 @@ impl Core {
     pub(super) fn is_ending(&self, dir: Ino) -> bool {
         self.tree.decoupled(dir).is_some_and(|record| record.owner == 0)
     }
+}
+
+/// Events for the record of a merge that drop the copies.
+pub(super) fn copies_gone(record: &mut DecoupledRecord) -> Vec<Event> {
+    let object_size = Layout::default().object_size;
+    let files = std::mem::take(&mut record.overwritten);
+    let copies = files.iter().flat_map(|files| files.pairs()).map(|(_, copy)| copy);
+    copies.map(|ino| Event::Discard { ino, from: 0, object_size }).collect()
 }
