@@ -51,7 +51,13 @@ pub(crate) struct Background {
 impl Mds {
     /// Time goes on.
     pub(crate) fn tick(&mut self) {
-        self.forgive_pause();
+        self.background.forgive_pause(
+            &self.core,
+            &mut self.sessions,
+            &mut self.recalls,
+            &mut self.opens,
+            &mut self.grace,
+        );
         let now = self.core.now.mono_ms;
         self.check_grace();
         self.reclaim_again();

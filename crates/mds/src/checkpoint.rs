@@ -67,44 +67,19 @@ pub(crate) struct Checkpointer {
 impl Mds {
     /// Goes on with checkpointing, or starts a round if it is time.
     pub(crate) fn checkpoint(&mut self) {
-        if self.checkpointer.slice.is_some() || self.core.now.mono_ms < self.checkpointer.retry_ms {
+        if self.checkpointer.is_held_up(&self.core) {
             return;
         }
-        if self.checkpointer.round.is_none() && self.checkpointer.is_time_to_checkpoint(&self.core, &self.sessions) {
+        if self.checkpointer.begins_round(&self.core, &self.sessions) {
             self.save_sessions();
-            self.checkpointer.round = Some(self.core.log.last);
+            self.checkpointer.begin_round(self.core.log.last);
         }
-        let Some(upto) = self.checkpointer.round else { return };
-        let mut idle = 0;
-        while self.core.tree.oldest_dirty().is_some_and(|oldest| oldest <= upto) {
-            if idle == IDLE_SLICES {
-                // The rest at the next tick.
-                return;
-            }
-            let taken = self.core.tree.take_checkpoint(self.core.config.checkpoint_records);
-            if taken.records.is_empty() {
-                self.core.tree.checkpoint_done();
-                idle += 1;
-                continue;
-            }
-            self.checkpointer.last_id += 1;
-            let id = self.checkpointer.last_id;
-            self.checkpointer.slice = Some(Slice { id, records: Some(taken.records), upto: taken.upto, landed: None });
-            return self.checkpointer.emit_checkpoint(&mut self.core, &mut self.cluster, &mut self.heat);
-        }
-        self.checkpointer.round = None;
-        self.checkpointer.ended_ms = self.core.now.mono_ms;
-        if let Some(soon) = &mut self.checkpointer.soon {
-            soon.rounds += 1;
-            self.checkpointer.stop_if_soon(&mut self.core, &self.cluster, &self.grace);
-        }
+        self.checkpointer.go_on(&mut self.core, &mut self.cluster, &mut self.heat, &self.grace);
     }
 
     /// Wants everything up to a record in the table soon.
     pub(crate) fn checkpoint_upto(&mut self, lsn: Lsn) {
-        if self.checkpointer.round.is_none_or(|round| round < lsn) {
-            self.checkpointer.round = Some(lsn);
-        }
+        self.checkpointer.want(lsn);
         self.checkpoint();
     }
 
@@ -122,23 +97,16 @@ impl Mds {
 
     /// The slice is in the table.
     pub(crate) fn checkpoint_done(&mut self, id: u64) {
-        let newest = self.core.loads.newest();
-        let Some(slice) = self.checkpointer.slice.as_mut().filter(|slice| slice.id == id) else { return };
-        slice.landed = Some(newest);
-        self.checkpointer.failed = 0;
-        self.core.log.full = false;
-        self.land_checkpoint();
+        if self.checkpointer.is_written(&mut self.core, id) {
+            self.land_checkpoint();
+        }
     }
 
     /// Ends the slice, once no read is under way that may have seen the table before it.
     pub(crate) fn land_checkpoint(&mut self) {
-        let landed = self.checkpointer.slice.as_ref().and_then(|slice| slice.landed);
-        let Some(behind) = landed else { return };
-        if self.core.loads.is_behind(behind) {
+        if !self.checkpointer.land(&mut self.core) {
             return;
         }
-        self.checkpointer.slice = None;
-        self.core.tree.checkpoint_done();
         self.checkpointer.trim(&mut self.core, &self.sessions, &self.cluster);
         if !self.cluster.is_alone() {
             self.send_landed();
@@ -148,32 +116,13 @@ impl Mds {
         self.core.wake_if_room(&self.sessions, &self.cluster);
     }
 
-    /// True if a slice is in the table and its end is held back.
-    #[cfg(test)]
-    pub(crate) fn checkpoint_is_held(&self) -> bool {
-        self.checkpointer.slice.as_ref().is_some_and(|slice| slice.landed.is_some())
-    }
-
     /// Wants everything up to a record in the table for good; whether it is.
     pub(crate) fn settle_upto(&mut self, lsn: Lsn) -> bool {
         if self.cluster.atlas.settled > lsn {
             return true;
         }
-        let oldest = self.core.tree.oldest_dirty().unwrap_or(self.core.log.last.next());
-        // What a merge made true gets into memory after its record, and is dirty from then on only.
-        let written = oldest.min(self.core.log.durable.next());
-        let table_upto = self.core.tree.settled_for_merges(written);
-        if table_upto <= lsn {
-            let with_merges = if table_upto < written { self.core.log.last } else { lsn };
-            self.checkpoint_upto(with_merges.max(lsn));
-        } else if self.cluster.atlas.settling <= lsn
-            || self.core.now.mono_ms >= self.cluster.atlas.settling_ms + SETTLE_AGAIN_MS
-        {
-            self.cluster.atlas.settling = table_upto;
-            self.cluster.atlas.settling_ms = self.core.now.mono_ms;
-            let replay_from = self.core.needed_from(&self.sessions, &self.cluster);
-            self.checkpointer.trimmed = self.checkpointer.trimmed.max(replay_from);
-            self.core.out.push_back(Output::Settle { replay_from, table_upto });
+        if let Some(upto) = self.checkpointer.settle(&mut self.core, &self.sessions, &mut self.cluster, lsn) {
+            self.checkpoint_upto(upto);
         }
         false
     }
@@ -187,12 +136,10 @@ impl Mds {
 
     /// Another server is to run this rank: writes most into the table while it serves, and stops then.
     pub(crate) fn stop_soon(&mut self) {
-        if self.core.stopping || self.checkpointer.soon.is_some() {
-            return;
+        if self.checkpointer.stops_soon(&self.core) {
+            self.checkpointer.stop_if_soon(&mut self.core, &self.cluster, &self.grace);
+            self.checkpoint();
         }
-        self.checkpointer.soon = Some(Soon { rounds: 0, until_ms: self.core.now.mono_ms + SOON_MS });
-        self.checkpointer.stop_if_soon(&mut self.core, &self.cluster, &self.grace);
-        self.checkpoint();
     }
 
     /// Says so when everything is out and in the table.
@@ -204,7 +151,7 @@ impl Mds {
         self.decoupled.drop_intakes(&mut self.core);
         self.checkpoint();
         let clean = self.core.tree.oldest_dirty().is_none() && self.sessions.oldest_unsaved().is_none();
-        let clean = clean && self.checkpointer.slice.is_none() && self.core.tree.oldest_merge().is_none();
+        let clean = clean && !self.checkpointer.checkpoint_is_under_way() && self.core.tree.oldest_merge().is_none();
         if clean && self.gate.len() == 0 && self.core.log.durable == self.core.log.last {
             self.checkpointer.trim(&mut self.core, &self.sessions, &self.cluster);
             self.core.stopped = true;
@@ -219,6 +166,111 @@ impl Mds {
 }
 
 impl Checkpointer {
+    /// True if nothing can be written now: a slice is on its way, or has failed a moment ago.
+    fn is_held_up(&self, core: &Core) -> bool {
+        self.slice.is_some() || core.now.mono_ms < self.retry_ms
+    }
+
+    /// True if a round is to begin.
+    fn begins_round(&self, core: &Core, sessions: &Sessions) -> bool {
+        self.round.is_none() && self.is_time_to_checkpoint(core, sessions)
+    }
+
+    fn begin_round(&mut self, upto: Lsn) {
+        self.round = Some(upto);
+    }
+
+    /// Everything up to a record is wanted in the table.
+    fn want(&mut self, lsn: Lsn) {
+        if self.round.is_none_or(|round| round < lsn) {
+            self.round = Some(lsn);
+        }
+    }
+
+    /// Takes the next slice of the round, or ends it.
+    fn go_on(&mut self, core: &mut Core, cluster: &mut Cluster, heat: &mut Heat, grace: &Option<Grace>) {
+        let Some(upto) = self.round else { return };
+        let mut idle = 0;
+        while core.tree.oldest_dirty().is_some_and(|oldest| oldest <= upto) {
+            if idle == IDLE_SLICES {
+                // The rest at the next tick.
+                return;
+            }
+            let taken = core.tree.take_checkpoint(core.config.checkpoint_records);
+            if taken.records.is_empty() {
+                core.tree.checkpoint_done();
+                idle += 1;
+                continue;
+            }
+            self.last_id += 1;
+            let id = self.last_id;
+            self.slice = Some(Slice { id, records: Some(taken.records), upto: taken.upto, landed: None });
+            return self.emit_checkpoint(core, cluster, heat);
+        }
+        self.round = None;
+        self.ended_ms = core.now.mono_ms;
+        if let Some(soon) = &mut self.soon {
+            soon.rounds += 1;
+            self.stop_if_soon(core, cluster, grace);
+        }
+    }
+
+    /// The slice is in the table; false if it is another one.
+    fn is_written(&mut self, core: &mut Core, id: u64) -> bool {
+        let Some(slice) = self.slice.as_mut().filter(|slice| slice.id == id) else { return false };
+        slice.landed = Some(core.loads.newest());
+        self.failed = 0;
+        core.log.full = false;
+        true
+    }
+
+    /// Ends the slice that is in the table, unless a read is under way that may have seen the table before it; whether it has ended.
+    fn land(&mut self, core: &mut Core) -> bool {
+        let landed = self.slice.as_ref().and_then(|slice| slice.landed);
+        let Some(behind) = landed else { return false };
+        if core.loads.is_behind(behind) {
+            return false;
+        }
+        self.slice = None;
+        core.tree.checkpoint_done();
+        true
+    }
+
+    /// True if a slice is in the table and its end is held back.
+    #[cfg(test)]
+    pub(crate) fn is_held(&self) -> bool {
+        self.slice.as_ref().is_some_and(|slice| slice.landed.is_some())
+    }
+
+    /// A record is wanted in the table for good: asks for that, if it is there; else up to where a checkpoint is needed before.
+    fn settle(&mut self, core: &mut Core, sessions: &Sessions, cluster: &mut Cluster, lsn: Lsn) -> Option<Lsn> {
+        let oldest = core.tree.oldest_dirty().unwrap_or(core.log.last.next());
+        // What a merge made true gets into memory after its record, and is dirty from then on only.
+        let written = oldest.min(core.log.durable.next());
+        let table_upto = core.tree.settled_for_merges(written);
+        if table_upto <= lsn {
+            let with_merges = if table_upto < written { core.log.last } else { lsn };
+            return Some(with_merges.max(lsn));
+        }
+        let atlas = &mut cluster.atlas;
+        if atlas.settling <= lsn || core.now.mono_ms >= atlas.settling_ms + SETTLE_AGAIN_MS {
+            (atlas.settling, atlas.settling_ms) = (table_upto, core.now.mono_ms);
+            let replay_from = core.needed_from(sessions, cluster);
+            self.trimmed = self.trimmed.max(replay_from);
+            core.out.push_back(Output::Settle { replay_from, table_upto });
+        }
+        None
+    }
+
+    /// The rank is to stop soon; false if it stops, or was told so.
+    fn stops_soon(&mut self, core: &Core) -> bool {
+        if core.stopping || self.soon.is_some() {
+            return false;
+        }
+        self.soon = Some(Soon { rounds: 0, until_ms: core.now.mono_ms + SOON_MS });
+        true
+    }
+
     /// True if a slice is on its way into the table.
     pub(crate) fn checkpoint_is_under_way(&self) -> bool {
         self.slice.is_some()

@@ -81,6 +81,36 @@ impl Discards {
         self.by_ino.is_empty() && self.done.is_empty()
     }
 
+    /// The oldest drop of the inode is done; whether it was the last.
+    fn one_is_done(&mut self, ino: Ino) -> bool {
+        let Some(queue) = self.by_ino.get_mut(&ino) else { return false };
+        if queue.front().is_none_or(|discard| !discard.emitted) {
+            return false;
+        }
+        queue.pop_front();
+        if !queue.is_empty() {
+            return false;
+        }
+        self.by_ino.remove(&ino);
+        true
+    }
+
+    /// The journal is to be told that nothing is left of a removed inode; whether it is to be told at once.
+    fn note_done(&mut self, ino: Ino) -> bool {
+        self.done.push(ino);
+        self.done.len() >= DONE_MAX
+    }
+
+    /// What the journal is to be told of removed inodes.
+    fn take_done(&mut self) -> Vec<Event> {
+        self.done.drain(..).map(Event::DiscardGone).collect()
+    }
+
+    /// The answers that waited for it.
+    fn take_replies(&mut self, ino: Ino) -> Vec<Reply> {
+        self.replies.remove(&ino).unwrap_or_default()
+    }
+
     /// Of how many inodes something is to be dropped.
     pub(crate) fn len(&self) -> usize {
         self.by_ino.len()
@@ -90,25 +120,18 @@ impl Discards {
 impl Mds {
     /// The oldest drop of the inode is done.
     pub(crate) fn discarded(&mut self, ino: Ino) {
-        let Some(queue) = self.discards.by_ino.get_mut(&ino) else { return };
-        if queue.front().is_none_or(|discard| !discard.emitted) {
+        if !self.discards.one_is_done(ino) {
             return;
         }
-        queue.pop_front();
-        if !queue.is_empty() {
-            return;
-        }
-        self.discards.by_ino.remove(&ino);
         if matches!(self.core.tree.find(ino), Found::Gone) {
             // Its number is never used again, so that a repeated drop does no harm.
-            self.discards.done.push(ino);
-            if self.discards.done.len() >= DONE_MAX {
+            if self.discards.note_done(ino) {
                 self.end_discards();
             }
         } else {
             self.commit(None, &[Event::DiscardGone(ino)]);
         }
-        for reply in self.discards.replies.remove(&ino).unwrap_or_default() {
+        for reply in self.discards.take_replies(ino) {
             if self.core.config.direct.is_some() {
                 // Its client may write in the store by itself then, and nothing orders that with a drop that a crash repeats.
                 self.gate(reply);
@@ -121,8 +144,8 @@ impl Mds {
 
     /// Tells the journal of the drops that are done.
     pub(crate) fn end_discards(&mut self) {
-        if !self.discards.done.is_empty() {
-            let events: Vec<Event> = self.discards.done.drain(..).map(Event::DiscardGone).collect();
+        let events = self.discards.take_done();
+        if !events.is_empty() {
             self.commit(None, &events);
         }
     }

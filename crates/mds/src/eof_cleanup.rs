@@ -70,6 +70,16 @@ impl EofCleanup {
         }
     }
 
+    /// It is looked at.
+    fn is_looked_at(&mut self, ino: Ino) {
+        self.left.remove(&ino);
+    }
+
+    /// Nothing is left there from now on.
+    fn know(&mut self, ino: Ino) {
+        self.known.insert(ino);
+    }
+
     /// True if nothing lies beyond the end but what the file's writers write now.
     pub(crate) fn is_known(&self, ino: Ino) -> bool {
         self.known.contains(&ino)
@@ -133,7 +143,7 @@ impl Mds {
             }
             _ => return None,
         };
-        if self.tidy.known.contains(&ino) || !held.is_some_and(|handle| handle.write) {
+        if self.tidy.is_known(ino) || !held.is_some_and(|handle| handle.write) {
             return None;
         }
         self.cut_beyond(ino).then_some(WaitReason::Data(ino))
@@ -147,13 +157,13 @@ impl Mds {
         inode.cuts = inode.cuts.wrapping_add(1);
         let discard = Event::Discard { ino, from: inode.size, object_size: inode.layout().object_size };
         self.commit(None, &[Event::Inode(Box::new(inode)), discard]);
-        self.tidy.known.insert(ino);
+        self.tidy.know(ino);
         true
     }
 
     /// Drops what dead sessions left of files, a few at a time.
     pub(crate) fn tidy_left(&mut self) {
-        let some: Vec<Ino> = self.tidy.left.iter().take(self.core.config.some(LEFT_PER_TICK)).copied().collect();
+        let some: Vec<Ino> = self.tidy.inos().take(self.core.config.some(LEFT_PER_TICK)).collect();
         some.into_iter().for_each(|ino| self.tidy_one(ino));
     }
 
@@ -164,7 +174,7 @@ impl Mds {
             || self.core.stopping
             || !self.cluster.peers.ready
             || self.core.is_short_of_space(&self.sessions, &self.cluster);
-        if held_up || !self.tidy.left.contains(&ino) {
+        if held_up || !self.tidy.is_left(ino) {
             return;
         }
         if self.discards.data_is_busy(&self.decoupled, ino) || self.opens.has_rooms(ino) {
@@ -176,7 +186,7 @@ impl Mds {
             self.cluster.load(&mut self.core, wants, Waiter::EofCleanup(ino));
             return;
         }
-        self.tidy.left.remove(&ino);
+        self.tidy.is_looked_at(ino);
         if place == Where::Here {
             match (self.opens.any_writer(ino), self.opens.is_alone_with(ino)) {
                 // It drops that itself, and may be writing there now, also in the store by itself.

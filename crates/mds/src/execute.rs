@@ -8,6 +8,9 @@ use loligo_types::{Answer, FsError, FsResult, Ino, Kind, Op, OpenFlags, Origin, 
 
 use crate::cluster::{Cluster, Gathered, Where};
 use crate::core::Core;
+use crate::decouple::Decoupled;
+use crate::discard::Discards;
+use crate::eof_cleanup::EofCleanup;
 use crate::gate::Reply;
 use crate::machine::Mds;
 use crate::open::{HANDLES_MAX, Handle, Opens};
@@ -270,7 +273,7 @@ impl Mds {
         if let Some(step) = self.decoupled.bounds_first(&mut self.core, &mut self.cluster, &mut self.ways, job) {
             return step;
         }
-        if let Some(why) = self.wait_for_cut(job, &change) {
+        if let Some(why) = self.opens.wait_for_cut(&self.discards, &mut self.tidy, &self.decoupled, job, &change) {
             return Step::Wait(why);
         }
         if let Some(why) = self.settle_conflicts(job, &change) {
@@ -321,17 +324,6 @@ impl Mds {
         }
         let number = self.reserved_number();
         Relaxation { lag: lag.filter(|_| number.is_some()), number, lacks_number: number.is_none() }
-    }
-
-    /// A cut of a file found by name while an earlier cut of it is not done yet.
-    fn wait_for_cut(&mut self, job: &Job, change: &Change) -> Option<WaitReason> {
-        let Op::Create { flags, .. } = &job.op else { return None };
-        let ino = change.answer.attr()?.ino;
-        match flags.truncate {
-            true if self.discards.data_is_busy(&self.decoupled, ino) => Some(WaitReason::Data(ino)),
-            true => self.opens.wait_for_rooms(&mut self.tidy, ino),
-            false => None,
-        }
     }
 
     /// Registers what the answer opened. From now on it counts as open; its rights come with the reply. A number that
@@ -407,6 +399,26 @@ impl Mds {
             self.open_handle(job, answer);
         }
         Step::Answer(answer)
+    }
+}
+
+impl Opens {
+    /// A cut of a file found by name while an earlier cut of it is not done yet.
+    fn wait_for_cut(
+        &self,
+        discards: &Discards,
+        tidy: &mut EofCleanup,
+        decoupled: &Decoupled,
+        job: &Job,
+        change: &Change,
+    ) -> Option<WaitReason> {
+        let Op::Create { flags, .. } = &job.op else { return None };
+        let ino = change.answer.attr()?.ino;
+        match flags.truncate {
+            true if discards.data_is_busy(decoupled, ino) => Some(WaitReason::Data(ino)),
+            true => self.wait_for_rooms(tidy, ino),
+            false => None,
+        }
     }
 }
 

@@ -112,6 +112,19 @@ impl Gate {
     pub(crate) fn len(&self) -> usize {
         self.queue.len()
     }
+
+    /// An answer waits until all that was applied before it is durable.
+    fn wait(&mut self, core: &Core, reply: Reply) {
+        self.queue.push_back((core.log.last, Gated::Reply(reply)));
+    }
+
+    /// The next one that may leave.
+    fn next(&mut self, core: &Core) -> Option<Gated> {
+        if self.queue.front().is_none_or(|(upto, _)| *upto > core.log.durable) {
+            return None;
+        }
+        self.queue.pop_front().map(|(_, gated)| gated)
+    }
 }
 
 impl Mds {
@@ -126,13 +139,13 @@ impl Mds {
             reply.ways.clear();
             return self.pass(reply);
         }
-        self.gate.queue.push_back((self.core.log.last, Gated::Reply(reply)));
+        self.gate.wait(&self.core, reply);
     }
 
     /// The journal is durable up to here.
     pub(crate) fn durable(&mut self, lsn: Lsn) {
         self.core.log.durable = self.core.log.durable.max(lsn).min(self.core.log.last);
-        self.relaxed_durable();
+        self.relaxed.relaxed_durable(&mut self.core, &self.sessions, &self.opens, &mut self.cluster);
         self.decoupled.emit_thaws(&mut self.core, &mut self.sessions, &self.opens);
         self.discards.emit_discards(&mut self.core);
         self.decoupled.emit_restores(&mut self.core);
@@ -140,15 +153,14 @@ impl Mds {
         self.checkpointer.emit_checkpoint(&mut self.core, &mut self.cluster, &mut self.heat);
         self.decoupled.emit_merge_rows(&mut self.core);
         let greeted = self.cluster.cluster_durable(&mut self.core);
-        while self.gate.queue.front().is_some_and(|(upto, _)| *upto <= self.core.log.durable) {
-            match self.gate.queue.pop_front() {
-                Some((_, Gated::Reply(reply))) => self.pass(reply),
-                Some((_, Gated::Welcome { conn, slot, session })) => {
+        while let Some(gated) = self.gate.next(&self.core) {
+            match gated {
+                Gated::Reply(reply) => self.pass(reply),
+                Gated::Welcome { conn, slot, session } => {
                     self.sessions.welcome(&mut self.core, &self.cluster, conn, slot, session, Begun::default())
                 }
-                Some((_, Gated::Hello(conn, hello))) => self.hello(conn, hello),
-                Some((_, Gated::Evicted(conn))) => self.sessions.say_evicted(&mut self.core, conn),
-                None => {}
+                Gated::Hello(conn, hello) => self.hello(conn, hello),
+                Gated::Evicted(conn) => self.sessions.say_evicted(&mut self.core, conn),
             }
         }
         greeted.into_iter().for_each(|rank| self.hello_said(rank));

@@ -68,6 +68,81 @@ impl Grace {
         self.cut_off_until_ms += ms;
     }
 
+    /// A session tells what it held. `peer`: it came over a connection that may act for everybody; which users it does not act for.
+    fn begin(
+        &mut self,
+        id: SessionId,
+        held: Reclaim,
+        (trusted, squash): (bool, Squash),
+        limited: Option<Arc<Identity>>,
+    ) {
+        let telling = Telling { held, left: 0, rounds: 0, has_failed: false, failures: 0, trusted, squash, limited };
+        self.told.insert(id, telling);
+    }
+
+    /// One of the reads for a reclaim is done; whether all are, and none has failed.
+    fn one_is_read(&mut self, id: SessionId) -> bool {
+        let Some(told) = self.told.get_mut(&id) else { return false };
+        told.left -= 1;
+        told.left == 0 && !told.has_failed
+    }
+
+    /// One of them has failed.
+    fn one_has_failed(&mut self, id: SessionId) {
+        if let Some(told) = self.told.get_mut(&id)
+            && told.failures < FAILED_MAX
+        {
+            if !told.has_failed {
+                // What was not read in this round is wanted once more.
+                told.rounds = told.rounds.saturating_sub(1);
+            }
+            (told.has_failed, told.failures) = (true, told.failures + 1);
+        }
+    }
+
+    /// The reclaims for which something is to be read again.
+    fn take_failed(&mut self) -> Vec<SessionId> {
+        let failed = self.told.iter_mut().filter(|(_, told)| told.has_failed && told.left == 0);
+        failed
+            .map(|(id, told)| {
+                told.has_failed = false;
+                *id
+            })
+            .collect()
+    }
+
+    /// The inodes that a session had open, and how often something was read for it.
+    fn open_inos(&self, id: SessionId) -> Option<(Vec<Ino>, usize)> {
+        let told = self.told.get(&id)?;
+        let mut inos: Vec<Ino> = told.held.opens.iter().take(HANDLES_MAX).map(|(_, ino, ..)| *ino).collect();
+        inos.sort();
+        inos.dedup();
+        Some((inos, told.rounds))
+    }
+
+    /// So many reads are under way for a reclaim; whether it waits for them.
+    fn is_read_for(&mut self, id: SessionId, count: usize) -> bool {
+        match self.told.get_mut(&id) {
+            Some(told) if count > 0 => {
+                (told.left, told.rounds) = (count, told.rounds + 1);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The reclaims of sessions whose rights depend on where something is, as far as nothing is read for them.
+    fn limited(&self) -> Vec<SessionId> {
+        let waits = |told: &Telling| told.limited.is_some() && told.left == 0;
+        self.told.iter().filter(|(_, told)| waits(told)).map(|(id, _)| *id).collect()
+    }
+
+    /// Takes a reclaim out: what was held, and who has told it.
+    fn end(&mut self, id: SessionId) -> Option<(Reclaim, (bool, Squash))> {
+        let told = self.told.remove(&id)?;
+        Some((told.held, (told.trusted, told.squash)))
+    }
+
     /// Until when it goes on for a session that has not come back.
     fn lasts(&self, session: &Session) -> u64 {
         if session.is_remote() { self.cut_off_until_ms } else { self.until_ms }
@@ -133,33 +208,22 @@ impl Mds {
             held.opens.retain(|(_, _, flags, _)| !(flags.write || flags.truncate || flags.append));
         }
         if let Some(grace) = &mut self.grace {
-            grace.told.insert(
-                id,
-                Telling { held, left: 0, rounds: 0, has_failed: false, failures: 0, trusted, squash, limited },
-            );
+            grace.begin(id, held, (trusted, squash), limited);
         }
         self.reclaim_further(slot, id);
     }
 
     /// One of the reads for a reclaim is done.
     pub(crate) fn reclaim_loaded(&mut self, slot: Slot, id: SessionId) {
-        let Some(told) = self.grace.as_mut().and_then(|grace| grace.told.get_mut(&id)) else { return };
-        told.left -= 1;
-        if told.left == 0 && !told.has_failed {
+        if self.grace.as_mut().is_some_and(|grace| grace.one_is_read(id)) {
             self.reclaim_further(slot, id);
         }
     }
 
     /// One of them failed: it is tried again with the next tick.
     pub(crate) fn reclaim_failed(&mut self, slot: Slot, id: SessionId) {
-        if let Some(told) = self.grace.as_mut().and_then(|grace| grace.told.get_mut(&id))
-            && told.failures < FAILED_MAX
-        {
-            if !told.has_failed {
-                // What was not read in this round is wanted once more.
-                told.rounds = told.rounds.saturating_sub(1);
-            }
-            (told.has_failed, told.failures) = (true, told.failures + 1);
+        if let Some(grace) = &mut self.grace {
+            grace.one_has_failed(id);
         }
         self.reclaim_loaded(slot, id);
     }
@@ -167,38 +231,26 @@ impl Mds {
     /// A tick: what could not be read for a reclaim is read again.
     pub(crate) fn reclaim_again(&mut self) {
         let Some(grace) = &mut self.grace else { return };
-        let failed = grace.told.iter_mut().filter(|(_, told)| told.has_failed && told.left == 0);
-        let sessions: Vec<SessionId> = failed
-            .map(|(id, told)| {
-                told.has_failed = false;
-                *id
-            })
-            .collect();
+        let sessions = grace.take_failed();
         self.reclaim_of(sessions);
     }
 
     /// Reads what is missing for a reclaim, or gives back what was held.
     fn reclaim_further(&mut self, slot: Slot, id: SessionId) {
-        let Some(told) = self.grace.as_mut().and_then(|grace| grace.told.get(&id)) else { return };
-        let mut inos: Vec<Ino> = told.held.opens.iter().take(HANDLES_MAX).map(|(_, ino, ..)| *ino).collect();
-        inos.sort();
-        inos.dedup();
-        let rounds = told.rounds;
+        let Some((inos, rounds)) = self.grace.as_ref().and_then(|grace| grace.open_inos(id)) else { return };
         let needs = self.cluster.reclaim_needs(&mut self.core, &inos, rounds);
         let count = self.cluster.load(&mut self.core, needs, Waiter::Reclaim(slot, id));
-        let Some(grace) = &mut self.grace else { return };
-        if let (1.., Some(told)) = (count, grace.told.get_mut(&id)) {
-            (told.left, told.rounds) = (count, told.rounds + 1);
+        if self.grace.as_mut().is_none_or(|grace| grace.is_read_for(id, count)) {
             return;
         }
         let Some(refused) = self.ways.refused_by_paths(&mut self.core, &mut self.cluster, &mut self.grace, slot, id)
         else {
             return;
         };
-        let Some(told) = self.grace.as_mut().and_then(|grace| grace.told.remove(&id)) else { return };
+        let Some((held, peer)) = self.grace.as_mut().and_then(|grace| grace.end(id)) else { return };
         let session = self.sessions.same(slot, id);
         if session.is_some_and(|session| session.standing == Standing::Reclaiming) {
-            self.take_back(slot, id, told.held, (told.trusted, told.squash), &refused);
+            self.take_back(slot, id, held, peer, &refused);
             self.reclaimed(slot);
         }
     }
@@ -206,8 +258,7 @@ impl Mds {
     /// Other ranks may have said where something is that limited sessions had open.
     pub(crate) fn reclaim_by_ways(&mut self) {
         let Some(grace) = &self.grace else { return };
-        let waits = |told: &Telling| told.limited.is_some() && told.left == 0;
-        let sessions: Vec<SessionId> = grace.told.iter().filter(|(_, told)| waits(told)).map(|(id, _)| *id).collect();
+        let sessions = grace.limited();
         self.reclaim_of(sessions);
     }
 
@@ -215,7 +266,7 @@ impl Mds {
         for id in sessions {
             match self.sessions.find(id) {
                 Some(slot) => self.reclaim_further(slot, id),
-                None => drop(self.grace.as_mut().and_then(|grace| grace.told.remove(&id))),
+                None => drop(self.grace.as_mut().and_then(|grace| grace.end(id))),
             }
         }
     }

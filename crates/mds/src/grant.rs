@@ -12,10 +12,10 @@ use crate::session::Slot;
 
 /// A lease that would be welcome: bits on an inode, and the inode's change counter when the answer was made.
 #[derive(Clone, Copy)]
-struct Ask {
-    ino: Ino,
-    bits: Lease,
-    change: u64,
+pub(crate) struct Ask {
+    pub(crate) ino: Ino,
+    pub(crate) bits: Lease,
+    pub(crate) change: u64,
 }
 
 /// The leases that would be welcome with an answer.

@@ -47,6 +47,31 @@ pub(crate) struct PathCache {
 }
 
 impl PathCache {
+    /// What was heard long ago is forgotten, and so is who was asked; whether somebody waits for an answer, who asks again now.
+    fn forget_old(&mut self, core: &mut Core) -> bool {
+        let now = core.now.mono_ms;
+        self.known.retain(|_, heard| now < heard.ms + KEEP_MS);
+        let asked = !std::mem::take(&mut self.asked).is_empty();
+        if asked {
+            core.parked.wake(&WaitReason::Above);
+        }
+        asked
+    }
+
+    /// Puts down what another rank has said of an inode; false if it says nothing.
+    fn hear(&mut self, core: &mut Core, number: u64, ino: Ino, (up, at): (Vec<u64>, Ino), bounds: Policies) -> bool {
+        if at == ino && ino != Ino::ROOT {
+            return false;
+        }
+        self.asked.remove(&ino);
+        if self.known.len() >= KEEP_MAX {
+            self.known.clear();
+        }
+        self.known.insert(ino, Heard { up, at, bounds, ms: core.now.mono_ms, number });
+        core.parked.wake(&WaitReason::Above);
+        true
+    }
+
     /// Number of questions so far: the number of the last one.
     pub(crate) fn asks(&self) -> u64 {
         self.last
@@ -148,27 +173,16 @@ pub(crate) fn shown_on_the_way(mut change: Change) -> Change {
 impl Mds {
     /// A tick: who waits asks again. The rank may not have been there, or something else may have it by now.
     pub(crate) fn ask_ways_again(&mut self) {
-        let now = self.core.now.mono_ms;
-        self.ways.known.retain(|_, heard| now < heard.ms + KEEP_MS);
-        if !std::mem::take(&mut self.ways.asked).is_empty() {
-            self.core.parked.wake(&WaitReason::Above);
+        if self.ways.forget_old(&mut self.core) {
             self.reclaim_by_ways();
         }
     }
 
     /// Another rank has said it. One that does not have the inode is asked again with the next tick, or another one.
     pub(crate) fn way_told(&mut self, number: u64, ino: Ino, way: (Vec<u64>, Ino), bounds: Policies) {
-        let (up, at) = way;
-        if at == ino && ino != Ino::ROOT {
-            return;
+        if self.ways.hear(&mut self.core, number, ino, way, bounds) {
+            self.reclaim_by_ways();
         }
-        self.ways.asked.remove(&ino);
-        if self.ways.known.len() >= KEEP_MAX {
-            self.ways.known.clear();
-        }
-        self.ways.known.insert(ino, Heard { up, at, bounds, ms: self.core.now.mono_ms, number });
-        self.core.parked.wake(&WaitReason::Above);
-        self.reclaim_by_ways();
     }
 }
 

@@ -32,6 +32,7 @@ use crate::hash::IntMap;
 use crate::io::{DataAccess, Output, Page, Scan};
 use crate::load::Waiter;
 use crate::machine::Mds;
+use crate::open::Opens;
 use crate::park::{Job, WaitReason};
 use crate::paths::Up;
 use crate::session::Sessions;
@@ -169,6 +170,26 @@ fn lag_of(dir: Ino, text: &[u8]) -> Option<Lag> {
 }
 
 impl Relaxed {
+    /// True if somebody waits for the record of a new file.
+    fn awaits_birth(&self) -> bool {
+        self.birth_awaited
+    }
+
+    /// True if more numbers are to be reserved.
+    fn lacks_numbers(&self) -> bool {
+        self.numbers.are_few()
+    }
+
+    /// These are reserved, by the record at `lsn`.
+    fn take_numbers(&mut self, first: Ino, after: Ino, lsn: Lsn) {
+        self.numbers.more = Some((first.0, after.0, lsn));
+    }
+
+    /// The next number that is reserved durably.
+    fn next_number(&mut self, core: &Core) -> Option<Ino> {
+        self.numbers.peek(core.log.durable)
+    }
+
     /// True if any directory may be relaxed.
     #[inline]
     fn is_any(&self) -> bool {
@@ -267,7 +288,7 @@ impl Mds {
     pub fn journal_may_wait(&self) -> bool {
         self.relaxed.is_any()
             && !self.waits_for_journal()
-            && !self.relaxed.birth_awaited
+            && !self.relaxed.awaits_birth()
             && self.grace.is_none()
             && !self.core.stopping
             && self.discards.nothing_waits()
@@ -276,40 +297,48 @@ impl Mds {
 
     /// A number for an inode that a request makes in a relaxed directory; none: there is none that is reserved, and the request is as strict as any.
     pub(crate) fn reserved_number(&mut self) -> Option<Ino> {
-        if self.relaxed.numbers.are_few() {
+        if self.relaxed.lacks_numbers() {
             let first = self.core.tree.next_ino();
             let after = Ino(first.0 + NUMBERS);
             if after.birth_rank() == self.core.me() {
                 let lsn = self.commit(None, &[Event::NextIno(after)]);
-                self.relaxed.numbers.more = Some((first.0, after.0, lsn));
+                self.relaxed.take_numbers(first, after, lsn);
             }
         }
-        self.relaxed.numbers.peek(self.core.log.durable)
+        self.relaxed.next_number(&self.core)
     }
+}
 
+impl Relaxed {
     /// The journal is durable up to here.
-    pub(crate) fn relaxed_durable(&mut self) {
-        self.relaxed.birth_awaited &= self.core.log.durable < self.core.log.last;
-        while let Some((lsn, ..)) = self.relaxed.order.front()
-            && *lsn <= self.core.log.durable
+    pub(crate) fn relaxed_durable(
+        &mut self,
+        core: &mut Core,
+        sessions: &Sessions,
+        opens: &Opens,
+        cluster: &mut Cluster,
+    ) {
+        self.birth_awaited &= core.log.durable < core.log.last;
+        while let Some((lsn, ..)) = self.order.front()
+            && *lsn <= core.log.durable
         {
-            let Some((lsn, _, inos)) = self.relaxed.order.pop_front() else { return };
+            let Some((lsn, _, inos)) = self.order.pop_front() else { return };
             for ino in inos {
-                if self.relaxed.fresh.get(&ino) == Some(&lsn) {
-                    self.relaxed.fresh.remove(&ino);
+                if self.fresh.get(&ino) == Some(&lsn) {
+                    self.fresh.remove(&ino);
                 }
                 // The first record that says something of it made it.
-                if self.relaxed.unborn.remove(&ino) && self.relaxed.held.remove(&ino) {
-                    if self.cluster.is_leaving(&mut self.core, ino) {
+                if self.unborn.remove(&ino) && self.held.remove(&ino) {
+                    if cluster.is_leaving(core, ino) {
                         // Another rank is about to have it, which says what may be done.
                         continue;
                     }
-                    for (slot, access) in self.opens.users(ino) {
-                        if let Some(session) = self.sessions.get(slot).map(|session| session.id) {
-                            self.core.out.push_back(Output::Access { session, ino, access });
+                    for (slot, access) in opens.users(ino) {
+                        if let Some(session) = sessions.get(slot).map(|session| session.id) {
+                            core.out.push_back(Output::Access { session, ino, access });
                         }
                     }
-                    self.core.parked.wake(&WaitReason::Data(ino));
+                    core.parked.wake(&WaitReason::Data(ino));
                 }
             }
         }

@@ -8,7 +8,10 @@ use crate::balance::BalanceStatus;
 use crate::core::Core;
 use crate::decouple::{DecoupledCount, DecoupledStatus};
 use crate::heat::{HotDir, KnownLoad, Load, LoadVec};
+use crate::lease::Leases;
+use crate::lock::Locks;
 use crate::machine::Mds;
+use crate::open::Opens;
 use crate::session::{Session, Sessions};
 use crate::tally::{Tally, TallyStatus};
 
@@ -327,7 +330,7 @@ impl Mds {
             rank: self.core.config.rank,
             member: self.cluster.member_state(&self.core),
             drain_stuck: self.cluster.drain_stuck(&self.core),
-            sessions: self.session_status(),
+            sessions: self.sessions.session_status(&self.core, &self.leases, &self.opens, &self.locks),
             ops,
             cache_bytes: self.core.tree.memory_bytes(),
             hash_bytes: self.core.tree.hash_bytes(),
@@ -391,21 +394,23 @@ impl Mds {
             promise_waits: self.promises.waits,
         }
     }
+}
 
-    fn session_status(&self) -> Vec<SessionStatus> {
-        let sessions = self.sessions.iter().map(|(slot, session)| SessionStatus {
+impl Sessions {
+    fn session_status(&self, core: &Core, leases: &Leases, opens: &Opens, locks: &Locks) -> Vec<SessionStatus> {
+        let sessions = self.iter().map(|(slot, session)| SessionStatus {
             id: session.id,
             name: String::from_utf8_lossy(&session.name).into_owned(),
             uid: session.uid,
             local: session.local,
             connected: session.conn.is_some(),
             ending: session.ending.is_some(),
-            identity: self.sessions.identity_of(session),
+            identity: self.identity_of(session),
             direct: !session.addresses.is_empty(),
-            idle_ms: self.core.now.mono_ms.saturating_sub(session.heard_ms),
-            opens: self.opens.handles(slot),
-            leases: self.leases.count(slot),
-            locks: self.locks.held_by(slot),
+            idle_ms: core.now.mono_ms.saturating_sub(session.heard_ms),
+            opens: opens.handles(slot),
+            leases: leases.count(slot),
+            locks: locks.held_by(slot),
             in_flight: session.window.running(),
             requests: session.requests,
             errors: session.errors,

@@ -22,16 +22,13 @@ pub(crate) struct Syncs {
 impl Mds {
     /// One is done. Who waits is answered.
     pub(crate) fn data_synced(&mut self, ticket: u64, ok: bool) {
-        if ticket != self.syncs.last || !self.syncs.running {
+        if !self.syncs.end(ticket) {
             return;
         }
-        self.syncs.running = false;
         for job in self.core.parked.take_waiting(&WaitReason::Sync(ticket)) {
             if ok { self.done(job, Answer::Done) } else { self.fail(job, FsError::Io) }
         }
-        if std::mem::take(&mut self.syncs.wanted) {
-            self.syncs.sync_data(&mut self.core);
-        }
+        self.syncs.go_on(&mut self.core);
         if self.cluster.exports.is_active() {
             self.synced_before_move(ticket, ok);
         }
@@ -39,6 +36,18 @@ impl Mds {
 }
 
 impl Syncs {
+    /// One is done; false if it is not the one under way.
+    fn end(&mut self, ticket: u64) -> bool {
+        ticket == self.last && std::mem::take(&mut self.running)
+    }
+
+    /// Starts the one that was wanted meanwhile.
+    fn go_on(&mut self, core: &mut Core) {
+        if std::mem::take(&mut self.wanted) {
+            self.sync_data(core);
+        }
+    }
+
     /// The number of the sync that covers all that was answered so far.
     pub(crate) fn sync_data(&mut self, core: &mut Core) -> u64 {
         if self.running {

@@ -58,7 +58,15 @@ impl Mds {
         if first && self.core.allows(dir) && !self.decoupled.by_dir.get(&dir).is_some_and(|owned| owned.has_left) {
             // One that says this opens there by itself. What its session has of the rank goes, and it gets no more.
             self.decoupled.set_answers(dir, true);
-            if let Some(step) = self.leave_own(job, dir) {
+            if let Some(step) = self.leases.leave_own(
+                &mut self.core,
+                &self.sessions,
+                &mut self.recalls,
+                &self.opens,
+                &mut self.cluster,
+                job,
+                dir,
+            ) {
                 if matches!(step, Step::Answer(_)) {
                     self.decoupled.set_answers(dir, false);
                 }

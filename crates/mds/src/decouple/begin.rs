@@ -241,30 +241,6 @@ impl Mds {
         self.recalls.wait_for_closes_of(&mut self.core, &self.sessions, &self.opens, job, &open)
     }
 
-    /// The session of an owner which answers below the root by itself from now on gives back what it has there as one of those that work there.
-    pub(super) fn leave_own(&mut self, job: &mut Job, dir: Ino) -> Option<Step> {
-        let mut open = Vec::new();
-        for ino in self.opens.inos() {
-            if self.opens.access(ino, job.slot) == DataAccess::None {
-                continue;
-            }
-            match self.cluster.is_below(&mut self.core, ino, dir) {
-                Ok(below) => open.extend(below.then_some(ino)),
-                Err(needs) => return Some(self.cluster.wait_to_know(&mut self.core, job, needs)),
-            }
-        }
-        if let Some(step) =
-            self.recalls.wait_for_closes_by(&mut self.core, &self.sessions, &self.opens, job, &open, Some(job.slot))
-        {
-            return Some(step);
-        }
-        match self.leases.held_below(&mut self.core, &mut self.cluster, dir, Some(job.slot)) {
-            Ok(due) if due.is_empty() => None,
-            Ok(due) => Some(self.recalls.recall_held(&mut self.core, &self.sessions, job, due)),
-            Err(needs) => Some(self.cluster.wait_to_know(&mut self.core, job, needs)),
-        }
-    }
-
     pub(super) fn grant_more(&mut self, job: &mut Job, dir: Ino, epoch: u64, inos: u64) -> Step {
         let inos = match self
             .decoupled
@@ -376,6 +352,39 @@ impl Mds {
             self.decoupled.let_go(&mut self.opens, dir);
             self.decoupled.by_dir.remove(&dir);
             self.core.counters.decouplings_lost += 1;
+        }
+    }
+}
+
+impl Leases {
+    /// The session of an owner which answers below the root by itself from now on gives back what it has there as one of those that work there.
+    pub(super) fn leave_own(
+        &mut self,
+        core: &mut Core,
+        sessions: &Sessions,
+        recalls: &mut Recalls,
+        opens: &Opens,
+        cluster: &mut Cluster,
+        job: &mut Job,
+        dir: Ino,
+    ) -> Option<Step> {
+        let mut open = Vec::new();
+        for ino in opens.inos() {
+            if opens.access(ino, job.slot) == DataAccess::None {
+                continue;
+            }
+            match cluster.is_below(core, ino, dir) {
+                Ok(below) => open.extend(below.then_some(ino)),
+                Err(needs) => return Some(cluster.wait_to_know(core, job, needs)),
+            }
+        }
+        if let Some(step) = recalls.wait_for_closes_by(core, sessions, opens, job, &open, Some(job.slot)) {
+            return Some(step);
+        }
+        match self.held_below(core, cluster, dir, Some(job.slot)) {
+            Ok(due) if due.is_empty() => None,
+            Ok(due) => Some(recalls.recall_held(core, sessions, job, due)),
+            Err(needs) => Some(cluster.wait_to_know(core, job, needs)),
         }
     }
 }

@@ -21,6 +21,7 @@ use loligo_types::{
 use super::merge::Intake;
 use crate::core::Core;
 use crate::decouple::Decoupled;
+use crate::discard::Discards;
 use crate::execute::Step;
 use crate::io::{DataAccess, Output};
 use crate::machine::Mds;
@@ -308,18 +309,27 @@ impl Mds {
         self.decoupled.emit_forks(&mut self.core);
         Ok(())
     }
+}
 
+impl Decoupled {
     /// True if something is under way on the objects of files that are to be put back. From then on nobody but the owner changes them.
-    pub(super) fn stills_for_end(&mut self, record: &DecoupledRecord) -> bool {
+    pub(super) fn stills_for_end(
+        &mut self,
+        core: &mut Core,
+        sessions: &mut Sessions,
+        opens: &mut Opens,
+        discards: &Discards,
+        record: &DecoupledRecord,
+    ) -> bool {
         if record.interfere != Interfere::Allow {
             return false;
         }
-        if self.decoupled.by_dir.get(&record.dir).is_some_and(|owned| !owned.forks.kept.is_empty()) {
-            self.decoupled.end_still(&mut self.core, &mut self.sessions, &mut self.opens, record.dir);
+        if self.by_dir.get(&record.dir).is_some_and(|owned| !owned.forks.kept.is_empty()) {
+            self.end_still(core, sessions, opens, record.dir);
         }
         let inos: Vec<Ino> = record.overwritten.iter().flat_map(|files| files.pairs()).map(|(ino, _)| ino).collect();
-        self.decoupled.hold_still(&mut self.core, &self.sessions, &self.opens, record.dir, &inos);
-        inos.into_iter().any(|ino| self.discards.drops_or_spills(ino))
+        self.hold_still(core, sessions, opens, record.dir, &inos);
+        inos.into_iter().any(|ino| discards.drops_or_spills(ino))
     }
 }
 

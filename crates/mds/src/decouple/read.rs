@@ -123,7 +123,7 @@ impl Mds {
         if let Some(left) = &owned.putting_back {
             return !left.is_empty();
         }
-        if self.stills_for_end(record) {
+        if self.decoupled.stills_for_end(&mut self.core, &mut self.sessions, &mut self.opens, &self.discards, record) {
             return true;
         }
         let Some(owned) = self.decoupled.by_dir.get_mut(&record.dir) else { return false };
