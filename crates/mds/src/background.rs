@@ -77,8 +77,10 @@ impl Mds {
         if !self.cluster.is_alone() {
             self.cluster_tick();
         }
-        self.balance();
-        self.beat();
+        let (waiting, in_grace) = (self.gate.len(), self.grace.is_some());
+        self.balance.balance(&mut self.core, &mut self.cluster, &self.heat, waiting, in_grace);
+        let weighed = self.balance.weighed(&self.cluster.atlas);
+        self.heat.beat(&mut self.core, &self.cluster, weighed, waiting);
         self.core.evict(&self.cluster, &self.grace);
         self.checkpointer.stop_if_soon(&mut self.core, &self.cluster, &self.grace);
         self.checkpoint();
@@ -152,7 +154,7 @@ impl Mds {
         if !self.cluster.peers.ready || self.cluster.exports.is_active() {
             return;
         }
-        let (here, abroad) = self.cluster.sum_needs(&mut self.core, needs);
+        let (here, abroad) = self.cluster.atlas.sum_needs(&mut self.core, &mut self.cluster.exports, needs);
         if !here.is_empty() {
             self.background.sums_waiting = true;
             self.cluster.load(&mut self.core, here, Waiter::Sums);
@@ -214,7 +216,7 @@ impl Core {
         if self.tree.memory_bytes() <= self.config.cache_bytes_max {
             return;
         }
-        let keeps = grace.is_some() || cluster.keeps_all() || self.parked.starves();
+        let keeps = grace.is_some() || cluster.exports.keeps_all() || self.parked.starves();
         if !keeps {
             let low = self.config.cache_bytes_max - self.config.cache_bytes_max / 32;
             self.tree.evict_some(low, EVICT_STEPS, &|_| false);

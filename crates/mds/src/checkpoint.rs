@@ -349,7 +349,7 @@ impl Checkpointer {
     pub(crate) fn stop(&mut self, core: &mut Core, cluster: &Cluster) {
         core.stopping = true;
         self.retry_ms = 0;
-        cluster.stop_borrowing(core);
+        cluster.borrowing.stop_borrowing(core);
     }
 }
 
@@ -363,8 +363,13 @@ impl Sessions {
 impl Core {
     /// The journal is needed from here on.
     pub(crate) fn needed_from(&self, sessions: &Sessions, cluster: &Cluster) -> Lsn {
-        let needed =
-            self.tree.oldest_dirty().into_iter().chain(sessions.oldest_unsaved()).chain(cluster.oldest_promise()).min();
+        let needed = self
+            .tree
+            .oldest_dirty()
+            .into_iter()
+            .chain(sessions.oldest_unsaved())
+            .chain(cluster.atlas.oldest_promise(&cluster.peers))
+            .min();
         let needed = needed.unwrap_or(self.log.last.next()).min(self.log.durable.next());
         self.tree.needed_for_merges(needed)
     }

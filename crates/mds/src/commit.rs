@@ -56,7 +56,7 @@ impl Mds {
         self.relaxed.note_relaxed(&mut self.core, &self.cluster, events, lsn, made);
         let alone = self.cluster.is_alone();
         if !alone {
-            self.cluster.check_replicas(&self.core, events);
+            self.cluster.replicas.check_replicas(&self.core, events);
             self.decoupled.note_arrivals(&self.core, events);
         }
         self.promises.check_promises(&self.core, events);
@@ -81,11 +81,13 @@ impl Mds {
                     self.decoupled.note_promise(event);
                 }
                 Event::Merge { dir } => self.core.tree.begin_merge(*dir),
-                Event::Letter { to, seq, letter } => self.cluster.letter_written(*to, *seq, letter, lsn),
-                Event::Route(route) => self.cluster.route_written(&mut self.core, &mut self.balance, *route),
-                Event::RouteGone(dir) => self.cluster.route_gone(&mut self.core, *dir),
+                Event::Letter { to, seq, letter } => self.cluster.peers.letter_written(*to, *seq, letter, lsn),
+                Event::Route(route) => {
+                    self.cluster.atlas.route_written(&mut self.core, &self.cluster.peers, &mut self.balance, *route)
+                }
+                Event::RouteGone(dir) => self.cluster.atlas.route_gone(&mut self.core, &self.cluster.peers, *dir),
                 Event::Xattr { .. } | Event::XattrGone { .. } => {
-                    self.cluster.note_pin(event);
+                    self.cluster.placement.note_pin(event);
                     self.decoupled.note_promise(event);
                 }
                 _ => {}

@@ -60,7 +60,7 @@ impl Mds {
     /// Nothing, if the change may be applied now; else the recalls are on their way, and this is what to wait for.
     pub(crate) fn settle_conflicts(&mut self, job: &mut Job, change: &Change) -> Option<WaitReason> {
         if !self.cluster.replicas.lent.is_empty()
-            && let Some(why) = self.cluster.settle_replicas(&mut self.core, job, &change.events)
+            && let Some(why) = self.cluster.replicas.settle_replicas(&mut self.core, job, &change.events)
         {
             return Some(why);
         }

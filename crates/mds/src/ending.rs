@@ -62,7 +62,7 @@ impl Mds {
         let Some(session) = self.sessions.remove(slot) else { return };
         self.commit(None, &[Event::SessionGone(session.id)]);
         self.cluster.drop_jobs(&mut self.core, slot);
-        self.cluster.forget_moved_handles(slot);
+        self.cluster.exports.forget_moved_handles(slot);
         self.decoupled.lose_decoupled(&mut self.core, &mut self.sessions, &mut self.opens, slot);
         let unlocked = self.locks.end(slot);
         self.grant_locks(unlocked);
@@ -124,7 +124,7 @@ impl Cluster {
     fn drop_jobs(&mut self, core: &mut Core, slot: Slot) {
         for mut job in core.parked.take_session(slot) {
             core.parked.unmark(&mut job);
-            self.give_back(core, &mut job, false);
+            self.borrowing.give_back(core, &mut job, false);
         }
     }
 }

@@ -60,7 +60,7 @@ impl Mds {
         self.core.tally_waited(&mut job);
         let step = loop {
             let step = match self.step(&mut job) {
-                Step::Redirect(rank) if self.cluster.gives_to(rank) => Step::Wait(WaitReason::Moving),
+                Step::Redirect(rank) if self.cluster.peers.gives_to(rank) => Step::Wait(WaitReason::Moving),
                 step => step,
             };
             if job.walk.is_none() {
@@ -75,7 +75,7 @@ impl Mds {
         match step {
             Step::Wait(why) => {
                 if job.tx.is_some() {
-                    self.cluster.give_back_for(&mut self.core, &mut job, &why);
+                    self.cluster.borrowing.give_back_for(&mut self.core, &mut job, &why);
                 }
                 let short = why == WaitReason::Space;
                 self.core.tally_wait(&mut job, &why);
@@ -106,7 +106,7 @@ impl Mds {
             result = Err(FsError::Stale);
         }
         self.core.parked.unmark(&mut job);
-        self.cluster.give_back(&mut self.core, &mut job, false);
+        self.cluster.borrowing.give_back(&mut self.core, &mut job, false);
         if !matches!(result, Ok(Answer::Opened { .. })) {
             self.close_unopened(&job);
         }
@@ -121,10 +121,10 @@ impl Mds {
     /// Sends a request to another rank; if it was executed here before, only for the answer.
     fn redirect(&mut self, mut job: Job, rank: Rank) {
         self.core.parked.unmark(&mut job);
-        self.cluster.give_back(&mut self.core, &mut job, false);
+        self.cluster.borrowing.give_back(&mut self.core, &mut job, false);
         self.close_unopened(&job);
         self.core.tally_redirect(&job);
-        self.heat.heat_redirect(&mut self.core, &self.cluster);
+        self.heat.heat_redirect(&mut self.core, &self.cluster.atlas);
         let reply = Reply::redirect(job, rank);
         self.gate(reply);
     }
@@ -151,7 +151,7 @@ impl Mds {
             return step;
         }
         job.within = None;
-        if (self.core.tree.has_decoupled() || self.cluster.has_apart(job))
+        if (self.core.tree.has_decoupled() || self.cluster.borrowing.has_apart(job))
             && let Some(step) = self.decoupled.busy_below(&mut self.core, &mut self.cluster, &mut self.ways, job)
         {
             return step;
@@ -198,13 +198,18 @@ impl Mds {
     /// The same where some of what is needed may be other ranks'.
     fn step_in_cluster(&mut self, job: &mut Job, held: Option<Handle>) -> Step {
         if let Some(tx) = job.tx {
-            self.cluster.invite(&mut self.core, tx);
+            self.cluster.borrowing.invite(&mut self.core, tx);
         }
         let mut has_guests = job.tx.is_some();
-        let step = match self.cluster.gather(&mut self.core, job) {
+        let step = match self.cluster.borrowing.gather(
+            &mut self.core,
+            &mut self.cluster.atlas,
+            &mut self.cluster.exports,
+            job,
+        ) {
             Gathered::All => match self.cluster.blocked(&mut self.core, job) {
                 Some(step) => step,
-                None if self.cluster.has_apart(job) && self.cluster.ends_root(&self.core, job) => {
+                None if self.cluster.borrowing.has_apart(job) && self.cluster.ends_root(&self.core, job) => {
                     Step::Answer(Err(FsError::Busy))
                 }
                 None => {
@@ -216,11 +221,20 @@ impl Mds {
             Gathered::Own(needs) => self.cluster.wait_for(&mut self.core, job, needs),
             Gathered::Remote(ino, rank) => self.cluster.tell_remote(&mut self.core, job, ino, rank),
             // What is still in memory of something that has moved says nothing of what is to be borrowed.
-            Gathered::Foreign(foreign) => match self.cluster.has_moved_on(&mut self.core, job) {
-                Some(step) => step,
-                None => self.cluster.borrow(&mut self.core, &self.sessions, job, foreign),
-            },
-            Gathered::Again => self.cluster.come_again(&mut self.core, job),
+            Gathered::Foreign(foreign) => {
+                match self.cluster.atlas.has_moved_on(&mut self.core, &mut self.cluster.exports, job) {
+                    Some(step) => step,
+                    None => self.cluster.borrowing.borrow(
+                        &mut self.core,
+                        &self.cluster.peers,
+                        &mut self.cluster.replicas,
+                        &self.sessions,
+                        job,
+                        foreign,
+                    ),
+                }
+            }
+            Gathered::Again => self.cluster.borrowing.come_again(&mut self.core, &mut self.cluster.peers, job),
         };
         if has_guests {
             self.core.tree.dismiss();
@@ -246,7 +260,7 @@ impl Mds {
         let relaxation = self.relax(job);
         let (lag, reserved) = (relaxation.lag, relaxation.number);
         let (opens, cluster, tx) = (&self.opens, &self.cluster, job.tx);
-        let guest = |ino| tx.and_then(|tx| self.cluster.opens_of_guest(tx, ino));
+        let guest = |ino| tx.and_then(|tx| self.cluster.borrowing.opens_of_guest(tx, ino));
         let made = job.ino.or(job.scattered).or(reserved).unwrap_or_else(|| self.core.tree.next_ino());
         // Where the owner of a subtree may have changed what is removed it counts as open.
         let held_too = u32::from(job.within.is_some());
@@ -259,7 +273,7 @@ impl Mds {
             open_count: &|ino| guest(ino).unwrap_or_else(|| opens.count(ino)) + held_too,
             route_version: &|ino| cluster.atlas.routes.version(ino),
         };
-        let bad_pin = self.cluster.is_bad_pin(&self.core, job);
+        let bad_pin = self.cluster.atlas.is_bad_pin(&self.core, job);
         let change = match prepare(&self.core.tree, &job.op, &ctx) {
             Ok(_) if bad_pin => return Step::Answer(Err(FsError::Invalid)),
             Ok(change) if job.way_only => shown_on_the_way(change),
@@ -290,21 +304,21 @@ impl Mds {
                 (&job.op, &change.answer)
             {
                 // What he will ask for next, if what he asked for now was all there.
-                self.cluster.read_on(&mut self.core, *dir, next.saturating_add(1));
+                self.cluster.atlas.read_on(&mut self.core, *dir, next.saturating_add(1));
             }
             return Step::Answer(Ok(change.answer));
         }
         let origin = origin_of(job, change.origin_ino, change.origin_value);
         let Change { events, answer, .. } = change;
         self.core.counters.scattered += u64::from(made.zeroth_rank().is_some());
-        let mut events = self.cluster.part(&mut self.core, job, events);
+        let mut events = self.cluster.borrowing.part(&mut self.core, job, events);
         events.extend(self.core.with_new_promise(&job.op));
         (job.lag, job.is_strict) = (lag, lag.is_none());
         let lsn = self.commit_made(Some(origin), &events, tx.is_none().then_some(made));
         self.relaxed.end(&relaxation, &events, lsn);
         self.sessions.use_number(job, &events);
         self.opens.room_used(&mut self.tidy, job);
-        self.cluster.note_policy(&mut self.core, &job.op);
+        self.cluster.placement.note_policy(&mut self.core, &self.cluster.atlas, &job.op);
         if let Some(dir) = job.within.filter(|_| !matches!(job.op, Op::Tmpfile { .. })) {
             self.decoupled.hold(dir, &events);
         }
@@ -559,7 +573,7 @@ impl Cluster {
         if !self.peers.ready {
             return Some(Step::Wait(WaitReason::Peers));
         }
-        if let Some(step) = self.moved(core, ino) {
+        if let Some(step) = self.exports.moved(core, &mut self.atlas, ino) {
             return Some(step);
         }
         let mut wants = Vec::new();

@@ -53,7 +53,7 @@ impl Mds {
         };
         self.core.tally_answer(job, op, &result);
         if self.heat.sampler.choose() {
-            self.heat.heat_op(&mut self.core, &self.cluster, &job.op);
+            self.heat.heat_op(&mut self.core, &self.cluster.atlas, &job.op);
         }
         let asks = Asks::of(&self.core.tree, job, &result);
         let ways = self.promise_ways(job);
@@ -180,7 +180,7 @@ impl Mds {
         session.errors += u64::from(reply.result.is_err());
         let Some(conn) = session.conn else { return };
         if let Some(Redirect { rank, done, about }) = reply.redirect {
-            let routes = self.cluster.routes_about(&self.core, about);
+            let routes = self.cluster.atlas.routes_about(&self.core, about);
             let msg = ToClient::Redirect { seq: reply.seq, rank, routes, done };
             return self.core.out.push_back(Output::Send { conn, msg });
         }

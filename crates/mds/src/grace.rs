@@ -312,12 +312,12 @@ impl Mds {
     fn take_back_open(&mut self, slot: Slot, id: SessionId, number: u64, ino: Ino, flags: OpenFlags, rights: Lease) {
         let taken = self.opens.handles(slot) >= HANDLES_MAX || self.opens.handle(slot, number).is_some();
         // A directory of which this rank has only a part is open where its home is.
-        let is_here = self.cluster.home_of_part(&self.core, ino).is_none();
+        let is_here = self.cluster.atlas.home_of_part(&self.core, ino).is_none();
         let kind = self.core.tree.inode(ino).filter(|_| is_here).map(|inode| inode.kind);
         if taken || !matches!(kind, Some(Kind::File | Kind::Dir)) {
             if let Where::Elsewhere(rank) = self.cluster.locate(&mut self.core, ino, &mut Vec::new()) {
                 // What was open of it has gone there before the restart, if it was here. The client may close it before it hears of that.
-                self.cluster.note_moved_handles(&self.core, &[(slot, number)], rank);
+                self.cluster.exports.note_moved_handles(&self.core, &[(slot, number)], rank);
             }
             return;
         }

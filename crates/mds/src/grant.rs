@@ -120,14 +120,16 @@ impl Mds {
     /// A lease is given only on what has not changed since the answer was made, and that nobody waits to change.
     #[inline]
     fn may_lease(&mut self, ask: &Ask, slot: Slot) -> bool {
-        if self.cluster.exports.is_active() && self.cluster.is_leaving(&mut self.core, ask.ino) {
+        if self.cluster.exports.is_active()
+            && self.cluster.exports.is_leaving(&mut self.core, &mut self.cluster.atlas, ask.ino)
+        {
             // What clients hold of it is on its way to another rank.
             return false;
         }
         if self.core.parked.is_marked(ask.ino) || !self.recalls.pending(ask.ino, slot).is_none() {
             return false;
         }
-        if self.cluster.is_spreading(ask.ino) {
+        if self.cluster.exports.is_spreading(ask.ino) {
             return false;
         }
         if self.core.tree.has_decoupled()

@@ -174,7 +174,7 @@ impl Mds {
     pub(crate) fn goodbye(&mut self, slot: Slot, gone: bool) {
         let client = self.sessions.get(slot).map(|session| session.client);
         if let Some(client) = client.filter(|_| gone) {
-            self.cluster.say_client_gone(&mut self.core, client);
+            self.cluster.peers.say_client_gone(&mut self.core, &self.cluster.atlas, client);
         }
         self.opens.end(slot).into_iter().for_each(|(ino, _)| self.opens.closed(&self.core, &mut self.tidy, ino));
         // Whoever says so has nothing under way, neither here nor in the store.
@@ -264,7 +264,7 @@ impl Sessions {
             rank: core.me(),
             hash_key: core.config.hash_key,
             map: cluster.atlas.map.clone(),
-            routes: cluster.routes_about(core, None),
+            routes: cluster.atlas.routes_about(core, None),
             direct,
             recovered: if core.config.after_crash { core.log.recovered } else { loligo_types::Lsn(0) },
         });

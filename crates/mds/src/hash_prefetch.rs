@@ -9,7 +9,7 @@
 use loligo_namespace::{Loaded, Need};
 use loligo_types::Ino;
 
-use crate::cluster::Cluster;
+use crate::cluster::Atlas;
 use crate::core::Core;
 use crate::load::Waiter;
 
@@ -38,16 +38,16 @@ impl Core {
     }
 }
 
-impl Cluster {
+impl Atlas {
     /// Reads the next hashes in the fragment that has this one, unless they are known, or being read, or there are too many.
     pub(crate) fn read_ahead(&self, core: &mut Core, dir: Ino, hash: u64) {
         if core.tree.hash_bytes() >= core.config.cache_bytes_max / PART_MAX {
             return;
         }
-        if self.atlas.routes.of(dir, hash).is_some_and(|rank| rank != core.me()) {
+        if self.routes.of(dir, hash).is_some_and(|rank| rank != core.me()) {
             return;
         }
-        let frag = self.atlas.routes.frag(dir, || hash);
+        let frag = self.routes.frag(dir, || hash);
         let Some(from_hash) = core.tree.unknown_from(dir, frag, hash) else { return };
         let need = Need::Hashes { dir, from_hash };
         if !core.loads.is_read(&need) {
@@ -67,9 +67,7 @@ impl Cluster {
         core.loads.goes_on(ticket, dir, from_hash);
         self.read_behind(core, ticket);
     }
-}
 
-impl Cluster {
     /// Reads the entries behind those of a read under way, if a request waits for that, and it goes on behind what is known.
     pub(crate) fn read_behind(&self, core: &mut Core, ticket: u64) {
         if let Some((dir, from_hash, behind)) = core.loads.awaited_range(ticket)
@@ -83,7 +81,7 @@ impl Cluster {
         if core.tree.memory_bytes() >= core.config.cache_bytes_max {
             return;
         }
-        if self.atlas.routes.of(dir, from_hash).is_some_and(|rank| rank != core.me()) {
+        if self.routes.of(dir, from_hash).is_some_and(|rank| rank != core.me()) {
             return;
         }
         let need = Need::Range { dir, from_hash };

@@ -72,6 +72,7 @@ mod sync;
 mod tally;
 #[cfg(test)]
 mod tests;
+mod view;
 mod walk;
 mod weight;
 mod window;

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use loligo_namespace::{Loaded, Need};
 use loligo_types::{FsError, Ino, Rank, SessionId};
 
+use crate::cluster::Atlas;
 use crate::cluster::{Cluster, pinned_dirs};
 use crate::core::Core;
 use crate::grace::Grace;
@@ -149,7 +150,7 @@ impl Mds {
     pub(crate) fn loaded(&mut self, ticket: u64, items: Vec<Loaded>) {
         let Some(done) = self.core.end_ticket(ticket) else { return };
         let is_load = done.waiters.iter().any(|waiter| waiter.is_load());
-        let spots = if is_load { self.balance.spots_of(&self.core, &self.cluster, &items) } else { Vec::new() };
+        let spots = if is_load { self.balance.spots_of(&self.core, &self.cluster.atlas, &items) } else { Vec::new() };
         let missed = self.core.missed(&items);
         let is_awaited = done.waiters.iter().any(|waiter| matches!(waiter, Waiter::Job(_)));
         let listed = if is_awaited { self.core.listed(&items) } else { Vec::new() };
@@ -160,13 +161,14 @@ impl Mds {
             let stale = ticket <= self.cluster.atlas.barrier;
             for item in items {
                 let cut = cut_dir(&item);
-                self.cluster.take_item(&mut self.core, &mut self.balance, item, stale);
+                self.cluster.atlas.take_item(&mut self.core, &mut self.cluster.exports, &mut self.balance, item, stale);
                 // A rank that starts anew learns so of what it has not given away yet.
-                cut.into_iter().for_each(|dir| self.cluster.has_grown(&mut self.core, dir));
+                cut.into_iter()
+                    .for_each(|dir| self.cluster.placement.has_grown(&mut self.core, &self.cluster.atlas, dir));
             }
         }
-        pinned.into_iter().for_each(|dir| self.cluster.note_loaded_pin(&self.core, dir));
-        self.heat.heat_fetch(&mut self.core, &self.cluster, spots);
+        pinned.into_iter().for_each(|dir| self.cluster.placement.note_loaded_pin(&self.core, dir));
+        self.heat.heat_fetch(&mut self.core, &self.cluster.atlas, spots);
         self.core.loads.since_evict += 1;
         for waiter in done.waiters {
             match waiter {
@@ -179,13 +181,13 @@ impl Mds {
                 Waiter::Replicas => self.cluster.replicas_loaded(&mut self.core, &self.grace, &self.decoupled, true),
                 Waiter::Loan(tx) => self.loan_loaded(tx),
                 Waiter::Letter(rank) => self.letter_loaded(rank),
-                Waiter::Survey => self.cluster.survey_loaded(&mut self.core),
+                Waiter::Survey => self.cluster.exports.survey_loaded(&mut self.core),
                 Waiter::Nobody => self.core.parked.wake(&WaitReason::Locked),
                 Waiter::Ahead => {}
             }
         }
-        missed.into_iter().for_each(|(dir, hash)| self.cluster.read_ahead(&mut self.core, dir, hash));
-        listed.into_iter().for_each(|(dir, hash)| self.cluster.read_on(&mut self.core, dir, hash));
+        missed.into_iter().for_each(|(dir, hash)| self.cluster.atlas.read_ahead(&mut self.core, dir, hash));
+        listed.into_iter().for_each(|(dir, hash)| self.cluster.atlas.read_on(&mut self.core, dir, hash));
         self.land_checkpoint();
         self.decoupled.land_merge_rows(&mut self.core);
     }
@@ -206,9 +208,9 @@ impl Mds {
                 Waiter::EofCleanup(_) | Waiter::Way(..) => {}
                 Waiter::Sums => self.background.sums_waiting = false,
                 Waiter::Reclaim(slot, session) => self.reclaim_failed(slot, session),
-                Waiter::Loan(tx) => self.cluster.loan_failed(&mut self.core, &mut self.opens, &mut self.tidy, tx),
+                Waiter::Loan(tx) => self.cluster.loans.loan_failed(&mut self.core, &mut self.opens, &mut self.tidy, tx),
                 Waiter::Letter(rank) => self.letter_loaded(rank),
-                Waiter::Survey => self.cluster.survey_loaded(&mut self.core),
+                Waiter::Survey => self.cluster.exports.survey_loaded(&mut self.core),
                 Waiter::Nobody => self.core.parked.wake(&WaitReason::Locked),
                 Waiter::Ahead => {}
             }
@@ -234,7 +236,7 @@ impl Core {
     }
 }
 
-impl Cluster {
+impl Atlas {
     /// Reads these for somebody; how many reads that is to wait for.
     pub(crate) fn load(&mut self, core: &mut Core, mut needs: Vec<Need>, waiter: Waiter) -> usize {
         let later = self.read_later(&mut needs, waiter);
@@ -259,7 +261,7 @@ impl Cluster {
                 self.read_behind(core, number);
             }
         }
-        let births = &self.atlas.births;
+        let births = &self.births;
         for need in fresh.extract_if(.., |need| births.is_asked(need)) {
             // Nothing is read: the end of the question ends it.
             core.loads.last_birth += 1;

@@ -101,7 +101,7 @@ impl Mds {
             Input::Durable { lsn } => self.durable(lsn),
             Input::Loaded { ticket, items } => self.loaded(ticket, items),
             Input::LoadGoesOn { ticket, dir, from_hash } => {
-                self.cluster.load_goes_on(&mut self.core, ticket, dir, from_hash)
+                self.cluster.atlas.load_goes_on(&mut self.core, ticket, dir, from_hash)
             }
             Input::LoadFailed { ticket } => self.load_failed(ticket),
             Input::Connected { conn, peer } => self.sessions.connected(conn, peer),

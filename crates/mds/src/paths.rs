@@ -409,7 +409,7 @@ impl Cluster {
 impl Cluster {
     /// The directory that an inode is in.
     pub(crate) fn up(&mut self, core: &mut Core, at: Ino) -> Up {
-        if let Some(home) = self.home_of_part(core, at) {
+        if let Some(home) = self.atlas.home_of_part(core, at) {
             // What this rank has of it says what its names are, not where it is.
             return Up::Elsewhere(home);
         }
@@ -423,7 +423,7 @@ impl Cluster {
 
     fn next(&mut self, core: &mut Core, at: Ino) -> Next {
         // What has moved and is not dropped from memory yet says where it was.
-        match self.has_moved(core, at) {
+        match self.exports.has_moved(core, &mut self.atlas, at) {
             Ok(None) => {}
             Ok(Some(rank)) => return Next::Elsewhere(rank),
             Err(needs) => return Next::Load(needs),

@@ -22,7 +22,7 @@ impl Mds {
         // The client had not heard that these have moved: whoever has them now is to close them. If those are several, it asks again.
         let went = |number: &u64| self.cluster.exports.moved_handles.get(&(job.slot, *number)).copied();
         let ranks: BTreeSet<Rank> = handles.iter().filter_map(went).collect();
-        if ranks.iter().any(|rank| self.cluster.gives_to(*rank)) {
+        if ranks.iter().any(|rank| self.cluster.peers.gives_to(*rank)) {
             // That one cannot be asked yet. Nothing may be forgotten before: all this is done again then.
             return Step::Wait(WaitReason::Moving);
         }

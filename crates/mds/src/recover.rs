@@ -35,7 +35,13 @@ impl Mds {
             mds.core.tree.load(Loaded::Route(route));
         }
         // As if they had been told: what another rank has given to this one is this one's with the letter, not before.
-        mds.cluster.learn_routes(&mut mds.core, &mut mds.balance, None, meta.other_routes);
+        mds.cluster.peers.learn_routes(
+            &mut mds.core,
+            &mut mds.cluster.atlas,
+            &mut mds.balance,
+            None,
+            meta.other_routes,
+        );
         for part in meta.parts {
             mds.core.tree.load(Loaded::Inode(part.ino, Some(Box::new(part))));
         }
@@ -68,7 +74,7 @@ impl Mds {
                         self.sessions.free_slot(slot);
                     }
                 }
-                Event::Letter { to, seq, letter } => self.cluster.letter_written(*to, *seq, letter, lsn),
+                Event::Letter { to, seq, letter } => self.cluster.peers.letter_written(*to, *seq, letter, lsn),
                 Event::Route(route) => {
                     self.cluster.atlas.routes.learn(*route);
                     if route.rank == self.core.config.rank {
@@ -77,7 +83,7 @@ impl Mds {
                 }
                 Event::RouteGone(dir) => self.cluster.atlas.routes.forget(*dir),
                 Event::Xattr { .. } | Event::XattrGone { .. } => {
-                    self.cluster.note_pin(event);
+                    self.cluster.placement.note_pin(event);
                     self.decoupled.note_promise(event);
                     self.relaxed.note_policy(event, lsn);
                 }
@@ -115,7 +121,7 @@ impl Mds {
         }
         self.forget_removed();
         self.cluster.begin_or_end_drain(&self.core);
-        self.cluster.check_ready(&mut self.core);
+        self.cluster.peers.check_ready(&mut self.core, &self.cluster.atlas);
     }
 
     /// All of the journal was replayed; `last` is its last record (also if that was trimmed). The grace time begins if
@@ -173,7 +179,7 @@ impl Cluster {
             match event {
                 Event::Departed(inos) => gone = inos,
                 Event::Letter { to, seq, letter } if letter.gives().is_some() => {
-                    self.replay_departure(*to, *seq, gone, lsn);
+                    self.exports.replay_departure(&mut self.atlas, *to, *seq, gone, lsn);
                 }
                 // Back again.
                 Event::Inode(inode) if inode.part_of().is_none() => drop(self.atlas.departed.remove(&inode.ino)),

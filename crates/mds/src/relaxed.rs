@@ -329,7 +329,7 @@ impl Relaxed {
                 }
                 // The first record that says something of it made it.
                 if self.unborn.remove(&ino) && self.held.remove(&ino) {
-                    if cluster.is_leaving(core, ino) {
+                    if cluster.exports.is_leaving(core, &mut cluster.atlas, ino) {
                         // Another rank is about to have it, which says what may be done.
                         continue;
                     }

@@ -328,7 +328,7 @@ impl Mds {
         });
         Status {
             rank: self.core.config.rank,
-            member: self.cluster.member_state(&self.core),
+            member: self.cluster.atlas.member_state(&self.core),
             drain_stuck: self.cluster.drain_stuck(&self.core),
             sessions: self.sessions.session_status(&self.core, &self.leases, &self.opens, &self.locks),
             ops,
@@ -370,9 +370,9 @@ impl Mds {
             waiting: self.core.waiting_status(),
             waiting_count: self.core.parked.len(),
             load: self.load_now(),
-            others: self.known_loads(),
-            balance: self.balance.balance_status(&self.cluster),
-            hottest: self.hottest(),
+            others: self.heat.known_loads(&self.core, &self.cluster.atlas),
+            balance: self.balance.balance_status(&self.cluster.atlas),
+            hottest: self.heat.hottest(&self.core),
             heat_frags: self.heat.table.size(),
             heat_totals: self.heat.totals,
         }

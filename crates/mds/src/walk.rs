@@ -266,7 +266,7 @@ impl Shortcuts {
             shortcut.found()
         );
         // Otherwise the walk itself finds out who refuses it, or asks for what it needs.
-        if !shortcut.lenders.iter().all(|rank| cluster.replicas_count(core, *rank))
+        if !shortcut.lenders.iter().all(|rank| cluster.replicas.replicas_count(core, *rank))
             || !shortcut.guarded.iter().all(searches)
         {
             return None;
@@ -284,7 +284,7 @@ impl Shortcuts {
         if count < walk.names.len() || walk.what.is_some() {
             return None;
         }
-        let (end, rank) = (walk.at, cluster.probable_home(walk.at, core.me()));
+        let (end, rank) = (walk.at, cluster.atlas.probable_home(walk.at, core.me()));
         let Step::Answer(answer) = walk.walked(Answer::Remote { ino: end, kind: Kind::Dir, rank }) else { return None };
         Some(answer)
     }
@@ -363,7 +363,7 @@ impl Shortcuts {
                     Some(looked) => {
                         cluster.walk_anew(core, job, &walk);
                         if heat.sampler.choose() {
-                            heat.heat_op(core, cluster, &looked);
+                            heat.heat_op(core, &cluster.atlas, &looked);
                         }
                         job.walk = Some(walk);
                         return None;
@@ -381,7 +381,7 @@ impl Shortcuts {
                             job.walk = Some(walk);
                             return None;
                         }
-                        let rank = cluster.probable_home(dir, rank);
+                        let rank = cluster.atlas.probable_home(dir, rank);
                         walk.walked(Answer::Remote { ino: dir, kind: Kind::Dir, rank })
                     }
                     Way::No(error) => Step::Answer(Err(error)),
@@ -424,7 +424,7 @@ impl Cluster {
     /// The next part of a walk holds nothing that the one before it held.
     fn walk_anew(&mut self, core: &mut Core, job: &mut Job, walk: &Walk) {
         core.parked.unmark(job);
-        self.give_back(core, job, false);
+        self.borrowing.give_back(core, job, false);
         job.flushed.clear();
         job.limited.clone_from(&walk.limited);
     }

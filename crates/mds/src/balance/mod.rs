@@ -18,17 +18,20 @@ use std::collections::BTreeMap;
 use loligo_types::{Decision, Ino, Move, PolicyId, Rank, RankState, RankView, Snapshot, Weighed};
 
 use crate::admin::Told;
+use crate::cluster::Atlas;
 use crate::cluster::Cluster;
+use crate::cluster::Exports;
 use crate::cluster::Where;
 use crate::core::Core;
 use crate::decouple::Decoupled;
+use crate::heat::Heat;
 use crate::io::Output;
 use crate::load::Waiter;
-use crate::machine::Mds;
 
 use self::pieces::{Pieces, Scratch};
 use self::resolution::{Distants, Look, Stand};
 
+pub(crate) use self::resolution::is_rule;
 pub use self::status::BalanceStatus;
 
 /// Time before what could not be known at a tick is looked for again, milliseconds.
@@ -67,45 +70,74 @@ pub(crate) struct Balance {
     scratch: Scratch,
 }
 
-impl Mds {
-    /// On ticks of the machine: asks the policies, if it is time.
-    pub(crate) fn balance(&mut self) {
-        if self.cluster.is_alone() || self.core.stopping || self.grace.is_some() || !self.cluster.peers.ready {
-            (self.balance.next_ms, self.balance.silent) = (0, 0);
+impl Atlas {
+    /// The policy of the file system: by it this rank balances what stands under no other one.
+    pub(crate) fn policy(&self) -> PolicyId {
+        self.map.policy
+    }
+
+    /// Directories with a line of the subtree map that makes them this rank's.
+    fn tops(&self, core: &Core) -> Vec<Ino> {
+        let me = core.me();
+        let own = self.routes.all().into_iter().filter(|route| route.rank == me && route.dir != Ino::ROOT);
+        let mut dirs: Vec<Ino> = own.map(|route| route.dir).collect();
+        dirs.dedup();
+        dirs
+    }
+
+    /// The location of a directory, or of this rank's part of it.
+    fn locate_part(&mut self, core: &mut Core, exports: &mut Exports, dir: Ino) -> Where {
+        let mut wants = Vec::new();
+        if core.tree.part(dir).is_some() { Where::Here } else { self.locate(core, exports, dir, &mut wants) }
+    }
+}
+
+impl Balance {
+    /// On ticks of the machine: asks the policies, if it is time. `waiting`: requests that wait for the journal.
+    pub(crate) fn balance(
+        &mut self,
+        core: &mut Core,
+        cluster: &mut Cluster,
+        heat: &Heat,
+        waiting: usize,
+        in_grace: bool,
+    ) {
+        if cluster.is_alone() || core.stopping || in_grace || !cluster.peers.ready {
+            (self.next_ms, self.silent) = (0, 0);
             return;
         }
-        let (now, tick_ms) = (self.core.now.mono_ms, self.core.config.balance_ms.max(1));
-        if self.balance.next_ms == 0 {
+        let (now, tick_ms) = (core.now.mono_ms, core.config.balance_ms.max(1));
+        if self.next_ms == 0 {
             // What was counted before is too little to tell.
-            self.balance.next_ms = now + tick_ms;
+            self.next_ms = now + tick_ms;
         }
         // What was decided before is done first: it would be decided again.
-        if now < self.balance.next_ms || !self.cluster.exports.is_idle() {
+        if now < self.next_ms || !cluster.exports.is_idle() {
             return;
         }
-        let mut scratch = std::mem::take(&mut self.balance.scratch);
-        let mut look = self.look_around(&mut scratch);
-        let pieces = match self.balance.asks(&mut self.core, &mut self.cluster, &mut look) {
-            true => Some(self.core.pieces(&mut scratch, &look)),
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let mut look = self.look_around(core, cluster, heat, &mut scratch);
+        let pieces = match self.asks(core, &mut cluster.atlas, &mut look) {
+            true => Some(core.pieces(&mut scratch, &look)),
             false => None,
         };
-        self.balance.scratch = scratch;
+        self.scratch = scratch;
         let Some(pieces) = pieces else { return };
-        let snapshot = self.snapshot(pieces);
-        self.core.out.push_back(Output::Balance(Box::new(snapshot)));
+        let snapshot = self.snapshot(core, &cluster.atlas, heat, waiting, pieces);
+        core.out.push_back(Output::Balance(Box::new(snapshot)));
     }
 
     /// Finds out what is hot, by what each directory of it is balanced, and who has the directories above those that this rank has
     /// at the top.
-    fn look_around(&mut self, scratch: &mut Scratch) -> Look {
+    fn look_around(&mut self, core: &mut Core, cluster: &mut Cluster, heat: &Heat, scratch: &mut Scratch) -> Look {
         let mut look = Look::default();
-        self.lay_out(scratch, &mut look);
-        self.balance.find_stands(&mut self.core, scratch, &mut look);
-        if self.cluster.policy() != PolicyId::NONE || look.is_any_named {
-            for dir in self.cluster.tops(&self.core) {
-                let parent = self.core.tree.peek(dir).map(|inode| inode.parent);
+        cluster.atlas.lay_out(core, heat, scratch, &mut look);
+        self.find_stands(core, scratch, &mut look);
+        if cluster.atlas.policy() != PolicyId::NONE || look.is_any_named {
+            for dir in cluster.atlas.tops(core) {
+                let parent = core.tree.peek(dir).map(|inode| inode.parent);
                 if let Some(parent) = parent.filter(|parent| parent.0 != 0) {
-                    self.cluster.locate(&mut self.core, parent, &mut look.wants);
+                    cluster.locate(core, parent, &mut look.wants);
                 }
             }
         }
@@ -114,15 +146,14 @@ impl Mds {
         look
     }
 
-    fn snapshot(&mut self, Pieces { all: pieces, names, sum }: Pieces) -> Snapshot {
-        let (now, half_life) = (self.core.now.mono_ms, self.core.config.heat_half_life_ms);
-        let views = self.cluster.atlas.map.ranks.iter().map(|info| {
-            let is_me = info.rank == self.core.me();
-            let told = self.heat.gossip.beat_of(info.rank, now);
+    fn snapshot(&self, core: &Core, atlas: &Atlas, heat: &Heat, waiting: usize, found: Pieces) -> Snapshot {
+        let Pieces { all: pieces, names, sum } = found;
+        let (now, half_life) = (core.now.mono_ms, core.config.heat_half_life_ms);
+        let views = atlas.map.ranks.iter().map(|info| {
+            let is_me = info.rank == core.me();
+            let told = heat.gossip.beat_of(info.rank, now);
             let (load, weighed, age_ms) = match told {
-                _ if is_me => {
-                    (self.heat.load_with(&self.core, &self.gate, &sum), Some(self.balance.weighed(&self.cluster)), 0)
-                }
+                _ if is_me => (heat.load_with(core, waiting, &sum), Some(self.weighed(atlas)), 0),
                 Some((load, weighed, age_ms)) => (load, Some(weighed), age_ms),
                 None => (Default::default(), None, u64::MAX),
             };
@@ -133,50 +164,25 @@ impl Mds {
                 weighed,
                 age_ms,
                 takes_more: info.state == RankState::Up,
-                is_busy_importing: self.balance.came_ms.contains_key(&info.rank),
+                is_busy_importing: self.came_ms.contains_key(&info.rank),
             }
         });
         let mut ranks: Vec<RankView> = views.collect();
         ranks.sort_by_key(|view| view.rank);
         Snapshot {
-            tick: self.balance.tick,
-            policy: self.cluster.policy(),
-            whoami: self.core.me(),
-            tick_ms: self.core.config.balance_ms,
+            tick: self.tick,
+            policy: atlas.policy(),
+            whoami: core.me(),
+            tick_ms: core.config.balance_ms,
             ranks,
-            besides: self.heat.besides.get(now, half_life),
+            besides: heat.besides.get(now, half_life),
             pieces,
             names,
         }
     }
-}
-
-impl Cluster {
-    /// The policy of the file system: by it this rank balances what stands under no other one.
-    pub(crate) fn policy(&self) -> PolicyId {
-        self.atlas.map.policy
-    }
-
-    /// Directories with a line of the subtree map that makes them this rank's.
-    fn tops(&self, core: &Core) -> Vec<Ino> {
-        let me = core.me();
-        let own = self.atlas.routes.all().into_iter().filter(|route| route.rank == me && route.dir != Ino::ROOT);
-        let mut dirs: Vec<Ino> = own.map(|route| route.dir).collect();
-        dirs.dedup();
-        dirs
-    }
-
-    /// The location of a directory, or of this rank's part of it.
-    fn locate_part(&mut self, core: &mut Core, dir: Ino) -> Where {
-        let mut wants = Vec::new();
-        if core.tree.part(dir).is_some() { Where::Here } else { self.locate(core, dir, &mut wants) }
-    }
-}
-
-impl Balance {
     /// The load as the policy weighs it, for other ranks.
-    pub(crate) fn weighed(&self, cluster: &Cluster) -> Weighed {
-        if self.weighed.policy == cluster.policy() { self.weighed } else { Weighed::default() }
+    pub(crate) fn weighed(&self, atlas: &Atlas) -> Weighed {
+        if self.weighed.policy == atlas.policy() { self.weighed } else { Weighed::default() }
     }
 
     /// A line of the subtree map was told or written: something came to this rank.
@@ -186,17 +192,17 @@ impl Balance {
 
     /// After the look of a tick: whether there is somebody to ask, and all is known that can be. Else something is read first,
     /// and the tick comes again soon.
-    fn asks(&mut self, core: &mut Core, cluster: &mut Cluster, look: &mut Look) -> bool {
+    fn asks(&mut self, core: &mut Core, atlas: &mut Atlas, look: &mut Look) -> bool {
         let (now, tick_ms) = (core.now.mono_ms, core.config.balance_ms.max(1));
         if self.agains < AGAINS_MAX && !look.wants.is_empty() {
-            cluster.load(core, std::mem::take(&mut look.wants), Waiter::Nobody);
+            atlas.load(core, std::mem::take(&mut look.wants), Waiter::Nobody);
             self.agains += 1;
             self.next_ms = now + AGAIN_MS;
             return false;
         }
         self.forget_distants(core);
         (self.agains, self.next_ms) = (0, now + tick_ms);
-        if cluster.atlas.map.policy == PolicyId::NONE && !look.is_any_named {
+        if atlas.map.policy == PolicyId::NONE && !look.is_any_named {
             (self.asked, self.silent, self.asks) = (None, 0, false);
             return false;
         }
@@ -221,7 +227,7 @@ impl Balance {
             return;
         }
         (self.asked, self.silent) = (None, 0);
-        let sound = |weighed: &Weighed| weighed.policy == cluster.policy() && weighed.is_sound();
+        let sound = |weighed: &Weighed| weighed.policy == cluster.atlas.policy() && weighed.is_sound();
         let weighed = decision.weighed.filter(sound);
         if let Some(weighed) = weighed {
             self.weighed = weighed;
@@ -230,7 +236,7 @@ impl Balance {
             return;
         }
         // Without a sound weight the answer of the policy of the file system counts as none.
-        let common = cluster.policy() != PolicyId::NONE && weighed.is_some();
+        let common = cluster.atlas.policy() != PolicyId::NONE && weighed.is_some();
         let mut look = Look::default();
         for wanted in decision.moves.iter().take(MOVES_MAX) {
             let stand = self.stand(core, wanted.piece.dir, &mut look).unwrap_or(Stand::Nobody);
@@ -242,7 +248,7 @@ impl Balance {
 
     fn follow(&mut self, core: &mut Core, cluster: &mut Cluster, decoupled: &Decoupled, wanted: &Move, stand: &Stand) {
         let (dir, to) = (wanted.piece.dir, wanted.to);
-        let is_own = matches!(cluster.locate_part(core, dir), Where::Here);
+        let is_own = matches!(cluster.atlas.locate_part(core, &mut cluster.exports, dir), Where::Here);
         let may = dir != Ino::ROOT && to != core.me() && is_own && *stand != Stand::Nobody;
         match may.then(|| cluster.want_export(core, decoupled, dir, wanted.piece.frag, to)) {
             Some(Told::Begun(_)) => self.moves += 1,

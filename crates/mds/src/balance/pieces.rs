@@ -10,10 +10,10 @@ use std::sync::Arc;
 use loligo_namespace::Found;
 use loligo_types::{Frag, Ino, Inode, Kind, LoadVec, Piece, PieceHeat, Rank};
 
-use crate::cluster::Cluster;
+use crate::cluster::Atlas;
 use crate::core::Core;
 use crate::hash::IntMap;
-use crate::machine::Mds;
+use crate::heat::Heat;
 use loligo_namespace::Tree;
 
 use super::resolution::{Look, Rules, Stand};
@@ -141,19 +141,19 @@ struct Nodes {
 /// A directory that is found, its inode, and what it is in with the hash of its name there.
 type Way<'a> = (Node, &'a Inode, Option<(Ino, u64)>);
 
-impl Mds {
+impl Atlas {
     /// Puts all that is hot in order, with what it is in.
-    pub(super) fn lay_out(&self, scratch: &mut Scratch, look: &mut Look) {
+    pub(super) fn lay_out(&self, core: &Core, heat: &Heat, scratch: &mut Scratch, look: &mut Look) {
         let Scratch { spots, nodes } = scratch;
-        spots.fill(self.heat.table.iter(self.core.now.mono_ms));
+        spots.fill(heat.table.iter(core.now.mono_ms));
         nodes.list.clear();
         nodes.places.clear();
         nodes.places.reserve(spots.order.len());
         // What lies behind pointers is looked up with nothing else between: so much of it comes from memory side by side.
-        let found: Vec<Found<'_>> = spots.dirs().map(|(dir, _)| self.core.tree.find(dir)).collect();
+        let found: Vec<Found<'_>> = spots.dirs().map(|(dir, _)| core.tree.find(dir)).collect();
         let (mut inodes, mut way) = (Vec::with_capacity(found.len() * 9 / 8), Vec::new());
         for ((dir, range), found) in spots.dirs().zip(found) {
-            let Some(at) = self.node_of(dir, found, (nodes, look), &mut inodes, &mut way) else { continue };
+            let Some(at) = self.node_of(core, dir, found, (nodes, look), &mut inodes, &mut way) else { continue };
             nodes.list[at].spots = range;
         }
         for (node, inode) in nodes.list.iter_mut().zip(inodes).filter(|(node, _)| !node.is_part) {
@@ -164,7 +164,8 @@ impl Mds {
     /// The place of a directory among the nodes, put there behind all that are above it; none if it is not in memory, or not
     /// a directory of this rank.
     fn node_of<'a>(
-        &'a self,
+        &self,
+        core: &'a Core,
         dir: Ino,
         found: Found<'a>,
         (nodes, look): (&mut Nodes, &mut Look),
@@ -176,13 +177,13 @@ impl Mds {
         }
         let (base, mut at, mut found) = (nodes.list.len() as u32, dir, found);
         for _ in 0..DEPTH_MAX {
-            let Some(node) = self.node(at, found, nodes, look) else { break };
+            let Some(node) = self.node(core, at, found, nodes, look) else { break };
             let above = node.2;
             nodes.places.insert(at, base + way.len() as u32);
             way.push(node);
             match above {
                 Some((parent, _)) if !nodes.places.contains_key(&parent) => {
-                    (at, found) = (parent, self.core.tree.find(parent))
+                    (at, found) = (parent, core.tree.find(parent))
                 }
                 _ => break,
             }
@@ -206,30 +207,33 @@ impl Mds {
     }
 
     /// A directory of this rank, and what it is in if that is this rank's too.
-    fn node<'a>(&'a self, dir: Ino, found: Found<'a>, nodes: &mut Nodes, look: &mut Look) -> Option<Way<'a>> {
-        let (inode, is_part, rules) = match self.core.tree.part(dir) {
+    fn node<'a>(
+        &self,
+        core: &'a Core,
+        dir: Ino,
+        found: Found<'a>,
+        nodes: &mut Nodes,
+        look: &mut Look,
+    ) -> Option<Way<'a>> {
+        let (inode, is_part, rules) = match core.tree.part(dir) {
             // Its rules stand with its inode, which is elsewhere.
             Some(part) => (part, true, None),
             None => match found {
-                Found::Here(inode) => (inode, false, self.core.own_rules(inode, look)),
-                Found::Gone => (self.core.tree.peek(dir)?, false, Some(Rules::STAYS)),
+                Found::Here(inode) => (inode, false, core.own_rules(inode, look)),
+                Found::Gone => (core.tree.peek(dir)?, false, Some(Rules::STAYS)),
                 Found::Unknown => return None,
             },
         };
         if inode.kind != Kind::Dir {
             return None;
         }
-        let (above, home) = if is_part {
-            (None, self.cluster.atlas.routes.home(dir))
-        } else {
-            self.cluster.above_of(&self.core, inode, nodes)
-        };
+        let (above, home) = if is_part { (None, self.routes.home(dir)) } else { self.above_of(core, inode, nodes) };
         let node = Node {
             dir,
             spots: (0, 0),
             above: None,
             hash: 0,
-            home: home.filter(|home| *home != self.core.me()),
+            home: home.filter(|home| *home != core.me()),
             // As if it were a part, of which only what has changed is counted here; others have theirs filled in later.
             inodes: PART_INODES,
             rules,
@@ -384,7 +388,7 @@ fn with_coarser(tree: &Tree, dir: Ino, mut parts: Vec<(Frag, LoadVec)>) -> Vec<(
     parts
 }
 
-impl Cluster {
+impl Atlas {
     /// The parent of a directory, if that is this rank's too; else the rank that has it.
     fn above_of(&self, core: &Core, inode: &Inode, nodes: &mut Nodes) -> (Option<(Ino, u64)>, Option<Rank>) {
         let (parent, Some(hash)) = (inode.parent, inode.place.hash()) else { return (None, None) };
@@ -393,12 +397,12 @@ impl Cluster {
         }
         if let Some(at) = nodes.places.get(&parent)
             && let Some(up) = nodes.list.get_mut(*at as usize)
-            && !*up.has_lines.get_or_insert_with(|| self.atlas.routes.version(parent).is_some())
+            && !*up.has_lines.get_or_insert_with(|| self.routes.version(parent).is_some())
         {
             // As most are: asked once, not for each that is in it.
             return (Some((parent, hash)), None);
         }
-        match self.atlas.routes.of(parent, hash) {
+        match self.routes.of(parent, hash) {
             Some(rank) if rank != core.me() => return (None, Some(rank)),
             _ if core.tree.peek(parent).is_some() => return (Some((parent, hash)), None),
             _ => {}
@@ -406,10 +410,10 @@ impl Cluster {
         // Not in memory here, so another one's: that of the nearest line above.
         let mut at = parent;
         for _ in 0..DEPTH_MAX {
-            if let Some(rank) = self.atlas.routes.home(at).or((at == Ino::ROOT).then_some(Rank::ZERO)) {
+            if let Some(rank) = self.routes.home(at).or((at == Ino::ROOT).then_some(Rank::ZERO)) {
                 return (None, Some(rank));
             }
-            match self.atlas.foreign_inodes.parent(at) {
+            match self.foreign_inodes.parent(at) {
                 Some(next) if next.0 != 0 && next != at => at = next,
                 _ => break,
             }

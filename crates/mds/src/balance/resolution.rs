@@ -11,7 +11,6 @@ use loligo_types::{Event, Ino, Inode, NO_POLICY, limits};
 use crate::balance::Balance;
 use crate::core::Core;
 use crate::hash::IntMap;
-use crate::machine::Mds;
 
 use super::pieces::Scratch;
 use super::{AGAIN_MS, AGAINS_MAX};
@@ -122,12 +121,10 @@ impl Look {
     }
 }
 
-impl Mds {
-    /// True if an event changes a rule by which other ranks, too, balance the subtree: they learn it from the table.
-    pub(crate) fn is_rule(event: &Event) -> bool {
-        let (Event::Xattr { name, .. } | Event::XattrGone { name, .. }) = event else { return false };
-        **name == *BALANCER || **name == *PIN
-    }
+/// True if an event changes a rule by which other ranks, too, balance the subtree: they learn it from the table.
+pub(crate) fn is_rule(event: &Event) -> bool {
+    let (Event::Xattr { name, .. } | Event::XattrGone { name, .. }) = event else { return false };
+    **name == *BALANCER || **name == *PIN
 }
 
 impl Balance {

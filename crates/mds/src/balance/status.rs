@@ -3,7 +3,7 @@
 use loligo_types::{PolicyId, Weighed};
 
 use crate::balance::Balance;
-use crate::cluster::Cluster;
+use crate::cluster::Atlas;
 
 /// Of one rank.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -28,12 +28,12 @@ pub struct BalanceStatus {
 
 impl Balance {
     /// The status of this rank's balancer.
-    pub(crate) fn balance_status(&self, cluster: &Cluster) -> BalanceStatus {
+    pub(crate) fn balance_status(&self, atlas: &Atlas) -> BalanceStatus {
         BalanceStatus {
-            policy: cluster.policy(),
+            policy: atlas.policy(),
             asks: self.asks,
             ticks: self.tick,
-            weighed: self.weighed(cluster),
+            weighed: self.weighed(atlas),
             moves: self.moves,
             refused: self.refused,
             unanswered: self.unanswered,

@@ -9,7 +9,8 @@ use loligo_namespace::Need;
 use loligo_types::{Ino, Lsn, Op};
 
 use super::borrow::Foreign;
-use crate::cluster::Cluster;
+use crate::cluster::Borrowing;
+use crate::cluster::Replicas;
 use crate::core::Core;
 use crate::park::{Job, WaitReason};
 use crate::peer::TxId;
@@ -35,14 +36,14 @@ fn wanted(foreign: &Foreign) -> BTreeMap<Ino, bool> {
     parts.collect()
 }
 
-impl Cluster {
+impl Borrowing {
     /// True if a request may borrow these now; else it waits until a turn ends, and has nothing meanwhile, no turn either: so none wait for
     /// each other. A request that has a turn keeps it whatever else it waits for.
     ///
     /// A request that only looks waits for what is being borrowed or was decided, not for what else those wait for that have a turn:
     /// clients, for example.
     pub(super) fn is_its_turn(&self, job: &Job, foreign: &Foreign) -> bool {
-        let turns = &self.borrowing.turns.by_dir;
+        let turns = &self.turns.by_dir;
         let is_free = |(dir, shown): (Ino, bool)| {
             turns.get(&dir).is_none_or(|turn| {
                 Some(turn.tx) == job.tx || (shown && turn.decided.is_none() && !self.borrows(turn.tx))
@@ -55,31 +56,20 @@ impl Cluster {
     pub(super) fn take_turn(&mut self, tx: TxId, foreign: &Foreign) {
         for (dir, shown) in wanted(foreign) {
             if !shown {
-                self.borrowing.turns.by_dir.entry(dir).or_insert(Turn { tx, decided: None });
+                self.turns.by_dir.entry(dir).or_insert(Turn { tx, decided: None });
             }
-        }
-    }
-
-    /// Asks back replicas of directories that a request is about to change as a whole, while parts of them are borrowed, and not after
-    /// that.
-    pub(super) fn ask_for_replicas(&mut self, core: &mut Core, job: &mut Job, foreign: &Foreign) {
-        let Op::SetAttr { ino, set, .. } = &job.op else { return };
-        let changes_way = set.mode.is_some() || set.uid.is_some() || set.gid.is_some();
-        if changes_way && wanted(foreign).contains_key(ino) && self.take_replicas_back(core, &[*ino]) {
-            let marks = vec![*ino];
-            core.parked.mark(job, marks);
         }
     }
 
     /// It is decided with the next record.
     pub(super) fn decide_turn(&mut self, core: &mut Core, tx: TxId) {
         let lsn = core.log.last.next();
-        self.borrowing.turns.by_dir.values_mut().filter(|turn| turn.tx == tx).for_each(|turn| turn.decided = Some(lsn));
+        self.turns.by_dir.values_mut().filter(|turn| turn.tx == tx).for_each(|turn| turn.decided = Some(lsn));
     }
 
     /// It has given back what it had, and waits for something else.
     pub(super) fn pause_turn(&self, core: &mut Core, tx: TxId) {
-        if self.borrowing.turns.by_dir.values().any(|turn| turn.tx == tx) {
+        if self.turns.by_dir.values().any(|turn| turn.tx == tx) {
             core.parked.wake(&WaitReason::Locked);
         }
     }
@@ -96,7 +86,7 @@ impl Cluster {
     }
 
     fn end_turns(&mut self, core: &mut Core, over: impl Fn(&Turn) -> bool) {
-        let turns = &mut self.borrowing.turns.by_dir;
+        let turns = &mut self.turns.by_dir;
         let before = turns.len();
         turns.retain(|_, turn| !over(turn));
         if turns.len() < before {
@@ -106,6 +96,19 @@ impl Cluster {
 
     /// Directories with which it is somebody's turn, ascending.
     pub(super) fn turns(&self) -> impl Iterator<Item = Ino> + '_ {
-        self.borrowing.turns.by_dir.keys().copied()
+        self.turns.by_dir.keys().copied()
+    }
+}
+
+impl Replicas {
+    /// Asks back replicas of directories that a request is about to change as a whole, while parts of them are borrowed, and not after
+    /// that.
+    pub(super) fn ask_for_replicas(&mut self, core: &mut Core, job: &mut Job, foreign: &Foreign) {
+        let Op::SetAttr { ino, set, .. } = &job.op else { return };
+        let changes_way = set.mode.is_some() || set.uid.is_some() || set.gid.is_some();
+        if changes_way && wanted(foreign).contains_key(ino) && self.take_replicas_back(core, &[*ino]) {
+            let marks = vec![*ino];
+            core.parked.mark(job, marks);
+        }
     }
 }

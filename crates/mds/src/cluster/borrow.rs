@@ -9,7 +9,10 @@ use loligo_types::{Event, Frag, FsError, Ino, Kind, Lease, Letter, Op, Rank};
 
 use super::Where;
 use super::admission::AdmissionQueue;
-use crate::cluster::Cluster;
+use crate::cluster::Atlas;
+use crate::cluster::Exports;
+use crate::cluster::Peers;
+use crate::cluster::Replicas;
 use crate::core::Core;
 use crate::execute::Step;
 use crate::machine::Mds;
@@ -93,7 +96,7 @@ impl Mds {
             return self.core.tell(from, PeerMsg::Return { tx, again: false });
         };
         if state.outstanding.get(&from) != Some(&round) {
-            return self.cluster.lent_later(&mut self.core, from, tx, round, lent);
+            return self.cluster.borrowing.lent_later(&mut self.core, from, tx, round, lent);
         }
         state.outstanding.remove(&from);
         state.keep(from, lent);
@@ -144,9 +147,9 @@ impl Mds {
     }
 }
 
-impl Cluster {
+impl Borrowing {
     /// Finds the records that an operation needs, by the rank that has them.
-    pub(crate) fn gather(&mut self, core: &mut Core, job: &Job) -> Gathered {
+    pub(crate) fn gather(&self, core: &mut Core, atlas: &mut Atlas, exports: &mut Exports, job: &Job) -> Gathered {
         let needs = need(&core.tree, &job.op, &job.cred);
         if needs.is_empty() {
             return Gathered::All;
@@ -156,14 +159,14 @@ impl Cluster {
         let mut unknown: BTreeSet<Ino> = BTreeSet::new();
         for need in &needs {
             let Need::Inode(ino) = need else { continue };
-            let told = job.tx.and_then(|tx| self.borrowing.txs.get(&tx)?.found.get(ino).copied());
+            let told = job.tx.and_then(|tx| self.txs.get(&tx)?.found.get(ino).copied());
             let verdict = match told {
                 Some(rank) if rank != core.me() => Where::Elsewhere(rank),
-                told => match self.locate(core, *ino, &mut own) {
+                told => match atlas.locate(core, exports, *ino, &mut own) {
                     // Whom this rank asked says that it is here, where it is not any more: both would ask each other for ever.
                     Where::Elsewhere(_) if told.is_some() => {
-                        if !self.atlas.unconfirmed_routes.contains_key(&(*ino, Frag::WHOLE)) {
-                            self.doubt(core, *ino, Frag::WHOLE);
+                        if !atlas.unconfirmed_routes.contains_key(&(*ino, Frag::WHOLE)) {
+                            atlas.doubt(core, *ino, Frag::WHOLE);
                         }
                         return Gathered::Again;
                     }
@@ -182,9 +185,9 @@ impl Cluster {
                     away.insert(dir, core.me());
                     continue;
                 }
-                let lent = job.tx.and_then(|tx| self.borrowing.txs.get(&tx)?.parts.get(&dir));
+                let lent = job.tx.and_then(|tx| self.txs.get(&tx)?.parts.get(&dir));
                 let lent = lent.map(|by_rank| by_rank.keys().copied().collect()).unwrap_or_default();
-                let Some(ranks) = self.missing_parts(core, dir, &lent) else { return Gathered::Again };
+                let Some(ranks) = atlas.missing_parts(core, dir, &lent) else { return Gathered::Again };
                 let want = Want { need, recall: Lease::NONE, shown: !job.op.is_change() };
                 ranks.into_iter().for_each(|rank| foreign.entry(rank).or_default().push(want.clone()));
                 continue;
@@ -194,7 +197,7 @@ impl Cluster {
                 Need::Entry { dir, .. } | Need::Range { dir, .. } | Need::Hashes { dir, .. } => *dir,
             };
             let named = match &need {
-                Need::Entry { dir, name } => self.rank_of_name(core, *dir, name),
+                Need::Entry { dir, name } => atlas.rank_of_name(core, *dir, name),
                 Need::Range { dir, .. } if core.tree.part(*dir).is_some() => Some(core.me()),
                 _ => None,
             };
@@ -226,19 +229,27 @@ impl Cluster {
     /// True if something is borrowed from a rank, or asked for.
     pub(crate) fn borrows_from(&self, rank: Rank) -> bool {
         let from = |tx: &Tx| tx.guests.contains_key(&rank) || tx.outstanding.contains_key(&rank);
-        self.borrowing.txs.values().any(from)
+        self.txs.values().any(from)
     }
 
     /// Forgets inodes that were found at a rank: they are not there any more.
     pub(crate) fn forget_found_at(&mut self, rank: Rank) {
-        for tx in self.borrowing.txs.values_mut() {
+        for tx in self.txs.values_mut() {
             tx.found.retain(|_, at| *at != rank);
         }
     }
 
     /// Borrows; the request waits until all have answered.
-    pub(crate) fn borrow(&mut self, core: &mut Core, sessions: &Sessions, job: &mut Job, foreign: Foreign) -> Step {
-        let up = |rank: &Rank| self.peers.links.get(rank).is_some_and(|link| link.greeted);
+    pub(crate) fn borrow(
+        &mut self,
+        core: &mut Core,
+        peers: &Peers,
+        replicas: &mut Replicas,
+        sessions: &Sessions,
+        job: &mut Job,
+        foreign: Foreign,
+    ) -> Step {
+        let up = |rank: &Rank| peers.links.get(rank).is_some_and(|link| link.greeted);
         if !foreign.keys().all(up) {
             self.give_back(core, job, true);
             return Step::Wait(WaitReason::Peers);
@@ -248,7 +259,7 @@ impl Cluster {
             job.tx.into_iter().for_each(|tx| self.end_turn(core, tx));
             return Step::Wait(WaitReason::Locked);
         }
-        self.ask_for_replicas(core, job, &foreign);
+        replicas.ask_for_replicas(core, job, &foreign);
         let client = sessions.get(job.slot).map_or(0, |session| session.client);
         let tx = self.transaction(core, job).0;
         self.take_turn(tx, &foreign);
@@ -273,12 +284,12 @@ impl Cluster {
             Some(tx) => tx,
             None => {
                 let now = u64::try_from(core.now.wall.0).unwrap_or(0);
-                self.borrowing.last_tx = now.max(self.borrowing.last_tx + 1);
-                TxId { number: self.borrowing.last_tx, rank: core.me() }
+                self.last_tx = now.max(self.last_tx + 1);
+                TxId { number: self.last_tx, rank: core.me() }
             }
         };
         job.tx = Some(tx);
-        let state = self.borrowing.txs.entry(tx).or_default();
+        let state = self.txs.entry(tx).or_default();
         state.job = id;
         (tx, state)
     }
@@ -296,7 +307,7 @@ impl Cluster {
 
     /// A rank that had denied lends now, unasked. That is of use if nobody else is waited for.
     fn lent_later(&mut self, core: &mut Core, from: Rank, tx: TxId, round: u32, lent: Lent) {
-        let Some(state) = self.borrowing.txs.get_mut(&tx) else { return };
+        let Some(state) = self.txs.get_mut(&tx) else { return };
         if state.outstanding.contains_key(&from) || state.guests.contains_key(&from) {
             // It has been asked again, and answers that.
             return;
@@ -312,7 +323,7 @@ impl Cluster {
 
     /// Lets a transaction ask again for records that it was denied, as far as this rank is concerned.
     pub(crate) fn try_again(&mut self, core: &mut Core, from: Rank, tx: TxId) {
-        if let Some(state) = self.borrowing.txs.get_mut(&tx)
+        if let Some(state) = self.txs.get_mut(&tx)
             && state.calls.remove(&from)
             && state.calls.is_empty()
             && state.outstanding.is_empty()
@@ -341,14 +352,14 @@ impl Cluster {
 
     /// The rank stops: those that have borrowed, or asked for it, wait for the next life without.
     pub(crate) fn stop_borrowing(&self, core: &mut Core) {
-        let jobs: Vec<u64> = self.borrowing.txs.values().map(|tx| tx.job).collect();
+        let jobs: Vec<u64> = self.txs.values().map(|tx| tx.job).collect();
         jobs.into_iter().for_each(|id| core.parked.ready(id));
     }
 
     /// Gives back all that was borrowed for a request.
     pub(crate) fn give_back(&mut self, core: &mut Core, job: &mut Job, again: bool) {
         let Some(tx) = job.tx else { return };
-        let Some(state) = self.borrowing.txs.get_mut(&tx) else { return };
+        let Some(state) = self.txs.get_mut(&tx) else { return };
         state.guests.clear();
         state.opens.clear();
         state.parts.clear();
@@ -359,7 +370,7 @@ impl Cluster {
         state.denied = None;
         let ranks: Vec<Rank> = state.asked.iter().copied().collect();
         if !again {
-            self.borrowing.txs.remove(&tx);
+            self.txs.remove(&tx);
             job.tx = None;
         }
         ranks.into_iter().for_each(|rank| core.tell(rank, PeerMsg::Return { tx, again }));
@@ -371,10 +382,10 @@ impl Cluster {
 
     /// Voids records that were borrowed from a rank, or asked of it: those requests begin anew.
     pub(crate) fn void_loans_of(&mut self, core: &mut Core, rank: Rank) {
-        let with = self.borrowing.txs.iter().filter(|(_, tx)| tx.asked.contains(&rank));
+        let with = self.txs.iter().filter(|(_, tx)| tx.asked.contains(&rank));
         let with: Vec<TxId> = with.map(|(id, _)| *id).collect();
         for tx in with {
-            let Some(state) = self.borrowing.txs.get_mut(&tx) else { continue };
+            let Some(state) = self.txs.get_mut(&tx) else { continue };
             state.outstanding.clear();
             state.calls.clear();
             state.found.clear();
@@ -393,12 +404,12 @@ impl Cluster {
 
     /// True if something is borrowed for a transaction, or asked for.
     pub(super) fn borrows(&self, tx: TxId) -> bool {
-        self.borrowing.txs.get(&tx).is_some_and(|tx| !tx.guests.is_empty() || !tx.outstanding.is_empty())
+        self.txs.get(&tx).is_some_and(|tx| !tx.guests.is_empty() || !tx.outstanding.is_empty())
     }
 
     /// Puts what was borrowed for a request beside this rank's own records.
     pub(crate) fn invite(&self, core: &mut Core, tx: TxId) {
-        let Some(state) = self.borrowing.txs.get(&tx) else { return };
+        let Some(state) = self.txs.get(&tx) else { return };
         for (rank, items) in &state.guests {
             core.tree.invite(*rank, items);
         }
@@ -413,18 +424,18 @@ impl Cluster {
 
     /// Where an inode is that was lent for a request, if it is in a decoupled subtree of its rank.
     pub(crate) fn lent_apart(&self, job: &Job, ino: Ino) -> Option<Apart> {
-        let apart = &self.borrowing.txs.get(&job.tx?)?.apart;
+        let apart = &self.txs.get(&job.tx?)?.apart;
         apart.iter().find(|apart| apart.ino == ino).copied()
     }
 
     /// True if some of the records lent for a request are in decoupled subtrees.
     pub(crate) fn has_apart(&self, job: &Job) -> bool {
-        job.tx.and_then(|tx| self.borrowing.txs.get(&tx)).is_some_and(|tx| !tx.apart.is_empty())
+        job.tx.and_then(|tx| self.txs.get(&tx)).is_some_and(|tx| !tx.apart.is_empty())
     }
 
     /// Number of opens of an inode, at whatever rank it is.
     pub(crate) fn opens_of_guest(&self, tx: TxId, ino: Ino) -> Option<u32> {
-        self.borrowing.txs.get(&tx)?.opens.get(&ino).copied()
+        self.txs.get(&tx)?.opens.get(&ino).copied()
     }
 
     /// Parts the events of a decision: those of this rank, and a letter to each other one. Guests are still there.
@@ -451,7 +462,7 @@ impl Cluster {
         }
         for (rank, events) in theirs {
             own.extend(core.write_letter(rank, Letter::Commit { tx: tx.number, events }));
-            if let Some(state) = self.borrowing.txs.get_mut(&tx) {
+            if let Some(state) = self.txs.get_mut(&tx) {
                 state.asked.remove(&rank);
             }
         }

@@ -9,7 +9,7 @@ use super::export::{Export, Stage};
 use super::size::{CACHED_MAX, inode_len};
 use super::spread::cut;
 use super::survey::{Moves, Survey, inode_of};
-use crate::cluster::Cluster;
+use crate::cluster::Atlas;
 use crate::core::Core;
 use crate::machine::Mds;
 use crate::peer::PeerMsg;
@@ -76,7 +76,7 @@ impl Mds {
             self.core.tell(export.to, PeerMsg::Cached(cached));
         }
         events.extend(self.core.moved_files(&export.files, export.to));
-        let (routes, stays) = self.cluster.cut_lines(&self.core, export);
+        let (routes, stays) = self.cluster.atlas.cut_lines(&self.core, export);
         let mut record: Vec<Event> = routes.iter().map(|route| Event::Route(*route)).collect();
         if export.files.is_empty()
             && inode.part_of().is_none()
@@ -128,7 +128,9 @@ impl Mds {
                 _ => None,
             };
             let Some(ino) = inode_of(&event) else { continue };
-            if named.unwrap_or_else(|| matches!(self.cluster.moves(&mut self.core, survey, ino), Moves::Yes)) {
+            if named.unwrap_or_else(|| {
+                matches!(self.cluster.exports.moves(&mut self.core, &mut self.cluster.atlas, survey, ino), Moves::Yes)
+            }) {
                 if ino != export.dir {
                     departed.insert(ino);
                 }
@@ -160,10 +162,10 @@ fn cached_of(tree: &Tree, clients: &[MovedClient], departed: &BTreeSet<Ino>) -> 
     items
 }
 
-impl Cluster {
+impl Atlas {
     /// The lines of what moves, then those of what stays as far as they are new; and whether anything stays.
     pub(super) fn cut_lines(&self, core: &Core, export: &Export) -> (Vec<Route>, bool) {
-        let version = self.atlas.routes.version(export.dir).unwrap_or(0) + 1;
+        let version = self.routes.version(export.dir).unwrap_or(0) + 1;
         let line = |frag: Frag, rank: Rank| Route { dir: export.dir, frag, rank, version };
         let (_, stays) = cut(&export.own, export.frag);
         let mut routes: Vec<Route> = export.moves.iter().map(|frag| line(*frag, export.to)).collect();

@@ -7,7 +7,10 @@ use loligo_types::{Ino, Lsn, Rank, RankState};
 
 use super::Where;
 use crate::admin::{DrainStatus, Migration, Told};
+use crate::cluster::Atlas;
 use crate::cluster::Cluster;
+use crate::cluster::Exports;
+use crate::cluster::Peers;
 use crate::core::Core;
 use crate::decouple::Decoupled;
 use crate::decouple::POLICY_TICKETS;
@@ -162,7 +165,7 @@ impl Mds {
                     return;
                 }
                 // Before they heard that there was nothing here they may have sent something.
-                if self.cluster.letters_got(&self.core) != drain.letters_got
+                if self.cluster.peers.letters_got(&self.core) != drain.letters_got
                     || !self.cluster.has_landed(&self.core, &self.discards, &self.tidy)
                 {
                     drain.stage = Stage::Giving;
@@ -172,7 +175,7 @@ impl Mds {
                 }
             }
             Stage::Parted => {
-                if self.cluster.state_of(self.core.config.rank) == Some(RankState::Leaving) {
+                if self.cluster.atlas.state_of(self.core.config.rank) == Some(RankState::Leaving) {
                     drain.stage = Stage::Leaving;
                 }
             }
@@ -204,7 +207,7 @@ impl Mds {
             match page {
                 None => drain.not_before_ms = self.core.now.mono_ms + RETRY_MS,
                 Some(page) => match what {
-                    Scan::Pins => self.cluster.take_pins(&mut self.core, &mut drain, page),
+                    Scan::Pins => self.cluster.atlas.take_pins(&mut self.core, &mut drain, page),
                     Scan::Scattered => {
                         drain.scattered = page.found.into_iter().map(|(ino, _)| ino).collect();
                         drain.stage = Stage::GivingScattered(page.next);
@@ -237,7 +240,7 @@ impl Mds {
     }
 
     fn give_subtree(&mut self, drain: &mut Drain) {
-        if !self.cluster.exports.is_idle() || !self.cluster.look_back(&self.core, drain) {
+        if !self.cluster.exports.is_idle() || !self.cluster.exports.look_back(&self.core, drain) {
             return;
         }
         while let Some((dir, ranks)) = drain.pins.front().cloned() {
@@ -251,7 +254,7 @@ impl Mds {
                 Where::Here | Where::Elsewhere(_) => _ = drain.pins.pop_front(),
             }
         }
-        let dirs = self.cluster.own_dirs(&self.core);
+        let dirs = self.cluster.atlas.own_dirs(&self.core);
         let Some(dir) = self.cluster.next_to_give(&mut self.core, &self.decoupled, &dirs) else {
             (drain.stuck, drain.refused) = (None, None);
             drain.stage = Stage::Settling(None, Scan::Scattered);
@@ -259,16 +262,21 @@ impl Mds {
         };
         // What it is pinned to is looked for where there is nothing else to do meanwhile: in its xattrs.
         let mut wants = Vec::new();
-        match self.cluster.locate_of(&mut self.core, dir, &mut wants) {
+        match self.cluster.atlas.locate_of(&mut self.core, &mut self.cluster.exports, dir, &mut wants) {
             Where::Unknown => _ = self.cluster.load(&mut self.core, wants, Waiter::Nobody),
             Where::Elsewhere(_) => {}
             // Its home has the pin, and follows it. Fragments that come together there are no part any more.
             Where::Here if self.core.tree.part(dir).is_some() => {
-                let home =
-                    self.cluster.home_of_part(&self.core, dir).filter(|home| self.cluster.atlas.takes_more(*home));
+                let home = self
+                    .cluster
+                    .atlas
+                    .home_of_part(&self.core, dir)
+                    .filter(|home| self.cluster.atlas.takes_more(*home));
                 self.give_dir(drain, dir, home.as_slice());
             }
-            Where::Here if self.core.tree.inode(dir).is_none() => self.cluster.route_gone(&mut self.core, dir),
+            Where::Here if self.core.tree.inode(dir).is_none() => {
+                self.cluster.atlas.route_gone(&mut self.core, &self.cluster.peers, dir)
+            }
             Where::Here => match self.core.pins_known(dir) {
                 None => {
                     _ = self.cluster.load(&mut self.core, vec![loligo_namespace::Need::Xattrs(dir)], Waiter::Nobody)
@@ -281,13 +289,18 @@ impl Mds {
     fn give_dir(&mut self, drain: &mut Drain, dir: Ino, pinned: &[Rank]) {
         drain.not_before_ms = self.core.now.mono_ms + RETRY_MS;
         let Some(to) = self.receiver(drain, pinned) else {
-            drain.stuck = Some(self.cluster.no_receiver(&self.core, &format!("directory {dir}"), pinned));
+            drain.stuck = Some(self.cluster.peers.no_receiver(
+                &self.core,
+                &self.cluster.atlas,
+                &format!("directory {dir}"),
+                pinned,
+            ));
             return;
         };
         drain.stuck = None;
         match self.cluster.want_export(&mut self.core, &self.decoupled, dir, None, to) {
             Told::Begun(id) => {
-                let share = self.load_now().auth / (self.cluster.own_dirs(&self.core).len().max(1) as f64);
+                let share = self.load_now().auth / (self.cluster.atlas.own_dirs(&self.core).len().max(1) as f64);
                 *drain.given.entry(to).or_default() += share.max(1.0);
                 drain.subtrees_given += 1;
                 drain.tried = Some(id);
@@ -303,7 +316,7 @@ impl Mds {
     }
 
     fn give_scattered(&mut self, drain: &mut Drain, next: Option<Ino>) {
-        if !self.cluster.exports.is_idle() || !self.cluster.look_back(&self.core, drain) {
+        if !self.cluster.exports.is_idle() || !self.cluster.exports.look_back(&self.core, drain) {
             return;
         }
         while let Some(dir) = drain.scattered.front().copied() {
@@ -342,7 +355,7 @@ impl Mds {
     }
 
     fn give_files(&mut self, drain: &mut Drain, next: Option<Ino>) {
-        if !self.cluster.exports.is_idle() || !self.cluster.look_back(&self.core, drain) {
+        if !self.cluster.exports.is_idle() || !self.cluster.exports.look_back(&self.core, drain) {
             return;
         }
         let mut wants = Vec::new();
@@ -371,19 +384,24 @@ impl Mds {
         }
         drain.not_before_ms = self.core.now.mono_ms + RETRY_MS;
         let Some(to) = self.receiver(drain, &[]) else {
-            drain.stuck = Some(self.cluster.no_receiver(&self.core, "files that live by themselves", &[]));
+            drain.stuck = Some(self.cluster.peers.no_receiver(
+                &self.core,
+                &self.cluster.atlas,
+                "files that live by themselves",
+                &[],
+            ));
             return;
         };
         drain.stuck = None;
         let files: Vec<Ino> = drain.files.iter().take(self.core.config.some(FILES_MAX)).copied().collect();
         drain.files_given += files.len() as u64;
-        drain.tried = self.cluster.want_export_of_files(files, to);
+        drain.tried = self.cluster.exports.want_export_of_files(files, to);
     }
 
     // Ends.
 
     fn part_if_empty(&mut self, drain: &mut Drain) {
-        if !self.cluster.own_dirs(&self.core).is_empty() {
+        if !self.cluster.atlas.own_dirs(&self.core).is_empty() {
             drain.stage = Stage::Giving;
             return;
         }
@@ -401,7 +419,7 @@ impl Mds {
         }
         self.drop_own_lines();
         drain.stage = Stage::Parting;
-        drain.letters_got = self.cluster.letters_got(&self.core);
+        drain.letters_got = self.cluster.peers.letters_got(&self.core);
         let others: Vec<Rank> = self.cluster.peers.links.keys().copied().collect();
         for rank in others {
             if let Some(link) = self.cluster.peers.links.get_mut(&rank) {
@@ -427,7 +445,7 @@ impl Mds {
         };
         Some(DrainStatus {
             state: state.into(),
-            subtrees_left: (self.cluster.own_dirs(&self.core).len() + drain.scattered.len()) as u64,
+            subtrees_left: (self.cluster.atlas.own_dirs(&self.core).len() + drain.scattered.len()) as u64,
             subtrees_given: drain.subtrees_given,
             files_left: drain.files.len() as u64,
             files_given: drain.files_given,
@@ -476,13 +494,13 @@ impl Core {
     }
 }
 
-impl Cluster {
+impl Atlas {
     fn take_pins(&self, core: &mut Core, drain: &mut Drain, page: Page) {
         for (dir, ranks) in page.found {
             if !ranks.contains(&core.config.rank) {
                 continue;
             }
-            if ranks.iter().any(|rank| self.atlas.takes_more(*rank)) {
+            if ranks.iter().any(|rank| self.takes_more(*rank)) {
                 drain.pins.push_back((dir, ranks));
             } else {
                 drain.bound.push(dir);
@@ -504,10 +522,29 @@ impl Cluster {
         }
     }
 
+    /// The directories that this rank has a line of the subtree map for: also those of which it has only fragments. Of
+    /// these it has a part: a line of a fragment without one is of a directory that was removed, and was told again by the
+    /// table or somebody who had not heard of it.
+    fn own_dirs(&self, core: &Core) -> Vec<Ino> {
+        let routes = &self.routes;
+        let own = routes.all().into_iter().filter(|route| route.rank == core.me());
+        let mut dirs: Vec<Ino> =
+            own.map(|route| route.dir).filter(|dir| routes.home(*dir).is_none_or(|home| home == core.me())).collect();
+        if core.config.rank == Rank::ZERO && self.routes.home(Ino::ROOT).is_none() {
+            dirs.push(Ino::ROOT);
+        }
+        dirs.extend(core.tree.parts().map(|part| part.ino));
+        dirs.sort();
+        dirs.dedup();
+        dirs
+    }
+}
+
+impl Peers {
     /// Why there is no rank to give something to, and what to do.
-    fn no_receiver(&self, core: &Core, what: &str, pinned: &[Rank]) -> String {
-        let able = |rank: &Rank| (pinned.is_empty() || pinned.contains(rank)) && self.atlas.takes_more(*rank);
-        let away = self.unreached(core, able);
+    fn no_receiver(&self, core: &Core, atlas: &Atlas, what: &str, pinned: &[Rank]) -> String {
+        let able = |rank: &Rank| (pinned.is_empty() || pinned.contains(rank)) && atlas.takes_more(*rank);
+        let away = self.unreached(core, atlas, able);
         if away.is_empty() {
             let pin = if pinned.is_empty() { "" } else { ", or change its pin" };
             format!("there is no rank that takes {what}: add one (loligo rank add){pin}")
@@ -517,18 +554,25 @@ impl Cluster {
     }
 
     /// The other ranks of some that cannot be spoken to, by name.
-    fn unreached(&self, core: &Core, some: impl Fn(&Rank) -> bool) -> String {
-        let others = self.atlas.map.ranks.iter().map(|info| info.rank).filter(|rank| *rank != core.config.rank);
-        let greeted = |rank: &Rank| self.peers.links.get(rank).is_some_and(|link| link.greeted);
+    fn unreached(&self, core: &Core, atlas: &Atlas, some: impl Fn(&Rank) -> bool) -> String {
+        let others = atlas.map.ranks.iter().map(|info| info.rank).filter(|rank| *rank != core.config.rank);
+        let greeted = |rank: &Rank| self.links.get(rank).is_some_and(|link| link.greeted);
         let away: Vec<String> =
             others.filter(|rank| some(rank) && !greeted(rank)).map(|rank| format!("rank {rank}")).collect();
         away.join(", ")
     }
 
+    /// Letters that this rank has had from all others.
+    fn letters_got(&self, core: &Core) -> u64 {
+        self.links.keys().map(|rank| core.tree.peer(*rank).received).sum()
+    }
+}
+
+impl Exports {
     /// Looks at the result of the migration that was begun last. False: it has failed, and is not tried again at once.
     fn look_back(&self, core: &Core, drain: &mut Drain) -> bool {
         let Some(id) = drain.tried.take() else { return true };
-        let ended = self.exports.ended.iter().rev().find(|ended| ended.id == id);
+        let ended = self.ended.iter().rev().find(|ended| ended.id == id);
         let failed = ended.and_then(|ended| Some((ended, ended.state.strip_prefix("failed: ")?)));
         drain.refused = failed.map(|(Migration { dir, to, .. }, why)| match drain.stage {
             Stage::GivingFiles(_) => format!("files that live by themselves cannot be moved to rank {to} yet: {why}"),
@@ -539,24 +583,9 @@ impl Cluster {
         }
         drain.refused.is_none()
     }
+}
 
-    /// The directories that this rank has a line of the subtree map for: also those of which it has only fragments. Of
-    /// these it has a part: a line of a fragment without one is of a directory that was removed, and was told again by the
-    /// table or somebody who had not heard of it.
-    fn own_dirs(&self, core: &Core) -> Vec<Ino> {
-        let routes = &self.atlas.routes;
-        let own = routes.all().into_iter().filter(|route| route.rank == core.me());
-        let mut dirs: Vec<Ino> =
-            own.map(|route| route.dir).filter(|dir| routes.home(*dir).is_none_or(|home| home == core.me())).collect();
-        if core.config.rank == Rank::ZERO && self.atlas.routes.home(Ino::ROOT).is_none() {
-            dirs.push(Ino::ROOT);
-        }
-        dirs.extend(core.tree.parts().map(|part| part.ino));
-        dirs.sort();
-        dirs.dedup();
-        dirs
-    }
-
+impl Cluster {
     /// The first directory that nothing keeps here; if all are kept, the first one: why it is says the attempt.
     fn next_to_give(&mut self, core: &mut Core, decoupled: &Decoupled, dirs: &[Ino]) -> Option<Ino> {
         for dir in dirs {
@@ -566,11 +595,6 @@ impl Cluster {
             }
         }
         dirs.first().copied()
-    }
-
-    /// Letters that this rank has had from all others.
-    fn letters_got(&self, core: &Core) -> u64 {
-        self.peers.links.keys().map(|rank| core.tree.peer(*rank).received).sum()
     }
 
     /// True if nothing is under way that this rank has a part in.
@@ -601,7 +625,7 @@ impl Cluster {
     pub(crate) fn drain_stuck(&self, core: &Core) -> Option<String> {
         let drain = self.drain.as_deref()?;
         if !self.peers.ready || matches!(drain.stage, Stage::Landing | Stage::Parting) {
-            let away = self.unreached(core, |_| true);
+            let away = self.peers.unreached(core, &self.atlas, |_| true);
             return (!away.is_empty()).then(|| format!("there is no connection to {away}: see whether it runs"));
         }
         drain.stuck.clone().or_else(|| drain.refused.clone())

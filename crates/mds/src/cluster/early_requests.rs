@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use loligo_namespace::Need;
 use loligo_types::{Event, Ino, Letter, Rank};
 
-use crate::cluster::Cluster;
+use crate::cluster::Atlas;
 use crate::core::Core;
 use crate::machine::Mds;
 use crate::peer::PeerMsg;
@@ -99,23 +99,23 @@ impl Mds {
     }
 }
 
-impl Cluster {
+impl Atlas {
     /// The table does not have an inode. Whether that says nothing yet; then who may have made it is asked.
     pub(super) fn is_unborn(&mut self, core: &mut Core, ino: Ino) -> bool {
         if ino.zeroth_rank() != Some(core.me()) || !self.is_made_elsewhere(core, ino) {
             return false;
         }
-        if self.atlas.routes.version(ino).is_some() || self.atlas.given_to(ino).is_some() {
+        if self.routes.version(ino).is_some() || self.given_to(ino).is_some() {
             return false;
         }
-        match self.atlas.births.by_ino.get(&ino) {
+        match self.births.by_ino.get(&ino) {
             Some(Birth::Told(_)) => {
-                self.atlas.births.by_ino.remove(&ino);
+                self.births.by_ino.remove(&ino);
                 false
             }
             Some(_) => true,
             None => {
-                self.atlas.births.by_ino.insert(ino, Birth::Asked);
+                self.births.by_ino.insert(ino, Birth::Asked);
                 core.tell(ino.birth_rank(), PeerMsg::AskBorn { ino });
                 true
             }
@@ -124,8 +124,8 @@ impl Cluster {
 
     /// A rank has said hello: what it was asked, and its answers, may be lost.
     pub(super) fn ask_births_again(&mut self, core: &mut Core, rank: Rank) {
-        for ino in self.atlas.births.of(rank) {
-            self.atlas.births.by_ino.insert(ino, Birth::Asked);
+        for ino in self.births.of(rank) {
+            self.births.by_ino.insert(ino, Birth::Asked);
             core.tell(rank, PeerMsg::AskBorn { ino });
         }
     }

@@ -13,6 +13,7 @@ use super::size::Tail;
 use super::spread::cut;
 use super::survey::Survey;
 use crate::admin::{Ask, Migration, Told};
+use crate::cluster::Atlas;
 use crate::cluster::Cluster;
 use crate::core::Core;
 use crate::decouple::Decoupled;
@@ -177,6 +178,103 @@ impl Exports {
     pub(super) fn forget_landing(&mut self, rank: Rank) {
         self.landing.remove(&rank);
     }
+
+    /// True if too much was changed meanwhile for the record to hold. Nobody waits yet, so all else is done before, unless
+    /// remembering the changes takes too much memory.
+    fn wants_round(&self, core: &Core, export: &Export) -> bool {
+        let Some(tail) = self.tail.as_ref().filter(|_| export.rounds < ROUNDS_MAX) else { return false };
+        let (few, most) = (core.config.some(RESIDUE_FEW), core.config.some(RESIDUE_MAX));
+        match export.keeps {
+            true => tail.is_long(most) || (tail.is_long(few) && export.rounds < ROUNDS_FEW),
+            false => tail.is_long(REMEMBERED * most),
+        }
+    }
+
+    /// True if the directory exists and is this rank's. `None`: it has left memory, and is read first.
+    fn has_dir(&mut self, core: &mut Core, atlas: &mut Atlas, dir: Ino) -> Option<bool> {
+        let mut wants = Vec::new();
+        let place = atlas.locate_of(core, self, dir, &mut wants);
+        if !wants.is_empty() {
+            atlas.load(core, wants, Waiter::Nobody);
+        }
+        (place != Where::Unknown).then(|| place == Where::Here && core.tree.inode(dir).is_some())
+    }
+
+    /// A rank has applied letters up to here.
+    pub(crate) fn export_received(&mut self, core: &mut Core, sessions: &Sessions, from: Rank, upto: u64) {
+        let Some(mut export) = self.now.take() else { return };
+        let here = matches!(export.stage, Stage::Moving(seq) if export.to == from && seq <= upto);
+        if here {
+            export.frozen_for_ms = core.now.mono_ms.saturating_sub(export.frozen_ms);
+            export.stage = Stage::Cleaning;
+            export.inodes = export.survey.found;
+            export.survey.drops();
+            let frozen_ms = u32::try_from(export.frozen_for_ms).unwrap_or(u32::MAX);
+            for (slot, inos) in std::mem::take(&mut export.holders) {
+                let Some(conn) = sessions.get(slot).and_then(|session| session.conn) else { continue };
+                for moved in inos.chunks(core.config.some(limits::MOVED_MAX)) {
+                    let (routes, to) = (export.routes.clone(), Some(export.to));
+                    let msg = ToClient::Routes { routes, moved: moved.to_vec(), to, frozen_ms };
+                    core.out.push_back(Output::Send { conn, msg });
+                }
+            }
+            for (slot, ino, _) in std::mem::take(&mut export.stopped) {
+                if let Some(session) = sessions.get(slot).map(|session| session.id) {
+                    core.out.push_back(Output::Access { session, ino, access: DataAccess::Moved });
+                }
+            }
+        }
+        self.now = Some(export);
+    }
+
+    /// A rank has what letters up to here brought in the table.
+    pub(crate) fn export_landed(&mut self, core: &Core, atlas: &mut Atlas, from: Rank, upto: u64) {
+        let Some(landing) = self.landing.get_mut(&from) else { return };
+        let mut landed = Vec::new();
+        landing.retain(|(seq, lsn)| {
+            if *seq <= upto {
+                landed.push(*lsn);
+            }
+            *seq > upto
+        });
+        if !landed.is_empty() {
+            atlas.departed.retain(|_, (rank, lsn)| *rank != from || !landed.contains(lsn));
+            // What was read, or is being read, may be from before it was in the table.
+            atlas.barrier = core.loads.newest();
+            atlas.foreign_inodes.clear();
+        }
+    }
+
+    /// A record with a departure was replayed.
+    pub(crate) fn replay_departure(&mut self, atlas: &mut Atlas, to: Rank, seq: u64, inos: &[Ino], lsn: Lsn) {
+        atlas.departed.extend(inos.iter().map(|ino| (*ino, (to, lsn))));
+        self.landing.entry(to).or_default().push((seq, lsn));
+    }
+
+    /// Directories have changed places by the decision of another rank: what was found to be below another one may not be.
+    pub(crate) fn disturb_export(&mut self, core: &mut Core, sessions: &Sessions, opens: &Opens) {
+        let Some(mut export) = self.now.take() else { return };
+        if !matches!(export.stage, Stage::Moving(_) | Stage::Cleaning) {
+            let reading = export.survey.reading;
+            export.survey = Survey::of_all(export.dir, export.moves.clone(), export.itself, &export.files);
+            export.survey.reading = reading;
+            export.held = Held::default();
+            if export.stage == Stage::Freezing {
+                opens.thaw(core, sessions, &mut export);
+                (export.quiesced, export.stage) = (false, Stage::Surveying);
+                core.parked.wake(&WaitReason::Moving);
+            }
+        }
+        self.now = Some(export);
+    }
+
+    /// The look at memory may go on.
+    pub(crate) fn survey_loaded(&mut self, core: &mut Core) {
+        if let Some(export) = self.now.as_mut() {
+            export.survey.reading = false;
+            core.out.push_back(Output::Again);
+        }
+    }
 }
 
 impl Export {
@@ -193,15 +291,15 @@ impl Mds {
                 if self.cluster.atlas.routes.home(dir) == Some(self.core.me())
                     && self.cluster.atlas.routes.is_spread(dir)
                 {
-                    self.cluster.gather_fragments(&mut self.core, dir, to);
+                    self.cluster.atlas.gather_fragments(&mut self.core, dir, to);
                 }
                 self.cluster.want_export(&mut self.core, &self.decoupled, dir, None, to)
             }
             Ask::MigrateFrag { dir, frag, to } => {
                 self.cluster.want_export(&mut self.core, &self.decoupled, dir, Some(frag), to)
             }
-            Ask::Gather { dir } => self.cluster.want_gather(&mut self.core, dir),
-            Ask::Migrations => Told::Migrations(self.cluster.migrations(&self.core)),
+            Ask::Gather { dir } => self.cluster.atlas.want_gather(&mut self.core, dir),
+            Ask::Migrations => Told::Migrations(self.cluster.exports.migrations(&self.core)),
             Ask::Drain => Told::Drain(self.drain_status()),
             Ask::Heat { most } => Told::Heat(self.heat.spot_rates(&self.core, most)),
             Ask::Routes => Told::Routes(self.cluster.atlas.routes.all()),
@@ -234,7 +332,7 @@ impl Mds {
     /// From now on what is changed is remembered, and all before it gets into the table.
     fn begin_round(&mut self, export: &mut Export) {
         export.keeps = false;
-        self.cluster.note_changed_held(&self.leases, &self.opens, &mut export.held);
+        self.cluster.exports.note_changed_held(&self.leases, &self.opens, &mut export.held);
         self.cluster.exports.tail = Some(Tail::default());
         self.syncs.sync_before_move(&mut self.core, export);
         export.stage = Stage::Settling(self.core.log.last);
@@ -302,7 +400,7 @@ impl Mds {
         };
         let mut wants = Vec::new();
         self.cluster.exports.seeking = false;
-        let place = self.cluster.locate_of(&mut self.core, dir, &mut wants);
+        let place = self.cluster.atlas.locate_of(&mut self.core, &mut self.cluster.exports, dir, &mut wants);
         let stays =
             if place == Where::Here { self.cluster.stays(&mut self.core, &self.decoupled, &export) } else { Ok(false) };
         match place {
@@ -333,7 +431,7 @@ impl Mds {
             Where::Here if nothing => self.end_export(&export, "failed: the fragment has become another rank's"),
             Where::Here if to == self.core.me() => self.end_export(&export, "done"),
             // It was alone when it was asked for.
-            Where::Here if frag.is_some_and(|frag| self.cluster.cannot_cut(&self.core, dir, frag).is_some()) => {
+            Where::Here if frag.is_some_and(|frag| self.cluster.atlas.cannot_cut(&self.core, dir, frag).is_some()) => {
                 self.end_export(&export, "failed: fragments of the directory have come meanwhile: try again");
             }
             Where::Here if self.core.files_have_changed(&export.files) => {
@@ -374,20 +472,25 @@ impl Mds {
             }
             Stage::Surveying => {
                 let mut survey = std::mem::take(&mut export.survey);
-                if self.cluster.survey_some(&mut self.core, &mut self.pace, &mut survey) {
+                if self.cluster.exports.survey_some(
+                    &mut self.core,
+                    &mut self.cluster.atlas,
+                    &mut self.pace,
+                    &mut survey,
+                ) {
                     if matches!(self.core.tree.find(export.dir), Found::Gone) {
                         export.survey = survey;
                         return Some("failed: the directory was removed");
                     }
                     // It may have to begin anew.
                     export.keeps = self.look_at_held(&mut survey, &mut export.held);
-                    if self.cluster.wants_round(&self.core, export) {
+                    if self.cluster.exports.wants_round(&self.core, export) {
                         export.rounds += 1;
                         self.begin_round(export);
                     }
                     let (files, dir) = (
-                        self.cluster.has_files(&mut self.core, &export.files),
-                        self.cluster.has_dir(&mut self.core, export.dir),
+                        self.cluster.exports.has_files(&mut self.core, &mut self.cluster.atlas, &export.files),
+                        self.cluster.exports.has_dir(&mut self.core, &mut self.cluster.atlas, export.dir),
                     );
                     if files == Some(false) {
                         return Some("failed: a file was removed, or is another rank's by now");
@@ -400,9 +503,9 @@ impl Mds {
                         && export.data_sync.is_none()
                         && files == Some(true)
                         && dir == Some(true)
-                        && self.cluster.knows_changed(&mut self.core, &mut survey)
-                        && self.cluster.knows_held(&mut self.core, &mut self.leases, &mut self.opens, &mut survey, &mut export.held)
-                        && let Some(written) = self.cluster.written_since(&mut self.core, export, &mut survey)
+                        && self.cluster.exports.knows_changed(&mut self.core, &mut self.cluster.atlas, &mut survey)
+                        && self.cluster.exports.knows_held(&mut self.core, &mut self.cluster.atlas, &mut self.leases, &mut self.opens, &mut survey, &mut export.held)
+                        && let Some(written) = self.cluster.exports.written_since(&mut self.core, &mut self.cluster.atlas, export, &mut survey)
                     {
                         if export.held.too_many(|ino| !self.opens.is_closed(ino)) {
                             return Some("failed: too many files are open below it: close some, or move parts of it");
@@ -422,8 +525,14 @@ impl Mds {
             }
             Stage::Cleaning => {
                 let mut survey = std::mem::take(&mut export.survey);
-                let all =
-                    self.cluster.drop_some(&mut self.core, &mut self.heat, &mut self.pace, &mut survey, export.to);
+                let all = self.cluster.exports.drop_some(
+                    &mut self.core,
+                    &mut self.cluster.atlas,
+                    &mut self.heat,
+                    &mut self.pace,
+                    &mut survey,
+                    export.to,
+                );
                 export.survey = survey;
                 if all {
                     return Some("done");
@@ -535,11 +644,11 @@ impl Cluster {
         if core.stopping {
             return Told::Refused("the server is stopping".into());
         }
-        if let Some(refused) = frag.and_then(|frag| self.cannot_cut(core, dir, frag)) {
+        if let Some(refused) = frag.and_then(|frag| self.atlas.cannot_cut(core, dir, frag)) {
             return refused;
         }
         let mut wants = Vec::new();
-        match self.locate_of(core, dir, &mut wants) {
+        match self.atlas.locate_of(core, &mut self.exports, dir, &mut wants) {
             Where::Elsewhere(rank) => return Told::Elsewhere(rank),
             Where::Unknown => drop(self.load(core, wants, Waiter::Nobody)),
             Where::Here => {
@@ -561,27 +670,6 @@ impl Cluster {
         Told::Begun(self.exports.wait(dir, frag, to))
     }
 
-    /// True if too much was changed meanwhile for the record to hold. Nobody waits yet, so all else is done before, unless
-    /// remembering the changes takes too much memory.
-    fn wants_round(&self, core: &Core, export: &Export) -> bool {
-        let Some(tail) = self.exports.tail.as_ref().filter(|_| export.rounds < ROUNDS_MAX) else { return false };
-        let (few, most) = (core.config.some(RESIDUE_FEW), core.config.some(RESIDUE_MAX));
-        match export.keeps {
-            true => tail.is_long(most) || (tail.is_long(few) && export.rounds < ROUNDS_FEW),
-            false => tail.is_long(REMEMBERED * most),
-        }
-    }
-
-    /// True if the directory exists and is this rank's. `None`: it has left memory, and is read first.
-    fn has_dir(&mut self, core: &mut Core, dir: Ino) -> Option<bool> {
-        let mut wants = Vec::new();
-        let place = self.locate_of(core, dir, &mut wants);
-        if !wants.is_empty() {
-            self.load(core, wants, Waiter::Nobody);
-        }
-        (place != Where::Unknown).then(|| place == Where::Here && core.tree.inode(dir).is_some())
-    }
-
     /// From now on requests on what moves wait, and so do data operations. `inos`: files that are to be durable besides.
     fn freeze(
         &mut self,
@@ -593,7 +681,7 @@ impl Cluster {
         mut inos: BTreeSet<Ino>,
     ) {
         export.frozen_ms = core.now.mono_ms;
-        for (ino, slot, access) in self.users_of_moving(core, opens, survey, &export.held) {
+        for (ino, slot, access) in self.exports.users_of_moving(core, &mut self.atlas, opens, survey, &export.held) {
             let is_file = core.tree.inode(ino).is_some_and(|inode| inode.kind == Kind::File);
             if let Some(session) = sessions.get(slot).map(|session| session.id).filter(|_| is_file) {
                 core.out.push_back(Output::Access { session, ino, access: DataAccess::Moving });
@@ -606,82 +694,6 @@ impl Cluster {
             self.exports.last_ticket += 1;
             export.ticket = self.exports.last_ticket;
             core.out.push_back(Output::Quiesce { ticket: export.ticket, inos: inos.into_iter().collect() });
-        }
-    }
-
-    /// A rank has applied letters up to here.
-    pub(crate) fn export_received(&mut self, core: &mut Core, sessions: &Sessions, from: Rank, upto: u64) {
-        let Some(mut export) = self.exports.now.take() else { return };
-        let here = matches!(export.stage, Stage::Moving(seq) if export.to == from && seq <= upto);
-        if here {
-            export.frozen_for_ms = core.now.mono_ms.saturating_sub(export.frozen_ms);
-            export.stage = Stage::Cleaning;
-            export.inodes = export.survey.found;
-            export.survey.drops();
-            let frozen_ms = u32::try_from(export.frozen_for_ms).unwrap_or(u32::MAX);
-            for (slot, inos) in std::mem::take(&mut export.holders) {
-                let Some(conn) = sessions.get(slot).and_then(|session| session.conn) else { continue };
-                for moved in inos.chunks(core.config.some(limits::MOVED_MAX)) {
-                    let (routes, to) = (export.routes.clone(), Some(export.to));
-                    let msg = ToClient::Routes { routes, moved: moved.to_vec(), to, frozen_ms };
-                    core.out.push_back(Output::Send { conn, msg });
-                }
-            }
-            for (slot, ino, _) in std::mem::take(&mut export.stopped) {
-                if let Some(session) = sessions.get(slot).map(|session| session.id) {
-                    core.out.push_back(Output::Access { session, ino, access: DataAccess::Moved });
-                }
-            }
-        }
-        self.exports.now = Some(export);
-    }
-
-    /// A rank has what letters up to here brought in the table.
-    pub(crate) fn export_landed(&mut self, core: &Core, from: Rank, upto: u64) {
-        let Some(landing) = self.exports.landing.get_mut(&from) else { return };
-        let mut landed = Vec::new();
-        landing.retain(|(seq, lsn)| {
-            if *seq <= upto {
-                landed.push(*lsn);
-            }
-            *seq > upto
-        });
-        if !landed.is_empty() {
-            self.atlas.departed.retain(|_, (rank, lsn)| *rank != from || !landed.contains(lsn));
-            // What was read, or is being read, may be from before it was in the table.
-            self.atlas.barrier = core.loads.newest();
-            self.atlas.foreign_inodes.clear();
-        }
-    }
-
-    /// A record with a departure was replayed.
-    pub(crate) fn replay_departure(&mut self, to: Rank, seq: u64, inos: &[Ino], lsn: Lsn) {
-        self.atlas.departed.extend(inos.iter().map(|ino| (*ino, (to, lsn))));
-        self.exports.landing.entry(to).or_default().push((seq, lsn));
-    }
-
-    /// Directories have changed places by the decision of another rank: what was found to be below another one may not be.
-    pub(crate) fn disturb_export(&mut self, core: &mut Core, sessions: &Sessions, opens: &Opens) {
-        let Some(mut export) = self.exports.now.take() else { return };
-        if !matches!(export.stage, Stage::Moving(_) | Stage::Cleaning) {
-            let reading = export.survey.reading;
-            export.survey = Survey::of_all(export.dir, export.moves.clone(), export.itself, &export.files);
-            export.survey.reading = reading;
-            export.held = Held::default();
-            if export.stage == Stage::Freezing {
-                opens.thaw(core, sessions, &mut export);
-                (export.quiesced, export.stage) = (false, Stage::Surveying);
-                core.parked.wake(&WaitReason::Moving);
-            }
-        }
-        self.exports.now = Some(export);
-    }
-
-    /// The look at memory may go on.
-    pub(crate) fn survey_loaded(&mut self, core: &mut Core) {
-        if let Some(export) = self.exports.now.as_mut() {
-            export.survey.reading = false;
-            core.out.push_back(Output::Again);
         }
     }
 }

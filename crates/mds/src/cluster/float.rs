@@ -7,7 +7,10 @@ use std::collections::BTreeSet;
 use loligo_types::{Event, Ino, Kind, Place, Rank};
 
 use super::Where;
+use crate::cluster::Atlas;
 use crate::cluster::Cluster;
+use crate::cluster::Exports;
+use crate::cluster::Peers;
 use crate::core::Core;
 use crate::grace::Grace;
 use crate::load::Waiter;
@@ -37,13 +40,49 @@ impl Mds {
     pub fn far_from_home(&mut self) -> Vec<Ino> {
         let (inodes, _) = self.core.tree.places();
         let abroad: Vec<(Ino, Ino)> = (0..inodes).filter_map(|place| self.core.counted_abroad(place)).collect();
-        let away = |dir: Ino, mds: &mut Mds| matches!(mds.cluster.locate(&mut mds.core, dir, &mut Vec::new()), Where::Elsewhere(rank) if mds.cluster.takes_files(rank));
+        let away = |dir: Ino, mds: &mut Mds| matches!(mds.cluster.locate(&mut mds.core, dir, &mut Vec::new()), Where::Elsewhere(rank) if mds.cluster.peers.takes_files(&mds.cluster.atlas, rank));
         abroad.into_iter().filter(|(_, dir)| away(*dir, self)).map(|(ino, _)| ino).collect()
     }
 
     /// The files as a set to begin the list of what departs with.
     pub(super) fn departing(dir: Ino, files: &[Ino]) -> BTreeSet<Ino> {
         if files.is_empty() { BTreeSet::from([dir]) } else { files.iter().copied().collect() }
+    }
+}
+
+impl Peers {
+    fn takes_files(&self, atlas: &Atlas, rank: Rank) -> bool {
+        atlas.takes_more(rank) && self.links.get(&rank).is_some_and(|link| link.greeted)
+    }
+}
+
+impl Exports {
+    /// Wants files to be moved that live by themselves here.
+    pub(crate) fn want_export_of_files(&mut self, files: Vec<Ino>, to: Rank) -> Option<u64> {
+        let first = files.first().copied()?;
+        let id = self.wait(first, None, to);
+        self.files.insert(id, files);
+        Some(id)
+    }
+
+    /// True if all these files are in memory, and still what they were. `None`: those that have left it are read first.
+    pub(super) fn has_files(&mut self, core: &mut Core, atlas: &mut Atlas, files: &[Ino]) -> Option<bool> {
+        let mut wants = Vec::new();
+        let mut all = !core.files_have_changed(files);
+        for ino in files {
+            all &= !matches!(atlas.locate(core, self, *ino, &mut wants), Where::Elsewhere(_));
+        }
+        let reads = all && !wants.is_empty();
+        if !wants.is_empty() {
+            atlas.load(core, wants, Waiter::Nobody);
+        }
+        (!reads).then_some(all)
+    }
+
+    /// Nothing is known any more of what was given to a rank that is not there: it has handed it on.
+    pub(super) fn forget_given_to(&mut self, atlas: &mut Atlas, rank: Rank) {
+        atlas.departed.retain(|_, (to, _)| *to != rank);
+        self.forget_landing(rank);
     }
 }
 
@@ -63,7 +102,9 @@ impl Cluster {
         for (ino, dir) in abroad {
             let mut wants = Vec::new();
             match self.locate(core, dir, &mut wants) {
-                Where::Elsewhere(rank) if home.is_none_or(|home| home == rank) && self.takes_files(rank) => {
+                Where::Elsewhere(rank)
+                    if home.is_none_or(|home| home == rank) && self.peers.takes_files(&self.atlas, rank) =>
+                {
                     home = Some(rank);
                     files.push(ino);
                 }
@@ -83,40 +124,8 @@ impl Cluster {
             false => *homes = Homes { at_ms: core.now.mono_ms + HOME_MS, place: upto, again: 0 },
         }
         if let Some(home) = home {
-            self.want_export_of_files(files, home);
+            self.exports.want_export_of_files(files, home);
         }
-    }
-
-    fn takes_files(&self, rank: Rank) -> bool {
-        self.atlas.takes_more(rank) && self.peers.links.get(&rank).is_some_and(|link| link.greeted)
-    }
-
-    /// Wants files to be moved that live by themselves here.
-    pub(crate) fn want_export_of_files(&mut self, files: Vec<Ino>, to: Rank) -> Option<u64> {
-        let first = files.first().copied()?;
-        let id = self.exports.wait(first, None, to);
-        self.exports.files.insert(id, files);
-        Some(id)
-    }
-
-    /// True if all these files are in memory, and still what they were. `None`: those that have left it are read first.
-    pub(super) fn has_files(&mut self, core: &mut Core, files: &[Ino]) -> Option<bool> {
-        let mut wants = Vec::new();
-        let mut all = !core.files_have_changed(files);
-        for ino in files {
-            all &= !matches!(self.locate(core, *ino, &mut wants), Where::Elsewhere(_));
-        }
-        let reads = all && !wants.is_empty();
-        if !wants.is_empty() {
-            self.load(core, wants, Waiter::Nobody);
-        }
-        (!reads).then_some(all)
-    }
-
-    /// Nothing is known any more of what was given to a rank that is not there: it has handed it on.
-    pub(super) fn forget_given_to(&mut self, rank: Rank) {
-        self.atlas.departed.retain(|_, (to, _)| *to != rank);
-        self.exports.forget_landing(rank);
     }
 }
 

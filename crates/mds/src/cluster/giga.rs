@@ -11,7 +11,10 @@ use loligo_namespace::{EXPECTED_ENTRIES, PLACEMENT, SUBTREE};
 use loligo_types::{Event, Frag, Ino, Op, Rank};
 
 use crate::admin::Told;
+use crate::cluster::Atlas;
 use crate::cluster::Cluster;
+use crate::cluster::Peers;
+use crate::cluster::Placement;
 use crate::core::Core;
 use crate::decouple::Decoupled;
 use crate::grace::Grace;
@@ -39,65 +42,47 @@ fn bits_for(ranks: usize) -> u8 {
     (0..Frag::BITS_MAX).find(|bits| 1 << bits >= ranks).unwrap_or(Frag::BITS_MAX)
 }
 
-impl Cluster {
+impl Placement {
     /// Notes an event written into the table: if it says that a directory is cut, the directory may have to be spread, also if it was cut
     /// before a restart.
     #[inline]
-    pub(crate) fn note_growing(&mut self, core: &mut Core, event: &Event) {
+    pub(crate) fn note_growing(&mut self, core: &mut Core, atlas: &Atlas, event: &Event) {
         if let Event::Inode(inode) = event
             && inode.frag_bits > 0
         {
-            self.has_grown(core, inode.ino);
+            self.has_grown(core, atlas, inode.ino);
         }
     }
 
     /// A policy of a directory was set: where its directories live, or how many entries it will have.
-    pub(crate) fn note_policy(&mut self, core: &mut Core, op: &Op) {
+    pub(crate) fn note_policy(&mut self, core: &mut Core, atlas: &Atlas, op: &Op) {
         if let Op::SetXattr { ino, name, .. } = op
             && [PLACEMENT, SUBTREE, EXPECTED_ENTRIES].contains(&&**name)
         {
-            self.has_grown(core, *ino);
+            self.has_grown(core, atlas, *ino);
         }
     }
 
     /// A directory has been cut.
-    pub(crate) fn has_grown(&mut self, core: &mut Core, dir: Ino) {
+    pub(crate) fn has_grown(&mut self, core: &mut Core, atlas: &Atlas, dir: Ino) {
         let is_giga = |inode: &loligo_types::Inode| inode.places_dirs().scatters();
-        if !self.is_alone() && core.tree.peek(dir).is_some_and(is_giga) {
-            self.placement.growing.dirs.insert(dir);
+        if !atlas.is_alone() && core.tree.peek(dir).is_some_and(is_giga) {
+            self.growing.dirs.insert(dir);
         }
     }
+}
 
-    /// Moves the next fragment that another rank is to have, if nothing else moves from here.
-    pub(crate) fn spread_growing(&mut self, core: &mut Core, grace: &Option<Grace>, decoupled: &Decoupled) {
-        let busy = !self.exports.is_idle() || !self.peers.ready || grace.is_some() || core.stopping;
-        if self.placement.growing.dirs.is_empty() || busy || core.now.mono_ms < self.placement.growing.not_before_ms {
-            return;
-        }
-        while let Some(dir) = self.placement.growing.dirs.first().copied() {
-            let Some((frag, to)) = self.next_fragment(core, dir) else {
-                // When it is cut again that is noted again.
-                self.placement.growing.dirs.remove(&dir);
-                continue;
-            };
-            match self.want_export(core, decoupled, dir, Some(frag), to) {
-                Told::Begun(_) => core.counters.spreads += 1,
-                _ => self.placement.growing.not_before_ms = core.now.mono_ms + RETRY_MS,
-            }
-            return;
-        }
-    }
-
+impl Peers {
     /// A fragment of what this rank has of a directory that another rank is to have, and which one. Its home gives all but the fragment that
     /// the directory itself lives with. Others part with pieces of what they have, but for the first one of each: so what was moved to them
     /// by order stays there.
-    fn next_fragment(&self, core: &Core, dir: Ino) -> Option<(Frag, Rank)> {
+    fn next_fragment(&self, core: &Core, atlas: &Atlas, dir: Ino) -> Option<(Frag, Rank)> {
         let inode = core.tree.part(dir).or_else(|| core.tree.inode(dir))?;
-        if !inode.places_dirs().scatters() || !self.atlas.takes_more(core.me()) {
+        if !inode.places_dirs().scatters() || !atlas.takes_more(core.me()) {
             return None;
         }
-        let ranks = self.ranks_up(core);
-        let home = self.atlas.routes.home(dir).unwrap_or(core.me());
+        let ranks = self.ranks_up(core, atlas);
+        let home = atlas.routes.home(dir).unwrap_or(core.me());
         let bits = bits_for(ranks.len()).min(inode.frag_bits);
         let is_home = home == core.me();
         let pieces = |own: Frag| match own.bits < bits {
@@ -110,6 +95,28 @@ impl Cluster {
             let to = to.filter(|to| *to != core.me())?;
             Some((frag, to))
         })
+    }
+}
+
+impl Cluster {
+    /// Moves the next fragment that another rank is to have, if nothing else moves from here.
+    pub(crate) fn spread_growing(&mut self, core: &mut Core, grace: &Option<Grace>, decoupled: &Decoupled) {
+        let busy = !self.exports.is_idle() || !self.peers.ready || grace.is_some() || core.stopping;
+        if self.placement.growing.dirs.is_empty() || busy || core.now.mono_ms < self.placement.growing.not_before_ms {
+            return;
+        }
+        while let Some(dir) = self.placement.growing.dirs.first().copied() {
+            let Some((frag, to)) = self.peers.next_fragment(core, &self.atlas, dir) else {
+                // When it is cut again that is noted again.
+                self.placement.growing.dirs.remove(&dir);
+                continue;
+            };
+            match self.want_export(core, decoupled, dir, Some(frag), to) {
+                Told::Begun(_) => core.counters.spreads += 1,
+                _ => self.placement.growing.not_before_ms = core.now.mono_ms + RETRY_MS,
+            }
+            return;
+        }
     }
 }
 

@@ -7,7 +7,8 @@
 use loligo_types::Rank;
 use loligo_types::peer::PeerMsg;
 
-use crate::cluster::Cluster;
+use crate::cluster::Atlas;
+use crate::cluster::Peers;
 use crate::core::Core;
 use crate::machine::Mds;
 use crate::session::{Session, Slot};
@@ -19,7 +20,7 @@ impl Mds {
     /// Another rank says so.
     pub(crate) fn client_gone(&mut self, client: u64) {
         if client != 0 {
-            self.cluster.note_gone(client);
+            self.cluster.peers.note_gone(client);
             self.end_gone(std::iter::once(client));
         }
     }
@@ -38,21 +39,21 @@ impl Mds {
     }
 }
 
-impl Cluster {
+impl Peers {
     /// A client has said here that it ends: tells the other ranks. If a connection to one of them is lost just now, the session there
     /// ends when its time is over, as that of a client that died.
-    pub(crate) fn say_client_gone(&mut self, core: &mut Core, client: u64) {
-        if client == 0 || self.is_alone() {
+    pub(crate) fn say_client_gone(&mut self, core: &mut Core, atlas: &Atlas, client: u64) {
+        if client == 0 || atlas.is_alone() {
             return;
         }
         self.note_gone(client);
-        let others: Vec<Rank> = self.peers.links.keys().copied().collect();
+        let others: Vec<Rank> = self.links.keys().copied().collect();
         // After what moves there with records that are not durable yet.
         others.into_iter().for_each(|rank| core.tell_durably(rank, PeerMsg::ClientGone { client }));
     }
 
     fn note_gone(&mut self, client: u64) {
-        let gone = &mut self.peers.gone;
+        let gone = &mut self.gone;
         if !gone.contains(&client) {
             gone.push_back(client);
             gone.drain(..gone.len().saturating_sub(GONE_MAX));

@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use loligo_types::{Event, Ino, Lease, MovedClient, Rank};
 
 use super::survey::{Moves, Survey};
-use crate::cluster::Cluster;
+use crate::cluster::Atlas;
+use crate::cluster::Exports;
 use crate::core::Core;
 use crate::io::{DataAccess, Output};
 use crate::lease::Leases;
@@ -89,13 +90,21 @@ impl Mds {
             held.opens = self.opens.watch();
             held.place = Some(self.leases.watch());
         }
-        self.cluster.note_given(&mut self.core, &mut self.leases, &mut self.opens, survey, held);
+        self.cluster.exports.note_given(
+            &mut self.core,
+            &mut self.cluster.atlas,
+            &mut self.leases,
+            &mut self.opens,
+            survey,
+            held,
+        );
         let mut needs = Vec::new();
         let (asked_max, reads_max) = (self.core.config.some(ASKED_MAX), self.core.config.some(READS_MAX));
         let mut again = std::mem::take(&mut held.unknown);
         while self.pace.is_left() && needs.len() < reads_max && held.asked.len() < asked_max {
             let Some(one) = again.pop().or_else(|| self.leases.next_held(&mut self.pace, held)) else { break };
-            let (moves, cost) = self.cluster.moves_in_step(&mut self.core, survey, one.ino);
+            let (moves, cost) =
+                self.cluster.exports.moves_in_step(&mut self.core, &mut self.cluster.atlas, survey, one.ino);
             self.pace.spend(cost + NOTE);
             match moves {
                 Moves::Unknown(mut wants) => {
@@ -110,7 +119,7 @@ impl Mds {
         if !needs.is_empty() {
             needs.sort();
             needs.dedup();
-            self.cluster.read_for_survey(&mut self.core, survey, needs);
+            self.cluster.atlas.read_for_survey(&mut self.core, survey, needs);
             return false;
         }
         self.recalls.await_asked(&mut self.core, &self.leases, held)
@@ -137,7 +146,12 @@ impl Mds {
         });
         by_slot.extend(sessions);
         let mut inos = std::mem::take(&mut held.inos);
-        inos.retain(|ino| !matches!(self.cluster.moves_in_step(&mut self.core, survey, *ino).0, Moves::No));
+        inos.retain(|ino| {
+            !matches!(
+                self.cluster.exports.moves_in_step(&mut self.core, &mut self.cluster.atlas, survey, *ino).0,
+                Moves::No
+            )
+        });
         let mut openers = BTreeSet::new();
         for ino in &inos {
             let leases: Vec<_> = self.leases.holders(*ino).collect();
@@ -188,7 +202,7 @@ impl Mds {
             client.held.opens.iter().map(|(number, ..)| (*slot, *number)).collect::<Vec<_>>()
         };
         let handles: Vec<(Slot, u64)> = by_slot.iter().flat_map(numbers).collect();
-        self.cluster.note_moved_handles(&self.core, &handles, to);
+        self.cluster.exports.note_moved_handles(&self.core, &handles, to);
     }
 }
 
@@ -274,18 +288,19 @@ impl Opens {
     }
 }
 
-impl Cluster {
+impl Exports {
     /// Notes leases given and inodes opened since the look.
     fn note_given(
         &mut self,
         core: &mut Core,
+        atlas: &mut Atlas,
         leases: &mut Leases,
         opens: &mut Opens,
         survey: &mut Survey,
         held: &mut Held,
     ) {
         for ino in leases.given().into_iter().chain(opens.opened()) {
-            if !matches!(self.moves_in_step(core, survey, ino).0, Moves::No) {
+            if !matches!(self.moves_in_step(core, atlas, survey, ino).0, Moves::No) {
                 held.inos.insert(ino);
             }
         }
@@ -297,7 +312,7 @@ impl Cluster {
         if held.place.is_none() {
             return;
         }
-        for event in self.exports.tail.iter().flat_map(|tail| &tail.events) {
+        for event in self.tail.iter().flat_map(|tail| &tail.events) {
             if let Event::Inode(inode) = event
                 && (!opens.is_closed(inode.ino) || leases.holders(inode.ino).next().is_some())
             {
@@ -311,19 +326,20 @@ impl Cluster {
     pub(super) fn knows_held(
         &mut self,
         core: &mut Core,
+        atlas: &mut Atlas,
         leases: &mut Leases,
         opens: &mut Opens,
         survey: &mut Survey,
         held: &mut Held,
     ) -> bool {
-        self.note_given(core, leases, opens, survey, held);
+        self.note_given(core, atlas, leases, opens, survey, held);
         self.note_changed_held(leases, opens, held);
         let mut needs = Vec::new();
         for ino in &held.inos {
-            match self.moves_in_step(core, survey, *ino).0 {
+            match self.moves_in_step(core, atlas, survey, *ino).0 {
                 Moves::Unknown(mut wants) => needs.append(&mut wants),
                 // A directory is remembered after it has left memory, and what is open is told to the other rank.
-                Moves::Yes if !opens.is_closed(*ino) => _ = self.locate(core, *ino, &mut needs),
+                Moves::Yes if !opens.is_closed(*ino) => _ = atlas.locate(core, self, *ino, &mut needs),
                 _ => {}
             }
         }
@@ -332,7 +348,7 @@ impl Cluster {
         if needs.is_empty() {
             return true;
         }
-        self.load(core, needs, Waiter::Nobody);
+        atlas.load(core, needs, Waiter::Nobody);
         false
     }
 
@@ -340,13 +356,14 @@ impl Cluster {
     pub(super) fn users_of_moving(
         &mut self,
         core: &mut Core,
+        atlas: &mut Atlas,
         opens: &Opens,
         survey: &mut Survey,
         held: &Held,
     ) -> Vec<(Ino, Slot, DataAccess)> {
         let mut all = Vec::new();
         for ino in &held.inos {
-            if !opens.is_closed(*ino) && !matches!(self.moves_in_step(core, survey, *ino).0, Moves::No) {
+            if !opens.is_closed(*ino) && !matches!(self.moves_in_step(core, atlas, survey, *ino).0, Moves::No) {
                 all.extend(opens.users(*ino).into_iter().map(|(slot, access)| (*ino, slot, access)));
             }
         }

@@ -2,7 +2,9 @@
 
 use loligo_types::{Event, FsError, Inode, Kind, Lease, Loaded, MovedClient, PeerRecord, Rank, Route, SessionId};
 
+use crate::cluster::Atlas;
 use crate::cluster::Cluster;
+use crate::cluster::Peers;
 use crate::core::Core;
 use crate::grace::Grace;
 use crate::load::Waiter;
@@ -35,7 +37,11 @@ impl Mds {
         let mut merged = Vec::new();
         if let Some(part) = part {
             let mut needs = Vec::new();
-            if self.cluster.take_fragment(&mut self.core, part, routes, &mut merged, &mut needs).is_none()
+            if self
+                .cluster
+                .atlas
+                .take_fragment(&mut self.core, &mut self.cluster.exports, part, routes, &mut merged, &mut needs)
+                .is_none()
                 && !needs.is_empty()
             {
                 self.cluster.load(&mut self.core, needs, Waiter::Letter(from));
@@ -44,7 +50,7 @@ impl Mds {
         } else {
             for event in &mut all {
                 if let Event::Inode(inode) = event {
-                    self.cluster.take_home(&self.core, inode, routes, &mut merged);
+                    self.cluster.atlas.take_home(&self.core, inode, routes, &mut merged);
                 }
             }
         }
@@ -53,7 +59,7 @@ impl Mds {
         // Reads under way may bring what the other rank has changed since.
         self.cluster.atlas.barrier = self.core.loads.newest();
         self.cluster.atlas.foreign_inodes.clear();
-        self.cluster.forget_absent(&mut self.core);
+        self.cluster.atlas.forget_absent(&mut self.core);
         for event in events {
             if let Event::Inode(inode) = event {
                 self.cluster.atlas.departed.remove(&inode.ino);
@@ -70,8 +76,8 @@ impl Mds {
         self.promises.raise_floor(self.core.now.mono_ms);
         let lsn = self.commit(None, &record);
         self.cluster.atlas.imported = lsn;
-        self.cluster.spread_routes(&mut self.core, &told);
-        self.cluster.take_cached(&mut self.core, from);
+        self.cluster.peers.spread_routes(&mut self.core, &told);
+        self.cluster.peers.take_cached(&mut self.core, &mut self.cluster.atlas, from);
         for (slot, client) in slots.into_iter().zip(clients) {
             self.take_over(slot, client);
         }
@@ -133,6 +139,21 @@ impl Mds {
     }
 }
 
+impl Peers {
+    /// Takes in what the other rank had in memory of it: nobody can have changed it since, and what was just put down counts.
+    fn take_cached(&mut self, core: &mut Core, atlas: &mut Atlas, from: Rank) {
+        let items = self.links.get_mut(&from).map(|link| std::mem::take(&mut link.cached));
+        for item in items.unwrap_or_default() {
+            if let Loaded::Inode(ino, Some(_)) = &item {
+                atlas.departed.remove(ino);
+            }
+            if matches!(item, Loaded::Inode(_, Some(_)) | Loaded::Entry { found: Some(_), .. }) {
+                core.tree.load(item);
+            }
+        }
+    }
+}
+
 impl Cluster {
     /// Another rank would like to give a subtree. It may be what is just being dropped here, because it had moved there: that
     /// must be over before it comes back.
@@ -150,18 +171,5 @@ impl Cluster {
         let able = self.peers.ready && grace.is_none() && !core.stopping && !core.is_short_of_space(sessions, self);
         let refused = (!able || !self.atlas.takes_more(core.me())).then_some(FsError::Busy);
         core.tell(from, PeerMsg::Accept { moving, refused });
-    }
-
-    /// Takes in what the other rank had in memory of it: nobody can have changed it since, and what was just put down counts.
-    fn take_cached(&mut self, core: &mut Core, from: Rank) {
-        let items = self.peers.links.get_mut(&from).map(|link| std::mem::take(&mut link.cached));
-        for item in items.unwrap_or_default() {
-            if let Loaded::Inode(ino, Some(_)) = &item {
-                self.atlas.departed.remove(ino);
-            }
-            if matches!(item, Loaded::Inode(_, Some(_)) | Loaded::Entry { found: Some(_), .. }) {
-                core.tree.load(item);
-            }
-        }
     }
 }

@@ -9,7 +9,9 @@ use loligo_types::{Ino, Inode};
 use super::export::FLOATING_MS;
 use super::holdings::Held;
 use super::survey::{Moves, Survey, inode_of};
+use crate::cluster::Atlas;
 use crate::cluster::Cluster;
+use crate::cluster::Exports;
 use crate::core::Core;
 use crate::load::Waiter;
 use crate::machine::Mds;
@@ -26,14 +28,21 @@ impl Mds {
         // What dead sessions left is dropped here: the other rank does not know of it.
         let left: Vec<Ino> = self.tidy.inos().collect();
         for ino in locked.into_iter().chain(busy).chain(left) {
-            if !matches!(self.cluster.moves(&mut self.core, survey, ino), Moves::No) {
+            if !matches!(self.cluster.exports.moves(&mut self.core, &mut self.cluster.atlas, survey, ino), Moves::No) {
                 return false;
             }
         }
-        if !self.cluster.knows_held(&mut self.core, &mut self.leases, &mut self.opens, survey, held) {
+        if !self.cluster.exports.knows_held(
+            &mut self.core,
+            &mut self.cluster.atlas,
+            &mut self.leases,
+            &mut self.opens,
+            survey,
+            held,
+        ) {
             return false;
         }
-        if !self.cluster.knows_changed(&mut self.core, survey) {
+        if !self.cluster.exports.knows_changed(&mut self.core, &mut self.cluster.atlas, survey) {
             return false;
         }
         if self.core.now.mono_ms < frozen_ms + FLOATING_MS && has_changed_floating(&self.core.tree) {
@@ -54,18 +63,18 @@ impl Mds {
     }
 }
 
-impl Cluster {
+impl Exports {
     /// The inodes that were changed since the last round of checkpoints, ascending.
     pub(super) fn changed_inos(&self) -> BTreeSet<Ino> {
-        self.exports.tail.iter().flat_map(|tail| &tail.events).filter_map(inode_of).collect()
+        self.tail.iter().flat_map(|tail| &tail.events).filter_map(inode_of).collect()
     }
 
     /// True if it is known of all changed inodes whether they move. Many may have left memory: those that were made and removed meanwhile
     /// have. Records needed for that are read at once, and before requests are kept waiting.
-    pub(super) fn knows_changed(&mut self, core: &mut Core, survey: &mut Survey) -> bool {
+    pub(super) fn knows_changed(&mut self, core: &mut Core, atlas: &mut Atlas, survey: &mut Survey) -> bool {
         let (mut needs, mut all) = (Vec::new(), true);
         for ino in self.changed_inos() {
-            if let Moves::Unknown(mut wants) = self.moves(core, survey, ino) {
+            if let Moves::Unknown(mut wants) = self.moves(core, atlas, survey, ino) {
                 all = false;
                 needs.append(&mut wants);
             }
@@ -73,17 +82,21 @@ impl Cluster {
         needs.sort();
         needs.dedup();
         if !needs.is_empty() {
-            self.load(core, needs, Waiter::Survey);
+            atlas.load(core, needs, Waiter::Survey);
         }
         all
     }
+}
 
+impl Cluster {
     /// True if other ranks have replicas of moving inodes: they are asked back.
     fn replicas_move(&mut self, core: &mut Core, survey: &mut Survey) -> bool {
         let lent = self.replicas.lent.inos();
-        let moving: Vec<Ino> =
-            lent.into_iter().filter(|ino| !matches!(self.moves(core, survey, *ino), Moves::No)).collect();
-        self.take_replicas_back(core, &moving)
+        let moving: Vec<Ino> = lent
+            .into_iter()
+            .filter(|ino| !matches!(self.exports.moves(core, &mut self.atlas, survey, *ino), Moves::No))
+            .collect();
+        self.replicas.take_replicas_back(core, &moving)
     }
 }
 

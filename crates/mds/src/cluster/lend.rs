@@ -12,7 +12,8 @@ use loligo_types::{Event, FsError, Ino, Kind, Lease, PeerRecord, Rank};
 
 use super::Where;
 use super::locks::{Claim, How, Locks, Use, claim, collide};
-use crate::cluster::Cluster;
+use crate::cluster::Atlas;
+use crate::cluster::Exports;
 use crate::core::Core;
 use crate::eof_cleanup::EofCleanup;
 use crate::load::Waiter;
@@ -111,6 +112,94 @@ impl Loans {
         });
         holder.into_iter().chain(before.map(|(other, _)| *other)).min()
     }
+
+    fn deny_loan(&mut self, core: &mut Core, opens: &mut Opens, tidy: &mut EofCleanup, tx: TxId) {
+        self.unlock(core, opens, tidy, tx);
+        let Some(loan) = self.by_tx.get_mut(&tx) else { return };
+        loan.stage = Stage::Denied;
+        let round = loan.round;
+        core.tell(tx.rank, PeerMsg::Denied { tx, round, error: FsError::Busy });
+    }
+
+    /// Ends a loan whose records could not be read.
+    pub(crate) fn loan_failed(&mut self, core: &mut Core, opens: &mut Opens, tidy: &mut EofCleanup, tx: TxId) {
+        let round = self.by_tx.get(&tx).map_or(0, |loan| loan.round);
+        self.end_loan(core, opens, tidy, tx);
+        core.tell(tx.rank, PeerMsg::Denied { tx, round, error: FsError::Io });
+    }
+
+    fn mark_loan(&mut self, core: &mut Core, tx: TxId, inos: &[Ino]) {
+        let Some(loan) = self.by_tx.get_mut(&tx) else { return };
+        let before = std::mem::replace(&mut loan.marks, inos.to_vec());
+        core.parked.mark_inos(inos);
+        core.parked.unmark_inos(&before);
+    }
+
+    /// Takes the locks of a transaction away.
+    fn unlock(&mut self, core: &mut Core, opens: &mut Opens, tidy: &mut EofCleanup, tx: TxId) {
+        let Some(loan) = self.by_tx.get_mut(&tx) else { return };
+        let inos = std::mem::take(&mut loan.locked);
+        if inos.is_empty() {
+            return;
+        }
+        self.due = true;
+        for ino in inos {
+            self.locks.give(tx, ino);
+            // An orphan may have had its last close meanwhile.
+            opens.closed(core, tidy, ino);
+        }
+        core.parked.wake(&WaitReason::Locked);
+    }
+
+    fn end_loan(&mut self, core: &mut Core, opens: &mut Opens, tidy: &mut EofCleanup, tx: TxId) {
+        self.unlock(core, opens, tidy, tx);
+        if let Some(loan) = self.by_tx.remove(&tx) {
+            core.parked.unmark_inos(&loan.marks);
+        }
+        self.due = true;
+    }
+
+    /// The transaction gives back what it borrowed.
+    pub(crate) fn returned(
+        &mut self,
+        core: &mut Core,
+        opens: &mut Opens,
+        tidy: &mut EofCleanup,
+        tx: TxId,
+        again: bool,
+    ) {
+        if !again {
+            return self.end_loan(core, opens, tidy, tx);
+        }
+        self.unlock(core, opens, tidy, tx);
+        let now_ms = core.now.mono_ms;
+        if let Some(loan) = self.by_tx.get_mut(&tx) {
+            // It waits for something else than this rank, and comes by itself.
+            (loan.stage, loan.since_ms) = (Stage::Called, now_ms);
+        }
+        self.due = true;
+    }
+
+    /// True if nothing has changed for a waiting loan, as locks go: this is asked of all after each transaction.
+    fn still_waits(&self, tx: TxId) -> bool {
+        let loans = self;
+        let Some(loan) = loans.by_tx.get(&tx).filter(|loan| loan.queued) else { return false };
+        let holder = loans.against(tx, &loan.claims);
+        holder.is_some_and(|holder| loan.stage == Stage::Denied || tx < holder)
+    }
+
+    /// A coordinator has said hello: what it borrowed before is only kept until its letters of before are here.
+    pub(crate) fn age_loans(&mut self, from: Rank) {
+        let of_it = self.by_tx.iter_mut().filter(|(tx, _)| tx.rank == from);
+        of_it.for_each(|(_, loan)| loan.old = true);
+    }
+
+    /// They are: it is over.
+    pub(crate) fn end_old_loans(&mut self, core: &mut Core, opens: &mut Opens, tidy: &mut EofCleanup, from: Rank) {
+        let old = self.by_tx.iter().filter(|(tx, loan)| tx.rank == from && loan.old);
+        let old: Vec<TxId> = old.map(|(tx, _)| *tx).collect();
+        old.into_iter().for_each(|tx| self.end_loan(core, opens, tidy, tx));
+    }
 }
 
 /// Answer to a transaction that asks for a loan.
@@ -174,7 +263,7 @@ impl Mds {
         match self.consider_loan(tx) {
             Verdict::Wait => {}
             Verdict::Deny if denied => {}
-            Verdict::Deny => self.cluster.deny_loan(&mut self.core, &mut self.opens, &mut self.tidy, tx),
+            Verdict::Deny => self.cluster.loans.deny_loan(&mut self.core, &mut self.opens, &mut self.tidy, tx),
             Verdict::Lend(..) if denied && !self.cluster.peers.links.get(&tx.rank).is_some_and(|link| link.greeted) => {
                 // It would be locked until that rank is back, which wants nothing of before.
             }
@@ -187,7 +276,7 @@ impl Mds {
                 // What is only shown does not change: clients may be given of it what they ask for.
                 let shown = |ino: &Ino| claims.iter().any(|claim| claim.ino == *ino && claim.how == How::Shown);
                 let marks: Vec<Ino> = inos.iter().copied().filter(|ino| !shown(ino)).collect();
-                self.cluster.mark_loan(&mut self.core, tx, &marks);
+                self.cluster.loans.mark_loan(&mut self.core, tx, &marks);
                 claims.iter().for_each(|claim| self.cluster.loans.locks.take(tx, claim));
                 if let Some(loan) = self.cluster.loans.by_tx.get_mut(&tx) {
                     (loan.stage, loan.locked) = (Stage::Held, inos);
@@ -207,7 +296,7 @@ impl Mds {
         let (wants, client, first) = (loan.wants.clone(), loan.client, loan.stage == Stage::Waiting);
         let mut search = Search::default();
         for want in &wants {
-            self.cluster.look_for(&mut self.core, tx.rank, want, &mut search);
+            self.cluster.exports.look_for(&mut self.core, &mut self.cluster.atlas, tx.rank, want, &mut search);
         }
         let Search { needs, claims, mut lent } = search;
         if !needs.is_empty() {
@@ -222,14 +311,14 @@ impl Mds {
             return if holder < tx { Verdict::Deny } else { Verdict::Wait };
         }
         let names: Vec<(Ino, u64)> = wants.iter().filter_map(|want| name_of(&self.core.tree, want)).collect();
-        if names.into_iter().any(|(dir, hash)| self.cluster.moved_name(dir, hash).is_some()) {
+        if names.into_iter().any(|(dir, hash)| self.cluster.exports.moved_name(dir, hash).is_some()) {
             return Verdict::Deny;
         }
         // What another rank decides may cut a file.
         let mut busy = |ino: Ino| {
             self.discards.data_is_busy(&self.decoupled, ino)
-                || self.cluster.is_leaving(&mut self.core, ino)
-                || self.cluster.is_spreading(ino)
+                || self.cluster.exports.is_leaving(&mut self.core, &mut self.cluster.atlas, ino)
+                || self.cluster.exports.is_spreading(ino)
                 || self.opens.wait_for_rooms(&mut self.tidy, ino).is_some()
         };
         if claims.iter().any(|claim| busy(claim.ino)) {
@@ -247,13 +336,13 @@ impl Mds {
             return Verdict::Deny;
         }
         if !self.cluster.replicas.lent.is_empty()
-            && self.cluster.take_replicas_back(&mut self.core, &replicated(&claims))
+            && self.cluster.replicas.take_replicas_back(&mut self.core, &replicated(&claims))
         {
-            self.cluster.mark_loan(&mut self.core, tx, &inos);
+            self.cluster.loans.mark_loan(&mut self.core, tx, &inos);
             return Verdict::Deny;
         }
         if self.promises.are_promised(&mut self.core, &replicated(&claims), first) {
-            self.cluster.mark_loan(&mut self.core, tx, &inos);
+            self.cluster.loans.mark_loan(&mut self.core, tx, &inos);
             return Verdict::Deny;
         }
         // Paths do not lead through what another rank decides on.
@@ -278,7 +367,7 @@ impl Mds {
             return false;
         }
         let inos: Vec<Ino> = claims.iter().map(|claim| claim.ino).collect();
-        self.cluster.mark_loan(&mut self.core, tx, &inos);
+        self.cluster.loans.mark_loan(&mut self.core, tx, &inos);
         due.into_iter()
             .for_each(|(ino, slot, bits)| self.recalls.recall(&mut self.core, &self.sessions, ino, slot, bits, 0));
         true
@@ -290,7 +379,7 @@ impl Mds {
         let waits = |loan: &Loan| matches!(loan.stage, Stage::Waiting | Stage::Denied);
         let all = loans.by_tx.iter().filter(|(_, loan)| waits(loan)).map(|(tx, _)| *tx);
         for tx in all.collect::<Vec<TxId>>() {
-            if !self.cluster.still_waits(tx) {
+            if !self.cluster.loans.still_waits(tx) {
                 self.run_loan(tx);
             }
         }
@@ -321,9 +410,9 @@ impl Mds {
             _ => false,
         };
         if events.iter().any(moves) {
-            self.cluster.disturb_export(&mut self.core, &self.sessions, &self.opens);
+            self.cluster.exports.disturb_export(&mut self.core, &self.sessions, &self.opens);
         }
-        let born = self.cluster.note_scattered(&mut self.core, events);
+        let born = self.cluster.placement.note_scattered(&mut self.core, events);
         self.commit(None, &all);
         born.into_iter().for_each(|ino| self.is_born(ino));
         for event in events {
@@ -332,7 +421,7 @@ impl Mds {
                 self.opens.closed(&self.core, &mut self.tidy, *ino);
             }
         }
-        self.cluster.end_loan(&mut self.core, &mut self.opens, &mut self.tidy, tx);
+        self.cluster.loans.end_loan(&mut self.core, &mut self.opens, &mut self.tidy, tx);
         true
     }
 
@@ -348,10 +437,10 @@ impl Mds {
             match stage {
                 // It waits for this call, and is denied again if need be.
                 Stage::Denied => {
-                    self.cluster.end_loan(&mut self.core, &mut self.opens, &mut self.tidy, tx);
+                    self.cluster.loans.end_loan(&mut self.core, &mut self.opens, &mut self.tidy, tx);
                     self.core.tell(tx.rank, PeerMsg::Ready { tx });
                 }
-                Stage::Called => self.cluster.end_loan(&mut self.core, &mut self.opens, &mut self.tidy, tx),
+                Stage::Called => self.cluster.loans.end_loan(&mut self.core, &mut self.opens, &mut self.tidy, tx),
                 Stage::Waiting | Stage::Held => {}
             }
         }
@@ -359,19 +448,11 @@ impl Mds {
     }
 }
 
-impl Cluster {
-    fn deny_loan(&mut self, core: &mut Core, opens: &mut Opens, tidy: &mut EofCleanup, tx: TxId) {
-        self.unlock(core, opens, tidy, tx);
-        let Some(loan) = self.loans.by_tx.get_mut(&tx) else { return };
-        loan.stage = Stage::Denied;
-        let round = loan.round;
-        core.tell(tx.rank, PeerMsg::Denied { tx, round, error: FsError::Busy });
-    }
-
+impl Exports {
     /// One record, and the inode that an entry points to.
-    fn look_for(&mut self, core: &mut Core, from: Rank, want: &Want, search: &mut Search) {
+    fn look_for(&mut self, core: &mut Core, atlas: &mut Atlas, from: Rank, want: &Want, search: &mut Search) {
         if let Need::Parts(dir) = want.need {
-            let part = self.lend_part(core, from, dir);
+            let part = atlas.lend_part(core, from, dir);
             if let Loaded::Part { part: Some(_), .. } = part {
                 claim(&mut search.claims, dir, Lease::NONE, if want.shown { How::Shown } else { How::Whole });
             }
@@ -388,15 +469,15 @@ impl Cluster {
             Need::Entry { dir, name } => (*dir, Some(name), How::Names(vec![core.tree.hash(name)])),
             Need::Range { dir, .. } | Need::Hashes { dir, .. } => (*dir, None, How::Whole),
         };
-        match name.and_then(|name| self.rank_of_name(core, ino, name)) {
+        match name.and_then(|name| atlas.rank_of_name(core, ino, name)) {
             Some(rank) if rank != core.me() => {
                 // It knows who has it when it has heard of the lines.
-                let lines = self.atlas.routes.lines(ino);
+                let lines = atlas.routes.lines(ino);
                 return core.tell_durably(from, PeerMsg::Routes(lines));
             }
             // What the decision counts of it the borrower counts in its own part, or at the home.
             Some(_) if core.tree.part(ino).is_some() => claim(&mut search.claims, ino, want.recall, how),
-            _ if !self.look_for_inode(core, ino, want.recall, how, search) => return,
+            _ if !self.look_for_inode(core, atlas, ino, want.recall, how, search) => return,
             _ => {}
         }
         let Some(name) = name else { return };
@@ -406,15 +487,23 @@ impl Cluster {
             Lookup::Present(target) => {
                 search.lent.items.push(Loaded::Entry { dir: ino, name: name.clone(), found: Some(target) });
                 let all = SHARED | Lease::CACHE | Lease::BUFFER;
-                self.look_for_inode(core, target.ino, all, How::Whole, search);
+                self.look_for_inode(core, atlas, target.ino, all, How::Whole, search);
             }
         }
     }
 
     /// True if the inode is here and can be lent.
-    fn look_for_inode(&mut self, core: &mut Core, ino: Ino, recall: Lease, how: How, search: &mut Search) -> bool {
+    fn look_for_inode(
+        &mut self,
+        core: &mut Core,
+        atlas: &mut Atlas,
+        ino: Ino,
+        recall: Lease,
+        how: How,
+        search: &mut Search,
+    ) -> bool {
         let Search { needs, claims, lent } = search;
-        match self.locate(core, ino, needs) {
+        match atlas.locate(core, self, ino, needs) {
             Where::Unknown => return false,
             Where::Elsewhere(rank) => {
                 if !lent.elsewhere.iter().any(|(other, _)| *other == ino) {
@@ -433,86 +522,6 @@ impl Cluster {
             });
         }
         true
-    }
-
-    /// Ends a loan whose records could not be read.
-    pub(crate) fn loan_failed(&mut self, core: &mut Core, opens: &mut Opens, tidy: &mut EofCleanup, tx: TxId) {
-        let round = self.loans.by_tx.get(&tx).map_or(0, |loan| loan.round);
-        self.end_loan(core, opens, tidy, tx);
-        core.tell(tx.rank, PeerMsg::Denied { tx, round, error: FsError::Io });
-    }
-
-    fn mark_loan(&mut self, core: &mut Core, tx: TxId, inos: &[Ino]) {
-        let Some(loan) = self.loans.by_tx.get_mut(&tx) else { return };
-        let before = std::mem::replace(&mut loan.marks, inos.to_vec());
-        core.parked.mark_inos(inos);
-        core.parked.unmark_inos(&before);
-    }
-
-    /// Takes the locks of a transaction away.
-    fn unlock(&mut self, core: &mut Core, opens: &mut Opens, tidy: &mut EofCleanup, tx: TxId) {
-        let Some(loan) = self.loans.by_tx.get_mut(&tx) else { return };
-        let inos = std::mem::take(&mut loan.locked);
-        if inos.is_empty() {
-            return;
-        }
-        self.loans.due = true;
-        for ino in inos {
-            self.loans.locks.give(tx, ino);
-            // An orphan may have had its last close meanwhile.
-            opens.closed(core, tidy, ino);
-        }
-        core.parked.wake(&WaitReason::Locked);
-    }
-
-    fn end_loan(&mut self, core: &mut Core, opens: &mut Opens, tidy: &mut EofCleanup, tx: TxId) {
-        self.unlock(core, opens, tidy, tx);
-        if let Some(loan) = self.loans.by_tx.remove(&tx) {
-            core.parked.unmark_inos(&loan.marks);
-        }
-        self.loans.due = true;
-    }
-
-    /// The transaction gives back what it borrowed.
-    pub(crate) fn returned(
-        &mut self,
-        core: &mut Core,
-        opens: &mut Opens,
-        tidy: &mut EofCleanup,
-        tx: TxId,
-        again: bool,
-    ) {
-        if !again {
-            return self.end_loan(core, opens, tidy, tx);
-        }
-        self.unlock(core, opens, tidy, tx);
-        let now_ms = core.now.mono_ms;
-        if let Some(loan) = self.loans.by_tx.get_mut(&tx) {
-            // It waits for something else than this rank, and comes by itself.
-            (loan.stage, loan.since_ms) = (Stage::Called, now_ms);
-        }
-        self.loans.due = true;
-    }
-
-    /// True if nothing has changed for a waiting loan, as locks go: this is asked of all after each transaction.
-    fn still_waits(&self, tx: TxId) -> bool {
-        let loans = &self.loans;
-        let Some(loan) = loans.by_tx.get(&tx).filter(|loan| loan.queued) else { return false };
-        let holder = loans.against(tx, &loan.claims);
-        holder.is_some_and(|holder| loan.stage == Stage::Denied || tx < holder)
-    }
-
-    /// A coordinator has said hello: what it borrowed before is only kept until its letters of before are here.
-    pub(crate) fn age_loans(&mut self, from: Rank) {
-        let of_it = self.loans.by_tx.iter_mut().filter(|(tx, _)| tx.rank == from);
-        of_it.for_each(|(_, loan)| loan.old = true);
-    }
-
-    /// They are: it is over.
-    pub(crate) fn end_old_loans(&mut self, core: &mut Core, opens: &mut Opens, tidy: &mut EofCleanup, from: Rank) {
-        let old = self.loans.by_tx.iter().filter(|(tx, loan)| tx.rank == from && loan.old);
-        let old: Vec<TxId> = old.map(|(tx, _)| *tx).collect();
-        old.into_iter().for_each(|tx| self.end_loan(core, opens, tidy, tx));
     }
 }
 

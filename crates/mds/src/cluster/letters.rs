@@ -8,7 +8,10 @@ use loligo_types::{Event, Ino, Letter, Lsn, PeerRecord, Rank};
 use super::Where;
 use super::import::Moved;
 use crate::checkpoint::Checkpointer;
+use crate::cluster::Atlas;
 use crate::cluster::Cluster;
+use crate::cluster::Exports;
+use crate::cluster::Peers;
 use crate::core::Core;
 use crate::load::Waiter;
 use crate::machine::Mds;
@@ -75,7 +78,7 @@ impl Mds {
     /// Adds to the sums of a directory; false if the directory must be read first.
     fn add_sum(&mut self, from: Rank, dir: Ino, entries: i64, bytes: i64, peer: PeerRecord) -> bool {
         let mut wants = Vec::new();
-        let place = match self.cluster.has_moved(&mut self.core, dir) {
+        let place = match self.cluster.exports.has_moved(&mut self.core, &mut self.cluster.atlas, dir) {
             Ok(Some(rank)) => Where::Elsewhere(rank),
             Ok(None) => self.cluster.locate(&mut self.core, dir, &mut wants),
             Err(needs) => {
@@ -145,7 +148,7 @@ impl Mds {
                 landed.push(*rank);
             }
         }
-        landed.into_iter().for_each(|rank| self.cluster.repeat_acks(&mut self.core, rank));
+        landed.into_iter().for_each(|rank| self.cluster.peers.repeat_acks(&mut self.core, rank));
     }
 }
 
@@ -158,17 +161,17 @@ impl Core {
     }
 }
 
-impl Cluster {
+impl Peers {
     /// A record with a letter was made (or replayed).
     pub(crate) fn letter_written(&mut self, to: Rank, seq: u64, letter: &Arc<Letter>, lsn: Lsn) {
-        let link = self.peers.links.entry(to).or_default();
+        let link = self.links.entry(to).or_default();
         link.outbox.push_back((seq, lsn, Arc::clone(letter)));
     }
 
     /// Sends what is durable and was not sent.
     pub(crate) fn send_letters(&mut self, core: &mut Core) {
         let durable = core.log.durable;
-        for (rank, link) in &mut self.peers.links {
+        for (rank, link) in &mut self.links {
             if !link.greeted {
                 continue;
             }
@@ -185,6 +188,48 @@ impl Cluster {
         }
     }
 
+    /// True if something is on its way to become a rank's. Until it is, no client is sent there: one that arrives before its
+    /// holdings, and has no session there, would be told that it holds nothing.
+    pub(crate) fn gives_to(&self, rank: Rank) -> bool {
+        let link = self.links.get(&rank);
+        link.is_some_and(|link| link.outbox.iter().any(|(.., letter)| letter.gives().is_some()))
+    }
+
+    /// Says up to which letter another rank may forget what it knew.
+    pub(crate) fn repeat_acks(&self, core: &mut Core, rank: Rank) {
+        let received = core.tree.peer(rank).received;
+        let Some(link) = self.links.get(&rank) else { return };
+        let upto = link.landing.front().map_or(received, |(seq, _)| seq - 1);
+        core.tell_durably(rank, PeerMsg::Acked { upto });
+    }
+}
+
+impl Atlas {
+    /// The oldest record that is still needed for what other ranks do not have.
+    pub(crate) fn oldest_promise(&self, peers: &Peers) -> Option<Lsn> {
+        let letters = peers.links.values().filter_map(|link| link.outbox.front().map(|(_, lsn, _)| *lsn));
+        letters.chain(self.departed.values().map(|(_, lsn)| *lsn)).min()
+    }
+
+    /// Splits the needs of sums: records of this rank to read, and directories of other ranks to which sums go up.
+    pub(crate) fn sum_needs(
+        &mut self,
+        core: &mut Core,
+        exports: &mut Exports,
+        needs: Vec<Need>,
+    ) -> (Vec<Need>, Vec<Ino>) {
+        let (mut here, mut abroad) = (Vec::new(), Vec::new());
+        for need in needs {
+            let Need::Inode(ino) = need else { continue };
+            if let Where::Elsewhere(_) = self.locate(core, exports, ino, &mut here) {
+                abroad.push(ino);
+            }
+        }
+        (here, abroad)
+    }
+}
+
+impl Cluster {
     /// Another rank has letters up to here.
     pub(crate) fn letters_received(
         &mut self,
@@ -201,10 +246,10 @@ impl Cluster {
             (fewer, given) = (true, given || letter.gives().is_some());
             link.outbox.pop_front();
         }
-        self.export_received(core, sessions, from, upto);
+        self.exports.export_received(core, sessions, from, upto);
         let lines = self.atlas.routes.received(from, upto);
         if !lines.is_empty() {
-            self.spread_routes(core, &lines);
+            self.peers.spread_routes(core, &lines);
         }
         if given {
             // Those who wait to be sent there.
@@ -213,13 +258,6 @@ impl Cluster {
         if fewer {
             checkpointer.trim(core, sessions, self);
         }
-    }
-
-    /// True if something is on its way to become a rank's. Until it is, no client is sent there: one that arrives before its
-    /// holdings, and has no session there, would be told that it holds nothing.
-    pub(crate) fn gives_to(&self, rank: Rank) -> bool {
-        let link = self.peers.links.get(&rank);
-        link.is_some_and(|link| link.outbox.iter().any(|(.., letter)| letter.gives().is_some()))
     }
 
     /// Another rank has in the table what letters up to here brought.
@@ -236,34 +274,8 @@ impl Cluster {
             return;
         }
         link.acked = upto;
-        self.export_landed(core, from, upto);
+        self.exports.export_landed(core, &mut self.atlas, from, upto);
         // Requests may wait for room in the journal while there is nothing to checkpoint.
         checkpointer.trim(core, sessions, self);
-    }
-
-    /// Says up to which letter another rank may forget what it knew.
-    pub(crate) fn repeat_acks(&self, core: &mut Core, rank: Rank) {
-        let received = core.tree.peer(rank).received;
-        let Some(link) = self.peers.links.get(&rank) else { return };
-        let upto = link.landing.front().map_or(received, |(seq, _)| seq - 1);
-        core.tell_durably(rank, PeerMsg::Acked { upto });
-    }
-
-    /// The oldest record that is still needed for what other ranks do not have.
-    pub(crate) fn oldest_promise(&self) -> Option<Lsn> {
-        let letters = self.peers.links.values().filter_map(|link| link.outbox.front().map(|(_, lsn, _)| *lsn));
-        letters.chain(self.atlas.departed.values().map(|(_, lsn)| *lsn)).min()
-    }
-
-    /// Splits the needs of sums: records of this rank to read, and directories of other ranks to which sums go up.
-    pub(crate) fn sum_needs(&mut self, core: &mut Core, needs: Vec<Need>) -> (Vec<Need>, Vec<Ino>) {
-        let (mut here, mut abroad) = (Vec::new(), Vec::new());
-        for need in needs {
-            let Need::Inode(ino) = need else { continue };
-            if let Where::Elsewhere(_) = self.locate(core, ino, &mut here) {
-                abroad.push(ino);
-            }
-        }
-        (here, abroad)
     }
 }

@@ -7,7 +7,9 @@ use loligo_namespace::Need;
 use loligo_types::{ClusterMap, Event, Frag, Ino, Letter, Loaded, Lsn, Rank, Route};
 
 use crate::balance::Balance;
+use crate::cluster::Atlas;
 use crate::cluster::Cluster;
+use crate::cluster::Peers;
 use crate::core::Core;
 use crate::eof_cleanup::EofCleanup;
 use crate::io::Output;
@@ -69,8 +71,8 @@ impl Mds {
         (link.up, link.greeted, link.early) = (false, false, None);
         link.inbox.clear();
         link.cached.clear();
-        self.cluster.void_loans_of(&mut self.core, rank);
-        self.cluster.forget_replicas_of(&mut self.core, &mut self.shortcuts, rank);
+        self.cluster.borrowing.void_loans_of(&mut self.core, rank);
+        self.cluster.replicas.forget_replicas_of(&mut self.core, &mut self.shortcuts, rank);
         self.export_lost(rank);
     }
 
@@ -95,15 +97,21 @@ impl Mds {
             PeerMsg::Acked { upto } => {
                 self.cluster.letters_acked(&mut self.core, &self.sessions, &mut self.checkpointer, from, upto)
             }
-            PeerMsg::Routes(routes) => self.cluster.learn_routes(&mut self.core, &mut self.balance, Some(from), routes),
+            PeerMsg::Routes(routes) => self.cluster.peers.learn_routes(
+                &mut self.core,
+                &mut self.cluster.atlas,
+                &mut self.balance,
+                Some(from),
+                routes,
+            ),
             PeerMsg::Gone(dir) => self.peer_gone(dir),
             PeerMsg::ClientGone { client } => self.client_gone(client),
             PeerMsg::Borrow { tx, round, client, wants } => self.borrowed(from, tx, round, client, wants),
             PeerMsg::Lent { tx, round, lent } => self.lent(from, tx, round, lent),
             PeerMsg::Denied { tx, round, error } => self.denied(from, tx, round, error),
-            PeerMsg::Ready { tx } => self.cluster.try_again(&mut self.core, from, tx),
+            PeerMsg::Ready { tx } => self.cluster.borrowing.try_again(&mut self.core, from, tx),
             PeerMsg::Return { tx, again } => {
-                self.cluster.returned(&mut self.core, &mut self.opens, &mut self.tidy, tx, again)
+                self.cluster.loans.returned(&mut self.core, &mut self.opens, &mut self.tidy, tx, again)
             }
             PeerMsg::Offer { moving, .. } => {
                 self.cluster.offered(&mut self.core, &self.sessions, &self.grace, from, moving)
@@ -113,42 +121,42 @@ impl Mds {
             PeerMsg::Stays { dir } => self.decoupled.not_given(&mut self.core, from, dir),
             PeerMsg::Accept { moving, refused } => self.accepted(from, moving, refused),
             PeerMsg::Cached(items) => link.cached = items,
-            PeerMsg::Heat(heat) => self.heat.heat_came(&self.core, &self.cluster, &heat),
+            PeerMsg::Heat(heat) => self.heat.heat_came(&self.core, &self.cluster.atlas, &heat),
             PeerMsg::Empty => self.cluster.peer_empty(&mut self.core, from),
-            PeerMsg::Farewell => self.cluster.peer_farewell(from),
-            PeerMsg::Beat(beats) => self.heat.beaten(&self.core, &self.cluster, &beats),
+            PeerMsg::Farewell => self.cluster.peers.peer_farewell(from),
+            PeerMsg::Beat(beats) => self.heat.beaten(&self.core, &self.cluster.atlas, &beats),
             PeerMsg::AskWay { number, ino } => self.cluster.tell_way(&mut self.core, from, number, ino),
             PeerMsg::AskBorn { ino } => self.core.tell_born(from, ino),
             PeerMsg::Born { ino } => self.born(from, ino),
             PeerMsg::AskName { dir, name } => self.cluster.tell_name(&mut self.core, &self.grace, from, dir, name),
             PeerMsg::NameIs { dir, name, ino } => {
-                self.cluster.name_told(&mut self.core, &mut self.shortcuts, dir, name, ino)
+                self.cluster.replicas.name_told(&mut self.core, &mut self.shortcuts, dir, name, ino)
             }
             PeerMsg::AskReplica { ino, sent_ms } => {
                 self.cluster.lend_replica(&mut self.core, &self.grace, &self.decoupled, from, ino, sent_ms)
             }
             PeerMsg::Replica { sent_ms, inode } => {
-                self.cluster.replica_came(&mut self.core, &mut self.shortcuts, from, sent_ms, inode)
+                self.cluster.replicas.replica_came(&mut self.core, &mut self.shortcuts, from, sent_ms, inode)
             }
-            PeerMsg::NoReplica { ino } => self.cluster.replica_refused(&mut self.core, ino),
+            PeerMsg::NoReplica { ino } => self.cluster.replicas.replica_refused(&mut self.core, ino),
             PeerMsg::DropReplica { ino } => {
-                self.cluster.drop_replica(&mut self.core, &mut self.shortcuts, &self.promises, from, ino)
+                self.cluster.replicas.drop_replica(&mut self.core, &mut self.shortcuts, &self.promises, from, ino)
             }
             PeerMsg::ReplicaDropped { ino, promised_ms } => self.replica_dropped(from, ino, promised_ms),
-            PeerMsg::KeepReplicas { sent_ms } => self.cluster.keep_replicas(&mut self.core, from, sent_ms),
+            PeerMsg::KeepReplicas { sent_ms } => self.cluster.replicas.keep_replicas(&mut self.core, from, sent_ms),
             PeerMsg::ReplicasKept { sent_ms } => {
-                self.cluster.replicas_kept(&self.core, &mut self.shortcuts, from, sent_ms)
+                self.cluster.replicas.replicas_kept(&self.core, &mut self.shortcuts, from, sent_ms)
             }
             PeerMsg::Way { number, ino, up, at, bounds } => self.way_told(number, ino, (up, at), bounds),
         }
     }
 
     fn greeted(&mut self, from: Rank, life: u64, received: u64, sent: u64, map: &ClusterMap, routes: Vec<Route>) {
-        if let Some(text) = self.cluster.has_forgotten(&self.core, from, received, sent) {
+        if let Some(text) = self.cluster.peers.has_forgotten(&self.core, from, received, sent) {
             return self.core.out.push_back(Output::Fatal { text });
         }
-        self.cluster.void_loans_of(&mut self.core, from);
-        self.cluster.age_loans(from);
+        self.cluster.borrowing.void_loans_of(&mut self.core, from);
+        self.cluster.loans.age_loans(from);
         self.forget_holder(from);
         let Some(link) = self.cluster.peers.links.get_mut(&from) else { return };
         link.greeted = true;
@@ -157,12 +165,12 @@ impl Mds {
         link.sent = received;
         self.map_changed(map.clone());
         self.cluster.letters_received(&mut self.core, &self.sessions, &mut self.checkpointer, from, received);
-        self.cluster.learn_routes(&mut self.core, &mut self.balance, Some(from), routes);
-        self.cluster.send_letters(&mut self.core);
-        self.cluster.repeat_acks(&mut self.core, from);
+        self.cluster.peers.learn_routes(&mut self.core, &mut self.cluster.atlas, &mut self.balance, Some(from), routes);
+        self.cluster.peers.send_letters(&mut self.core);
+        self.cluster.peers.repeat_acks(&mut self.core, from);
         self.cluster.settle_peer(&mut self.core, &mut self.opens, &mut self.tidy, from);
         self.cluster.say_empty(&mut self.core, from);
-        self.cluster.ask_births_again(&mut self.core, from);
+        self.cluster.atlas.ask_births_again(&mut self.core, from);
         // Those who wait for this rank try again.
         self.core.parked.wake(&WaitReason::Peers);
     }
@@ -174,6 +182,124 @@ impl Mds {
         // With a part of it they go together, when the decision comes.
         if self.core.tree.has_lines(dir) && self.core.tree.part(dir).is_none() {
             self.commit(None, &[Event::RouteGone(dir)]);
+        }
+    }
+}
+
+impl Peers {
+    /// An error text if a rank does not know of letters that it once had or sent for good. The letters that it had are not here
+    /// any more, and new ones under old numbers would be taken for those: the rank must not go on.
+    fn has_forgotten(&self, core: &Core, from: Rank, received: u64, sent: u64) -> Option<String> {
+        let had = self.links.get(&from).map_or(0, |link| link.received);
+        let known = core.tree.peer(from).received;
+        if received >= had && sent >= known {
+            return None;
+        }
+        let me = core.me();
+        Some(format!(
+            "rank {from} has forgotten letters: of those from rank {me} it has {received} and had {had}, of its own to rank \
+             {me} it knows of {sent} and {known} have come: its journal is an older copy, or was replaced; put the journal \
+             back that it had, or restore the whole data directory from one backup"
+        ))
+    }
+
+    /// Serves as soon as all others have said hello and their letters of before are here.
+    pub(crate) fn check_ready(&mut self, core: &mut Core, atlas: &Atlas) {
+        if self.ready {
+            return;
+        }
+        let others = atlas.map.ranks.iter().filter(|info| info.rank != core.config.rank);
+        let mut settled = others.map(|info| self.links.get(&info.rank).is_some_and(|link| link.settled));
+        if settled.all(|settled| settled) {
+            self.ready = true;
+            core.parked.wake(&WaitReason::Peers);
+        }
+    }
+
+    /// Tells the others again of directories that are gone, of which they still have lines: a message was lost. Not before
+    /// all is here that may bring them. What brings one may still be under way, and a line may have come faster by another rank:
+    /// then the directory is in the table, where it was before it moved, or this rank has another part of it.
+    pub(crate) fn end_doubts(&self, core: &mut Core, atlas: &mut Atlas) {
+        let settled = |link: &Link| link.settled && link.promised == 0 && link.inbox.is_empty();
+        if atlas.unconfirmed_routes.is_empty() || !self.ready || !self.links.values().all(settled) {
+            return;
+        }
+        let mut wants = Vec::new();
+        for ((dir, frag), mut read_before) in std::mem::take(&mut atlas.unconfirmed_routes) {
+            if !atlas.knows_nothing_of(core, dir, frag) {
+                continue;
+            }
+            match atlas.exists(core, dir) {
+                Some(true) => {}
+                None => wants.push(Need::Inode(dir)),
+                Some(false) if read_before => {
+                    atlas.route_gone(core, self, dir);
+                    continue;
+                }
+                Some(false) => {
+                    // The read may have begun before the line was there: once more.
+                    atlas.foreign_inodes.forget(dir);
+                    read_before = true;
+                }
+            }
+            atlas.unconfirmed_routes.insert((dir, frag), read_before);
+        }
+        if !wants.is_empty() {
+            atlas.load(core, wants, Waiter::Nobody);
+        }
+    }
+
+    /// Takes lines of the subtree map in that another rank told.
+    ///
+    /// Where a directory is whose number names this rank others ask here who know nothing of it. So what a third one says of that is asked
+    /// of who is said to have it: if it is gone from there, as that one may not have heard, requests would be sent to and fro.
+    pub(crate) fn learn_routes(
+        &self,
+        core: &mut Core,
+        atlas: &mut Atlas,
+        balance: &mut Balance,
+        from: Option<Rank>,
+        routes: Vec<Route>,
+    ) {
+        let mut news = false;
+        for route in routes {
+            if route.rank == core.me() {
+                // Who has authority knows by itself: from a letter, or that the directory is gone.
+                atlas.doubt(core, route.dir, route.frag);
+                continue;
+            }
+            if atlas.routes.learn(route) {
+                atlas.doubt_if_removed(route);
+                balance.came_to(core, route.rank);
+                news = true;
+                // A line may name a rank that was removed since: nobody is asked there, and what it had others have.
+                let is_there = self.links.contains_key(&route.rank);
+                if is_there && from.is_some_and(|from| from != route.rank) && route.dir.zeroth_rank() == Some(core.me())
+                {
+                    core.tell(route.rank, PeerMsg::Routes(vec![route]));
+                }
+            }
+        }
+        if news {
+            atlas.foreign_inodes.clear();
+        }
+    }
+}
+
+impl Atlas {
+    /// True if no line says which rank has a fragment, and it is not this rank's by the number of its directory. A fragment that was this
+    /// rank's has a line as long as its directory exists.
+    fn knows_nothing_of(&self, core: &Core, dir: Ino, frag: Frag) -> bool {
+        let routes = &self.routes;
+        routes.line_of(dir, frag.first()).is_none() && routes.of(dir, frag.first()) != Some(core.me())
+    }
+
+    /// Another rank takes a directory for this one's, which does not have it: it is found out, and others are told, whether it is gone.
+    pub(super) fn doubt(&mut self, core: &Core, dir: Ino, frag: Frag) {
+        if self.knows_nothing_of(core, dir, frag) {
+            // What was read of it before was read too early.
+            self.foreign_inodes.forget(dir);
+            self.unconfirmed_routes.insert((dir, frag), false);
         }
     }
 }
@@ -196,25 +322,9 @@ impl Cluster {
             map: self.atlas.map.clone(),
             routes: self.atlas.routes.without_under_way(self.atlas.routes.all()),
         };
-        self.void_loans_of(core, rank);
-        self.forget_replicas_of(core, shortcuts, rank);
+        self.borrowing.void_loans_of(core, rank);
+        self.replicas.forget_replicas_of(core, shortcuts, rank);
         core.tell_durably(rank, msg);
-    }
-
-    /// An error text if a rank does not know of letters that it once had or sent for good. The letters that it had are not here
-    /// any more, and new ones under old numbers would be taken for those: the rank must not go on.
-    fn has_forgotten(&self, core: &Core, from: Rank, received: u64, sent: u64) -> Option<String> {
-        let had = self.peers.links.get(&from).map_or(0, |link| link.received);
-        let known = core.tree.peer(from).received;
-        if received >= had && sent >= known {
-            return None;
-        }
-        let me = core.me();
-        Some(format!(
-            "rank {from} has forgotten letters: of those from rank {me} it has {received} and had {had}, of its own to rank \
-             {me} it knows of {sent} and {known} have come: its journal is an older copy, or was replaced; put the journal \
-             back that it had, or restore the whole data directory from one backup"
-        ))
     }
 
     /// When all that another rank promised before its hello is here, what it borrowed before is void, and, at the start,
@@ -229,104 +339,7 @@ impl Cluster {
             link.settled = true;
             link.promised = 0;
         }
-        self.end_old_loans(core, opens, tidy, from);
-        self.check_ready(core);
-    }
-
-    /// Serves as soon as all others have said hello and their letters of before are here.
-    pub(crate) fn check_ready(&mut self, core: &mut Core) {
-        if self.peers.ready {
-            return;
-        }
-        let others = self.atlas.map.ranks.iter().filter(|info| info.rank != core.config.rank);
-        let mut settled = others.map(|info| self.peers.links.get(&info.rank).is_some_and(|link| link.settled));
-        if settled.all(|settled| settled) {
-            self.peers.ready = true;
-            core.parked.wake(&WaitReason::Peers);
-        }
-    }
-
-    /// Tells the others again of directories that are gone, of which they still have lines: a message was lost. Not before
-    /// all is here that may bring them. What brings one may still be under way, and a line may have come faster by another rank:
-    /// then the directory is in the table, where it was before it moved, or this rank has another part of it.
-    pub(crate) fn end_doubts(&mut self, core: &mut Core) {
-        let settled = |link: &Link| link.settled && link.promised == 0 && link.inbox.is_empty();
-        if self.atlas.unconfirmed_routes.is_empty() || !self.peers.ready || !self.peers.links.values().all(settled) {
-            return;
-        }
-        let mut wants = Vec::new();
-        for ((dir, frag), mut read_before) in std::mem::take(&mut self.atlas.unconfirmed_routes) {
-            if !self.knows_nothing_of(core, dir, frag) {
-                continue;
-            }
-            match self.exists(core, dir) {
-                Some(true) => {}
-                None => wants.push(Need::Inode(dir)),
-                Some(false) if read_before => {
-                    self.route_gone(core, dir);
-                    continue;
-                }
-                Some(false) => {
-                    // The read may have begun before the line was there: once more.
-                    self.atlas.foreign_inodes.forget(dir);
-                    read_before = true;
-                }
-            }
-            self.atlas.unconfirmed_routes.insert((dir, frag), read_before);
-        }
-        if !wants.is_empty() {
-            self.load(core, wants, Waiter::Nobody);
-        }
-    }
-
-    /// True if no line says which rank has a fragment, and it is not this rank's by the number of its directory. A fragment that was this
-    /// rank's has a line as long as its directory exists.
-    fn knows_nothing_of(&self, core: &Core, dir: Ino, frag: Frag) -> bool {
-        let routes = &self.atlas.routes;
-        routes.line_of(dir, frag.first()).is_none() && routes.of(dir, frag.first()) != Some(core.me())
-    }
-
-    /// Another rank takes a directory for this one's, which does not have it: it is found out, and others are told, whether it is gone.
-    pub(super) fn doubt(&mut self, core: &Core, dir: Ino, frag: Frag) {
-        if self.knows_nothing_of(core, dir, frag) {
-            // What was read of it before was read too early.
-            self.atlas.foreign_inodes.forget(dir);
-            self.atlas.unconfirmed_routes.insert((dir, frag), false);
-        }
-    }
-
-    /// Takes lines of the subtree map in that another rank told.
-    ///
-    /// Where a directory is whose number names this rank others ask here who know nothing of it. So what a third one says of that is asked
-    /// of who is said to have it: if it is gone from there, as that one may not have heard, requests would be sent to and fro.
-    pub(crate) fn learn_routes(
-        &mut self,
-        core: &mut Core,
-        balance: &mut Balance,
-        from: Option<Rank>,
-        routes: Vec<Route>,
-    ) {
-        let mut news = false;
-        for route in routes {
-            if route.rank == core.me() {
-                // Who has authority knows by itself: from a letter, or that the directory is gone.
-                self.doubt(core, route.dir, route.frag);
-                continue;
-            }
-            if self.atlas.routes.learn(route) {
-                self.doubt_if_removed(route);
-                balance.came_to(core, route.rank);
-                news = true;
-                // A line may name a rank that was removed since: nobody is asked there, and what it had others have.
-                let is_there = self.peers.links.contains_key(&route.rank);
-                if is_there && from.is_some_and(|from| from != route.rank) && route.dir.zeroth_rank() == Some(core.me())
-                {
-                    core.tell(route.rank, PeerMsg::Routes(vec![route]));
-                }
-            }
-        }
-        if news {
-            self.atlas.foreign_inodes.clear();
-        }
+        self.loans.end_old_loans(core, opens, tidy, from);
+        self.peers.check_ready(core, &self.atlas);
     }
 }

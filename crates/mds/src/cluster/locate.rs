@@ -10,7 +10,8 @@ use loligo_namespace::{Found, Loaded, Need};
 use loligo_types::{Ino, Inode, Place, Rank, limits};
 
 use crate::balance::Balance;
-use crate::cluster::Cluster;
+use crate::cluster::Atlas;
+use crate::cluster::Exports;
 use crate::core::Core;
 
 /// Time that the table's records of foreign inodes are used, milliseconds.
@@ -75,7 +76,7 @@ impl Strangers {
     }
 }
 
-impl Cluster {
+impl Atlas {
     /// True if an inode, or a part of it, exists, be it in memory or in the table; `None`: that must be read first.
     pub(super) fn exists(&self, core: &Core, ino: Ino) -> Option<bool> {
         match core.tree.find(ino) {
@@ -83,11 +84,18 @@ impl Cluster {
             Found::Gone => return Some(false),
             Found::Unknown => {}
         }
-        self.atlas.foreign_inodes.by_ino.get(&ino).map(|(known, _)| known.is_some())
+        self.foreign_inodes.by_ino.get(&ino).map(|(known, _)| known.is_some())
     }
 
     /// A record of the table came. `stale`: it was asked for before something became this rank's.
-    pub(crate) fn take_item(&mut self, core: &mut Core, balance: &mut Balance, item: Loaded, stale: bool) {
+    pub(crate) fn take_item(
+        &mut self,
+        core: &mut Core,
+        exports: &mut Exports,
+        balance: &mut Balance,
+        item: Loaded,
+        stale: bool,
+    ) {
         if stale {
             return;
         }
@@ -111,19 +119,19 @@ impl Cluster {
             }
             if self.has_ended(core, ino, inode.as_deref()) {
                 core.tree.load(Loaded::Inode(ino, None));
-                self.atlas.absent.push(ino);
+                self.absent.push(ino);
                 return;
             }
-            if !self.is_mine(core, ino, inode.as_deref()) {
+            if !self.is_mine(core, exports, ino, inode.as_deref()) {
                 balance.note_distant(ino, inode.as_deref());
                 let most = core.config.some(KEEP_MAX);
-                return self.atlas.foreign_inodes.put(ino, inode.as_deref(), core.now.mono_ms, most);
+                return self.foreign_inodes.put(ino, inode.as_deref(), core.now.mono_ms, most);
             }
-            self.atlas.departed.remove(&ino);
+            self.departed.remove(&ino);
         }
         if let Loaded::Inode(ino, _) = &item {
             // No stranger any more: what was known of it is behind as soon as it changes here.
-            self.atlas.foreign_inodes.forget(*ino);
+            self.foreign_inodes.forget(*ino);
             self.solved(*ino);
         }
         if let Some(item) = core.clip(item) {
@@ -134,47 +142,45 @@ impl Cluster {
     /// True if the table row of a scattered directory whose number names this rank is stale: the directory has been another rank's, and
     /// since no line says where it is, it was removed there.
     fn has_ended(&self, core: &Core, ino: Ino, inode: Option<&Inode>) -> bool {
-        let here = ino.zeroth_rank() == Some(core.me()) && self.atlas.routes.version(ino).is_none();
-        here && inode.is_some_and(Inode::has_moved) && self.atlas.given_to(ino).is_none()
+        let here = ino.zeroth_rank() == Some(core.me()) && self.routes.version(ino).is_none();
+        here && inode.is_some_and(Inode::has_moved) && self.given_to(ino).is_none()
     }
 
     /// True if a record that the table has is this rank's.
-    fn is_mine(&mut self, core: &mut Core, ino: Ino, inode: Option<&Inode>) -> bool {
+    fn is_mine(&mut self, core: &mut Core, exports: &mut Exports, ino: Ino, inode: Option<&Inode>) -> bool {
         if inode.is_some_and(|inode| inode.place.rank() == Some(core.me())) {
             // Whatever a line says: a directory that is removed and open floats, and others may not have heard that yet.
-            return self.atlas.given_to(ino).is_none();
+            return self.given_to(ino).is_none();
         }
-        if self.atlas.given_to(ino).is_some() && !self.atlas.may_be_back(ino) {
+        if self.given_to(ino).is_some() && !self.may_be_back(ino) {
             return false;
         }
-        if let Some(rank) = self.atlas.routes.home(ino).or((ino == Ino::ROOT).then_some(Rank::ZERO)) {
+        if let Some(rank) = self.routes.home(ino).or((ino == Ino::ROOT).then_some(Rank::ZERO)) {
             return rank == core.me();
         }
         let Some(inode) = inode else { return false };
         match inode.place.hash() {
             None => inode.place.rank() == Some(core.me()),
             Some(hash) => {
-                self.atlas.routes.of(inode.parent, hash).is_none_or(|rank| rank == core.me())
+                self.routes.of(inode.parent, hash).is_none_or(|rank| rank == core.me())
                     && core.tree.inode(inode.parent).is_some()
                     && core.tree.primary_name(inode).is_some()
-                    && matches!(self.name_has_moved(core, inode.parent, hash), Ok(None))
+                    && matches!(exports.name_has_moved(core, self, inode.parent, hash), Ok(None))
             }
         }
     }
-}
 
-impl Cluster {
     /// Locates an inode; records to read first are added to `wants`.
-    pub(crate) fn locate(&mut self, core: &mut Core, ino: Ino, wants: &mut Vec<Need>) -> Where {
+    pub(crate) fn locate(&mut self, core: &mut Core, exports: &mut Exports, ino: Ino, wants: &mut Vec<Need>) -> Where {
         let mut at = ino;
         for _ in 0..limits::DEPTH_MAX {
-            match self.look(core, at, wants) {
+            match self.look(core, exports, at, wants) {
                 Look::Parent(parent) => at = parent,
                 // A directory above is known now (or known to be gone): look again.
                 Look::Found(Where::Here) if at != ino => at = ino,
                 // It did not come back with that one: who got it knows better than the table what it is in.
                 Look::Found(Where::Elsewhere(rank)) if at != ino => {
-                    return Where::Elsewhere(self.atlas.given_to(ino).unwrap_or(rank));
+                    return Where::Elsewhere(self.given_to(ino).unwrap_or(rank));
                 }
                 Look::Found(verdict) => return verdict,
             }
@@ -182,18 +188,18 @@ impl Cluster {
         self.not_in_table(core, ino)
     }
 
-    fn look(&mut self, core: &mut Core, ino: Ino, wants: &mut Vec<Need>) -> Look {
+    fn look(&mut self, core: &mut Core, exports: &mut Exports, ino: Ino, wants: &mut Vec<Need>) -> Look {
         if let Some(home) = self.home_of_part(core, ino).filter(|_| core.tree.owner(ino) == core.me()) {
             return Look::Found(Where::Elsewhere(home));
         }
         if !matches!(core.tree.find(ino), Found::Unknown) && !core.has_only_part(ino) {
             return Look::Found(Where::Here);
         }
-        let Some(rank) = self.atlas.given_to(ino) else { return self.look_in_table(core, ino, wants) };
-        if !self.atlas.may_be_back(ino) {
+        let Some(rank) = self.given_to(ino) else { return self.look_in_table(core, exports, ino, wants) };
+        if !self.may_be_back(ino) {
             return Look::Found(Where::Elsewhere(rank));
         }
-        match self.look_in_table(core, ino, wants) {
+        match self.look_in_table(core, exports, ino, wants) {
             // The table may be behind.
             Look::Found(Where::Elsewhere(_)) => Look::Found(Where::Elsewhere(rank)),
             look => look,
@@ -201,24 +207,24 @@ impl Cluster {
     }
 
     /// Locates an inode that is not in memory by the subtree map and the table.
-    fn look_in_table(&mut self, core: &mut Core, ino: Ino, wants: &mut Vec<Need>) -> Look {
-        let route = self.atlas.routes.home(ino).or((ino == Ino::ROOT).then_some(Rank::ZERO));
+    fn look_in_table(&mut self, core: &mut Core, exports: &mut Exports, ino: Ino, wants: &mut Vec<Need>) -> Look {
+        let route = self.routes.home(ino).or((ino == Ino::ROOT).then_some(Rank::ZERO));
         if let Some(rank) = route {
             return Look::Found(core.mine_or(rank, ino, wants));
         }
-        let Some((known, _)) = self.atlas.foreign_inodes.by_ino.get(&ino).copied() else {
+        let Some((known, _)) = self.foreign_inodes.by_ino.get(&ino).copied() else {
             wants.push(Need::Inode(ino));
             return Look::Found(Where::Unknown);
         };
         let Some((parent, place)) = known else { return Look::Found(self.not_in_table(core, ino)) };
         let Some(hash) = place.hash() else {
-            if self.atlas.given_to(ino).is_some() {
+            if self.given_to(ino).is_some() {
                 return Look::Found(self.not_in_table(core, ino));
             }
             self.solved(ino);
             return Look::Found(core.mine_or(place.rank().unwrap_or(ino.birth_rank()), ino, wants));
         };
-        match self.atlas.routes.of(parent, hash) {
+        match self.routes.of(parent, hash) {
             Some(rank) if rank != core.me() => return Look::Found(Where::Elsewhere(rank)),
             Some(_) if core.tree.part(parent).is_some() => {
                 return Look::Found(self.embedded_here(core, ino, parent, place, wants));
@@ -229,7 +235,7 @@ impl Cluster {
             return Look::Found(self.of_the_past(core, ino, wants));
         }
         // What is dropped first must not be read again because its directory is still in memory.
-        match self.name_has_moved(core, parent, hash) {
+        match exports.name_has_moved(core, self, parent, hash) {
             Ok(None) => {}
             Ok(Some(rank)) => return Look::Found(Where::Elsewhere(rank)),
             Err(needs) => {
@@ -266,7 +272,7 @@ impl Cluster {
     /// Locates an inode whose table row is stale. The rank that made it may know more; if that is this rank, the table
     /// will.
     fn of_the_past(&mut self, core: &mut Core, ino: Ino, wants: &mut Vec<Need>) -> Where {
-        let given = self.atlas.given_to(ino).is_some();
+        let given = self.given_to(ino).is_some();
         if !given && !self.is_made_elsewhere(core, ino) && self.is_riddle(core, ino) {
             wants.push(Need::Inode(ino));
             return Where::Unknown;
@@ -281,14 +287,14 @@ impl Cluster {
 
     /// The table does not know it: who got it, or made it, may know more.
     fn not_in_table(&mut self, core: &mut Core, ino: Ino) -> Where {
-        if let Some(rank) = self.atlas.given_to(ino) {
+        if let Some(rank) = self.given_to(ino) {
             return Where::Elsewhere(rank);
         }
         if self.is_made_elsewhere(core, ino) {
             return Where::Elsewhere(ino.birth_rank());
         }
         core.tree.load(Loaded::Inode(ino, None));
-        self.atlas.absent.push(ino);
+        self.absent.push(ino);
         Where::Here
     }
 }

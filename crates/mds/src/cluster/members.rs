@@ -6,7 +6,9 @@ use loligo_types::msg::ToClient;
 use loligo_types::{ClusterMap, Rank, RankState};
 
 use super::Drain;
+use crate::cluster::Atlas;
 use crate::cluster::Cluster;
+use crate::cluster::Peers;
 use crate::core::Core;
 use crate::io::Output;
 use crate::machine::Mds;
@@ -26,15 +28,15 @@ impl Mds {
             self.core.end_solitude();
         }
         for info in before.ranks {
-            if !self.cluster.is_a_rank(&self.core, info.rank) {
+            if !self.cluster.atlas.is_a_rank(&self.core, info.rank) {
                 self.forget_rank(info.rank);
                 self.cluster.atlas.removed.insert(info.rank);
             }
         }
         let map = &self.cluster.atlas.map;
         self.cluster.atlas.removed.retain(|rank| map.ranks.iter().all(|info| info.rank != *rank));
-        self.cluster.doubt_nowhere();
-        self.cluster.greet_new_ranks(&self.core);
+        self.cluster.atlas.doubt_nowhere();
+        self.cluster.peers.greet_new_ranks(&self.core, &self.cluster.atlas);
         // Where things are may have been concluded from who was there, also by reads that are under way.
         self.cluster.atlas.foreign_inodes.clear();
         self.cluster.atlas.barrier = self.core.loads.newest();
@@ -45,19 +47,19 @@ impl Mds {
         for conn in conns {
             self.core.out.push_back(Output::Send { conn, msg: ToClient::Map(self.cluster.atlas.map.clone()) });
         }
-        self.cluster.check_ready(&mut self.core);
+        self.cluster.peers.check_ready(&mut self.core, &self.cluster.atlas);
     }
 
     /// A rank was removed: it had nothing any more, all that it was told is in the table, and so is all that it told.
     fn forget_rank(&mut self, rank: Rank) {
-        self.cluster.void_loans_of(&mut self.core, rank);
+        self.cluster.borrowing.void_loans_of(&mut self.core, rank);
         self.forget_holder(rank);
-        self.cluster.forget_found_at(rank);
+        self.cluster.borrowing.forget_found_at(rank);
         self.export_lost(rank);
         self.cluster.peers.links.remove(&rank);
         self.core.mail.retain(|(_, to, _)| *to != rank);
         self.core.out.retain(|output| !matches!(output, Output::Peer { to, msg: PeerMsg::Routes(_) } if *to == rank));
-        self.cluster.forget_given_to(rank);
+        self.cluster.exports.forget_given_to(&mut self.cluster.atlas, rank);
         self.end_births_of(rank);
     }
 
@@ -65,15 +67,15 @@ impl Mds {
     pub(crate) fn forget_removed(&mut self) {
         let known: Vec<Rank> = self.cluster.peers.links.keys().copied().collect();
         for rank in known {
-            if !self.cluster.is_a_rank(&self.core, rank) {
+            if !self.cluster.atlas.is_a_rank(&self.core, rank) {
                 self.forget_rank(rank);
             }
         }
-        self.cluster.doubt_nowhere();
+        self.cluster.atlas.doubt_nowhere();
         let given: Vec<Rank> = self.cluster.atlas.departed.values().map(|(rank, _)| *rank).collect();
         for rank in given {
-            if !self.cluster.is_a_rank(&self.core, rank) {
-                self.cluster.forget_given_to(rank);
+            if !self.cluster.atlas.is_a_rank(&self.core, rank) {
+                self.cluster.exports.forget_given_to(&mut self.cluster.atlas, rank);
             }
         }
     }
@@ -94,28 +96,39 @@ impl Core {
     }
 }
 
-impl Cluster {
+impl Peers {
     /// Links to ranks that were not there before.
-    fn greet_new_ranks(&mut self, core: &Core) {
+    fn greet_new_ranks(&mut self, core: &Core, atlas: &Atlas) {
         let own = core.config.rank;
-        for info in self.atlas.map.ranks.iter().filter(|info| info.rank != own) {
-            self.peers.links.entry(info.rank).or_default();
+        for info in atlas.map.ranks.iter().filter(|info| info.rank != own) {
+            self.links.entry(info.rank).or_default();
         }
     }
 
+    /// Another rank says that nothing will come from it.
+    pub(crate) fn peer_farewell(&mut self, from: Rank) {
+        if let Some(link) = self.links.get_mut(&from) {
+            link.farewell = true;
+        }
+    }
+}
+
+impl Atlas {
     /// The state of a rank in the map.
     pub(super) fn state_of(&self, rank: Rank) -> Option<RankState> {
-        self.atlas.map.ranks.iter().find(|info| info.rank == rank).map(|info| info.state)
+        self.map.ranks.iter().find(|info| info.rank == rank).map(|info| info.state)
     }
 
     /// The state of this rank in the map; up, if it is alone.
     pub(crate) fn member_state(&self, core: &Core) -> RankState {
         self.state_of(core.config.rank).unwrap_or_default()
     }
+}
 
+impl Cluster {
     /// Begins to give everything away if the map says so, or stops that.
     pub(crate) fn begin_or_end_drain(&mut self, core: &Core) {
-        match self.state_of(core.config.rank) {
+        match self.atlas.state_of(core.config.rank) {
             Some(RankState::Draining | RankState::Leaving) => {
                 if self.drain.is_none() {
                     self.drain = Some(Box::new(Drain::new(core.now.mono_ms)));
@@ -138,7 +151,7 @@ impl Cluster {
     pub(crate) fn peer_empty(&mut self, core: &mut Core, from: Rank) {
         self.atlas.foreign_inodes.clear();
         self.atlas.barrier = core.loads.newest();
-        self.forget_found_at(from);
+        self.borrowing.forget_found_at(from);
         if let Some(link) = self.peers.links.get_mut(&from) {
             link.empty = true;
         }
@@ -165,15 +178,8 @@ impl Cluster {
         let Some(link) = self.peers.links.get(&rank) else { return false };
         !link.outbox.is_empty()
             || !link.inbox.is_empty()
-            || self.borrows_from(rank)
+            || self.borrowing.borrows_from(rank)
             || self.exports.is_towards(rank)
             || self.atlas.departed.values().any(|(to, _)| *to == rank)
-    }
-
-    /// Another rank says that nothing will come from it.
-    pub(crate) fn peer_farewell(&mut self, from: Rank) {
-        if let Some(link) = self.peers.links.get_mut(&from) {
-            link.farewell = true;
-        }
     }
 }

@@ -37,10 +37,11 @@ mod stale_rows;
 mod survey;
 mod written;
 
+use loligo_namespace::{Need, Tree};
 use loligo_types::{About, ClusterMap, Ino, Op, Rank};
 
-use self::atlas::Atlas;
-use self::borrow::Borrowing;
+pub(crate) use self::atlas::Atlas;
+pub(crate) use self::borrow::Borrowing;
 pub(crate) use self::borrow::Gathered;
 #[cfg(test)]
 pub(crate) use self::depart::last_of_each;
@@ -49,21 +50,21 @@ pub(crate) use self::export::Exports;
 pub(crate) use self::lend::Loans;
 pub(crate) use self::locate::Where;
 pub(crate) use self::locks::Use;
-use self::peers::Peers;
+pub(crate) use self::peers::Peers;
 pub(crate) use self::pins::pinned_dirs;
-use self::placement::Placement;
-use self::replicas::Replicas;
+pub(crate) use self::placement::Placement;
+pub(crate) use self::replicas::Replicas;
 pub(crate) use self::replicas::{Way, is_same_way};
 
 use crate::balance::Balance;
 use crate::core::Core;
 use crate::execute::{Step, handle_of};
+use crate::load::Waiter;
 use crate::machine::Mds;
 use crate::open::Opens;
 use crate::park::{Job, WaitReason};
 use crate::peer::PeerMsg;
 use crate::session::Slot;
-use loligo_namespace::Tree;
 
 /// Lines of the subtree map that a client is told in one message at most, however long the map is.
 const ROUTES_TOLD: usize = 256;
@@ -86,10 +87,122 @@ pub(crate) struct Cluster {
     pub(crate) drain: Option<Box<Drain>>,
 }
 
+impl Atlas {
+    /// The step of a request if something that it is about is only still in memory here, because it moves or has moved: the request
+    /// waits, or goes there.
+    pub(crate) fn has_moved_on(&mut self, core: &mut Core, exports: &mut Exports, job: &Job) -> Option<Step> {
+        if !exports.is_active() {
+            return None;
+        }
+        let about = principal(&job.op);
+        let still_here: Vec<Ino> =
+            core.touched(&job.op).into_iter().filter(|ino| core.tree.peek(*ino).is_some()).collect();
+        still_here.into_iter().find_map(|ino| match exports.moved(core, self, ino)? {
+            // The other rank would send it back: what moved is borrowed from there when it is forgotten here.
+            Step::Redirect(_) if about != Some(ino) => Some(Step::Wait(WaitReason::Moving)),
+            step => Some(step),
+        })
+    }
+
+    /// Forgets which inodes are gone that only the table said to be: what the table says may change.
+    pub(crate) fn forget_absent(&mut self, core: &mut Core) {
+        for ino in std::mem::take(&mut self.absent) {
+            core.tree.forget_absent(ino);
+        }
+    }
+
+    /// A record with a line of the subtree map was made. The authority tells all others.
+    pub(crate) fn route_written(
+        &mut self,
+        core: &mut Core,
+        peers: &Peers,
+        balance: &mut Balance,
+        route: loligo_types::Route,
+    ) {
+        balance.came_to(core, route.rank);
+        self.foreign_inodes.clear();
+        if self.routes.write(route, core.log.last) && route.rank == core.me() {
+            peers.spread_routes(core, &[route]);
+        }
+    }
+
+    /// A directory with lines of its own is gone.
+    pub(crate) fn route_gone(&mut self, core: &mut Core, peers: &Peers, dir: Ino) {
+        self.routes.forget(dir);
+        let others: Vec<Rank> = peers.links.keys().copied().collect();
+        for rank in others {
+            core.tell_durably(rank, PeerMsg::Gone(dir));
+        }
+    }
+
+    /// The lines of the subtree map that a client is told which asked for something in vain: those of what it asked for and
+    /// of the directories above, as far as they are known here; all, if there are few. Without a question the first ones. None
+    /// that a crash may take back: what a client has heard it believes until it hears of a later version.
+    pub(crate) fn routes_about(&self, core: &Core, ino: Option<Ino>) -> Vec<loligo_types::Route> {
+        self.routes.without_fresh(self.lines_about(core, ino))
+    }
+
+    fn lines_about(&self, core: &Core, ino: Option<Ino>) -> Vec<loligo_types::Route> {
+        let routes = &self.routes;
+        let most = core.config.some(ROUTES_TOLD);
+        if routes.len() <= most {
+            return routes.all();
+        }
+        let Some(mut at) = ino else { return routes.first(most) };
+        let mut told = Vec::new();
+        for _ in 0..core.config.some(ABOVE_TOLD) {
+            told.extend(routes.some_of(at, most - told.len()));
+            let parent = core.tree.peek(at).map(|inode| inode.parent).or_else(|| self.foreign_inodes.parent(at));
+            match parent {
+                Some(parent) if parent.0 != 0 && parent != at && told.len() < most => at = parent,
+                _ => break,
+            }
+        }
+        told
+    }
+}
+
+impl Exports {
+    /// Remembers where handles have gone.
+    pub(crate) fn note_moved_handles(&mut self, core: &Core, holders: &[(Slot, u64)], to: Rank) {
+        self.moved_handles.extend(holders.iter().map(|handle| (*handle, to)));
+        while self.moved_handles.len() > core.config.some(MOVED_HANDLES_MAX) {
+            self.moved_handles.pop_first();
+        }
+    }
+
+    /// A session has ended, and so have the handles that it had here before they moved.
+    pub(crate) fn forget_moved_handles(&mut self, slot: Slot) {
+        if !self.moved_handles.is_empty() {
+            self.moved_handles.retain(|(of, _), _| *of != slot);
+        }
+    }
+}
+
+impl Peers {
+    /// Tells all others of lines of the subtree map.
+    pub(crate) fn spread_routes(&self, core: &mut Core, routes: &[loligo_types::Route]) {
+        let others: Vec<Rank> = self.links.keys().copied().collect();
+        for rank in others {
+            core.tell_durably(rank, PeerMsg::Routes(routes.to_vec()));
+        }
+    }
+}
+
 impl Cluster {
     /// Of a rank that begins with this map.
     pub(crate) fn new(map: &ClusterMap, own: Rank) -> Cluster {
         Cluster { atlas: Atlas::new(map, own), ..Cluster::default() }
+    }
+
+    /// Reads these for somebody; how many reads that is to wait for.
+    pub(crate) fn load(&mut self, core: &mut Core, needs: Vec<Need>, waiter: Waiter) -> usize {
+        self.atlas.load(core, needs, waiter)
+    }
+
+    /// Locates an inode; records to read first are added to `wants`.
+    pub(crate) fn locate(&mut self, core: &mut Core, ino: Ino, wants: &mut Vec<Need>) -> Where {
+        self.atlas.locate(core, &mut self.exports, ino, wants)
     }
 
     /// True if there never was another rank.
@@ -113,14 +226,14 @@ impl Mds {
         self.cluster.atlas.foreign_inodes.expire(self.core.now.mono_ms);
         self.cluster.atlas.births.expire(self.core.now.mono_ms);
         self.ask_ways_again();
-        self.cluster.forget_absent(&mut self.core);
-        self.cluster.step_riddles(&mut self.core);
+        self.cluster.atlas.forget_absent(&mut self.core);
+        self.cluster.atlas.step_riddles(&mut self.core);
         self.write_for_others();
-        self.cluster.end_doubts(&mut self.core);
+        self.cluster.peers.end_doubts(&mut self.core, &mut self.cluster.atlas);
         self.forget_nowhere();
         self.expire_loans();
         self.expire_lent();
-        self.cluster.keep_held(&mut self.core, &mut self.shortcuts);
+        self.cluster.replicas.keep_held(&mut self.core, &mut self.shortcuts);
         self.step_export();
         self.note_acks();
         self.send_landed();
@@ -142,11 +255,11 @@ impl Cluster {
         if !self.peers.ready {
             return Some(Step::Wait(WaitReason::Peers));
         }
-        if let Some(verdict) = self.names_authority(core, &job.op) {
+        if let Some(verdict) = self.atlas.names_authority(core, &self.exports, &job.op) {
             return verdict;
         }
         let ino = principal(&job.op)?;
-        if let Some(step) = self.moved(core, ino) {
+        if let Some(step) = self.exports.moved(core, &mut self.atlas, ino) {
             return Some(step);
         }
         let open = |(number, of)| opens.handle(job.slot, number).is_some_and(|handle| handle.ino == of);
@@ -171,64 +284,26 @@ impl Cluster {
         }
         if let Op::Rename { dir, name, new_dir, new_name, .. } = &job.op
             && (dir != new_dir || self.exports.is_of(*dir))
-            && self.disturbs_survey(core, (*dir, name), (*new_dir, new_name))
+            && self.exports.disturbs_survey(core, &mut self.atlas, (*dir, name), (*new_dir, new_name))
         {
             // What is below a directory must not change while that is found out.
             return Some(Step::Wait(WaitReason::Moving));
         }
-        if let Some(step) = self.second_name_moves(core, &job.op) {
+        if let Some(step) = self.atlas.second_name_moves(core, &self.exports, &job.op) {
             return Some(step);
         }
         for ino in core.touched(&job.op) {
-            if let Some(step) = self.moved(core, ino) {
+            if let Some(step) = self.exports.moved(core, &mut self.atlas, ino) {
                 return Some(step);
             }
             if self.loans.locked(ino).is_some() {
                 let what = use_of(&core.tree, &job.op, ino);
                 if let Some(holder) = self.loans.in_the_way(ino, &what) {
-                    return Some(self.give_way(core, job, holder));
+                    return Some(self.borrowing.give_way(core, job, holder));
                 }
             }
         }
         None
-    }
-
-    /// The step of a request if something that it is about is only still in memory here, because it moves or has moved: the request
-    /// waits, or goes there.
-    pub(crate) fn has_moved_on(&mut self, core: &mut Core, job: &Job) -> Option<Step> {
-        if !self.exports.is_active() {
-            return None;
-        }
-        let about = principal(&job.op);
-        let still_here: Vec<Ino> =
-            core.touched(&job.op).into_iter().filter(|ino| core.tree.peek(*ino).is_some()).collect();
-        still_here.into_iter().find_map(|ino| match self.moved(core, ino)? {
-            // The other rank would send it back: what moved is borrowed from there when it is forgotten here.
-            Step::Redirect(_) if about != Some(ino) => Some(Step::Wait(WaitReason::Moving)),
-            step => Some(step),
-        })
-    }
-
-    /// Forgets which inodes are gone that only the table said to be: what the table says may change.
-    pub(crate) fn forget_absent(&mut self, core: &mut Core) {
-        for ino in std::mem::take(&mut self.atlas.absent) {
-            core.tree.forget_absent(ino);
-        }
-    }
-
-    /// Remembers where handles have gone.
-    pub(crate) fn note_moved_handles(&mut self, core: &Core, holders: &[(Slot, u64)], to: Rank) {
-        self.exports.moved_handles.extend(holders.iter().map(|handle| (*handle, to)));
-        while self.exports.moved_handles.len() > core.config.some(MOVED_HANDLES_MAX) {
-            self.exports.moved_handles.pop_first();
-        }
-    }
-
-    /// A session has ended, and so have the handles that it had here before they moved.
-    pub(crate) fn forget_moved_handles(&mut self, slot: Slot) {
-        if !self.exports.moved_handles.is_empty() {
-            self.exports.moved_handles.retain(|(of, _), _| *of != slot);
-        }
     }
 
     /// The journal is durable further than before. Ranks to which hello is said only now.
@@ -243,61 +318,9 @@ impl Cluster {
                 core.tell(to, msg);
             }
         }
-        self.send_letters(core);
-        self.end_turns_decided(core);
+        self.peers.send_letters(core);
+        self.borrowing.end_turns_decided(core);
         greeted
-    }
-
-    /// A record with a line of the subtree map was made. The authority tells all others.
-    pub(crate) fn route_written(&mut self, core: &mut Core, balance: &mut Balance, route: loligo_types::Route) {
-        balance.came_to(core, route.rank);
-        self.atlas.foreign_inodes.clear();
-        if self.atlas.routes.write(route, core.log.last) && route.rank == core.me() {
-            self.spread_routes(core, &[route]);
-        }
-    }
-
-    /// A directory with lines of its own is gone.
-    pub(crate) fn route_gone(&mut self, core: &mut Core, dir: Ino) {
-        self.atlas.routes.forget(dir);
-        let others: Vec<Rank> = self.peers.links.keys().copied().collect();
-        for rank in others {
-            core.tell_durably(rank, PeerMsg::Gone(dir));
-        }
-    }
-
-    /// The lines of the subtree map that a client is told which asked for something in vain: those of what it asked for and
-    /// of the directories above, as far as they are known here; all, if there are few. Without a question the first ones. None
-    /// that a crash may take back: what a client has heard it believes until it hears of a later version.
-    pub(crate) fn routes_about(&self, core: &Core, ino: Option<Ino>) -> Vec<loligo_types::Route> {
-        self.atlas.routes.without_fresh(self.lines_about(core, ino))
-    }
-
-    fn lines_about(&self, core: &Core, ino: Option<Ino>) -> Vec<loligo_types::Route> {
-        let routes = &self.atlas.routes;
-        let most = core.config.some(ROUTES_TOLD);
-        if routes.len() <= most {
-            return routes.all();
-        }
-        let Some(mut at) = ino else { return routes.first(most) };
-        let mut told = Vec::new();
-        for _ in 0..core.config.some(ABOVE_TOLD) {
-            told.extend(routes.some_of(at, most - told.len()));
-            let parent = core.tree.peek(at).map(|inode| inode.parent).or_else(|| self.atlas.foreign_inodes.parent(at));
-            match parent {
-                Some(parent) if parent.0 != 0 && parent != at && told.len() < most => at = parent,
-                _ => break,
-            }
-        }
-        told
-    }
-
-    /// Tells all others of lines of the subtree map.
-    pub(crate) fn spread_routes(&self, core: &mut Core, routes: &[loligo_types::Route]) {
-        let others: Vec<Rank> = self.peers.links.keys().copied().collect();
-        for rank in others {
-            core.tell_durably(rank, PeerMsg::Routes(routes.to_vec()));
-        }
     }
 }
 

@@ -7,6 +7,7 @@ use loligo_types::{Frag, Ino, Rank};
 use super::Where;
 use super::export::{Export, Exports, Stage};
 use super::survey::Moves;
+use crate::cluster::Atlas;
 use crate::cluster::Cluster;
 use crate::core::Core;
 use crate::decouple::Decoupled;
@@ -26,6 +27,71 @@ impl Exports {
     pub(crate) fn goes(&self, dir: Ino, to: Rank) -> bool {
         let now = self.now.as_ref().is_some_and(|now| (now.dir, now.frag, now.to) == (dir, None, to));
         now || self.waiting.iter().any(|wanted| (wanted.dir, wanted.frag, wanted.to) == (dir, None, to))
+    }
+
+    /// A request on something that moves waits; on something that has moved it goes where that is.
+    pub(crate) fn moved(&mut self, core: &mut Core, atlas: &mut Atlas, ino: Ino) -> Option<Step> {
+        let mut export = self.now.take()?;
+        let frozen = matches!(export.stage, Stage::Freezing | Stage::Moving(_));
+        let mut step = None;
+        if frozen || export.stage == Stage::Cleaning {
+            let mut survey = std::mem::take(&mut export.survey);
+            let moves = if core.tree.peek(ino).is_some() || survey.knows(ino) {
+                self.moves(core, atlas, &mut survey, ino)
+            } else {
+                Moves::No
+            };
+            step = match moves {
+                Moves::No => None,
+                _ if frozen => Some(Step::Wait(WaitReason::Moving)),
+                Moves::Yes => Some(Step::Redirect(export.to)),
+                Moves::Unknown(needs) => {
+                    atlas.load(core, needs, Waiter::Nobody);
+                    Some(Step::Wait(WaitReason::Locked))
+                }
+            };
+            export.survey = survey;
+        }
+        self.now = Some(export);
+        step
+    }
+
+    /// A request on a name in a fragment that moves waits; if it has moved, it goes where that is.
+    pub(crate) fn moved_name(&self, dir: Ino, hash: u64) -> Option<Step> {
+        let export = self.now.as_deref()?;
+        if export.dir != dir || !export.moves.iter().any(|frag| frag.contains(hash)) {
+            return None;
+        }
+        match export.stage {
+            Stage::Freezing | Stage::Moving(_) => Some(Step::Wait(WaitReason::Moving)),
+            Stage::Cleaning => Some(Step::Redirect(export.to)),
+            _ => None,
+        }
+    }
+
+    /// True if a fragment of a directory is about to move without the directory itself.
+    pub(crate) fn is_spreading(&self, dir: Ino) -> bool {
+        let is_it = |export: &Export| {
+            let begun = matches!(export.stage, Stage::Freezing | Stage::Moving(_) | Stage::Cleaning);
+            export.dir == dir && !export.itself && begun
+        };
+        self.now.as_deref().is_some_and(is_it)
+    }
+
+    /// True if an inode is about to move, or has moved.
+    pub(crate) fn is_leaving(&mut self, core: &mut Core, atlas: &mut Atlas, ino: Ino) -> bool {
+        self.is_active() && self.moved(core, atlas, ino).is_some()
+    }
+
+    /// True if nothing may leave memory just now.
+    pub(crate) fn keeps_all(&self) -> bool {
+        let now = self.now.as_ref();
+        self.seeking
+            || now.is_some_and(|export| match export.stage {
+                Stage::Surveying => export.keeps || export.survey.asks || export.held.asks(),
+                Stage::Freezing => true,
+                _ => false,
+            })
     }
 }
 
@@ -49,70 +115,5 @@ impl Cluster {
             }
         }
         Ok(false)
-    }
-
-    /// A request on something that moves waits; on something that has moved it goes where that is.
-    pub(crate) fn moved(&mut self, core: &mut Core, ino: Ino) -> Option<Step> {
-        let mut export = self.exports.now.take()?;
-        let frozen = matches!(export.stage, Stage::Freezing | Stage::Moving(_));
-        let mut step = None;
-        if frozen || export.stage == Stage::Cleaning {
-            let mut survey = std::mem::take(&mut export.survey);
-            let moves = if core.tree.peek(ino).is_some() || survey.knows(ino) {
-                self.moves(core, &mut survey, ino)
-            } else {
-                Moves::No
-            };
-            step = match moves {
-                Moves::No => None,
-                _ if frozen => Some(Step::Wait(WaitReason::Moving)),
-                Moves::Yes => Some(Step::Redirect(export.to)),
-                Moves::Unknown(needs) => {
-                    self.load(core, needs, Waiter::Nobody);
-                    Some(Step::Wait(WaitReason::Locked))
-                }
-            };
-            export.survey = survey;
-        }
-        self.exports.now = Some(export);
-        step
-    }
-
-    /// A request on a name in a fragment that moves waits; if it has moved, it goes where that is.
-    pub(crate) fn moved_name(&self, dir: Ino, hash: u64) -> Option<Step> {
-        let export = self.exports.now.as_deref()?;
-        if export.dir != dir || !export.moves.iter().any(|frag| frag.contains(hash)) {
-            return None;
-        }
-        match export.stage {
-            Stage::Freezing | Stage::Moving(_) => Some(Step::Wait(WaitReason::Moving)),
-            Stage::Cleaning => Some(Step::Redirect(export.to)),
-            _ => None,
-        }
-    }
-
-    /// True if a fragment of a directory is about to move without the directory itself.
-    pub(crate) fn is_spreading(&self, dir: Ino) -> bool {
-        let is_it = |export: &Export| {
-            let begun = matches!(export.stage, Stage::Freezing | Stage::Moving(_) | Stage::Cleaning);
-            export.dir == dir && !export.itself && begun
-        };
-        self.exports.now.as_deref().is_some_and(is_it)
-    }
-
-    /// True if an inode is about to move, or has moved.
-    pub(crate) fn is_leaving(&mut self, core: &mut Core, ino: Ino) -> bool {
-        self.exports.is_active() && self.moved(core, ino).is_some()
-    }
-
-    /// True if nothing may leave memory just now.
-    pub(crate) fn keeps_all(&self) -> bool {
-        let now = self.exports.now.as_ref();
-        self.exports.seeking
-            || now.is_some_and(|export| match export.stage {
-                Stage::Surveying => export.keeps || export.survey.asks || export.held.asks(),
-                Stage::Freezing => true,
-                _ => false,
-            })
     }
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use loligo_namespace::Need;
 use loligo_types::{Event, Ino, Route};
 
-use crate::cluster::Cluster;
+use crate::cluster::Atlas;
 use crate::load::Waiter;
 use crate::machine::Mds;
 use crate::park::WaitReason;
@@ -43,7 +43,7 @@ impl Mds {
             if !self.cluster.atlas.routes.has(&line) {
                 continue;
             }
-            match self.cluster.exists(&self.core, dir) {
+            match self.cluster.atlas.exists(&self.core, dir) {
                 // A later line comes.
                 Some(true) => read_before = false,
                 None => wants.push(Need::Inode(dir)),
@@ -72,22 +72,22 @@ impl Mds {
     }
 }
 
-impl Cluster {
+impl Atlas {
     /// A rank was removed, or this one begins: all lines that lead nowhere are to be looked at.
     pub(super) fn doubt_nowhere(&mut self) {
-        self.atlas.routes.nowhere().into_iter().for_each(|line| self.doubt_line(line));
+        self.routes.nowhere().into_iter().for_each(|line| self.doubt_line(line));
     }
 
     /// A line came that names a rank: if that was removed it leads nowhere. (One that is not known yet may be new.)
     pub(super) fn doubt_if_removed(&mut self, line: Route) {
-        if self.atlas.removed.contains(&line.rank) {
+        if self.removed.contains(&line.rank) {
             self.doubt_line(line);
         }
     }
 
     fn doubt_line(&mut self, line: Route) {
         // What was read of it before was read too early.
-        self.atlas.foreign_inodes.forget(line.dir);
-        self.atlas.nowhere.insert((line.dir, line.frag), (line, false));
+        self.foreign_inodes.forget(line.dir);
+        self.nowhere.insert((line.dir, line.frag), (line, false));
     }
 }

@@ -6,7 +6,9 @@ use loligo_types::{Event, Ino, Loaded, Op, Rank};
 
 use super::Where;
 use crate::admin::Told;
+use crate::cluster::Atlas;
 use crate::cluster::Cluster;
+use crate::cluster::Placement;
 use crate::core::Core;
 use crate::decouple::Decoupled;
 use crate::grace::Grace;
@@ -25,26 +27,33 @@ pub(crate) fn pinned_dirs(items: &[Loaded]) -> Vec<Ino> {
 /// Delay after a pin could not be followed, milliseconds.
 const RETRY_MS: u64 = 1000;
 
-impl Cluster {
+impl Atlas {
     /// True if a request sets a pin to ranks that do not exist.
     pub(crate) fn is_bad_pin(&self, core: &Core, job: &Job) -> bool {
         let Op::SetXattr { name, value, .. } = &job.op else { return false };
         let is_there = |rank: &Rank| self.is_a_rank(core, *rank);
         // Where it is wanted must be able to take it, now or when it has started; what is being drained never is.
-        let stays = |rank: &Rank| self.atlas.map.ranks.is_empty() || self.atlas.takes_more(*rank);
+        let stays = |rank: &Rank| self.map.ranks.is_empty() || self.takes_more(*rank);
         let good = |ranks: Vec<Rank>| ranks.iter().all(is_there) && (ranks.is_empty() || ranks.iter().any(stays));
         **name == *PIN && !pinned_ranks(value).is_some_and(good)
     }
 
+    /// True if there is such a rank.
+    pub(crate) fn is_a_rank(&self, core: &Core, rank: Rank) -> bool {
+        rank == core.me() || self.map.ranks.iter().any(|info| info.rank == rank)
+    }
+}
+
+impl Placement {
     /// A record was made (or replayed): it may say where a directory is wanted.
     pub(crate) fn note_pin(&mut self, event: &Event) {
         match event {
             Event::Xattr { ino, name, value } if **name == *PIN => {
                 if let Some(ranks) = pinned_ranks(value) {
-                    self.placement.pins.insert(*ino, ranks);
+                    self.pins.insert(*ino, ranks);
                 }
             }
-            Event::XattrGone { ino, name } if **name == *PIN => drop(self.placement.pins.remove(ino)),
+            Event::XattrGone { ino, name } if **name == *PIN => drop(self.pins.remove(ino)),
             _ => {}
         }
     }
@@ -54,10 +63,12 @@ impl Cluster {
         if let Some(ranks) = core.pins_known(dir)
             && !ranks.is_empty()
         {
-            self.placement.pins.insert(dir, ranks);
+            self.pins.insert(dir, ranks);
         }
     }
+}
 
+impl Cluster {
     /// Moves what is not where it may be.
     pub(crate) fn follow_pins(&mut self, core: &mut Core, grace: &Option<Grace>, decoupled: &Decoupled) {
         let busy = self.exports.is_active() || core.stopping || grace.is_some() || !self.peers.ready;
@@ -96,12 +107,5 @@ impl Core {
     pub(crate) fn pins_known(&self, dir: Ino) -> Option<Vec<Rank>> {
         let value = self.tree.xattr(self.tree.inode(dir)?, PIN)?;
         Some(value.and_then(|value| pinned_ranks(&value)).unwrap_or_default())
-    }
-}
-
-impl Cluster {
-    /// True if there is such a rank.
-    pub(crate) fn is_a_rank(&self, core: &Core, rank: Rank) -> bool {
-        rank == core.me() || self.atlas.map.ranks.iter().any(|info| info.rank == rank)
     }
 }

@@ -2,15 +2,15 @@
 
 use super::export::{Export, Stage};
 use crate::admin::Migration;
-use crate::cluster::Cluster;
+use crate::cluster::Exports;
 use crate::core::Core;
 
-impl Cluster {
+impl Exports {
     /// The migrations under way, and the last ones that ended.
     pub(crate) fn migrations(&self, core: &Core) -> Vec<Migration> {
-        let mut all: Vec<Migration> = self.exports.ended.iter().cloned().collect();
-        all.extend(self.exports.now.as_deref().map(|export| core.describe(export)));
-        all.extend(self.exports.waiting.iter().map(|wanted| Migration {
+        let mut all: Vec<Migration> = self.ended.iter().cloned().collect();
+        all.extend(self.now.as_deref().map(|export| core.describe(export)));
+        all.extend(self.waiting.iter().map(|wanted| Migration {
             id: wanted.id,
             dir: wanted.dir,
             frag: wanted.frag,

@@ -17,11 +17,12 @@ impl Mds {
             }
         }
         all.extend(cluster.borrowing.txs.keys().map(|tx| format!("transaction {} of rank {}", tx.number, tx.rank)));
-        all.extend(self.cluster.turns().map(|dir| format!("somebody has the turn with directory {dir}")));
+        all.extend(self.cluster.borrowing.turns().map(|dir| format!("somebody has the turn with directory {dir}")));
         let locked = cluster.loans.locked_inos();
         all.extend(locked.into_iter().map(|ino| format!("inode {ino} is lent: {:?}", cluster.loans.locked(ino))));
         if !cluster.exports.is_idle() {
-            let states = self.cluster.migrations(&self.core).into_iter().map(|migration| format!("{migration:?}"));
+            let states =
+                self.cluster.exports.migrations(&self.core).into_iter().map(|migration| format!("{migration:?}"));
             all.extend(states);
         }
         if !self.core.mail.is_empty() {

@@ -11,7 +11,9 @@ use loligo_namespace::Lookup;
 use loligo_types::hash::{mix, rank_by_path};
 use loligo_types::{Event, Ino, Name, Op, Rank, RankState};
 
-use crate::cluster::Cluster;
+use crate::cluster::Atlas;
+use crate::cluster::Peers;
+use crate::cluster::Placement;
 use crate::core::Core;
 use crate::machine::Mds;
 use crate::park::Job;
@@ -44,14 +46,16 @@ impl Mds {
         }
         let chosen = job.scattered.and_then(Ino::zeroth_rank);
         if !chosen.is_some_and(|rank| {
-            self.cluster.is_up(&self.core, rank) || rank == self.core.me() && self.cluster.is_alone()
+            self.cluster.peers.is_up(&self.core, &self.cluster.atlas, rank)
+                || rank == self.core.me() && self.cluster.is_alone()
         }) {
-            let by_path = placement.goes_by_path().then(|| self.cluster.rank_by_path(&self.core, *dir, name)).flatten();
+            let by_path =
+                placement.goes_by_path().then(|| self.cluster.atlas.rank_by_path(&self.core, *dir, name)).flatten();
             job.scattered = self.scattered_number(by_path).map(|number| placement.mark(number));
         }
         let Some(number) = job.scattered else { return };
         if let Some(rank) = number.zeroth_rank().filter(|rank| *rank != self.core.me()) {
-            self.cluster.bring_absent(&mut self.core, job, rank, number);
+            self.cluster.borrowing.bring_absent(&mut self.core, job, rank, number);
         }
     }
 
@@ -68,24 +72,26 @@ impl Mds {
         let plain = Ino(self.cluster.placement.scattered.next);
         // Whoever asks by the path finds nothing there, and is told where to go.
         let rank = wanted
-            .filter(|rank| self.cluster.is_up(&self.core, *rank))
-            .unwrap_or_else(|| self.cluster.zeroth_for(&self.core, plain));
+            .filter(|rank| self.cluster.peers.is_up(&self.core, &self.cluster.atlas, *rank))
+            .unwrap_or_else(|| self.cluster.peers.zeroth_for(&self.core, &self.cluster.atlas, plain));
         self.cluster.placement.scattered.next += 1;
         plain.scattered(rank)
     }
 }
 
-impl Cluster {
+impl Atlas {
     /// The rank that the path of a new directory gives. It goes by the cluster map alone, which clients know as well.
     fn rank_by_path(&self, core: &Core, dir: Ino, name: &Name) -> Option<Rank> {
         let above = dir.zeroth_rank().filter(|_| dir.is_by_path());
-        rank_by_path(above, core.tree.hash(name), &self.atlas.map.placed())
+        rank_by_path(above, core.tree.hash(name), &self.map.placed())
     }
+}
 
+impl Peers {
     /// The rank for a new directory: any of those that take more, all with the same probability. Not a random number, so that what a
     /// rank does follows from what it was told.
-    fn zeroth_for(&self, core: &Core, plain: Ino) -> Rank {
-        let mut ranks = self.ranks_up(core);
+    fn zeroth_for(&self, core: &Core, atlas: &Atlas, plain: Ino) -> Rank {
+        let mut ranks = self.ranks_up(core, atlas);
         ranks.retain(|rank| *rank <= Ino::ZEROTH_MAX);
         match ranks.as_slice() {
             [] => core.me(),
@@ -93,6 +99,21 @@ impl Cluster {
         }
     }
 
+    /// The ranks that take more and can be asked, ascending.
+    pub(super) fn ranks_up(&self, core: &Core, atlas: &Atlas) -> Vec<Rank> {
+        let ranks = atlas.map.ranks.iter().map(|info| info.rank);
+        ranks.filter(|rank| self.is_up(core, atlas, *rank)).collect()
+    }
+
+    /// True if a rank takes more and can be asked.
+    fn is_up(&self, core: &Core, atlas: &Atlas, rank: Rank) -> bool {
+        let up = |info: &loligo_types::RankInfo| info.rank == rank && info.state == RankState::Up;
+        let is_near = rank == core.me() || self.links.get(&rank).is_some_and(|link| link.greeted);
+        is_near && atlas.map.ranks.iter().any(up)
+    }
+}
+
+impl Placement {
     /// The decision of a transaction came: the directories that it makes here.
     pub(super) fn note_scattered(&mut self, core: &mut Core, events: &[Event]) -> Vec<Ino> {
         let new = |event: &Event| match event {
@@ -100,20 +121,7 @@ impl Cluster {
             _ => None,
         };
         let new: Vec<Ino> = events.iter().filter_map(new).filter(|ino| core.tree.inode(*ino).is_none()).collect();
-        self.placement.scattered.came += new.len() as u64;
+        self.scattered.came += new.len() as u64;
         new
-    }
-
-    /// The ranks that take more and can be asked, ascending.
-    pub(super) fn ranks_up(&self, core: &Core) -> Vec<Rank> {
-        let ranks = self.atlas.map.ranks.iter().map(|info| info.rank);
-        ranks.filter(|rank| self.is_up(core, *rank)).collect()
-    }
-
-    /// True if a rank takes more and can be asked.
-    fn is_up(&self, core: &Core, rank: Rank) -> bool {
-        let up = |info: &loligo_types::RankInfo| info.rank == rank && info.state == RankState::Up;
-        let is_near = rank == core.me() || self.peers.links.get(&rank).is_some_and(|link| link.greeted);
-        is_near && self.atlas.map.ranks.iter().any(up)
     }
 }

@@ -84,7 +84,7 @@ impl Mds {
         let mut scratch = Vec::new();
         let files = self.core.moved_files(&export.files, export.to);
         let events = changes.events.iter().chain(&files).map(|event| event_len(event, &mut scratch));
-        let lines = self.cluster.cut_lines(&self.core, export).0.len() + export.moves.len();
+        let lines = self.cluster.atlas.cut_lines(&self.core, export).0.len() + export.moves.len();
         let changed = events.sum::<usize>() + changes.departed.len() * INO + lines * LINE;
         let held = self.held_len(survey, export.held.inos(), &changes.departed);
         if changed + held <= MOVE_MAX {
@@ -103,7 +103,10 @@ impl Mds {
         let mut len: usize =
             self.sessions.iter().map(|(_, session)| CLIENT + session.name.len() + addresses_len(session)).sum();
         for ino in inos.iter().copied() {
-            if matches!(self.cluster.moves_in_step(&mut self.core, survey, ino).0, super::survey::Moves::No) {
+            if matches!(
+                self.cluster.exports.moves_in_step(&mut self.core, &mut self.cluster.atlas, survey, ino).0,
+                super::survey::Moves::No
+            ) {
                 continue;
             }
             let opens = self.opens.count(ino) as usize;

@@ -10,7 +10,11 @@ use super::Where;
 use super::export::Export;
 use super::routes::Routes;
 use crate::admin::Told;
+use crate::cluster::Atlas;
+use crate::cluster::Borrowing;
 use crate::cluster::Cluster;
+use crate::cluster::Exports;
+use crate::cluster::Peers;
 use crate::core::Core;
 use crate::decouple::Decoupled;
 use crate::execute::Step;
@@ -84,19 +88,19 @@ fn own_part(tree: &Tree, dir: Ino, from_hash: u64, upto_hash: u64) -> Option<u64
     Some(if whole { upto_hash } else { upto_hash.min(own) })
 }
 
-impl Cluster {
+impl Atlas {
     /// Finds the rank that executes a request on names of a directory whose fragments are several ranks': `None` if the
     /// directory is none of these, or this rank must first look for it; else whether it is this rank, or which one.
-    pub(super) fn names_authority(&self, core: &Core, op: &Op) -> Option<Option<Step>> {
+    pub(super) fn names_authority(&self, core: &Core, exports: &Exports, op: &Op) -> Option<Option<Step>> {
         let About::Names(dir) = op.about() else { return None };
-        if !self.atlas.routes.is_spread(dir) {
+        if !self.routes.is_spread(dir) {
             return None;
         }
         let hash = hash_of(&core.tree, op);
-        if let Some(step) = self.moved_name(dir, hash) {
+        if let Some(step) = exports.moved_name(dir, hash) {
             return Some(Some(step));
         }
-        match self.atlas.routes.of(dir, hash)? {
+        match self.routes.of(dir, hash)? {
             rank if rank != core.me() => Some(Some(Step::Redirect(rank))),
             _ if core.tree.part(dir).is_some() => Some(None),
             _ => None,
@@ -104,13 +108,13 @@ impl Cluster {
     }
 
     /// The step of a request if another of its names than the first one moves.
-    pub(super) fn second_name_moves(&self, core: &Core, op: &Op) -> Option<Step> {
+    pub(super) fn second_name_moves(&self, core: &Core, exports: &Exports, op: &Op) -> Option<Step> {
         let Op::Rename { new_dir, new_name, .. } = op else { return None };
         if !self.tree_has_names(core, *new_dir, new_name) {
             return None;
         }
         let hash = core.tree.hash(new_name);
-        match self.moved_name(*new_dir, hash)? {
+        match exports.moved_name(*new_dir, hash)? {
             Step::Redirect(_) => Some(Step::Wait(WaitReason::Moving)),
             step => Some(step),
         }
@@ -118,57 +122,49 @@ impl Cluster {
 
     /// True if a name of a directory is this rank's, as the subtree map has it.
     pub(super) fn tree_has_names(&self, core: &Core, dir: Ino, name: &Name) -> bool {
-        self.atlas.routes.of(dir, core.tree.hash(name)).is_none_or(|rank| rank == core.me())
+        self.routes.of(dir, core.tree.hash(name)).is_none_or(|rank| rank == core.me())
     }
 
     /// The rank that has a name of a directory whose fragments are several ranks'.
     pub(super) fn rank_of_name(&self, core: &Core, dir: Ino, name: &Name) -> Option<Rank> {
-        if !self.atlas.routes.is_spread(dir) {
+        if !self.routes.is_spread(dir) {
             return None;
         }
-        self.atlas.routes.of(dir, core.tree.hash(name))
+        self.routes.of(dir, core.tree.hash(name))
     }
 
     /// Ranks that have fragments of a directory and have not lent their part for a transaction yet; `None` if all have,
     /// and yet not all is there: something is on its way between them.
     pub(super) fn missing_parts(&self, core: &Core, dir: Ino, lent: &BTreeSet<Rank>) -> Option<Vec<Rank>> {
-        let ranks = self.atlas.routes.ranks(dir).into_iter();
+        let ranks = self.routes.ranks(dir).into_iter();
         let missing: Vec<Rank> = ranks.filter(|rank| *rank != core.me() && !lent.contains(rank)).collect();
         (!missing.is_empty()).then_some(missing)
-    }
-
-    /// A request that sees that a fragment is on its way between other ranks comes again with the next tick.
-    pub(crate) fn come_again(&mut self, core: &mut Core, job: &mut Job) -> Step {
-        self.give_back(core, job, true);
-        self.peers.again = true;
-        Step::Wait(WaitReason::Peers)
     }
 
     /// The part of a directory that this rank lends to a transaction of another rank that wants to know the directory as
     /// a whole. The lines that say who has the rest go ahead.
     pub(super) fn lend_part(&self, core: &mut Core, to: Rank, dir: Ino) -> Loaded {
-        let lines = self.atlas.routes.lines(dir);
+        let lines = self.routes.lines(dir);
         core.tell_durably(to, PeerMsg::Routes(lines));
         let frags = core.tree.own_frags(dir).unwrap_or_default();
         let part = core.tree.part(dir).filter(|_| !frags.is_empty()).cloned().map(Box::new);
         Loaded::Part { dir, part, frags }
     }
 
-    /// A directory's fragments are to be given to one rank.
-    pub(crate) fn give_back_fragments(&mut self, core: &mut Core, decoupled: &Decoupled, dir: Ino, to: Rank) {
-        if core.tree.part(dir).is_some() && to != core.me() {
-            self.want_export(core, decoupled, dir, None, to);
-        }
-    }
-
     /// Where a directory is to be moved from: also this rank's part of it.
-    pub(super) fn locate_of(&mut self, core: &mut Core, dir: Ino, wants: &mut Vec<Need>) -> Where {
-        if core.tree.part(dir).is_some() { Where::Here } else { self.locate(core, dir, wants) }
+    pub(super) fn locate_of(
+        &mut self,
+        core: &mut Core,
+        exports: &mut Exports,
+        dir: Ino,
+        wants: &mut Vec<Need>,
+    ) -> Where {
+        if core.tree.part(dir).is_some() { Where::Here } else { self.locate(core, exports, dir, wants) }
     }
 
     /// Why a fragment cannot be moved from here.
     pub(super) fn cannot_cut(&self, core: &Core, dir: Ino, frag: Frag) -> Option<Told> {
-        if let Some(rank) = self.atlas.routes.of(dir, frag.first()).filter(|rank| *rank != core.me()) {
+        if let Some(rank) = self.routes.of(dir, frag.first()).filter(|rank| *rank != core.me()) {
             return Some(Told::Elsewhere(rank));
         }
         let (moves, stays) = cut(&core.frags_of(dir), Some(frag));
@@ -183,9 +179,9 @@ impl Cluster {
 
     /// All fragments of a directory are wanted at this rank.
     pub(super) fn want_gather(&self, core: &mut Core, dir: Ino) -> Told {
-        match self.atlas.routes.home(dir) {
+        match self.routes.home(dir) {
             Some(rank) if rank != core.me() => return Told::Elsewhere(rank),
-            _ if !self.atlas.routes.is_spread(dir) => {
+            _ if !self.routes.is_spread(dir) => {
                 return Told::Refused(format!("all of directory {dir} is one rank's already"));
             }
             _ => {}
@@ -197,7 +193,7 @@ impl Cluster {
 
     /// Asks all that have fragments of a directory to give them to one rank.
     pub(super) fn gather_fragments(&self, core: &mut Core, dir: Ino, to: Rank) {
-        for rank in self.atlas.routes.ranks(dir) {
+        for rank in self.routes.ranks(dir) {
             if rank != core.me() && rank != to {
                 core.tell(rank, PeerMsg::GiveBack { dir, to });
             }
@@ -209,16 +205,17 @@ impl Cluster {
     pub(super) fn take_fragment(
         &mut self,
         core: &mut Core,
+        exports: &mut Exports,
         part: &Inode,
         routes: &[Route],
         events: &mut Vec<Event>,
         needs: &mut Vec<Need>,
     ) -> Option<()> {
         let dir = part.ino;
-        let home = self.atlas.routes.home(dir).or(routes.iter().find(|r| r.frag.contains(0)).map(|r| r.rank));
+        let home = self.routes.home(dir).or(routes.iter().find(|r| r.frag.contains(0)).map(|r| r.rank));
         let mut all = match core.tree.part(dir) {
             Some(own) => own.clone(),
-            None if home == Some(core.me()) => match self.locate(core, dir, needs) {
+            None if home == Some(core.me()) => match self.locate(core, exports, dir, needs) {
                 Where::Unknown => return None,
                 _ => core.tree.inode(dir)?.clone(),
             },
@@ -250,13 +247,37 @@ impl Cluster {
         own.sort_by_key(|route| route.version);
         let mut lines = Routes::default();
         own.into_iter().filter(|route| route.dir == dir).for_each(|route| _ = lines.learn(route));
-        let told = self.atlas.routes.version(dir);
+        let told = self.routes.version(dir);
         let (ranks, version) = (lines.ranks(dir), lines.version(dir).max(told).unwrap_or(0));
         let own: Vec<Frag> = lines.lines(dir).into_iter().map(|route| route.frag).collect();
         if ranks.len() == 1 && ranks.contains(&core.me()) && covers_all(&own) && inode.spread() == Spread::Home {
             inode.end_spread();
             let route = Route { dir, frag: Frag::WHOLE, rank: core.me(), version: version + 1 };
             events.push(Event::Route(route));
+        }
+    }
+
+    /// The home of a directory of which this rank has only a part.
+    pub(crate) fn home_of_part(&self, core: &Core, dir: Ino) -> Option<Rank> {
+        core.tree.part(dir)?;
+        self.routes.home(dir).filter(|rank| *rank != core.me())
+    }
+}
+
+impl Borrowing {
+    /// A request that sees that a fragment is on its way between other ranks comes again with the next tick.
+    pub(crate) fn come_again(&mut self, core: &mut Core, peers: &mut Peers, job: &mut Job) -> Step {
+        self.give_back(core, job, true);
+        peers.again = true;
+        Step::Wait(WaitReason::Peers)
+    }
+}
+
+impl Cluster {
+    /// A directory's fragments are to be given to one rank.
+    pub(crate) fn give_back_fragments(&mut self, core: &mut Core, decoupled: &Decoupled, dir: Ino, to: Rank) {
+        if core.tree.part(dir).is_some() && to != core.me() {
+            self.want_export(core, decoupled, dir, None, to);
         }
     }
 }
@@ -291,14 +312,6 @@ impl Core {
     pub(super) fn has_other_frags(&self, export: &Export, inode: &Inode) -> bool {
         let is_part = self.tree.part(export.dir).is_some();
         self.frags_of(export.dir) != export.own || is_part != inode.part_of().is_some()
-    }
-}
-
-impl Cluster {
-    /// The home of a directory of which this rank has only a part.
-    pub(crate) fn home_of_part(&self, core: &Core, dir: Ino) -> Option<Rank> {
-        core.tree.part(dir)?;
-        self.atlas.routes.home(dir).filter(|rank| *rank != core.me())
     }
 }
 

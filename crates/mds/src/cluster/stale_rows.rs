@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use loligo_namespace::Need;
 use loligo_types::{Event, Ino};
 
-use crate::cluster::Cluster;
+use crate::cluster::Atlas;
 use crate::core::Core;
 use crate::load::Waiter;
 use crate::machine::Mds;
@@ -35,7 +35,7 @@ impl Mds {
                 self.core.tree.peek(inode.ino).is_some_and(|known| known.place != inode.place)
             }
             Event::RouteGone(_) => true,
-            event => Mds::is_rule(event),
+            event => crate::balance::is_rule(event),
         };
         self.cluster.atlas.told_by_table |= concerns_others;
     }
@@ -49,29 +49,27 @@ impl Mds {
     }
 }
 
-impl Cluster {
+impl Atlas {
     /// A tick: reads again.
     pub(crate) fn step_riddles(&mut self, core: &mut Core) {
         let now = core.now.mono_ms;
-        self.atlas.riddles.since.retain(|_, since| now < *since + KEEP_MS);
-        for (need, waiter) in std::mem::take(&mut self.atlas.riddles.later) {
+        self.riddles.since.retain(|_, since| now < *since + KEEP_MS);
+        for (need, waiter) in std::mem::take(&mut self.riddles.later) {
             // One read each: so many are waited for.
             self.read_now(core, vec![need], waiter);
         }
     }
-}
 
-impl Cluster {
     /// True if it is worth waiting until the table tells something else of an inode.
     pub(crate) fn is_riddle(&mut self, core: &Core, ino: Ino) -> bool {
         let now = core.now.mono_ms;
-        let since = *self.atlas.riddles.since.entry(ino).or_insert(now);
+        let since = *self.riddles.since.entry(ino).or_insert(now);
         now < since + PATIENCE_MS
     }
 
     /// Takes reads out that are to wait for the next tick; how many that are.
     pub(crate) fn read_later(&mut self, needs: &mut Vec<Need>, waiter: Waiter) -> usize {
-        let riddles = &mut self.atlas.riddles;
+        let riddles = &mut self.riddles;
         if riddles.since.is_empty() {
             return 0;
         }
@@ -88,8 +86,8 @@ impl Cluster {
 
     /// The table told of an inode what can be so.
     pub(crate) fn solved(&mut self, ino: Ino) {
-        if !self.atlas.riddles.since.is_empty() {
-            self.atlas.riddles.since.remove(&ino);
+        if !self.riddles.since.is_empty() {
+            self.riddles.since.remove(&ino);
         }
     }
 }

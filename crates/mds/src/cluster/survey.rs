@@ -5,7 +5,8 @@ use loligo_types::{Event, Frag, Ino, Inode, Kind, Name, Rank, limits};
 
 use super::Where;
 use super::export::{Export, Stage};
-use crate::cluster::Cluster;
+use crate::cluster::Atlas;
+use crate::cluster::Exports;
 use crate::core::Core;
 use crate::hash::IntMap;
 use crate::heat::Heat;
@@ -111,21 +112,28 @@ pub(crate) enum Moves {
     Unknown(Vec<Need>),
 }
 
-impl Cluster {
+impl Exports {
     /// The same of one of many that are looked at in a step, and what that costs.
-    pub(super) fn moves_in_step(&mut self, core: &mut Core, survey: &mut Survey, ino: Ino) -> (Moves, usize) {
+    pub(super) fn moves_in_step(
+        &mut self,
+        core: &mut Core,
+        atlas: &mut Atlas,
+        survey: &mut Survey,
+        ino: Ino,
+    ) -> (Moves, usize) {
         match core.tree.peek(ino).and_then(|inode| survey.near(inode)) {
             Some(true) => (Moves::Yes, SOUGHT),
             Some(false) => (Moves::No, SOUGHT),
-            None => self.moves_alone(core, survey, ino),
+            None => self.moves_alone(core, atlas, survey, ino),
         }
     }
 
     /// The same of one of which is known that it is not in the directory of the one before.
-    fn moves_alone(&mut self, core: &mut Core, survey: &mut Survey, ino: Ino) -> (Moves, usize) {
+    fn moves_alone(&mut self, core: &mut Core, atlas: &mut Atlas, survey: &mut Survey, ino: Ino) -> (Moves, usize) {
         let inode = core.tree.peek(ino);
-        let parent = inode.filter(|inode| inode.kind != Kind::Dir && self.is_embedded(inode)).map(|inode| inode.parent);
-        let moves = self.moves(core, survey, ino);
+        let parent =
+            inode.filter(|inode| inode.kind != Kind::Dir && atlas.is_embedded(inode)).map(|inode| inode.parent);
+        let moves = self.moves(core, atlas, survey, ino);
         if let Some(parent) = parent.filter(|parent| *parent != survey.dir.0 && !survey.has_files) {
             survey.last = match moves {
                 Moves::Yes => Some((parent, true)),
@@ -137,33 +145,53 @@ impl Cluster {
     }
 
     /// True if a rename between two names would change what is below the directory of the survey.
-    pub(crate) fn disturbs_survey(&mut self, core: &mut Core, from: (Ino, &Name), to: (Ino, &Name)) -> bool {
-        let Some(mut export) = self.exports.take_surveyed() else { return false };
+    pub(crate) fn disturbs_survey(
+        &mut self,
+        core: &mut Core,
+        atlas: &mut Atlas,
+        from: (Ino, &Name),
+        to: (Ino, &Name),
+    ) -> bool {
+        let Some(mut export) = self.take_surveyed() else { return false };
         let mut survey = std::mem::take(export.survey_mut());
-        let (from, to) = (self.moves_below(core, &mut survey, from), self.moves_below(core, &mut survey, to));
+        let (from, to) =
+            (self.moves_below(core, atlas, &mut survey, from), self.moves_below(core, atlas, &mut survey, to));
         *export.survey_mut() = survey;
-        self.exports.put_back(export);
+        self.put_back(export);
         !matches!((from, to), (Moves::Yes, Moves::Yes) | (Moves::No, Moves::No))
     }
 
     /// Tells if the inode of a name moves, if it moves with the name.
-    fn moves_below(&mut self, core: &mut Core, survey: &mut Survey, (dir, name): (Ino, &Name)) -> Moves {
+    fn moves_below(
+        &mut self,
+        core: &mut Core,
+        atlas: &mut Atlas,
+        survey: &mut Survey,
+        (dir, name): (Ino, &Name),
+    ) -> Moves {
         match survey.name_moves(dir, core.tree.hash(name)) {
             Some(true) => Moves::Yes,
             Some(false) => Moves::No,
-            None => self.moves(core, survey, dir),
+            None => self.moves(core, atlas, survey, dir),
         }
     }
 
     /// Looks at a slice of memory; whether all was seen. What must be read for it is read first.
-    pub(crate) fn survey_some(&mut self, core: &mut Core, pace: &mut Pace, survey: &mut Survey) -> bool {
-        self.survey_and(core, pace, survey, |_, _| 0)
+    pub(crate) fn survey_some(
+        &mut self,
+        core: &mut Core,
+        atlas: &mut Atlas,
+        pace: &mut Pace,
+        survey: &mut Survey,
+    ) -> bool {
+        self.survey_and(core, atlas, pace, survey, |_, _| 0)
     }
 
     /// Drops a slice of what has moved from memory; whether all is dropped.
     pub(crate) fn drop_some(
         &mut self,
         core: &mut Core,
+        atlas: &mut Atlas,
         heat: &mut Heat,
         pace: &mut Pace,
         survey: &mut Survey,
@@ -180,10 +208,10 @@ impl Cluster {
                 true => 0,
                 false => FORGET + tree.forget(ino) * ENTRY,
             };
-            if !self.survey_and(core, pace, survey, forget) {
+            if !self.survey_and(core, atlas, pace, survey, forget) {
                 return false;
             }
-            let heat = heat.heat_moved(core, self, dir, |(at, frag)| {
+            let heat = heat.heat_moved(core, atlas, dir, |(at, frag)| {
                 let of_it = *at == dir && survey.dir.1.iter().any(|moves| moves.covers(*frag));
                 of_it || survey.is_below(*at)
             });
@@ -210,6 +238,7 @@ impl Cluster {
     fn survey_and(
         &mut self,
         core: &mut Core,
+        atlas: &mut Atlas,
         pace: &mut Pace,
         survey: &mut Survey,
         mut each: impl FnMut(&mut Tree, Ino) -> usize,
@@ -225,12 +254,12 @@ impl Cluster {
             } else if survey.entries < dirs {
                 core.tree.dir_at(survey.entries).map(|ino| (ino, None))
             } else {
-                return self.read_for_survey(core, survey, needs);
+                return atlas.read_for_survey(core, survey, needs);
             };
             let (moves, mut cost) = match next {
                 None | Some((_, Some(false))) => (Moves::No, NEAR),
                 Some((_, Some(true))) => (Moves::Yes, NEAR),
-                Some((ino, None)) => self.moves_alone(core, survey, ino),
+                Some((ino, None)) => self.moves_alone(core, atlas, survey, ino),
             };
             match (next, moves) {
                 (_, Moves::Unknown(mut wants)) => {
@@ -249,36 +278,14 @@ impl Cluster {
             survey.asks = false;
             if survey.inode < inodes { survey.inode += 1 } else { survey.entries += 1 }
         }
-        if self.read_for_survey(core, survey, needs) {
+        if atlas.read_for_survey(core, survey, needs) {
             core.out.push_back(Output::Again);
         }
         false
     }
 
-    /// Reads what must be known first; whether that is nothing.
-    pub(super) fn read_for_survey(&mut self, core: &mut Core, survey: &mut Survey, needs: Vec<Need>) -> bool {
-        if needs.is_empty() {
-            return true;
-        }
-        survey.reading = true;
-        self.load(core, needs, crate::load::Waiter::Survey);
-        false
-    }
-}
-
-impl Pace {
-    /// Frees entries of what is forgotten, for the rest of this step; whether all are.
-    fn free_buried(&mut self, core: &mut Core) -> bool {
-        let max = self.left() / ENTRY + 1;
-        let freed = core.tree.free_some(max);
-        self.spend(freed * ENTRY);
-        freed < max
-    }
-}
-
-impl Cluster {
     /// Tells if an inode in memory is below the directory of the survey.
-    pub(crate) fn moves(&mut self, core: &mut Core, survey: &mut Survey, ino: Ino) -> Moves {
+    pub(crate) fn moves(&mut self, core: &mut Core, atlas: &mut Atlas, survey: &mut Survey, ino: Ino) -> Moves {
         let mut path = Vec::new();
         let mut at = ino;
         let verdict = 'walk: {
@@ -290,7 +297,7 @@ impl Cluster {
                 }
                 let Some(inode) = core.tree.peek(at) else {
                     let mut wants = Vec::new();
-                    match self.locate(core, at, &mut wants) {
+                    match atlas.locate(core, self, at, &mut wants) {
                         Where::Unknown => return Moves::Unknown(wants),
                         // Gone, or another rank's already.
                         Where::Here if !matches!(core.tree.find(at), Found::Here(_)) => break 'walk false,
@@ -301,9 +308,9 @@ impl Cluster {
                 if inode.kind == Kind::Dir {
                     path.push(at);
                 }
-                if !self.is_embedded(inode) || inode.parent == at {
+                if !atlas.is_embedded(inode) || inode.parent == at {
                     // What has moved may have got a line of its own where it is now, before it is dropped here.
-                    break 'walk survey.moved && self.is_another_ones(core, at);
+                    break 'walk survey.moved && atlas.is_another_ones(core, at);
                 }
                 if let Some(moves) = survey.name_moves(inode.parent, inode.place.hash().unwrap_or(0)) {
                     break 'walk moves;
@@ -320,22 +327,33 @@ impl Cluster {
 
     /// The rank to which something that is still in memory has moved: the record is made, and it is not dropped yet. `Err`: these
     /// must be read first.
-    pub(crate) fn has_moved(&mut self, core: &mut Core, ino: Ino) -> Result<Option<Rank>, Vec<Need>> {
+    pub(crate) fn has_moved(
+        &mut self,
+        core: &mut Core,
+        atlas: &mut Atlas,
+        ino: Ino,
+    ) -> Result<Option<Rank>, Vec<Need>> {
         let Some((export, mut survey)) = self.take_moving() else { return Ok(None) };
         let moves = match core.tree.peek(ino).is_some() || survey.knows(ino) {
-            true => self.moves(core, &mut survey, ino),
+            true => self.moves(core, atlas, &mut survey, ino),
             false => Moves::No,
         };
         self.put_moving_back(export, survey, moves)
     }
 
     /// The same of what has a name in a directory, be it in memory or dropped already.
-    pub(super) fn name_has_moved(&mut self, core: &mut Core, dir: Ino, hash: u64) -> Result<Option<Rank>, Vec<Need>> {
+    pub(super) fn name_has_moved(
+        &mut self,
+        core: &mut Core,
+        atlas: &mut Atlas,
+        dir: Ino,
+        hash: u64,
+    ) -> Result<Option<Rank>, Vec<Need>> {
         let Some((export, mut survey)) = self.take_moving() else { return Ok(None) };
         let moves = match survey.name_moves(dir, hash) {
             Some(true) => Moves::Yes,
             Some(false) => Moves::No,
-            None if core.tree.peek(dir).is_some() || survey.knows(dir) => self.moves(core, &mut survey, dir),
+            None if core.tree.peek(dir).is_some() || survey.knows(dir) => self.moves(core, atlas, &mut survey, dir),
             None => Moves::No,
         };
         self.put_moving_back(export, survey, moves)
@@ -344,7 +362,7 @@ impl Cluster {
     /// Takes a migration out whose record is made or about to be, and its survey.
     fn take_moving(&mut self) -> Option<(Box<Export>, Survey)> {
         let begun = |export: &mut Box<Export>| matches!(export.stage, Stage::Moving(_) | Stage::Cleaning);
-        let mut export = self.exports.now.take_if(begun)?;
+        let mut export = self.now.take_if(begun)?;
         let survey = std::mem::take(&mut export.survey);
         Some((export, survey))
     }
@@ -358,22 +376,44 @@ impl Cluster {
     ) -> Result<Option<Rank>, Vec<Need>> {
         export.survey = survey;
         let to = export.to;
-        self.exports.now = Some(export);
+        self.now = Some(export);
         match moves {
             Moves::Yes => Ok(Some(to)),
             Moves::No => Ok(None),
             Moves::Unknown(needs) => Err(needs),
         }
     }
+}
+
+impl Atlas {
+    /// Reads what must be known first; whether that is nothing.
+    pub(super) fn read_for_survey(&mut self, core: &mut Core, survey: &mut Survey, needs: Vec<Need>) -> bool {
+        if needs.is_empty() {
+            return true;
+        }
+        survey.reading = true;
+        self.load(core, needs, crate::load::Waiter::Survey);
+        false
+    }
 
     /// True if the authority over an inode is that over its parent directory.
     fn is_embedded(&self, inode: &Inode) -> bool {
-        inode.place.hash().is_some() && inode.parent.0 != 0 && self.atlas.routes.home(inode.ino).is_none()
+        inode.place.hash().is_some() && inode.parent.0 != 0 && self.routes.home(inode.ino).is_none()
     }
 
     /// True if a directory that is in memory is another rank's, by a line of the subtree map.
     fn is_another_ones(&self, core: &Core, dir: Ino) -> bool {
-        core.tree.part(dir).is_none() && self.atlas.routes.home(dir).is_some_and(|rank| rank != core.me())
+        core.tree.part(dir).is_none() && self.routes.home(dir).is_some_and(|rank| rank != core.me())
+    }
+}
+
+impl Pace {
+    /// Frees entries of what is forgotten, for the rest of this step; whether all are.
+    fn free_buried(&mut self, core: &mut Core) -> bool {
+        let max = self.left() / ENTRY + 1;
+        let freed = core.tree.free_some(max);
+        self.spend(freed * ENTRY);
+        freed < max
     }
 }
 

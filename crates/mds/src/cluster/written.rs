@@ -11,7 +11,8 @@ use loligo_types::{Ino, Kind};
 
 use super::export::{Export, Stage};
 use super::survey::{Moves, Survey};
-use crate::cluster::Cluster;
+use crate::cluster::Atlas;
+use crate::cluster::Exports;
 use crate::core::Core;
 use crate::load::Waiter;
 use crate::machine::Mds;
@@ -39,12 +40,13 @@ impl Syncs {
     }
 }
 
-impl Cluster {
+impl Exports {
     /// Files that move and may have been written since that sync, or move by themselves. `None`: something must be read
     /// first.
     pub(super) fn written_since(
         &mut self,
         core: &mut Core,
+        atlas: &mut Atlas,
         export: &Export,
         survey: &mut Survey,
     ) -> Option<BTreeSet<Ino>> {
@@ -53,11 +55,11 @@ impl Cluster {
             if core.tree.peek(ino).is_none_or(|inode| inode.kind != Kind::File || inode.inline) {
                 continue;
             }
-            match self.moves(core, survey, ino) {
+            match self.moves(core, atlas, survey, ino) {
                 Moves::Yes => _ = written.insert(ino),
                 Moves::No => {}
                 Moves::Unknown(needs) => {
-                    self.load(core, needs, Waiter::Nobody);
+                    atlas.load(core, needs, Waiter::Nobody);
                     return None;
                 }
             }

@@ -137,7 +137,7 @@ impl Decoupled {
             return;
         }
         if core.floats_here(dir) {
-            cluster.want_export_of_files(vec![dir], from);
+            cluster.exports.want_export_of_files(vec![dir], from);
             return;
         }
         let is_pinned = core.pins_known(dir).is_some_and(|ranks| !ranks.is_empty() && !ranks.contains(&from));

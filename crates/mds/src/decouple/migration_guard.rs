@@ -23,7 +23,7 @@ impl Mds {
         self.cluster.atlas.told_by_table = true;
         // Somebody may have asked for what it made before it was there.
         self.cluster.atlas.foreign_inodes.clear();
-        self.cluster.forget_absent(&mut self.core);
+        self.cluster.atlas.forget_absent(&mut self.core);
         if self.decoupled.is_merging() {
             return;
         }
@@ -114,7 +114,7 @@ impl Cluster {
             match self.is_below(core, ino, dir) {
                 Ok(below) if below || ino == dir => {
                     if let Some(holder) = self.loans.in_the_way(ino, &Use::Whole) {
-                        return Some(self.give_way(core, job, holder));
+                        return Some(self.borrowing.give_way(core, job, holder));
                     }
                 }
                 Ok(_) => {}

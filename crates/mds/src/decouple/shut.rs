@@ -166,7 +166,7 @@ impl Cluster {
     pub(crate) fn ends_root(&self, core: &Core, job: &Job) -> bool {
         ended_names(&job.op).into_iter().flatten().any(|(dir, name)| {
             let Lookup::Present(target) = core.tree.entry(dir, name) else { return false };
-            let lent = self.lent_apart(job, target.ino);
+            let lent = self.borrowing.lent_apart(job, target.ino);
             core.tree.decoupled(target.ino).is_some() || lent.is_some_and(|apart| apart.root == target.ino)
         })
     }
@@ -176,7 +176,7 @@ impl Decoupled {
     /// Where something is that a request is about, and whether others may work there. Of what is another rank's that one has said it when
     /// it lent it: so it is there until the request is over.
     fn stand_of(&self, core: &mut Core, cluster: &mut Cluster, job: &Job, ino: Ino) -> (Above, bool) {
-        if let Some(apart) = cluster.lent_apart(job, ino) {
+        if let Some(apart) = cluster.borrowing.lent_apart(job, ino) {
             let above = if apart.root == ino { Above::Root(ino) } else { Above::Below(apart.root) };
             return (above, apart.allows);
         }

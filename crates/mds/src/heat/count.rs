@@ -9,6 +9,7 @@ use loligo_types::{Event, Frag, FragHeat, Hit, Ino, Inode, Kind, Op};
 use super::table::Spot;
 use super::vec::DirChanges;
 use crate::balance::Balance;
+use crate::cluster::Atlas;
 use crate::cluster::Cluster;
 use crate::core::Core;
 use crate::heat::Heat;
@@ -37,43 +38,43 @@ fn hit_of(op: &Op) -> Option<Hit> {
 impl Heat {
     /// Counts a request that was chosen for it.
     #[cold]
-    pub(crate) fn heat_op(&mut self, core: &mut Core, cluster: &Cluster, op: &Op) {
+    pub(crate) fn heat_op(&mut self, core: &mut Core, atlas: &Atlas, op: &Op) {
         let Some(hit) = hit_of(op) else { return };
         let weight = self.sampler.weight();
-        let spot = cluster.spot_of(core, op);
-        self.hit(core, cluster, spot, hit, weight);
+        let spot = atlas.spot_of(core, op);
+        self.hit(core, atlas, spot, hit, weight);
         if let (Some(spot), Some(more)) = (spot, dir_changes(&core.tree, op, weight).filter(|_| hit == Hit::Iwr)) {
             self.table.hit_dirs(spot, more, core.now.mono_ms);
         }
         if let Op::Rename { dir, new_dir, new_name, .. } = op
             && dir != new_dir
         {
-            let frag = cluster.frag_of(core, *new_dir, || core.tree.hash(new_name));
-            self.hit(core, cluster, Some((*new_dir, frag)), hit, weight);
+            let frag = atlas.frag_of(core, *new_dir, || core.tree.hash(new_name));
+            self.hit(core, atlas, Some((*new_dir, frag)), hit, weight);
         }
     }
 
     /// Counts a request that another rank is to answer.
-    pub(crate) fn heat_redirect(&mut self, core: &mut Core, cluster: &Cluster) {
+    pub(crate) fn heat_redirect(&mut self, core: &mut Core, atlas: &Atlas) {
         if self.sampler.choose() {
-            self.hit(core, cluster, None, Hit::Ird, self.sampler.weight());
+            self.hit(core, atlas, None, Hit::Ird, self.sampler.weight());
         }
     }
 
     /// Counts that read.
-    pub(crate) fn heat_fetch(&mut self, core: &mut Core, cluster: &Cluster, spots: Vec<Spot>) {
-        self.hit_once(core, cluster, spots, Hit::Fetch);
+    pub(crate) fn heat_fetch(&mut self, core: &mut Core, atlas: &Atlas, spots: Vec<Spot>) {
+        self.hit_once(core, atlas, spots, Hit::Fetch);
     }
 
     /// Counts what goes into the table.
     pub(crate) fn heat_store(&mut self, core: &mut Core, cluster: &mut Cluster, records: &[Record]) {
         let mut spots: Vec<Spot> = Vec::new();
         for record in records {
-            cluster.note_growing(core, &record.event);
+            cluster.placement.note_growing(core, &cluster.atlas, &record.event);
             let spot = match &record.event {
-                Event::Inode(inode) => cluster.home_of(core, inode),
+                Event::Inode(inode) => cluster.atlas.home_of(core, inode),
                 Event::Entry { dir, .. } | Event::EntryGone { dir, .. } => {
-                    (*dir, cluster.frag_of(core, *dir, || record.hash))
+                    (*dir, cluster.atlas.frag_of(core, *dir, || record.hash))
                 }
                 _ => continue,
             };
@@ -82,7 +83,7 @@ impl Heat {
                 spots.push(spot);
             }
         }
-        self.hit_once(core, cluster, spots, Hit::Store);
+        self.hit_once(core, &cluster.atlas, spots, Hit::Store);
     }
 
     /// Takes out what was counted of fragments that are another rank's from now on: the hottest of it, hottest first. Of
@@ -90,11 +91,11 @@ impl Heat {
     pub(crate) fn heat_moved(
         &mut self,
         core: &mut Core,
-        cluster: &Cluster,
+        atlas: &Atlas,
         dir: Ino,
         is_gone: impl Fn(&Spot) -> bool,
     ) -> Vec<FragHeat> {
-        let (now, routes) = (core.now.mono_ms, &cluster.atlas.routes);
+        let (now, routes) = (core.now.mono_ms, &atlas.routes);
         let bits = core.tree.peek(dir).map_or(0, |inode| inode.frag_bits);
         // What was counted for more than what moves is parted first.
         self.table.recut(dir, bits, |frag| routes.frag(dir, || frag.first()).bits, now);
@@ -106,29 +107,29 @@ impl Heat {
     }
 
     /// Takes the counters of fragments that another rank gave away to this one.
-    pub(crate) fn heat_came(&mut self, core: &Core, cluster: &Cluster, heat: &[FragHeat]) {
+    pub(crate) fn heat_came(&mut self, core: &Core, atlas: &Atlas, heat: &[FragHeat]) {
         let (now, me) = (core.now.mono_ms, core.me());
         for FragHeat { dir, frag, load } in heat.iter().take(MOVED_MAX) {
-            let is_own = cluster.atlas.routes.of(*dir, frag.first()).is_none_or(|rank| rank == me);
+            let is_own = atlas.routes.of(*dir, frag.first()).is_none_or(|rank| rank == me);
             if is_own && load.is_sound() {
                 self.table.add((*dir, *frag), load, now);
             }
         }
     }
 
-    fn hit_once(&mut self, core: &mut Core, cluster: &Cluster, mut spots: Vec<Spot>, hit: Hit) {
+    fn hit_once(&mut self, core: &mut Core, atlas: &Atlas, mut spots: Vec<Spot>, hit: Hit) {
         spots.sort_unstable();
         spots.dedup();
-        spots.into_iter().for_each(|spot| self.hit(core, cluster, Some(spot), hit, 1.0));
+        spots.into_iter().for_each(|spot| self.hit(core, atlas, Some(spot), hit, 1.0));
     }
 
     /// Counts for a fragment, or for what is done besides.
-    fn hit(&mut self, core: &mut Core, cluster: &Cluster, spot: Option<Spot>, hit: Hit, weight: f64) {
+    fn hit(&mut self, core: &mut Core, atlas: &Atlas, spot: Option<Spot>, hit: Hit, weight: f64) {
         let (now, half_life) = (core.now.mono_ms, core.config.heat_half_life_ms);
         *self.totals.of(hit) += weight;
         self.counted_here.hit(hit, weight, now, half_life);
         // Of a directory that is this rank's, the inode is in memory while something is done in it.
-        match spot.filter(|(dir, _)| cluster.is_alone() || core.tree.peek(*dir).is_some()) {
+        match spot.filter(|(dir, _)| atlas.is_alone() || core.tree.peek(*dir).is_some()) {
             Some(spot) => self.table.hit(spot, hit, weight, now),
             None => self.besides.hit(hit, weight, now, half_life),
         }
@@ -143,7 +144,7 @@ impl Heat {
             let routes = &cluster.atlas.routes;
             self.table.recut(dir, to, |frag| routes.frag(dir, || frag.first()).bits, core.now.mono_ms);
             if to > from {
-                cluster.has_grown(core, dir);
+                cluster.placement.has_grown(core, &cluster.atlas, dir);
             }
         }
     }
@@ -175,16 +176,16 @@ fn dir_changes(tree: &Tree, op: &Op, weight: f64) -> Option<DirChanges> {
 
 impl Balance {
     /// The fragments that a read of the table is to count for, once it is known to whom they belong.
-    pub(crate) fn spots_of(&self, core: &Core, cluster: &Cluster, items: &[Loaded]) -> Vec<Spot> {
+    pub(crate) fn spots_of(&self, core: &Core, atlas: &Atlas, items: &[Loaded]) -> Vec<Spot> {
         let spot = |item: &Loaded| match item {
             Loaded::Inode(_, None) => None,
             // Read by the balancer for what is below; it would be a load of its own making.
             Loaded::Inode(ino, _) if self.is_distant(*ino) => None,
-            Loaded::Inode(_, Some(inode)) => Some(cluster.home_of(core, inode)),
-            Loaded::Entry { dir, name, .. } => Some((*dir, cluster.frag_of(core, *dir, || core.tree.hash(name)))),
-            Loaded::Range { dir, from_hash, .. } => Some((*dir, cluster.frag_of(core, *dir, || *from_hash))),
+            Loaded::Inode(_, Some(inode)) => Some(atlas.home_of(core, inode)),
+            Loaded::Entry { dir, name, .. } => Some((*dir, atlas.frag_of(core, *dir, || core.tree.hash(name)))),
+            Loaded::Range { dir, from_hash, .. } => Some((*dir, atlas.frag_of(core, *dir, || *from_hash))),
             Loaded::Xattrs(ino, _) | Loaded::Inline(ino, _) => {
-                core.tree.peek(*ino).map(|inode| cluster.home_of(core, inode))
+                core.tree.peek(*ino).map(|inode| atlas.home_of(core, inode))
             }
             _ => None,
         };
@@ -192,7 +193,7 @@ impl Balance {
     }
 }
 
-impl Cluster {
+impl Atlas {
     /// The fragment that an operation is about; none if it is not known (any more).
     fn spot_of(&self, core: &Core, op: &Op) -> Option<Spot> {
         if let Some((dir, name)) = op.first_name() {
@@ -208,7 +209,7 @@ impl Cluster {
     /// The fragment of a directory that holds a name with this hash: as it is cut itself, or finer where the subtree map says
     /// so.
     fn frag_of(&self, core: &Core, dir: Ino, hash: impl Fn() -> u64) -> Frag {
-        let line = self.atlas.routes.frag(dir, &hash);
+        let line = self.routes.frag(dir, &hash);
         match core.tree.peek(dir).map_or(0, |inode| inode.frag_bits) {
             bits if bits > line.bits => Frag::of(hash(), bits),
             _ => line,
@@ -218,7 +219,7 @@ impl Cluster {
     /// Where an inode lives; one without a name stands for itself, and a directory with a line of the subtree map lives
     /// with its first fragment.
     fn home_of(&self, core: &Core, inode: &Inode) -> Spot {
-        if inode.kind == Kind::Dir && self.atlas.routes.home(inode.ino).is_some() {
+        if inode.kind == Kind::Dir && self.routes.home(inode.ino).is_some() {
             return (inode.ino, self.frag_of(core, inode.ino, || 0));
         }
         match inode.place.hash() {

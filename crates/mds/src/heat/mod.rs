@@ -32,6 +32,7 @@ pub use self::gossip::{BEATS_MAX, FAN_OUT, Gossip, rounds, steps};
 pub(crate) use self::rank::Heat;
 pub use self::rank::HeatAccount;
 pub use self::sample::Sampler;
+pub(crate) use self::status::path_of;
 pub use self::status::{HotDir, KnownLoad, SpotRates};
 pub use self::vec::{DecayVec, DirChanges};
 pub use loligo_types::{Beat, Hit, Load, LoadVec};

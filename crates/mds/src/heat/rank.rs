@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use loligo_types::{Ino, LoadVec, Rank};
+use loligo_types::{Ino, LoadVec, Rank, Weighed};
 
 use super::decay::DecayCounter;
 use super::gossip::Gossip;
@@ -10,11 +10,9 @@ use super::sample::Sampler;
 use super::table::HeatTable;
 use super::vec::DecayVec;
 use super::{Beat, Load};
-use crate::cluster::Cluster;
+use crate::cluster::{Atlas, Cluster};
 use crate::config::Config;
 use crate::core::Core;
-use crate::gate::Gate;
-use crate::machine::Mds;
 use crate::peer::PeerMsg;
 use loligo_namespace::Tree;
 
@@ -78,37 +76,37 @@ impl Heat {
     }
 }
 
-impl Mds {
-    /// The load of this rank at this moment. Walks over the hot fragments: not for every request.
-    pub fn load_now(&self) -> Load {
-        self.heat.load_with(&self.core, &self.gate, &self.heat.table.sum(self.core.now.mono_ms))
+impl Heat {
+    /// The load of this rank at this moment; `waiting`: requests that wait for the journal. Walks over the hot fragments: not for every request.
+    pub(crate) fn load_now(&self, core: &Core, waiting: usize) -> Load {
+        self.load_with(core, waiting, &self.table.sum(core.now.mono_ms))
     }
 
     /// Both sides of the account at this time, for a check that heat is conserved. Walks over the hot fragments.
-    pub fn heat_account(&self, now: u64) -> HeatAccount {
-        let half_life = self.core.config.heat_half_life_ms;
-        let mut held = self.heat.table.sum(now);
-        held.add(&self.heat.besides.get(now, half_life));
-        HeatAccount { counted: self.heat.counted_here.get(now, half_life), held }
+    pub(crate) fn account(&self, core: &Core, now: u64) -> HeatAccount {
+        let half_life = core.config.heat_half_life_ms;
+        let mut held = self.table.sum(now);
+        held.add(&self.besides.get(now, half_life));
+        HeatAccount { counted: self.counted_here.get(now, half_life), held }
     }
 
     /// The last known load of another rank, and its age, milliseconds.
-    pub fn load_of(&self, rank: Rank) -> Option<(Load, u64)> {
-        self.heat.gossip.load_of(rank, self.core.now.mono_ms).map(|(load, _, age_ms)| (load, age_ms))
+    pub(crate) fn load_of(&self, core: &Core, rank: Rank) -> Option<(Load, u64)> {
+        self.gossip.load_of(rank, core.now.mono_ms).map(|(load, _, age_ms)| (load, age_ms))
     }
 
     /// The load of each hot directory with all that is below it, as far as the way up is in memory. For whoever looks for
     /// something to move; walks over all hot fragments and their ancestors.
-    pub fn subtree_loads(&self) -> BTreeMap<Ino, LoadVec> {
+    pub(crate) fn subtree_loads(&self, core: &Core) -> BTreeMap<Ino, LoadVec> {
         let mut sums: BTreeMap<Ino, LoadVec> = BTreeMap::new();
-        for ((dir, _), load) in self.heat.table.iter(self.core.now.mono_ms) {
+        for ((dir, _), load) in self.table.iter(core.now.mono_ms) {
             sums.entry(dir).or_default().add(&load);
         }
         // Each directory's parent, and how many below it are not added up yet: then from the leaves up, each one once.
         let (mut parents, mut waiting) = (BTreeMap::new(), BTreeMap::<Ino, u32>::new());
         for dir in sums.keys() {
             let mut at = *dir;
-            while let Some(parent) = parent_of(&self.core.tree, at)
+            while let Some(parent) = parent_of(&core.tree, at)
                 && parents.insert(at, parent).is_none()
             {
                 *waiting.entry(parent).or_default() += 1;
@@ -131,36 +129,32 @@ impl Mds {
     }
 
     /// On ticks: once a round the own load is put down and told to those whose turn it is.
-    pub(crate) fn beat(&mut self) {
-        let wall_ms = u64::try_from(self.core.now.wall.0 / 1_000_000).unwrap_or(0);
-        let round = wall_ms / self.core.config.beat_ms.max(1);
-        if !self.heat.gossip.is_due(round) {
+    pub(crate) fn beat(&mut self, core: &mut Core, cluster: &Cluster, weighed: Weighed, waiting: usize) {
+        let wall_ms = u64::try_from(core.now.wall.0 / 1_000_000).unwrap_or(0);
+        let round = wall_ms / core.config.beat_ms.max(1);
+        if !self.gossip.is_due(round) {
             return;
         }
-        let now = self.core.now.mono_ms;
-        let requests = self.core.counters.requests();
-        let fresh = (requests - std::mem::replace(&mut self.heat.counted, requests)) as f64;
-        self.heat.requests.hit(fresh, now, self.core.config.heat_half_life_ms);
-        let load = self.load_now();
-        let weighed = self.balance.weighed(&self.cluster);
-        self.heat.gossip.beat(round, load, weighed, now, wall_ms);
-        if self.cluster.is_alone() {
+        let now = core.now.mono_ms;
+        let requests = core.counters.requests();
+        let fresh = (requests - std::mem::replace(&mut self.counted, requests)) as f64;
+        self.requests.hit(fresh, now, core.config.heat_half_life_ms);
+        let load = self.load_now(core, waiting);
+        self.gossip.beat(round, load, weighed, now, wall_ms);
+        if cluster.is_alone() {
             return;
         }
-        let ranks = self.cluster.ranks();
-        self.heat.gossip.keep(&ranks);
-        let is_up = |rank: Rank| self.cluster.peers.links.get(&rank).is_some_and(|link| link.up && link.greeted);
-        let targets = self.heat.gossip.targets(&ranks, is_up);
-        let beats = self.heat.gossip.message(ranks.len(), now);
+        let ranks = cluster.atlas.ranks();
+        self.gossip.keep(&ranks);
+        let is_up = |rank: Rank| cluster.peers.links.get(&rank).is_some_and(|link| link.up && link.greeted);
+        let targets = self.gossip.targets(&ranks, is_up);
+        let beats = self.gossip.message(ranks.len(), now);
         for to in targets {
-            self.core.tell(to, PeerMsg::Beat(beats.clone()));
+            core.tell(to, PeerMsg::Beat(beats.clone()));
         }
     }
-}
-
-impl Heat {
     /// The same for who has added up already what was counted.
-    pub(crate) fn load_with(&self, core: &Core, gate: &Gate, sum: &LoadVec) -> Load {
+    pub(crate) fn load_with(&self, core: &Core, waiting: usize, sum: &LoadVec) -> Load {
         let (now, half_life) = (core.now.mono_ms, core.config.heat_half_life_ms);
         let (auth, besides) = (sum.metaload(), self.besides.get(now, half_life));
         let mut requests = self.requests;
@@ -172,7 +166,7 @@ impl Heat {
             auth,
             all: auth + besides.metaload(),
             requests_per_s: requests.per_s(now, half_life),
-            queue: u32::try_from(core.parked.len() + gate.len()).unwrap_or(u32::MAX),
+            queue: u32::try_from(core.parked.len() + waiting).unwrap_or(u32::MAX),
             memory_percent: (memory * 100.0) as f32,
             cpu_percent: self.cpu_percent,
             busy_percent: self.busy_percent,
@@ -195,8 +189,8 @@ impl Heat {
     }
 
     /// Takes beats of another rank, about itself and others.
-    pub(crate) fn beaten(&mut self, core: &Core, cluster: &Cluster, beats: &[Beat]) {
-        let ranks = cluster.ranks();
+    pub(crate) fn beaten(&mut self, core: &Core, atlas: &Atlas, beats: &[Beat]) {
+        let ranks = atlas.ranks();
         self.gossip.take(beats, &ranks, core.now.mono_ms);
     }
 }
@@ -207,10 +201,10 @@ pub(super) fn parent_of(tree: &Tree, dir: Ino) -> Option<Ino> {
     Some(inode.parent)
 }
 
-impl Cluster {
+impl Atlas {
     /// All ranks, ascending.
     pub(super) fn ranks(&self) -> Vec<Rank> {
-        let mut ranks: Vec<Rank> = self.atlas.map.ranks.iter().map(|info| info.rank).collect();
+        let mut ranks: Vec<Rank> = self.map.ranks.iter().map(|info| info.rank).collect();
         ranks.sort();
         ranks.dedup();
         ranks

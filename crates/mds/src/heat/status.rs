@@ -1,13 +1,14 @@
 //! Heat and load as they are shown.
 
+use loligo_namespace::Tree;
 use loligo_types::{Frag, Ino, LoadVec, Rank};
 
 use super::Load;
 use super::decay::DecayCounter;
 use super::vec::DirChanges;
+use crate::cluster::Atlas;
 use crate::core::Core;
 use crate::heat::Heat;
-use crate::machine::Mds;
 
 /// Hottest directories shown.
 const SHOWN: usize = 10;
@@ -53,37 +54,20 @@ pub struct SpotRates {
     pub dirs: DirChanges,
 }
 
-impl Mds {
+impl Heat {
     /// The last known loads of the others.
-    pub(crate) fn known_loads(&self) -> Vec<KnownLoad> {
-        let others = self.cluster.ranks().into_iter().filter(|rank| *rank != self.core.config.rank);
-        others.map(|rank| KnownLoad { rank, load: self.load_of(rank) }).collect()
+    pub(crate) fn known_loads(&self, core: &Core, atlas: &Atlas) -> Vec<KnownLoad> {
+        let others = atlas.ranks().into_iter().filter(|rank| *rank != core.config.rank);
+        others.map(|rank| KnownLoad { rank, load: self.load_of(core, rank) }).collect()
     }
 
     /// The hottest, hottest first.
-    pub(crate) fn hottest(&self) -> Vec<HotDir> {
-        let hottest = self.heat.table.hottest(SHOWN, self.core.now.mono_ms);
-        let hot = |((dir, frag), load)| HotDir { dir, frag, path: self.path_of(dir), load };
+    pub(crate) fn hottest(&self, core: &Core) -> Vec<HotDir> {
+        let hottest = self.table.hottest(SHOWN, core.now.mono_ms);
+        let hot = |((dir, frag), load)| HotDir { dir, frag, path: path_of(&core.tree, dir), load };
         hottest.into_iter().map(hot).collect()
     }
 
-    /// The path of a directory, if it can be told without reading.
-    pub fn path_of(&self, dir: Ino) -> Option<String> {
-        let (mut at, mut names) = (dir, Vec::new());
-        while at != Ino::ROOT {
-            let inode = self.core.tree.peek(at)?;
-            names.push(String::from_utf8_lossy(self.core.tree.primary_name(inode)?.as_bytes()).into_owned());
-            at = inode.parent;
-            if names.len() > PATH_NAMES_MAX {
-                return None;
-            }
-        }
-        names.reverse();
-        Some(format!("/{}", names.join("/")))
-    }
-}
-
-impl Heat {
     /// The rates of the hottest fragments, hottest first; at most so many.
     pub(crate) fn spot_rates(&self, core: &Core, most: usize) -> Vec<SpotRates> {
         let (now, per_s) = (core.now.mono_ms, DecayCounter::per_s_of(core.config.heat_half_life_ms));
@@ -100,4 +84,19 @@ impl Heat {
         };
         self.table.hottest(most, now).into_iter().map(rates).collect()
     }
+}
+
+/// The path of a directory, if it can be told without reading.
+pub(crate) fn path_of(tree: &Tree, dir: Ino) -> Option<String> {
+    let (mut at, mut names) = (dir, Vec::new());
+    while at != Ino::ROOT {
+        let inode = tree.peek(at)?;
+        names.push(String::from_utf8_lossy(tree.primary_name(inode)?.as_bytes()).into_owned());
+        at = inode.parent;
+        if names.len() > PATH_NAMES_MAX {
+            return None;
+        }
+    }
+    names.reverse();
+    Some(format!("/{}", names.join("/")))
 }

@@ -521,7 +521,7 @@ impl Cluster {
 
     /// The state of a migration.
     pub fn state(&mut self, from: usize, id: u64) -> String {
-        let all: Vec<Migration> = self.at(from, |world| world.mds.cluster.migrations(&world.mds.core));
+        let all: Vec<Migration> = self.at(from, |world| world.mds.cluster.exports.migrations(&world.mds.core));
         all.into_iter().find(|one| one.id == id).map_or("unknown".into(), |one| one.state)
     }
 

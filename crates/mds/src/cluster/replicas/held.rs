@@ -6,7 +6,12 @@ use loligo_namespace::{Need, check_search};
 use loligo_types::{Cred, FsError, Ino, Inode, Name, Rank, limits};
 
 use super::KEEP_MS;
+use crate::cluster::Atlas;
 use crate::cluster::Cluster;
+use crate::cluster::Exports;
+use crate::cluster::Loans;
+use crate::cluster::Peers;
+use crate::cluster::Replicas;
 use crate::cluster::Where;
 use crate::core::Core;
 use crate::hash::IntMap;
@@ -111,108 +116,47 @@ pub(crate) enum Way {
     Unknown,
 }
 
-impl Cluster {
-    /// Which directory has a name in another rank's directory, by what this rank holds of both. `rank`: who has the name.
-    pub(crate) fn step_by_replica(&mut self, core: &mut Core, at: Ino, name: &Name, cred: &Cred, rank: Rank) -> Way {
-        let way = self.look_at_replicas(core, at, name, cred, rank);
-        match way {
-            Way::To(_) | Way::No(_) => self.replicas.held.steps += 1,
-            Way::Unknown => self.replicas.held.partings += 1,
-            Way::Wait(_) | Way::Load(_) => {}
-        }
-        way
-    }
-
-    fn look_at_replicas(&mut self, core: &mut Core, at: Ino, name: &Name, cred: &Cred, rank: Rank) -> Way {
-        if let Some(needs) = self.own_needs(core, at) {
-            return Way::Load(needs);
-        }
-        let now = core.now.mono_ms;
-        let may_search = match self.own_dir(core, at).or_else(|| self.replicas.held.get(at, now)) {
-            Some(dir) => check_search(dir, cred),
-            None => return self.ask_replica(core, at, rank),
-        };
-        if let Err(error) = may_search {
-            return Way::No(error);
-        }
-        let hash = core.tree.hash(name);
-        let known = self.replicas.held.names.get(&(at, hash)).filter(|(known, _)| known == name);
-        let Some(ino) = known.map(|(_, ino)| *ino) else {
-            return self.ask_for(core, Asked::Name(at, name.clone()), rank);
-        };
-        if let Some(needs) = self.own_needs(core, ino) {
-            return Way::Load(needs);
-        }
-        let is_it = |dir: &Inode| dir.parent == at && dir.place.hash() == Some(hash) && dir.nlink > 0;
-        // A part of a directory does not say where that is: its name may have changed without it.
-        let own = self.own_dir(core, ino).filter(|dir| dir.part_of().is_none());
-        match own.or_else(|| self.replicas.held.get(ino, now)) {
-            Some(dir) if is_it(dir) => Way::To(ino),
-            None => self.ask_replica(core, ino, rank),
-            Some(_) => {
-                self.replicas.held.names.remove(&(at, hash));
-                Way::Unknown
-            }
-        }
-    }
-
+impl Exports {
     /// The records to read of a directory that is this rank's own, as the subtree map or its number says.
-    fn own_needs(&mut self, core: &mut Core, ino: Ino) -> Option<Vec<Need>> {
+    fn own_needs(&mut self, core: &mut Core, atlas: &mut Atlas, ino: Ino) -> Option<Vec<Need>> {
         let mut wants = Vec::new();
-        let is_own = self.atlas.routes.home(ino) == Some(core.me());
-        (is_own && self.locate_of(core, ino, &mut wants) == Where::Unknown).then_some(wants)
+        let is_own = atlas.routes.home(ino) == Some(core.me());
+        (is_own && atlas.locate_of(core, self, ino, &mut wants) == Where::Unknown).then_some(wants)
     }
+}
 
+impl Loans {
     /// A directory of this rank's own, or its part of one.
-    fn own_dir<'a>(&self, core: &'a Core, ino: Ino) -> Option<&'a Inode> {
+    fn own_dir<'a>(&self, core: &'a Core, exports: &Exports, ino: Ino) -> Option<&'a Inode> {
         // What another rank decides on is not here yet when it is true; what moves may be another one's by now.
-        let owns = core.tree.owner(ino) == core.me() && self.loans.locked(ino).is_none();
-        let owns = owns && !self.exports.drops();
+        let owns = core.tree.owner(ino) == core.me() && self.locked(ino).is_none();
+        let owns = owns && !exports.drops();
         core.tree.inode(ino).filter(|_| owns)
     }
+}
 
-    /// All of a directory that is this rank's, or a replica of another's, and whose.
-    pub(crate) fn known_dir<'a>(&'a self, core: &'a Core, ino: Ino) -> Option<(&'a Inode, Option<Rank>)> {
-        // A part of a directory does not say where that is.
-        if let Some(own) = self.own_dir(core, ino).filter(|dir| dir.part_of().is_none()) {
-            return Some((own, None));
-        }
-        let replica = self.replicas.held.dirs.get(&ino)?;
-        let counts = self.replicas.held.counts(replica.from, core.now.mono_ms);
-        counts.then_some((&*replica.inode, Some(replica.from)))
-    }
-
+impl Replicas {
     /// True if replicas of a rank count.
     pub(crate) fn replicas_count(&self, core: &Core, rank: Rank) -> bool {
-        self.replicas.held.counts(rank, core.now.mono_ms)
+        self.held.counts(rank, core.now.mono_ms)
     }
 
-    /// The rank that has a directory, as far as is known.
-    pub(crate) fn probable_home(&self, ino: Ino, near: Rank) -> Rank {
-        self.atlas.routes.home(ino).unwrap_or(near)
-    }
-
-    fn ask_replica(&mut self, core: &mut Core, ino: Ino, near: Rank) -> Way {
-        let rank = self.probable_home(ino, near);
-        self.ask_for(core, Asked::Dir(ino), rank)
-    }
-
-    fn ask_for(&mut self, core: &mut Core, what: Asked, rank: Rank) -> Way {
+    fn ask_for(&mut self, core: &mut Core, peers: &Peers, what: Asked, rank: Rank) -> Way {
         let now = core.now.mono_ms;
-        match self.replicas.held.asked.get(&what) {
+        match self.held.asked.get(&what) {
             Some(Reply::None(since)) if now < since + ASKED_MS => return Way::Wait(WaitReason::Replicas),
             Some(Reply::No(since)) if now < since + REFUSED_MS => return Way::Unknown,
             _ => {}
         }
-        if rank == core.me() || !self.peers.links.get(&rank).is_some_and(|link| link.greeted) {
+        if rank == core.me() || !peers.links.get(&rank).is_some_and(|link| link.greeted) {
             return Way::Unknown;
         }
         let msg = match &what {
             Asked::Name(dir, name) => PeerMsg::AskName { dir: *dir, name: name.clone() },
             Asked::Dir(ino) => PeerMsg::AskReplica { ino: *ino, sent_ms: now },
         };
-        self.replicas.held.asked.insert(what, Reply::None(now));
-        self.replicas.held.asks += 1;
+        self.held.asked.insert(what, Reply::None(now));
+        self.held.asks += 1;
         core.tell(rank, msg);
         Way::Wait(WaitReason::Replicas)
     }
@@ -229,12 +173,12 @@ impl Cluster {
         let what = Asked::Name(dir, name.clone());
         match ino {
             Some(ino) => {
-                self.replicas.held.asked.remove(&what);
+                self.held.asked.remove(&what);
                 self.make_room_for_replicas(core, shortcuts);
                 let hash = core.tree.hash(&name);
-                self.replicas.held.names.insert((dir, hash), (name, ino));
+                self.held.names.insert((dir, hash), (name, ino));
             }
-            None => _ = self.replicas.held.asked.insert(what, Reply::No(core.now.mono_ms)),
+            None => _ = self.held.asked.insert(what, Reply::No(core.now.mono_ms)),
         }
         core.parked.wake(&WaitReason::Replicas);
     }
@@ -248,24 +192,24 @@ impl Cluster {
         sent_ms: u64,
         inode: Box<Inode>,
     ) {
-        self.replicas.held.asked.remove(&Asked::Dir(inode.ino));
+        self.held.asked.remove(&Asked::Dir(inode.ino));
         self.replicas_kept(core, shortcuts, from, sent_ms);
         self.make_room_for_replicas(core, shortcuts);
-        self.replicas.held.dirs.insert(inode.ino, Replica { inode, from });
+        self.held.dirs.insert(inode.ino, Replica { inode, from });
         core.parked.wake(&WaitReason::Replicas);
     }
 
     /// There is none to be had.
     pub(crate) fn replica_refused(&mut self, core: &mut Core, ino: Ino) {
-        self.replicas.held.asked.insert(Asked::Dir(ino), Reply::No(core.now.mono_ms));
+        self.held.asked.insert(Asked::Dir(ino), Reply::No(core.now.mono_ms));
         core.parked.wake(&WaitReason::Replicas);
     }
 
     fn make_room_for_replicas(&mut self, core: &Core, shortcuts: &mut Shortcuts) {
         let most = core.config.some(HELD_MAX);
-        if self.replicas.held.dirs.len() >= most || self.replicas.held.names.len() >= most {
-            self.replicas.held.dirs.clear();
-            self.replicas.held.names.clear();
+        if self.held.dirs.len() >= most || self.held.names.len() >= most {
+            self.held.dirs.clear();
+            self.held.names.clear();
             shortcuts.clear();
         }
     }
@@ -279,7 +223,7 @@ impl Cluster {
         from: Rank,
         ino: Ino,
     ) {
-        self.replicas.held.dirs.remove(&ino);
+        self.held.dirs.remove(&ino);
         shortcuts.drop_through(ino);
         let promised_ms = promises.left_ms(ino, core.now.mono_ms);
         core.tell(from, PeerMsg::ReplicaDropped { ino, promised_ms });
@@ -287,14 +231,14 @@ impl Cluster {
 
     /// Those of a rank go on to count.
     pub(crate) fn replicas_kept(&mut self, core: &Core, shortcuts: &mut Shortcuts, from: Rank, sent_ms: u64) {
-        if self.replicas.held.extend(from, sent_ms, core.now.mono_ms) {
+        if self.held.extend(from, sent_ms, core.now.mono_ms) {
             shortcuts.clear();
         }
     }
 
     /// The connection to a rank is gone, or is new: nothing that it has lent counts, and nothing that it was asked will be answered.
     pub(crate) fn forget_replicas_of(&mut self, core: &mut Core, shortcuts: &mut Shortcuts, rank: Rank) {
-        let held = &mut self.replicas.held;
+        let held = &mut self.held;
         held.dirs.retain(|_, replica| replica.from != rank);
         held.until_ms.remove(&rank);
         shortcuts.clear();
@@ -307,7 +251,7 @@ impl Cluster {
     /// Says to those who have lent something that it is still held, and forgets what was answered long ago.
     pub(crate) fn keep_held(&mut self, core: &mut Core, shortcuts: &mut Shortcuts) {
         let now = core.now.mono_ms;
-        let held = &mut self.replicas.held;
+        let held = &mut self.held;
         if !held.asked.is_empty() {
             let late = |reply: &Reply| match reply {
                 Reply::None(since) => now >= since + ASKED_MS,
@@ -316,7 +260,7 @@ impl Cluster {
             held.asked.retain(|_, reply| !late(reply));
             core.parked.wake(&WaitReason::Replicas);
         }
-        let held = &mut self.replicas.held;
+        let held = &mut self.held;
         let mut due = Vec::new();
         held.until_ms.retain(|rank, (until, asked)| {
             if now + limits::REPLICA_MS >= *until + KEEP_MS && now >= *asked + KEEP_MS {
@@ -332,5 +276,74 @@ impl Cluster {
             shortcuts.clear();
         }
         due.into_iter().for_each(|rank| core.tell(rank, PeerMsg::KeepReplicas { sent_ms: now }));
+    }
+}
+
+impl Atlas {
+    /// The rank that has a directory, as far as is known.
+    pub(crate) fn probable_home(&self, ino: Ino, near: Rank) -> Rank {
+        self.routes.home(ino).unwrap_or(near)
+    }
+}
+
+impl Cluster {
+    /// Which directory has a name in another rank's directory, by what this rank holds of both. `rank`: who has the name.
+    pub(crate) fn step_by_replica(&mut self, core: &mut Core, at: Ino, name: &Name, cred: &Cred, rank: Rank) -> Way {
+        let way = self.look_at_replicas(core, at, name, cred, rank);
+        match way {
+            Way::To(_) | Way::No(_) => self.replicas.held.steps += 1,
+            Way::Unknown => self.replicas.held.partings += 1,
+            Way::Wait(_) | Way::Load(_) => {}
+        }
+        way
+    }
+
+    fn look_at_replicas(&mut self, core: &mut Core, at: Ino, name: &Name, cred: &Cred, rank: Rank) -> Way {
+        if let Some(needs) = self.exports.own_needs(core, &mut self.atlas, at) {
+            return Way::Load(needs);
+        }
+        let now = core.now.mono_ms;
+        let may_search = match self.loans.own_dir(core, &self.exports, at).or_else(|| self.replicas.held.get(at, now)) {
+            Some(dir) => check_search(dir, cred),
+            None => return self.ask_replica(core, at, rank),
+        };
+        if let Err(error) = may_search {
+            return Way::No(error);
+        }
+        let hash = core.tree.hash(name);
+        let known = self.replicas.held.names.get(&(at, hash)).filter(|(known, _)| known == name);
+        let Some(ino) = known.map(|(_, ino)| *ino) else {
+            return self.replicas.ask_for(core, &self.peers, Asked::Name(at, name.clone()), rank);
+        };
+        if let Some(needs) = self.exports.own_needs(core, &mut self.atlas, ino) {
+            return Way::Load(needs);
+        }
+        let is_it = |dir: &Inode| dir.parent == at && dir.place.hash() == Some(hash) && dir.nlink > 0;
+        // A part of a directory does not say where that is: its name may have changed without it.
+        let own = self.loans.own_dir(core, &self.exports, ino).filter(|dir| dir.part_of().is_none());
+        match own.or_else(|| self.replicas.held.get(ino, now)) {
+            Some(dir) if is_it(dir) => Way::To(ino),
+            None => self.ask_replica(core, ino, rank),
+            Some(_) => {
+                self.replicas.held.names.remove(&(at, hash));
+                Way::Unknown
+            }
+        }
+    }
+
+    /// All of a directory that is this rank's, or a replica of another's, and whose.
+    pub(crate) fn known_dir<'a>(&'a self, core: &'a Core, ino: Ino) -> Option<(&'a Inode, Option<Rank>)> {
+        // A part of a directory does not say where that is.
+        if let Some(own) = self.loans.own_dir(core, &self.exports, ino).filter(|dir| dir.part_of().is_none()) {
+            return Some((own, None));
+        }
+        let replica = self.replicas.held.dirs.get(&ino)?;
+        let counts = self.replicas.held.counts(replica.from, core.now.mono_ms);
+        counts.then_some((&*replica.inode, Some(replica.from)))
+    }
+
+    fn ask_replica(&mut self, core: &mut Core, ino: Ino, near: Rank) -> Way {
+        let rank = self.atlas.probable_home(ino, near);
+        self.replicas.ask_for(core, &self.peers, Asked::Dir(ino), rank)
     }
 }

@@ -7,7 +7,9 @@ use loligo_namespace::{Found, Lookup, Need};
 use loligo_types::{Event, Ino, Inode, Kind, Name, Rank};
 
 use super::{LENT_MS, is_same_way};
+use crate::cluster::Atlas;
 use crate::cluster::Cluster;
+use crate::cluster::Replicas;
 use crate::cluster::Where;
 use crate::core::Core;
 use crate::decouple::Decoupled;
@@ -118,28 +120,99 @@ impl Mds {
     }
 }
 
+impl Replicas {
+    /// Reads the records that a question needs, and answers later. False if so much is being read that it would only be asked for
+    /// in vain.
+    fn answer_later(&mut self, core: &mut Core, atlas: &mut Atlas, from: Rank, what: Late, needs: Vec<Need>) -> bool {
+        if needs.is_empty() || self.lent.late.len() >= core.config.some(LATE_MAX) {
+            return false;
+        }
+        self.lent.late.push((from, what));
+        atlas.load(core, needs, Waiter::Replicas);
+        true
+    }
+
+    fn note_holder(&mut self, core: &Core, rank: Rank) {
+        self.lent.until_ms.insert(rank, core.now.mono_ms + LENT_MS);
+    }
+
+    /// A rank goes on to hold what it has.
+    pub(crate) fn keep_replicas(&mut self, core: &mut Core, from: Rank, sent_ms: u64) {
+        // Those that have come to their end are not known any more.
+        if self.lent.until_ms.get(&from).is_some_and(|until| core.now.mono_ms <= *until) {
+            self.note_holder(core, from);
+            core.tell_durably(from, PeerMsg::ReplicasKept { sent_ms });
+        }
+    }
+
+    /// Asks all who have replicas of some directories for them; whether somebody has one.
+    pub(crate) fn take_replicas_back(&mut self, core: &mut Core, inos: &[Ino]) -> bool {
+        let mut due = Vec::new();
+        for ino in inos {
+            let Some(ranks) = self.lent.by_ino.get_mut(ino) else { continue };
+            for (rank, asked) in ranks {
+                if !std::mem::replace(asked, true) {
+                    due.push((*rank, *ino));
+                }
+            }
+        }
+        self.lent.asked_back += due.len() as u64;
+        due.into_iter().for_each(|(rank, ino)| core.tell_durably(rank, PeerMsg::DropReplica { ino }));
+        inos.iter().any(|ino| self.lent.by_ino.contains_key(ino))
+    }
+
+    /// The same of all.
+    pub(crate) fn take_all_replicas_back(&mut self, core: &mut Core) -> bool {
+        let lent = self.lent.inos();
+        self.take_replicas_back(core, &lent)
+    }
+
+    /// Nothing, if a decided change may be applied as far as replicas go; else they are asked back, and this is what to wait for.
+    pub(crate) fn settle_replicas(&mut self, core: &mut Core, job: &mut Job, events: &[Event]) -> Option<WaitReason> {
+        let due = self.changed_replicas(core, events);
+        if due.is_empty() || !self.take_replicas_back(core, &due) {
+            return None;
+        }
+        core.parked.mark(job, due);
+        Some(WaitReason::Replicas)
+    }
+
+    /// The directories that somebody has a replica of and that events change in a way that matters to it.
+    fn changed_replicas(&self, core: &Core, events: &[Event]) -> Vec<Ino> {
+        let lent = &self.lent.by_ino;
+        let changed = |event: &Event| match event {
+            Event::Inode(inode) if lent.contains_key(&inode.ino) && inode.part_of().is_none() => {
+                let before = core.tree.inode(inode.ino)?;
+                (!is_same_way(before, inode)).then_some(inode.ino)
+            }
+            Event::InodeGone(ino) => lent.contains_key(ino).then_some(*ino),
+            _ => None,
+        };
+        events.iter().filter_map(changed).collect()
+    }
+
+    /// Asserts that committed events make no replica untrue that somebody has: a mistake of this code, which simulations look
+    /// for.
+    #[inline]
+    pub(crate) fn check_replicas(&self, core: &Core, events: &[Event]) {
+        if cfg!(debug_assertions) && !self.lent.is_empty() {
+            let untrue = self.changed_replicas(core, events);
+            assert!(untrue.is_empty(), "rank {} changes what others have replicas of: {untrue:?}", core.me());
+        }
+    }
+}
+
 impl Cluster {
     /// A rank asks which directory has a name.
     pub(crate) fn tell_name(&mut self, core: &mut Core, grace: &Option<Grace>, from: Rank, dir: Ino, name: Name) {
         match self.dir_named(core, grace, dir, &name) {
             Ok(ino) => core.tell_durably(from, PeerMsg::NameIs { dir, name, ino }),
             Err(needs) => {
-                if !self.answer_later(core, from, Late::Name(dir, name.clone()), needs) {
+                if !self.replicas.answer_later(core, &mut self.atlas, from, Late::Name(dir, name.clone()), needs) {
                     core.tell_durably(from, PeerMsg::NameIs { dir, name, ino: None });
                 }
             }
         }
-    }
-
-    /// Reads the records that a question needs, and answers later. False if so much is being read that it would only be asked for
-    /// in vain.
-    fn answer_later(&mut self, core: &mut Core, from: Rank, what: Late, needs: Vec<Need>) -> bool {
-        if needs.is_empty() || self.replicas.lent.late.len() >= core.config.some(LATE_MAX) {
-            return false;
-        }
-        self.replicas.lent.late.push((from, what));
-        self.load(core, needs, Waiter::Replicas);
-        true
     }
 
     /// Something was read: those who asked are answered, or wait for more. `ok`: it could be read.
@@ -162,11 +235,11 @@ impl Cluster {
         dir: Ino,
         name: &Name,
     ) -> Result<Option<Ino>, Vec<Need>> {
-        if !self.peers.ready || grace.is_some() || !self.tree_has_names(core, dir, name) {
+        if !self.peers.ready || grace.is_some() || !self.atlas.tree_has_names(core, dir, name) {
             return Err(Vec::new());
         }
         let mut wants = Vec::new();
-        match self.locate_of(core, dir, &mut wants) {
+        match self.atlas.locate_of(core, &mut self.exports, dir, &mut wants) {
             Where::Here => {}
             Where::Elsewhere(_) => return Err(Vec::new()),
             Where::Unknown => return Err(wants),
@@ -191,7 +264,7 @@ impl Cluster {
         let inode = match self.replica_of(core, grace, decoupled, ino) {
             Ok(inode) => inode,
             Err(needs) => {
-                if !self.answer_later(core, from, Late::Dir(ino, sent_ms), needs) {
+                if !self.replicas.answer_later(core, &mut self.atlas, from, Late::Dir(ino, sent_ms), needs) {
                     core.tell_durably(from, PeerMsg::NoReplica { ino });
                 }
                 return;
@@ -199,12 +272,8 @@ impl Cluster {
         };
         let replica = PeerMsg::Replica { sent_ms, inode: Box::new(inode) };
         self.replicas.lent.by_ino.entry(ino).or_default().insert(from, false);
-        self.note_holder(core, from);
+        self.replicas.note_holder(core, from);
         core.tell_durably(from, replica);
-    }
-
-    fn note_holder(&mut self, core: &Core, rank: Rank) {
-        self.replicas.lent.until_ms.insert(rank, core.now.mono_ms + LENT_MS);
     }
 
     /// A directory of this rank that nobody is about to change. `Err`: that must be read first; nothing: it cannot be had now.
@@ -238,7 +307,10 @@ impl Cluster {
             Where::Elsewhere(_) => return Ok(false),
             Where::Unknown => return Err(wants),
         }
-        if core.parked.is_marked(ino) || self.is_leaving(core, ino) || self.loans.locked(ino).is_some() {
+        if core.parked.is_marked(ino)
+            || self.exports.is_leaving(core, &mut self.atlas, ino)
+            || self.loans.locked(ino).is_some()
+        {
             return Ok(false);
         }
         if core.now.mono_ms < decoupled.asks_until_ms {
@@ -251,70 +323,5 @@ impl Cluster {
         }
         let Found::Here(inode) = core.tree.find(ino) else { return Ok(false) };
         Ok(inode.kind == Kind::Dir && inode.nlink > 0 && inode.part_of().is_none())
-    }
-
-    /// A rank goes on to hold what it has.
-    pub(crate) fn keep_replicas(&mut self, core: &mut Core, from: Rank, sent_ms: u64) {
-        // Those that have come to their end are not known any more.
-        if self.replicas.lent.until_ms.get(&from).is_some_and(|until| core.now.mono_ms <= *until) {
-            self.note_holder(core, from);
-            core.tell_durably(from, PeerMsg::ReplicasKept { sent_ms });
-        }
-    }
-
-    /// Asks all who have replicas of some directories for them; whether somebody has one.
-    pub(crate) fn take_replicas_back(&mut self, core: &mut Core, inos: &[Ino]) -> bool {
-        let mut due = Vec::new();
-        for ino in inos {
-            let Some(ranks) = self.replicas.lent.by_ino.get_mut(ino) else { continue };
-            for (rank, asked) in ranks {
-                if !std::mem::replace(asked, true) {
-                    due.push((*rank, *ino));
-                }
-            }
-        }
-        self.replicas.lent.asked_back += due.len() as u64;
-        due.into_iter().for_each(|(rank, ino)| core.tell_durably(rank, PeerMsg::DropReplica { ino }));
-        inos.iter().any(|ino| self.replicas.lent.by_ino.contains_key(ino))
-    }
-
-    /// The same of all.
-    pub(crate) fn take_all_replicas_back(&mut self, core: &mut Core) -> bool {
-        let lent = self.replicas.lent.inos();
-        self.take_replicas_back(core, &lent)
-    }
-
-    /// Nothing, if a decided change may be applied as far as replicas go; else they are asked back, and this is what to wait for.
-    pub(crate) fn settle_replicas(&mut self, core: &mut Core, job: &mut Job, events: &[Event]) -> Option<WaitReason> {
-        let due = self.changed_replicas(core, events);
-        if due.is_empty() || !self.take_replicas_back(core, &due) {
-            return None;
-        }
-        core.parked.mark(job, due);
-        Some(WaitReason::Replicas)
-    }
-
-    /// The directories that somebody has a replica of and that events change in a way that matters to it.
-    fn changed_replicas(&self, core: &Core, events: &[Event]) -> Vec<Ino> {
-        let lent = &self.replicas.lent.by_ino;
-        let changed = |event: &Event| match event {
-            Event::Inode(inode) if lent.contains_key(&inode.ino) && inode.part_of().is_none() => {
-                let before = core.tree.inode(inode.ino)?;
-                (!is_same_way(before, inode)).then_some(inode.ino)
-            }
-            Event::InodeGone(ino) => lent.contains_key(ino).then_some(*ino),
-            _ => None,
-        };
-        events.iter().filter_map(changed).collect()
-    }
-
-    /// Asserts that committed events make no replica untrue that somebody has: a mistake of this code, which simulations look
-    /// for.
-    #[inline]
-    pub(crate) fn check_replicas(&self, core: &Core, events: &[Event]) {
-        if cfg!(debug_assertions) && !self.replicas.lent.is_empty() {
-            let untrue = self.changed_replicas(core, events);
-            assert!(untrue.is_empty(), "rank {} changes what others have replicas of: {untrue:?}", core.me());
-        }
     }
 }

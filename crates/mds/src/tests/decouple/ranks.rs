@@ -603,7 +603,7 @@ fn a_scattered_directory_below_comes_to_its_owner_when_that_asks_for_it() {
             found,
             Ok(*dir),
             "d{n}: {:?} {:?}",
-            cluster.at(1, |world| world.mds.cluster.migrations(&world.mds.core)),
+            cluster.at(1, |world| world.mds.cluster.exports.migrations(&world.mds.core)),
             cluster.world(0).mds.under_way()
         );
         assert!(owner.found(&mut cluster, *dir, "f").is_ok());

@@ -587,7 +587,7 @@ fn what_is_open_moves_also_if_it_had_to_be_looked_for_again() {
     cluster.wait_for("freezing", |cluster| cluster.state(0, id) == "freezing");
     cluster.at(0, |world| {
         let mds = &mut world.mds;
-        mds.cluster.disturb_export(&mut mds.core, &mds.sessions, &mds.opens);
+        mds.cluster.exports.disturb_export(&mut mds.core, &mds.sessions, &mds.opens);
     });
     cluster.at(0, |world| world.quiesces = true);
     cluster.wait_for("the end", |cluster| cluster.state(0, id) == "done");

@@ -56,7 +56,7 @@ fn who_asks_for_what_is_on_its_way_is_sent_there_when_it_is_there() {
                 cluster.come_back(a, 0, Reclaim::default());
             }
             let case = format!("restarts: {restarts}, {frag:?}");
-            let told = cluster.at(0, |world| world.mds.cluster.routes_about(&world.mds.core, None));
+            let told = cluster.at(0, |world| world.mds.cluster.atlas.routes_about(&world.mds.core, None));
             assert!(told.iter().all(|line| line.rank != rank(1)), "{case}: {told:?}");
             cluster.reconnect(0, 2);
             assert!(!third_knows(&mut cluster, dir), "{case}");
