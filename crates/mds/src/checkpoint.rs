@@ -4,16 +4,15 @@
 //! it was taken.
 
 use loligo_namespace::Record;
-use loligo_types::{Event, Lsn};
+use loligo_types::Lsn;
 
 use crate::cluster::Cluster;
 use crate::core::Core;
 use crate::grace::Grace;
 use crate::heat::Heat;
 use crate::io::Output;
-use crate::machine::Mds;
 use crate::park::WaitReason;
-use crate::session::{Sessions, Slot};
+use crate::session::Sessions;
 
 /// Delay before a failed checkpoint is tried again, milliseconds.
 const RETRY_MS: u64 = 1000;
@@ -64,131 +63,30 @@ pub(crate) struct Checkpointer {
     soon: Option<Soon>,
 }
 
-impl Mds {
-    /// Goes on with checkpointing, or starts a round if it is time.
-    pub(crate) fn checkpoint(&mut self) {
-        if self.checkpointer.is_held_up(&self.core) {
-            return;
-        }
-        if self.checkpointer.begins_round(&self.core, &self.sessions) {
-            self.save_sessions();
-            self.checkpointer.begin_round(self.core.log.last);
-        }
-        self.checkpointer.go_on(&mut self.core, &mut self.cluster, &mut self.heat, &self.grace);
-    }
-
-    /// Wants everything up to a record in the table soon.
-    pub(crate) fn checkpoint_upto(&mut self, lsn: Lsn) {
-        self.checkpointer.want(lsn);
-        self.checkpoint();
-    }
-
-    /// Puts what the journal knows of executed requests into the records of their sessions, so that it can be trimmed.
-    fn save_sessions(&mut self) {
-        let unsaved = self.sessions.iter().filter(|(_, session)| session.unsaved.is_some());
-        let slots: Vec<Slot> = unsaved.map(|(slot, _)| slot).collect();
-        for slot in slots {
-            let Some(session) = self.sessions.get_mut(slot) else { continue };
-            session.unsaved = None;
-            let record = session.record();
-            self.commit(None, &[Event::Session(record)]);
-        }
-    }
-
-    /// The slice is in the table.
-    pub(crate) fn checkpoint_done(&mut self, id: u64) {
-        if self.checkpointer.is_written(&mut self.core, id) {
-            self.land_checkpoint();
-        }
-    }
-
-    /// Ends the slice, once no read is under way that may have seen the table before it.
-    pub(crate) fn land_checkpoint(&mut self) {
-        if !self.checkpointer.land(&mut self.core) {
-            return;
-        }
-        self.checkpointer.trim(&mut self.core, &self.sessions, &self.cluster);
-        if !self.cluster.is_alone() {
-            self.send_landed();
-            self.step_export();
-        }
-        self.checkpoint();
-        self.core.wake_if_room(&self.sessions, &self.cluster);
-    }
-
-    /// Wants everything up to a record in the table for good; whether it is.
-    pub(crate) fn settle_upto(&mut self, lsn: Lsn) -> bool {
-        if self.cluster.atlas.settled > lsn {
-            return true;
-        }
-        if let Some(upto) = self.checkpointer.settle(&mut self.core, &self.sessions, &mut self.cluster, lsn) {
-            self.checkpoint_upto(upto);
-        }
-        false
-    }
-
-    /// It is.
-    pub(crate) fn table_settled(&mut self, table_upto: Lsn) {
-        self.cluster.atlas.settled = self.cluster.atlas.settled.max(table_upto);
-        self.send_landed();
-        self.step_export();
-    }
-
-    /// Another server is to run this rank: writes most into the table while it serves, and stops then.
-    pub(crate) fn stop_soon(&mut self) {
-        if self.checkpointer.stops_soon(&self.core) {
-            self.checkpointer.stop_if_soon(&mut self.core, &self.cluster, &self.grace);
-            self.checkpoint();
-        }
-    }
-
-    /// Says so when everything is out and in the table.
-    pub(crate) fn try_stop(&mut self) {
-        if self.core.stopped {
-            return;
-        }
-        self.end_discards();
-        self.decoupled.drop_intakes(&mut self.core);
-        self.checkpoint();
-        let clean = self.core.tree.oldest_dirty().is_none() && self.sessions.oldest_unsaved().is_none();
-        let clean = clean && !self.checkpointer.checkpoint_is_under_way() && self.core.tree.oldest_merge().is_none();
-        if clean && self.gate.len() == 0 && self.core.log.durable == self.core.log.last {
-            self.checkpointer.trim(&mut self.core, &self.sessions, &self.cluster);
-            self.core.stopped = true;
-            // Others may not have come to their stop yet, and this rank may live until they have. What a client asks for or
-            // writes from now on the next life would not know of.
-            let mut conns: Vec<_> = self.sessions.conns.keys().copied().collect();
-            conns.sort_unstable();
-            conns.into_iter().for_each(|conn| self.sessions.close_conn(&mut self.core, conn));
-            self.core.out.push_back(Output::Stopped);
-        }
-    }
-}
-
 impl Checkpointer {
     /// True if nothing can be written now: a slice is on its way, or has failed a moment ago.
-    fn is_held_up(&self, core: &Core) -> bool {
+    pub(crate) fn is_held_up(&self, core: &Core) -> bool {
         self.slice.is_some() || core.now.mono_ms < self.retry_ms
     }
 
     /// True if a round is to begin.
-    fn begins_round(&self, core: &Core, sessions: &Sessions) -> bool {
+    pub(crate) fn begins_round(&self, core: &Core, sessions: &Sessions) -> bool {
         self.round.is_none() && self.is_time_to_checkpoint(core, sessions)
     }
 
-    fn begin_round(&mut self, upto: Lsn) {
+    pub(crate) fn begin_round(&mut self, upto: Lsn) {
         self.round = Some(upto);
     }
 
     /// Everything up to a record is wanted in the table.
-    fn want(&mut self, lsn: Lsn) {
+    pub(crate) fn want(&mut self, lsn: Lsn) {
         if self.round.is_none_or(|round| round < lsn) {
             self.round = Some(lsn);
         }
     }
 
     /// Takes the next slice of the round, or ends it.
-    fn go_on(&mut self, core: &mut Core, cluster: &mut Cluster, heat: &mut Heat, grace: &Option<Grace>) {
+    pub(crate) fn go_on(&mut self, core: &mut Core, cluster: &mut Cluster, heat: &mut Heat, grace: &Option<Grace>) {
         let Some(upto) = self.round else { return };
         let mut idle = 0;
         while core.tree.oldest_dirty().is_some_and(|oldest| oldest <= upto) {
@@ -216,7 +114,7 @@ impl Checkpointer {
     }
 
     /// The slice is in the table; false if it is another one.
-    fn is_written(&mut self, core: &mut Core, id: u64) -> bool {
+    pub(crate) fn is_written(&mut self, core: &mut Core, id: u64) -> bool {
         let Some(slice) = self.slice.as_mut().filter(|slice| slice.id == id) else { return false };
         slice.landed = Some(core.loads.newest());
         self.failed = 0;
@@ -225,7 +123,7 @@ impl Checkpointer {
     }
 
     /// Ends the slice that is in the table, unless a read is under way that may have seen the table before it; whether it has ended.
-    fn land(&mut self, core: &mut Core) -> bool {
+    pub(crate) fn land(&mut self, core: &mut Core) -> bool {
         let landed = self.slice.as_ref().and_then(|slice| slice.landed);
         let Some(behind) = landed else { return false };
         if core.loads.is_behind(behind) {
@@ -243,7 +141,13 @@ impl Checkpointer {
     }
 
     /// A record is wanted in the table for good: asks for that, if it is there; else up to where a checkpoint is needed before.
-    fn settle(&mut self, core: &mut Core, sessions: &Sessions, cluster: &mut Cluster, lsn: Lsn) -> Option<Lsn> {
+    pub(crate) fn settle(
+        &mut self,
+        core: &mut Core,
+        sessions: &Sessions,
+        cluster: &mut Cluster,
+        lsn: Lsn,
+    ) -> Option<Lsn> {
         let oldest = core.tree.oldest_dirty().unwrap_or(core.log.last.next());
         // What a merge made true gets into memory after its record, and is dirty from then on only.
         let written = oldest.min(core.log.durable.next());
@@ -263,7 +167,7 @@ impl Checkpointer {
     }
 
     /// The rank is to stop soon; false if it stops, or was told so.
-    fn stops_soon(&mut self, core: &Core) -> bool {
+    pub(crate) fn stops_soon(&mut self, core: &Core) -> bool {
         if core.stopping || self.soon.is_some() {
             return false;
         }
@@ -355,7 +259,7 @@ impl Checkpointer {
 
 impl Sessions {
     /// The oldest change that only the journal knows to be executed.
-    fn oldest_unsaved(&self) -> Option<Lsn> {
+    pub(crate) fn oldest_unsaved(&self) -> Option<Lsn> {
         self.iter().filter_map(|(_, session)| session.unsaved).min()
     }
 }

@@ -19,7 +19,6 @@ use crate::cluster::{Cluster, Where, principal};
 use crate::core::Core;
 use crate::execute::Step;
 use crate::load::Waiter;
-use crate::machine::Mds;
 use crate::open::{Handle, Opens};
 use crate::park::{Job, WaitReason};
 use crate::peer::PeerMsg;
@@ -48,7 +47,7 @@ pub(crate) struct PathCache {
 
 impl PathCache {
     /// What was heard long ago is forgotten, and so is who was asked; whether somebody waits for an answer, who asks again now.
-    fn forget_old(&mut self, core: &mut Core) -> bool {
+    pub(crate) fn forget_old(&mut self, core: &mut Core) -> bool {
         let now = core.now.mono_ms;
         self.known.retain(|_, heard| now < heard.ms + KEEP_MS);
         let asked = !std::mem::take(&mut self.asked).is_empty();
@@ -59,7 +58,14 @@ impl PathCache {
     }
 
     /// Puts down what another rank has said of an inode; false if it says nothing.
-    fn hear(&mut self, core: &mut Core, number: u64, ino: Ino, (up, at): (Vec<u64>, Ino), bounds: Policies) -> bool {
+    pub(crate) fn hear(
+        &mut self,
+        core: &mut Core,
+        number: u64,
+        ino: Ino,
+        (up, at): (Vec<u64>, Ino),
+        bounds: Policies,
+    ) -> bool {
         if at == ino && ino != Ino::ROOT {
             return false;
         }
@@ -168,22 +174,6 @@ pub(crate) fn shown_on_the_way(mut change: Change) -> Change {
         change.answer = Answer::Bytes(shown.flatten().copied().collect());
     }
     change
-}
-
-impl Mds {
-    /// A tick: who waits asks again. The rank may not have been there, or something else may have it by now.
-    pub(crate) fn ask_ways_again(&mut self) {
-        if self.ways.forget_old(&mut self.core) {
-            self.reclaim_by_ways();
-        }
-    }
-
-    /// Another rank has said it. One that does not have the inode is asked again with the next tick, or another one.
-    pub(crate) fn way_told(&mut self, number: u64, ino: Ino, way: (Vec<u64>, Ino), bounds: Policies) {
-        if self.ways.hear(&mut self.core, number, ino, way, bounds) {
-            self.reclaim_by_ways();
-        }
-    }
 }
 
 impl PathCache {

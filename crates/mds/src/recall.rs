@@ -12,7 +12,6 @@ use crate::core::Core;
 use crate::eof_cleanup::EofCleanup;
 use crate::io::Output;
 use crate::lease::Leases;
-use crate::machine::Mds;
 use crate::open::Opens;
 use crate::session::{Session, Sessions, Slot};
 
@@ -84,17 +83,17 @@ impl Recalls {
     }
 
     /// True if this was asked of the session.
-    fn is_asked(&self, slot: Slot, ino: Ino, id: u64) -> bool {
+    pub(crate) fn is_asked(&self, slot: Slot, ino: Ino, id: u64) -> bool {
         self.by_id.get(&id).is_some_and(|recall| recall.slot == slot && recall.ino == ino)
     }
 
     /// The numbers of all that a session was asked for.
-    fn ids_of(&self, slot: Slot) -> Vec<u64> {
+    pub(crate) fn ids_of(&self, slot: Slot) -> Vec<u64> {
         self.by_id.iter().filter(|(_, recall)| recall.slot == slot).map(|(id, _)| *id).collect()
     }
 
     /// What was asked for is given back, or lost; false if nothing was asked.
-    fn end(
+    pub(crate) fn end(
         &mut self,
         core: &mut Core,
         sessions: &mut Sessions,
@@ -126,28 +125,6 @@ impl Recalls {
     }
 }
 
-impl Mds {
-    /// The session obeyed. Unknown recalls (of an earlier life of the server) are ignored.
-    pub(crate) fn recall_done(&mut self, slot: Slot, ino: Ino, id: u64) {
-        if !self.recalls.is_asked(slot, ino, id) {
-            return;
-        }
-        self.end_recall(id);
-        self.recalls.pay_pongs(&mut self.core, &mut self.sessions, &self.opens, &self.tidy, slot);
-    }
-
-    /// The session is gone, and so is all it held.
-    pub(crate) fn end_recalls_of(&mut self, slot: Slot) {
-        self.recalls.ids_of(slot).into_iter().for_each(|id| self.end_recall(id));
-    }
-
-    fn end_recall(&mut self, id: u64) {
-        if self.recalls.end(&mut self.core, &mut self.sessions, &mut self.leases, &mut self.opens, id) {
-            self.next_loans();
-        }
-    }
-}
-
 impl Recalls {
     /// Sessions that have not obeyed, and rely on nothing any more.
     pub(crate) fn disobedient(&self, core: &Core, sessions: &Sessions, opens: &Opens, tidy: &EofCleanup) -> Vec<Slot> {
@@ -166,7 +143,14 @@ impl Recalls {
     }
 
     /// Tells a session that it is heard, as often as it has asked.
-    fn pay_pongs(&self, core: &mut Core, sessions: &mut Sessions, opens: &Opens, tidy: &EofCleanup, slot: Slot) {
+    pub(crate) fn pay_pongs(
+        &self,
+        core: &mut Core,
+        sessions: &mut Sessions,
+        opens: &Opens,
+        tidy: &EofCleanup,
+        slot: Slot,
+    ) {
         if self.is_overdue(core, opens, tidy, slot, 0) {
             return;
         }

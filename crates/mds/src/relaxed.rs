@@ -31,7 +31,6 @@ use crate::decouple::Decoupled;
 use crate::hash::IntMap;
 use crate::io::{DataAccess, Output, Page, Scan};
 use crate::load::Waiter;
-use crate::machine::Mds;
 use crate::open::Opens;
 use crate::park::{Job, WaitReason};
 use crate::paths::Up;
@@ -47,7 +46,7 @@ const READS_MAX: usize = 256;
 /// Directories of which it is remembered whether they are relaxed.
 const MEMO_MAX: usize = 1 << 16;
 /// Numbers that are reserved with one record; more are when half of them are used.
-const NUMBERS: u64 = 8192;
+pub(crate) const NUMBERS: u64 = 8192;
 /// Inodes whose last change may be not durable: beyond, answers wait for the journal.
 const FRESH_MAX: usize = 1 << 16;
 
@@ -171,28 +170,28 @@ fn lag_of(dir: Ino, text: &[u8]) -> Option<Lag> {
 
 impl Relaxed {
     /// True if somebody waits for the record of a new file.
-    fn awaits_birth(&self) -> bool {
+    pub(crate) fn awaits_birth(&self) -> bool {
         self.birth_awaited
     }
 
     /// True if more numbers are to be reserved.
-    fn lacks_numbers(&self) -> bool {
+    pub(crate) fn lacks_numbers(&self) -> bool {
         self.numbers.are_few()
     }
 
     /// These are reserved, by the record at `lsn`.
-    fn take_numbers(&mut self, first: Ino, after: Ino, lsn: Lsn) {
+    pub(crate) fn take_numbers(&mut self, first: Ino, after: Ino, lsn: Lsn) {
         self.numbers.more = Some((first.0, after.0, lsn));
     }
 
     /// The next number that is reserved durably.
-    fn next_number(&mut self, core: &Core) -> Option<Ino> {
+    pub(crate) fn next_number(&mut self, core: &Core) -> Option<Ino> {
         self.numbers.peek(core.log.durable)
     }
 
     /// True if any directory may be relaxed.
     #[inline]
-    fn is_any(&self) -> bool {
+    pub(crate) fn is_any(&self) -> bool {
         self.some > 0
     }
 
@@ -279,33 +278,6 @@ fn changed_by(event: &Event) -> Option<Ino> {
         Event::InodeGone(ino) | Event::Xattr { ino, .. } | Event::XattrGone { ino, .. } => Some(*ino),
         Event::Entry { dir, .. } | Event::EntryGone { dir, .. } => Some(*dir),
         _ => None,
-    }
-}
-
-impl Mds {
-    /// True if nobody waits for records that are not journaled yet, so that more can be gathered before they are written: relaxed changes
-    /// may be behind for a moment.
-    pub fn journal_may_wait(&self) -> bool {
-        self.relaxed.is_any()
-            && !self.waits_for_journal()
-            && !self.relaxed.awaits_birth()
-            && self.grace.is_none()
-            && !self.core.stopping
-            && self.discards.nothing_waits()
-            && self.cluster.is_only_rank(&self.core)
-    }
-
-    /// A number for an inode that a request makes in a relaxed directory; none: there is none that is reserved, and the request is as strict as any.
-    pub(crate) fn reserved_number(&mut self) -> Option<Ino> {
-        if self.relaxed.lacks_numbers() {
-            let first = self.core.tree.next_ino();
-            let after = Ino(first.0 + NUMBERS);
-            if after.birth_rank() == self.core.me() {
-                let lsn = self.commit(None, &[Event::NextIno(after)]);
-                self.relaxed.take_numbers(first, after, lsn);
-            }
-        }
-        self.relaxed.next_number(&self.core)
     }
 }
 
@@ -649,7 +621,7 @@ impl Relaxed {
 
 impl Cluster {
     /// True if this rank is the only one.
-    fn is_only_rank(&self, core: &Core) -> bool {
+    pub(crate) fn is_only_rank(&self, core: &Core) -> bool {
         self.is_alone() || self.atlas.map.ranks.iter().all(|info| info.rank == core.me())
     }
 

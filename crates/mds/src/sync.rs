@@ -3,12 +3,8 @@
 //! Clients sync the files that they have open themselves; this is for what was written through handles that are closed,
 //! of which nobody but the object server knows.
 
-use loligo_types::{Answer, FsError};
-
 use crate::core::Core;
 use crate::io::Output;
-use crate::machine::Mds;
-use crate::park::WaitReason;
 
 /// Where they are.
 #[derive(Default)]
@@ -19,30 +15,14 @@ pub(crate) struct Syncs {
     wanted: bool,
 }
 
-impl Mds {
-    /// One is done. Who waits is answered.
-    pub(crate) fn data_synced(&mut self, ticket: u64, ok: bool) {
-        if !self.syncs.end(ticket) {
-            return;
-        }
-        for job in self.core.parked.take_waiting(&WaitReason::Sync(ticket)) {
-            if ok { self.done(job, Answer::Done) } else { self.fail(job, FsError::Io) }
-        }
-        self.syncs.go_on(&mut self.core);
-        if self.cluster.exports.is_active() {
-            self.synced_before_move(ticket, ok);
-        }
-    }
-}
-
 impl Syncs {
     /// One is done; false if it is not the one under way.
-    fn end(&mut self, ticket: u64) -> bool {
+    pub(crate) fn end(&mut self, ticket: u64) -> bool {
         ticket == self.last && std::mem::take(&mut self.running)
     }
 
     /// Starts the one that was wanted meanwhile.
-    fn go_on(&mut self, core: &mut Core) {
+    pub(crate) fn go_on(&mut self, core: &mut Core) {
         if std::mem::take(&mut self.wanted) {
             self.sync_data(core);
         }
