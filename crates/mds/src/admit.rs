@@ -1,28 +1,19 @@
 //! Admission: whose request it is, whether it may be in that name, whether it was executed before, whether there is
 //! room for it.
 
-use std::sync::Arc;
-
-use loligo_types::msg::{Request, ToClient};
-use loligo_types::{Cred, Event, FsError, Op, RenameMode, SubtreeOp, limits};
+use loligo_types::{Cred, Event, FsError, Op, RenameMode, SubtreeOp};
 
 use crate::cluster::Cluster;
 use crate::core::Core;
 use crate::decouple::Decoupled;
 use crate::execute::Step;
-use crate::gate::Reply;
 use crate::grace::Grace;
-use crate::grant::Asks;
-use crate::io::{ConnId, Output, Peer};
-use crate::machine::Mds;
+use crate::io::Peer;
 use crate::park::{Job, WaitReason};
-use crate::rights::Squash;
-use crate::session::{Sessions, Slot};
-use crate::walk::Walk;
-use crate::window::Verdict;
+use crate::session::Sessions;
 
 /// True if the peer may act as this user.
-fn may_claim(peer: &Peer, cred: &Cred) -> bool {
+pub(crate) fn may_claim(peer: &Peer, cred: &Cred) -> bool {
     let in_groups = || std::iter::once(&cred.gid).chain(&cred.groups).all(|gid| peer.groups.contains(gid));
     peer.trusted || (peer.uid == Some(cred.uid) && in_groups())
 }
@@ -55,95 +46,6 @@ fn frees(op: &Op) -> bool {
 fn needs_journal(op: &Op) -> bool {
     let Op::Subtree { what, .. } = op else { return true };
     matches!(**what, SubtreeOp::Part { .. } | SubtreeOp::Overwrite { .. } | SubtreeOp::Decouple { resume: 0, .. })
-}
-
-impl Mds {
-    /// A request came on a connection that speaks for a session.
-    pub(crate) fn request(&mut self, conn: ConnId, slot: Slot, request: Request) {
-        let Some(session) = self.sessions.get_mut(slot) else { return };
-        session.requests += 1;
-        session.window.forget_below(request.answered.min(request.seq));
-        let verdict = session.window.admit(request.seq);
-        let (id, running) = (session.id, session.window.running());
-        let again = match verdict {
-            Verdict::New => None,
-            Verdict::Again(ino, value) => Some((ino, value)),
-            Verdict::Running | Verdict::Old => return,
-            Verdict::TooFar => {
-                let msg = ToClient::reply(request.seq.0, Err(FsError::Busy));
-                return self.core.out.push_back(Output::Send { conn, msg });
-            }
-        };
-        let Request { seq, mut want, mut cred, mut op, ino, ways, .. } = request;
-        let reply = |error| Reply {
-            slot,
-            session: id,
-            seq,
-            result: Err(error),
-            asks: Asks::default(),
-            ways: Vec::new(),
-            lag: None,
-            shows: Vec::new(),
-            cut: None,
-            redirect: None,
-        };
-        let peer = self.sessions.conns.get(&conn).map(|conn| &conn.peer);
-        if !peer.is_some_and(|peer| may_claim(peer, &cred)) {
-            return self.gate(reply(FsError::NotAuthorized));
-        }
-        peer.map_or(Squash::None, Peer::squash).apply(&mut cred);
-        let distrusted = !peer.is_some_and(Peer::may_be_root);
-        if distrusted {
-            // Only who may act as root may say that a caller has CAP_FSETID.
-            op.end_privileges();
-        }
-        if peer.is_some_and(Peer::is_read_only) && changes(&op) {
-            return self.gate(reply(FsError::ReadOnly));
-        }
-        let limited = peer.and_then(Peer::limited).map(|identity| (Arc::clone(identity), self.ways.asks()));
-        if running > limits::IN_FLIGHT_MAX || !self.core.parked.has_room(slot, self.core.config.waiting_bytes_max) {
-            return self.gate(reply(FsError::Busy));
-        }
-        let (op, walk) = match Walk::begin(op, &mut want, limited.as_ref(), ways.is_some()) {
-            Ok(begun) => begun,
-            Err(error) => return self.gate(reply(error)),
-        };
-        let since_ms = self.core.now.mono_ms;
-        let (flushed, marks) = (Vec::new(), Vec::new());
-        let (tx, reads) = (None, 0);
-        let mut job = Job {
-            id: 0,
-            slot,
-            session: id,
-            seq,
-            want,
-            cred,
-            distrusted,
-            op,
-            walk,
-            ino,
-            again,
-            flushed,
-            marks,
-            tx,
-            since_ms,
-            waits: None,
-            closing_ms: None,
-            scattered: None,
-            reads,
-            within: None,
-            path_bound: limited.is_some(),
-            way_only: false,
-            limited,
-            lease_depth: ways,
-            lag: None,
-            is_strict: false,
-        };
-        match self.shortcuts.begin_walk(&mut self.core, &self.cluster, &mut job) {
-            Some(result) => self.finish(job, result),
-            None => self.run(job),
-        }
-    }
 }
 
 impl Core {

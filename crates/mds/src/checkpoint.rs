@@ -4,16 +4,15 @@
 //! it was taken.
 
 use loligo_namespace::Record;
-use loligo_types::{Event, Lsn};
+use loligo_types::Lsn;
 
 use crate::cluster::Cluster;
 use crate::core::Core;
 use crate::grace::Grace;
 use crate::heat::Heat;
 use crate::io::Output;
-use crate::machine::Mds;
 use crate::park::WaitReason;
-use crate::session::{Sessions, Slot};
+use crate::session::Sessions;
 
 /// Delay before a failed checkpoint is tried again, milliseconds.
 const RETRY_MS: u64 = 1000;
@@ -64,161 +63,118 @@ pub(crate) struct Checkpointer {
     soon: Option<Soon>,
 }
 
-impl Mds {
-    /// Goes on with checkpointing, or starts a round if it is time.
-    pub(crate) fn checkpoint(&mut self) {
-        if self.checkpointer.slice.is_some() || self.core.now.mono_ms < self.checkpointer.retry_ms {
-            return;
+impl Checkpointer {
+    /// True if nothing can be written now: a slice is on its way, or has failed a moment ago.
+    pub(crate) fn is_held_up(&self, core: &Core) -> bool {
+        self.slice.is_some() || core.now.mono_ms < self.retry_ms
+    }
+
+    /// True if a round is to begin.
+    pub(crate) fn begins_round(&self, core: &Core, sessions: &Sessions) -> bool {
+        self.round.is_none() && self.is_time_to_checkpoint(core, sessions)
+    }
+
+    pub(crate) fn begin_round(&mut self, upto: Lsn) {
+        self.round = Some(upto);
+    }
+
+    /// Everything up to a record is wanted in the table.
+    pub(crate) fn want(&mut self, lsn: Lsn) {
+        if self.round.is_none_or(|round| round < lsn) {
+            self.round = Some(lsn);
         }
-        if self.checkpointer.round.is_none() && self.checkpointer.is_time_to_checkpoint(&self.core, &self.sessions) {
-            self.save_sessions();
-            self.checkpointer.round = Some(self.core.log.last);
-        }
-        let Some(upto) = self.checkpointer.round else { return };
+    }
+
+    /// Takes the next slice of the round, or ends it.
+    pub(crate) fn go_on(&mut self, core: &mut Core, cluster: &mut Cluster, heat: &mut Heat, grace: &Option<Grace>) {
+        let Some(upto) = self.round else { return };
         let mut idle = 0;
-        while self.core.tree.oldest_dirty().is_some_and(|oldest| oldest <= upto) {
+        while core.tree.oldest_dirty().is_some_and(|oldest| oldest <= upto) {
             if idle == IDLE_SLICES {
                 // The rest at the next tick.
                 return;
             }
-            let taken = self.core.tree.take_checkpoint(self.core.config.checkpoint_records);
+            let taken = core.tree.take_checkpoint(core.config.checkpoint_records);
             if taken.records.is_empty() {
-                self.core.tree.checkpoint_done();
+                core.tree.checkpoint_done();
                 idle += 1;
                 continue;
             }
-            self.checkpointer.last_id += 1;
-            let id = self.checkpointer.last_id;
-            self.checkpointer.slice = Some(Slice { id, records: Some(taken.records), upto: taken.upto, landed: None });
-            return self.checkpointer.emit_checkpoint(&mut self.core, &mut self.cluster, &mut self.heat);
+            self.last_id += 1;
+            let id = self.last_id;
+            self.slice = Some(Slice { id, records: Some(taken.records), upto: taken.upto, landed: None });
+            return self.emit_checkpoint(core, cluster, heat);
         }
-        self.checkpointer.round = None;
-        self.checkpointer.ended_ms = self.core.now.mono_ms;
-        if let Some(soon) = &mut self.checkpointer.soon {
+        self.round = None;
+        self.ended_ms = core.now.mono_ms;
+        if let Some(soon) = &mut self.soon {
             soon.rounds += 1;
-            self.checkpointer.stop_if_soon(&mut self.core, &self.cluster, &self.grace);
+            self.stop_if_soon(core, cluster, grace);
         }
     }
 
-    /// Wants everything up to a record in the table soon.
-    pub(crate) fn checkpoint_upto(&mut self, lsn: Lsn) {
-        if self.checkpointer.round.is_none_or(|round| round < lsn) {
-            self.checkpointer.round = Some(lsn);
-        }
-        self.checkpoint();
+    /// The slice is in the table; false if it is another one.
+    pub(crate) fn is_written(&mut self, core: &mut Core, id: u64) -> bool {
+        let Some(slice) = self.slice.as_mut().filter(|slice| slice.id == id) else { return false };
+        slice.landed = Some(core.loads.newest());
+        self.failed = 0;
+        core.log.full = false;
+        true
     }
 
-    /// Puts what the journal knows of executed requests into the records of their sessions, so that it can be trimmed.
-    fn save_sessions(&mut self) {
-        let unsaved = self.sessions.iter().filter(|(_, session)| session.unsaved.is_some());
-        let slots: Vec<Slot> = unsaved.map(|(slot, _)| slot).collect();
-        for slot in slots {
-            let Some(session) = self.sessions.get_mut(slot) else { continue };
-            session.unsaved = None;
-            let record = session.record();
-            self.commit(None, &[Event::Session(record)]);
+    /// Ends the slice that is in the table, unless a read is under way that may have seen the table before it; whether it has ended.
+    pub(crate) fn land(&mut self, core: &mut Core) -> bool {
+        let landed = self.slice.as_ref().and_then(|slice| slice.landed);
+        let Some(behind) = landed else { return false };
+        if core.loads.is_behind(behind) {
+            return false;
         }
-    }
-
-    /// The slice is in the table.
-    pub(crate) fn checkpoint_done(&mut self, id: u64) {
-        let newest = self.core.loads.newest();
-        let Some(slice) = self.checkpointer.slice.as_mut().filter(|slice| slice.id == id) else { return };
-        slice.landed = Some(newest);
-        self.checkpointer.failed = 0;
-        self.core.log.full = false;
-        self.land_checkpoint();
-    }
-
-    /// Ends the slice, once no read is under way that may have seen the table before it.
-    pub(crate) fn land_checkpoint(&mut self) {
-        let landed = self.checkpointer.slice.as_ref().and_then(|slice| slice.landed);
-        let Some(behind) = landed else { return };
-        if self.core.loads.is_behind(behind) {
-            return;
-        }
-        self.checkpointer.slice = None;
-        self.core.tree.checkpoint_done();
-        self.checkpointer.trim(&mut self.core, &self.sessions, &self.cluster);
-        if !self.cluster.is_alone() {
-            self.send_landed();
-            self.step_export();
-        }
-        self.checkpoint();
-        self.core.wake_if_room(&self.sessions, &self.cluster);
+        self.slice = None;
+        core.tree.checkpoint_done();
+        true
     }
 
     /// True if a slice is in the table and its end is held back.
     #[cfg(test)]
-    pub(crate) fn checkpoint_is_held(&self) -> bool {
-        self.checkpointer.slice.as_ref().is_some_and(|slice| slice.landed.is_some())
+    pub(crate) fn is_held(&self) -> bool {
+        self.slice.as_ref().is_some_and(|slice| slice.landed.is_some())
     }
 
-    /// Wants everything up to a record in the table for good; whether it is.
-    pub(crate) fn settle_upto(&mut self, lsn: Lsn) -> bool {
-        if self.cluster.atlas.settled > lsn {
-            return true;
-        }
-        let oldest = self.core.tree.oldest_dirty().unwrap_or(self.core.log.last.next());
+    /// A record is wanted in the table for good: asks for that, if it is there; else up to where a checkpoint is needed before.
+    pub(crate) fn settle(
+        &mut self,
+        core: &mut Core,
+        sessions: &Sessions,
+        cluster: &mut Cluster,
+        lsn: Lsn,
+    ) -> Option<Lsn> {
+        let oldest = core.tree.oldest_dirty().unwrap_or(core.log.last.next());
         // What a merge made true gets into memory after its record, and is dirty from then on only.
-        let written = oldest.min(self.core.log.durable.next());
-        let table_upto = self.core.tree.settled_for_merges(written);
+        let written = oldest.min(core.log.durable.next());
+        let table_upto = core.tree.settled_for_merges(written);
         if table_upto <= lsn {
-            let with_merges = if table_upto < written { self.core.log.last } else { lsn };
-            self.checkpoint_upto(with_merges.max(lsn));
-        } else if self.cluster.atlas.settling <= lsn
-            || self.core.now.mono_ms >= self.cluster.atlas.settling_ms + SETTLE_AGAIN_MS
-        {
-            self.cluster.atlas.settling = table_upto;
-            self.cluster.atlas.settling_ms = self.core.now.mono_ms;
-            let replay_from = self.core.needed_from(&self.sessions, &self.cluster);
-            self.checkpointer.trimmed = self.checkpointer.trimmed.max(replay_from);
-            self.core.out.push_back(Output::Settle { replay_from, table_upto });
+            let with_merges = if table_upto < written { core.log.last } else { lsn };
+            return Some(with_merges.max(lsn));
         }
-        false
+        let atlas = &mut cluster.atlas;
+        if atlas.settling <= lsn || core.now.mono_ms >= atlas.settling_ms + SETTLE_AGAIN_MS {
+            (atlas.settling, atlas.settling_ms) = (table_upto, core.now.mono_ms);
+            let replay_from = core.needed_from(sessions, cluster);
+            self.trimmed = self.trimmed.max(replay_from);
+            core.out.push_back(Output::Settle { replay_from, table_upto });
+        }
+        None
     }
 
-    /// It is.
-    pub(crate) fn table_settled(&mut self, table_upto: Lsn) {
-        self.cluster.atlas.settled = self.cluster.atlas.settled.max(table_upto);
-        self.send_landed();
-        self.step_export();
+    /// The rank is to stop soon; false if it stops, or was told so.
+    pub(crate) fn stops_soon(&mut self, core: &Core) -> bool {
+        if core.stopping || self.soon.is_some() {
+            return false;
+        }
+        self.soon = Some(Soon { rounds: 0, until_ms: core.now.mono_ms + SOON_MS });
+        true
     }
 
-    /// Another server is to run this rank: writes most into the table while it serves, and stops then.
-    pub(crate) fn stop_soon(&mut self) {
-        if self.core.stopping || self.checkpointer.soon.is_some() {
-            return;
-        }
-        self.checkpointer.soon = Some(Soon { rounds: 0, until_ms: self.core.now.mono_ms + SOON_MS });
-        self.checkpointer.stop_if_soon(&mut self.core, &self.cluster, &self.grace);
-        self.checkpoint();
-    }
-
-    /// Says so when everything is out and in the table.
-    pub(crate) fn try_stop(&mut self) {
-        if self.core.stopped {
-            return;
-        }
-        self.end_discards();
-        self.decoupled.drop_intakes(&mut self.core);
-        self.checkpoint();
-        let clean = self.core.tree.oldest_dirty().is_none() && self.sessions.oldest_unsaved().is_none();
-        let clean = clean && self.checkpointer.slice.is_none() && self.core.tree.oldest_merge().is_none();
-        if clean && self.gate.len() == 0 && self.core.log.durable == self.core.log.last {
-            self.checkpointer.trim(&mut self.core, &self.sessions, &self.cluster);
-            self.core.stopped = true;
-            // Others may not have come to their stop yet, and this rank may live until they have. What a client asks for or
-            // writes from now on the next life would not know of.
-            let mut conns: Vec<_> = self.sessions.conns.keys().copied().collect();
-            conns.sort_unstable();
-            conns.into_iter().for_each(|conn| self.sessions.close_conn(&mut self.core, conn));
-            self.core.out.push_back(Output::Stopped);
-        }
-    }
-}
-
-impl Checkpointer {
     /// True if a slice is on its way into the table.
     pub(crate) fn checkpoint_is_under_way(&self) -> bool {
         self.slice.is_some()
@@ -303,7 +259,7 @@ impl Checkpointer {
 
 impl Sessions {
     /// The oldest change that only the journal knows to be executed.
-    fn oldest_unsaved(&self) -> Option<Lsn> {
+    pub(crate) fn oldest_unsaved(&self) -> Option<Lsn> {
         self.iter().filter_map(|(_, session)| session.unsaved).min()
     }
 }

@@ -3,26 +3,23 @@
 //!
 //! The decision itself tells: each event names the record that changes. So nobody is asked for a request that fails.
 
-use std::collections::BTreeMap;
-
-use loligo_namespace::{Change, Lookup, Tree};
+use loligo_namespace::{Lookup, Tree};
 use loligo_types::{Answer, Event, Ino, Kind, Lease, Name, Op};
 
 use crate::lease::Leases;
-use crate::machine::Mds;
 use crate::open::Opens;
-use crate::park::{Job, WaitReason};
+use crate::park::Job;
 use crate::recall::{DATA, SHARED};
 use crate::session::Slot;
 
 /// Bits that others must not hold.
-type Claim = (Ino, Lease);
+pub(crate) type Claim = (Ino, Lease);
 
 /// More are found by an index.
-const CLAIMS_FEW: usize = 32;
+pub(crate) const CLAIMS_FEW: usize = 32;
 
 /// True if the operation may cut the file or change its data.
-fn changes_data(op: &Op) -> bool {
+pub(crate) fn changes_data(op: &Op) -> bool {
     match op {
         Op::SetAttr { set, .. } => set.size.is_some(),
         Op::Open { flags, .. } | Op::Create { flags, .. } => flags.truncate,
@@ -38,7 +35,7 @@ fn is_same(tree: &Tree, dir: Ino, name: &Name, ino: Ino) -> bool {
 }
 
 /// The claim of an event. An inode whose change counter stays only brings sums up to date, which nobody caches.
-fn claim_of(tree: &Tree, event: &Event, data: bool) -> Option<Claim> {
+pub(crate) fn claim_of(tree: &Tree, event: &Event, data: bool) -> Option<Claim> {
     match event {
         Event::Inode(inode) => {
             let before = tree.inode(inode.ino)?;
@@ -56,76 +53,9 @@ fn claim_of(tree: &Tree, event: &Event, data: bool) -> Option<Claim> {
     }
 }
 
-impl Mds {
-    /// Nothing, if the change may be applied now; else the recalls are on their way, and this is what to wait for.
-    pub(crate) fn settle_conflicts(&mut self, job: &mut Job, change: &Change) -> Option<WaitReason> {
-        if !self.cluster.replicas.lent.is_empty()
-            && let Some(why) = self.cluster.replicas.settle_replicas(&mut self.core, job, &change.events)
-        {
-            return Some(why);
-        }
-        if !self.promises.is_empty(self.core.now.mono_ms)
-            && let Some(why) = self.promises.settle_promises(&mut self.core, job, &change.events)
-        {
-            return Some(why);
-        }
-        if self.sessions.len() < 2 {
-            return None;
-        }
-        let data = changes_data(&job.op);
-        let events = || change.events.iter().filter_map(|event| claim_of(&self.core.tree, event, data));
-        let answer = self.opens.claim_of_answer(job, &change.answer);
-        if !events().chain(answer).any(|claim| self.opens.conflicts(&self.leases, job, claim)) {
-            return None;
-        }
-        let mut claims: Vec<Claim> = Vec::new();
-        // A merge may claim very much; other requests a few.
-        let mut places: BTreeMap<Ino, usize> = BTreeMap::new();
-        for (ino, bits) in events().chain(answer) {
-            if claims.len() == CLAIMS_FEW && places.is_empty() {
-                places.extend(claims.iter().enumerate().map(|(place, (ino, _))| (*ino, place)));
-            }
-            let known = match places.is_empty() {
-                true => claims.iter().position(|(other, _)| *other == ino),
-                false => places.get(&ino).copied(),
-            };
-            match known {
-                Some(place) => claims[place].1 = claims[place].1 | bits,
-                None => {
-                    if !places.is_empty() {
-                        places.insert(ino, claims.len());
-                    }
-                    claims.push((ino, bits));
-                }
-            }
-        }
-        Some(self.recall_all(job, claims))
-    }
-
-    fn recall_all(&mut self, job: &mut Job, claims: Vec<Claim>) -> WaitReason {
-        let id = self.core.parked.number(job);
-        let mut count = 0;
-        for claim in &claims {
-            for (slot, bits) in self.opens.holders_due(&self.leases, job, *claim) {
-                self.recalls.recall(&mut self.core, &self.sessions, claim.0, slot, bits, id);
-                count += 1;
-                if claim.1.has(Lease::NAMES) {
-                    // Several work in this directory: lending it out again at once would only mean asking again.
-                    self.background.contended.insert(claim.0, self.core.now.mono_ms + self.core.config.contended_ms);
-                }
-                if bits.has(Lease::FLUSH) && !job.flushed.contains(&claim.0) {
-                    job.flushed.push(claim.0);
-                }
-            }
-        }
-        self.core.parked.mark(job, claims.into_iter().map(|(ino, _)| ino).collect());
-        WaitReason::Recall(count)
-    }
-}
-
 impl Opens {
     /// The claim of an answer: opens take rights from others, and attributes must have what others hold back.
-    fn claim_of_answer(&self, job: &Job, answer: &Answer) -> Option<Claim> {
+    pub(crate) fn claim_of_answer(&self, job: &Job, answer: &Answer) -> Option<Claim> {
         match (&job.op, answer) {
             (Op::Open { flags, .. } | Op::Create { flags, .. }, Answer::Opened { attr, .. }) => {
                 if attr.kind != Kind::File {
@@ -148,7 +78,7 @@ impl Opens {
         }
     }
 
-    fn holders_due(&self, leases: &Leases, job: &Job, claim: Claim) -> Vec<(Slot, Lease)> {
+    pub(crate) fn holders_due(&self, leases: &Leases, job: &Job, claim: Claim) -> Vec<(Slot, Lease)> {
         let mut all_due: Vec<(Slot, Lease)> = Vec::new();
         let leases = leases.holders(claim.0).map(|(slot, held)| (slot, held & SHARED));
         for (slot, held) in leases.chain(self.others_rights(claim.0, job.slot)) {
@@ -165,7 +95,7 @@ impl Opens {
     }
 
     #[inline]
-    fn conflicts(&self, leases: &Leases, job: &Job, claim: Claim) -> bool {
+    pub(crate) fn conflicts(&self, leases: &Leases, job: &Job, claim: Claim) -> bool {
         let (ino, bits) = claim;
         // Each look is a walk through cold memory, so only where the bits can be held.
         let leased =

@@ -14,15 +14,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use loligo_namespace::Found;
 use loligo_types::{Event, Ino, Lsn};
 
 use crate::core::Core;
 use crate::decouple::Decoupled;
 use crate::gate::Reply;
 use crate::io::Output;
-use crate::machine::Mds;
-use crate::park::WaitReason;
 
 struct Discard {
     from: u64,
@@ -81,50 +78,39 @@ impl Discards {
         self.by_ino.is_empty() && self.done.is_empty()
     }
 
-    /// Of how many inodes something is to be dropped.
-    pub(crate) fn len(&self) -> usize {
-        self.by_ino.len()
-    }
-}
-
-impl Mds {
-    /// The oldest drop of the inode is done.
-    pub(crate) fn discarded(&mut self, ino: Ino) {
-        let Some(queue) = self.discards.by_ino.get_mut(&ino) else { return };
+    /// The oldest drop of the inode is done; whether it was the last.
+    pub(crate) fn one_is_done(&mut self, ino: Ino) -> bool {
+        let Some(queue) = self.by_ino.get_mut(&ino) else { return false };
         if queue.front().is_none_or(|discard| !discard.emitted) {
-            return;
+            return false;
         }
         queue.pop_front();
         if !queue.is_empty() {
-            return;
+            return false;
         }
-        self.discards.by_ino.remove(&ino);
-        if matches!(self.core.tree.find(ino), Found::Gone) {
-            // Its number is never used again, so that a repeated drop does no harm.
-            self.discards.done.push(ino);
-            if self.discards.done.len() >= DONE_MAX {
-                self.end_discards();
-            }
-        } else {
-            self.commit(None, &[Event::DiscardGone(ino)]);
-        }
-        for reply in self.discards.replies.remove(&ino).unwrap_or_default() {
-            if self.core.config.direct.is_some() {
-                // Its client may write in the store by itself then, and nothing orders that with a drop that a crash repeats.
-                self.gate(reply);
-            } else {
-                self.release(reply);
-            }
-        }
-        self.core.parked.wake(&WaitReason::Data(ino));
+        self.by_ino.remove(&ino);
+        true
     }
 
-    /// Tells the journal of the drops that are done.
-    pub(crate) fn end_discards(&mut self) {
-        if !self.discards.done.is_empty() {
-            let events: Vec<Event> = self.discards.done.drain(..).map(Event::DiscardGone).collect();
-            self.commit(None, &events);
-        }
+    /// The journal is to be told that nothing is left of a removed inode; whether it is to be told at once.
+    pub(crate) fn note_done(&mut self, ino: Ino) -> bool {
+        self.done.push(ino);
+        self.done.len() >= DONE_MAX
+    }
+
+    /// What the journal is to be told of removed inodes.
+    pub(crate) fn take_done(&mut self) -> Vec<Event> {
+        self.done.drain(..).map(Event::DiscardGone).collect()
+    }
+
+    /// The answers that waited for it.
+    pub(crate) fn take_replies(&mut self, ino: Ino) -> Vec<Reply> {
+        self.replies.remove(&ino).unwrap_or_default()
+    }
+
+    /// Of how many inodes something is to be dropped.
+    pub(crate) fn len(&self) -> usize {
+        self.by_ino.len()
     }
 }
 

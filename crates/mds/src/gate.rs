@@ -2,15 +2,14 @@
 
 use std::collections::VecDeque;
 
-use loligo_types::msg::{Hello, ToClient};
+use loligo_types::msg::Hello;
 use loligo_types::{Answer, FsResult, Ino, Lsn, Rank, Seq, SessionId};
 
 use crate::cluster::{Cluster, principal};
 use crate::core::Core;
 use crate::grant::Asks;
 use crate::handshake::Begun;
-use crate::io::{ConnId, Output};
-use crate::machine::Mds;
+use crate::io::ConnId;
 use crate::park::Job;
 use crate::relaxed::Lag;
 use crate::session::{Sessions, Slot};
@@ -18,11 +17,11 @@ use crate::session::{Sessions, Slot};
 /// It is another rank's to answer.
 #[derive(Clone, Copy)]
 pub(crate) struct Redirect {
-    rank: Rank,
+    pub(crate) rank: Rank,
     /// It was executed here before: what it made.
-    done: Option<(Ino, u64)>,
+    pub(crate) done: Option<(Ino, u64)>,
     /// The inode that it is about.
-    about: Option<Ino>,
+    pub(crate) about: Option<Ino>,
 }
 
 /// An answer on its way.
@@ -45,43 +44,6 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
-    /// Of a request that is executed.
-    pub(crate) fn new(mds: &mut Mds, job: Job, result: FsResult<Answer>) -> Reply {
-        let op = match &job.walk {
-            Some(walk) => mds.core.counters.count(&walk.op(), result.is_ok()),
-            None => mds.core.counters.count(&job.op, result.is_ok()),
-        };
-        mds.core.tally_answer(&job, op, &result);
-        if mds.heat.sampler.choose() {
-            mds.heat.heat_op(&mut mds.core, &mds.cluster.atlas, &job.op);
-        }
-        let asks = Asks::of(&mds.core.tree, &job, &result);
-        let ways = mds.promise_ways(&job);
-        // Whoever sees the file as it is after a cut may write to it at once, and the drop must not come after that.
-        let cut = result.as_ref().ok().and_then(Answer::attr).map(|attr| attr.ino);
-        let cut = cut.filter(|ino| mds.discards.is_pending(*ino));
-        let lag = match job.lag {
-            Some(lag) => Some(lag),
-            None if !job.is_strict => mds.relaxed.lag_of(&mut mds.core, &mut mds.cluster, &job),
-            None => None,
-        };
-        let shows = mds.relaxed.shown_by(&job, &result);
-        Reply {
-            slot: job.slot,
-            session: job.session,
-            seq: job.seq,
-            result,
-            asks,
-            ways,
-            cut,
-            redirect: None,
-            lag,
-            shows,
-        }
-    }
-}
-
-impl Reply {
     /// Sends the client to another rank.
     pub(crate) fn redirect(job: Job, rank: Rank) -> Reply {
         let Job { slot, session, seq, again, op, .. } = job;
@@ -94,7 +56,7 @@ impl Reply {
 
 // Welcomes are few: a box around each reply would cost more than their empty room.
 #[allow(clippy::large_enum_variant)]
-enum Gated {
+pub(crate) enum Gated {
     Reply(Reply),
     Welcome { conn: ConnId, slot: Slot, session: SessionId },
     Hello(ConnId, Hello),
@@ -112,72 +74,18 @@ impl Gate {
     pub(crate) fn len(&self) -> usize {
         self.queue.len()
     }
-}
 
-impl Mds {
-    /// Lets an answer leave as soon as all that was applied before it is durable.
-    pub(crate) fn gate(&mut self, mut reply: Reply) {
-        if self.core.log.last <= self.core.log.durable {
-            return self.pass(reply);
-        }
-        if reply.lag.is_some_and(|lag| self.relaxed.may_run_ahead(&self.core, lag)) {
-            self.relaxed.early += 1;
-            // What is promised for a time is not asked back when a crash takes it back.
-            reply.ways.clear();
-            return self.pass(reply);
-        }
-        self.gate.queue.push_back((self.core.log.last, Gated::Reply(reply)));
+    /// An answer waits until all that was applied before it is durable.
+    pub(crate) fn wait(&mut self, core: &Core, reply: Reply) {
+        self.queue.push_back((core.log.last, Gated::Reply(reply)));
     }
 
-    /// The journal is durable up to here.
-    pub(crate) fn durable(&mut self, lsn: Lsn) {
-        self.core.log.durable = self.core.log.durable.max(lsn).min(self.core.log.last);
-        self.relaxed_durable();
-        self.decoupled.emit_thaws(&mut self.core, &mut self.sessions, &self.opens);
-        self.discards.emit_discards(&mut self.core);
-        self.decoupled.emit_restores(&mut self.core);
-        self.decoupled.emit_forks(&mut self.core);
-        self.checkpointer.emit_checkpoint(&mut self.core, &mut self.cluster, &mut self.heat);
-        self.decoupled.emit_merge_rows(&mut self.core);
-        let greeted = self.cluster.cluster_durable(&mut self.core);
-        while self.gate.queue.front().is_some_and(|(upto, _)| *upto <= self.core.log.durable) {
-            match self.gate.queue.pop_front() {
-                Some((_, Gated::Reply(reply))) => self.pass(reply),
-                Some((_, Gated::Welcome { conn, slot, session })) => {
-                    self.sessions.welcome(&mut self.core, &self.cluster, conn, slot, session, Begun::default())
-                }
-                Some((_, Gated::Hello(conn, hello))) => self.hello(conn, hello),
-                Some((_, Gated::Evicted(conn))) => self.sessions.say_evicted(&mut self.core, conn),
-                None => {}
-            }
+    /// The next one that may leave.
+    pub(crate) fn next(&mut self, core: &Core) -> Option<Gated> {
+        if self.queue.front().is_none_or(|(upto, _)| *upto > core.log.durable) {
+            return None;
         }
-        greeted.into_iter().for_each(|rank| self.hello_said(rank));
-    }
-
-    fn pass(&mut self, reply: Reply) {
-        match reply.cut {
-            Some(ino) if self.discards.is_pending(ino) => self.discards.wait(ino, reply),
-            _ => self.release(reply),
-        }
-    }
-
-    /// The answer leaves, with the leases that can be given at this moment.
-    pub(crate) fn release(&mut self, mut reply: Reply) {
-        let Some(session) = self.sessions.same(reply.slot, reply.session) else { return };
-        session.window.answer(reply.seq);
-        session.errors += u64::from(reply.result.is_err());
-        let Some(conn) = session.conn else { return };
-        if let Some(Redirect { rank, done, about }) = reply.redirect {
-            let routes = self.cluster.atlas.routes_about(&self.core, about);
-            let msg = ToClient::Redirect { seq: reply.seq, rank, routes, done };
-            return self.core.out.push_back(Output::Send { conn, msg });
-        }
-        let granted = self.grant(&mut reply);
-        let volatile = self.relaxed.volatile(&self.core, reply.lag.is_some(), &reply.shows);
-        let msg = ToClient::Reply { seq: reply.seq, result: reply.result, granted, ways: reply.ways, volatile };
-        self.core.out.push_back(Output::Send { conn, msg });
-        // Behind the answer: a recall of what the answer brings must not come before it.
-        self.recalls.shed_leases(&mut self.core, &mut self.sessions, &mut self.leases, reply.slot);
+        self.queue.pop_front().map(|(_, gated)| gated)
     }
 }
 

@@ -7,15 +7,12 @@ use loligo_namespace::{Ctx, Found, Need, prepare};
 use loligo_types::msg::Reclaim;
 use loligo_types::{Cred, Ino, Kind, Lease, Op, OpenFlags, SessionId, Stamp};
 
-use crate::cluster::{Cluster, Where};
+use crate::cluster::Cluster;
 use crate::core::Core;
-use crate::io::{Identity, Peer};
-use crate::load::Waiter;
-use crate::machine::Mds;
-use crate::open::{HANDLES_MAX, Handle, Opens};
-use crate::park::WaitReason;
+use crate::io::Identity;
+use crate::open::{HANDLES_MAX, Opens};
 use crate::paths::PathCache;
-use crate::recall::{DATA, Recalls, SHARED};
+use crate::recall::Recalls;
 use crate::rights::{NOBODY, Squash};
 use crate::session::{Session, Sessions, Slot, Standing};
 
@@ -68,91 +65,28 @@ impl Grace {
         self.cut_off_until_ms += ms;
     }
 
-    /// Until when it goes on for a session that has not come back.
-    fn lasts(&self, session: &Session) -> u64 {
-        if session.is_remote() { self.cut_off_until_ms } else { self.until_ms }
-    }
-}
-
-/// Time after the grace time for which orphans that nobody has open are kept: for requests sent again that made them.
-const ORPHANS_KEPT_MS: u64 = 2000;
-
-impl Mds {
-    /// Ends the grace time if all known sessions came back or are gone, or if it is over; those that did not come back
-    /// are evicted then.
-    pub(crate) fn check_grace(&mut self) {
-        let Some(grace) = &self.grace else { return };
-        if self.core.now.mono_ms < self.sessions.grace_until(grace) {
-            return;
-        }
-        let missing: Vec<Slot> = self.sessions.missing().map(|(slot, _)| slot).collect();
-        // What they held nobody knows: until nothing of them can take effect any more nobody may act.
-        let (in_steps, missing) =
-            missing.into_iter().partition::<Vec<_>, _>(|slot| self.sessions.ends_in_steps(&self.core, *slot));
-        in_steps.into_iter().for_each(|slot| self.evict_session(slot));
-        if self.sessions.any_ends() {
-            return;
-        }
-        self.grace = None;
-        missing.into_iter().for_each(|slot| self.evict_session(slot));
-        self.background.orphans_at_ms = Some(self.core.now.mono_ms + ORPHANS_KEPT_MS);
-        self.core.parked.wake(&WaitReason::Grace);
+    /// A session tells what it held. `peer`: it came over a connection that may act for everybody; which users it does not act for.
+    pub(crate) fn begin(
+        &mut self,
+        id: SessionId,
+        held: Reclaim,
+        (trusted, squash): (bool, Squash),
+        limited: Option<Arc<Identity>>,
+    ) {
+        let telling = Telling { held, left: 0, rounds: 0, has_failed: false, failures: 0, trusted, squash, limited };
+        self.told.insert(id, telling);
     }
 
-    /// The driver knows that the process of a session is dead.
-    pub(crate) fn peer_dead(&mut self, session: SessionId) {
-        if let Some(slot) = self.sessions.find(session)
-            && self.sessions.get(slot).is_some_and(|session| session.conn.is_none())
-        {
-            self.end_session(slot);
-        }
-    }
-
-    /// A session has come back all the way.
-    pub(crate) fn reclaimed(&mut self, slot: Slot) {
-        if let Some(session) = self.sessions.get_mut(slot) {
-            session.standing = Standing::Here;
-            self.check_grace();
-        }
-    }
-
-    /// Takes the holdings of a session from before the restart. First the inodes that it had open are read.
-    pub(crate) fn reclaim(&mut self, slot: Slot, held: Reclaim) {
-        let Some(session) = self.sessions.get_mut(slot) else { return };
-        if session.standing != Standing::Back || self.grace.is_none() {
-            return;
-        }
-        session.standing = Standing::Reclaiming;
-        let id = session.id;
-        let peer = session.conn.and_then(|conn| self.sessions.conns.get(&conn)).map(|conn| &conn.peer);
-        let (trusted, squash) = (peer.is_some_and(|peer| peer.trusted), peer.map_or(Squash::None, Peer::squash));
-        let limited = peer.and_then(Peer::limited).cloned();
-        let mut held = held;
-        if peer.is_some_and(Peer::is_read_only) {
-            // It cannot have had them: it is not believed.
-            held.opens.retain(|(_, _, flags, _)| !(flags.write || flags.truncate || flags.append));
-        }
-        if let Some(grace) = &mut self.grace {
-            grace.told.insert(
-                id,
-                Telling { held, left: 0, rounds: 0, has_failed: false, failures: 0, trusted, squash, limited },
-            );
-        }
-        self.reclaim_further(slot, id);
-    }
-
-    /// One of the reads for a reclaim is done.
-    pub(crate) fn reclaim_loaded(&mut self, slot: Slot, id: SessionId) {
-        let Some(told) = self.grace.as_mut().and_then(|grace| grace.told.get_mut(&id)) else { return };
+    /// One of the reads for a reclaim is done; whether all are, and none has failed.
+    pub(crate) fn one_is_read(&mut self, id: SessionId) -> bool {
+        let Some(told) = self.told.get_mut(&id) else { return false };
         told.left -= 1;
-        if told.left == 0 && !told.has_failed {
-            self.reclaim_further(slot, id);
-        }
+        told.left == 0 && !told.has_failed
     }
 
-    /// One of them failed: it is tried again with the next tick.
-    pub(crate) fn reclaim_failed(&mut self, slot: Slot, id: SessionId) {
-        if let Some(told) = self.grace.as_mut().and_then(|grace| grace.told.get_mut(&id))
+    /// One of them has failed.
+    pub(crate) fn one_has_failed(&mut self, id: SessionId) {
+        if let Some(told) = self.told.get_mut(&id)
             && told.failures < FAILED_MAX
         {
             if !told.has_failed {
@@ -161,123 +95,59 @@ impl Mds {
             }
             (told.has_failed, told.failures) = (true, told.failures + 1);
         }
-        self.reclaim_loaded(slot, id);
     }
 
-    /// A tick: what could not be read for a reclaim is read again.
-    pub(crate) fn reclaim_again(&mut self) {
-        let Some(grace) = &mut self.grace else { return };
-        let failed = grace.told.iter_mut().filter(|(_, told)| told.has_failed && told.left == 0);
-        let sessions: Vec<SessionId> = failed
+    /// The reclaims for which something is to be read again.
+    pub(crate) fn take_failed(&mut self) -> Vec<SessionId> {
+        let failed = self.told.iter_mut().filter(|(_, told)| told.has_failed && told.left == 0);
+        failed
             .map(|(id, told)| {
                 told.has_failed = false;
                 *id
             })
-            .collect();
-        self.reclaim_of(sessions);
+            .collect()
     }
 
-    /// Reads what is missing for a reclaim, or gives back what was held.
-    fn reclaim_further(&mut self, slot: Slot, id: SessionId) {
-        let Some(told) = self.grace.as_mut().and_then(|grace| grace.told.get(&id)) else { return };
+    /// The inodes that a session had open, and how often something was read for it.
+    pub(crate) fn open_inos(&self, id: SessionId) -> Option<(Vec<Ino>, usize)> {
+        let told = self.told.get(&id)?;
         let mut inos: Vec<Ino> = told.held.opens.iter().take(HANDLES_MAX).map(|(_, ino, ..)| *ino).collect();
         inos.sort();
         inos.dedup();
-        let rounds = told.rounds;
-        let needs = self.cluster.reclaim_needs(&mut self.core, &inos, rounds);
-        let count = self.cluster.load(&mut self.core, needs, Waiter::Reclaim(slot, id));
-        let Some(grace) = &mut self.grace else { return };
-        if let (1.., Some(told)) = (count, grace.told.get_mut(&id)) {
-            (told.left, told.rounds) = (count, told.rounds + 1);
-            return;
-        }
-        let Some(refused) = self.ways.refused_by_paths(&mut self.core, &mut self.cluster, &mut self.grace, slot, id)
-        else {
-            return;
-        };
-        let Some(told) = self.grace.as_mut().and_then(|grace| grace.told.remove(&id)) else { return };
-        let session = self.sessions.same(slot, id);
-        if session.is_some_and(|session| session.standing == Standing::Reclaiming) {
-            self.take_back(slot, id, told.held, (told.trusted, told.squash), &refused);
-            self.reclaimed(slot);
+        Some((inos, told.rounds))
+    }
+
+    /// So many reads are under way for a reclaim; whether it waits for them.
+    pub(crate) fn is_read_for(&mut self, id: SessionId, count: usize) -> bool {
+        match self.told.get_mut(&id) {
+            Some(told) if count > 0 => {
+                (told.left, told.rounds) = (count, told.rounds + 1);
+                true
+            }
+            _ => false,
         }
     }
 
-    /// Other ranks may have said where something is that limited sessions had open.
-    pub(crate) fn reclaim_by_ways(&mut self) {
-        let Some(grace) = &self.grace else { return };
+    /// The reclaims of sessions whose rights depend on where something is, as far as nothing is read for them.
+    pub(crate) fn limited(&self) -> Vec<SessionId> {
         let waits = |told: &Telling| told.limited.is_some() && told.left == 0;
-        let sessions: Vec<SessionId> = grace.told.iter().filter(|(_, told)| waits(told)).map(|(id, _)| *id).collect();
-        self.reclaim_of(sessions);
+        self.told.iter().filter(|(_, told)| waits(told)).map(|(id, _)| *id).collect()
     }
 
-    fn reclaim_of(&mut self, sessions: Vec<SessionId>) {
-        for id in sessions {
-            match self.sessions.find(id) {
-                Some(slot) => self.reclaim_further(slot, id),
-                None => drop(self.grace.as_mut().and_then(|grace| grace.told.remove(&id))),
-            }
-        }
+    /// Takes a reclaim out: what was held, and who has told it.
+    pub(crate) fn end(&mut self, id: SessionId) -> Option<(Reclaim, (bool, Squash))> {
+        let told = self.told.remove(&id)?;
+        Some((told.held, (told.trusted, told.squash)))
     }
 
-    /// Gives a session back what it held. What conflicts with what others said before is asked back at once.
-    fn take_back(
-        &mut self,
-        slot: Slot,
-        id: SessionId,
-        held: Reclaim,
-        (trusted, squash): (bool, Squash),
-        refused: &BTreeSet<(Ino, bool)>,
-    ) {
-        let believed = trusted && squash == Squash::None;
-        for (number, ino, flags, rights) in &held.opens {
-            if !refused.contains(&(*ino, flags.write))
-                && (believed || self.sessions.may_take_back(&self.core, slot, squash, *ino, *flags))
-            {
-                self.take_back_open(slot, id, *number, *ino, *flags, *rights);
-            } else if flags.write && self.sessions.get(slot).is_some_and(|session| !session.addresses.is_empty()) {
-                // It may be writing that file in the store at this moment.
-                return self.evict_session(slot);
-            }
-        }
-        held.opens
-            .iter()
-            .for_each(|(_, ino, ..)| self.recalls.settle_reclaimed(&mut self.core, &self.sessions, &self.opens, *ino));
-        for (ino, handle, lock) in held.locks {
-            let known = self.opens.handle(slot, handle).is_some_and(|open| open.ino == ino);
-            if known && !self.locks.is_full(ino) && self.locks.conflict(ino, slot, &lock).is_none() {
-                self.locks.set(ino, slot, handle, lock);
-            }
-        }
-        // All of them, however many: what is left out here would stay in the client's cache for ever.
-        for (ino, bits) in held.leases {
-            if bits.any(SHARED) {
-                self.leases.grant(ino, slot, bits & SHARED);
-            }
-        }
-        self.recalls.shed_leases(&mut self.core, &mut self.sessions, &mut self.leases, slot);
-    }
-
-    fn take_back_open(&mut self, slot: Slot, id: SessionId, number: u64, ino: Ino, flags: OpenFlags, rights: Lease) {
-        let taken = self.opens.handles(slot) >= HANDLES_MAX || self.opens.handle(slot, number).is_some();
-        // A directory of which this rank has only a part is open where its home is.
-        let is_here = self.cluster.atlas.home_of_part(&self.core, ino).is_none();
-        let kind = self.core.tree.inode(ino).filter(|_| is_here).map(|inode| inode.kind);
-        if taken || !matches!(kind, Some(Kind::File | Kind::Dir)) {
-            if let Where::Elsewhere(rank) = self.cluster.locate(&mut self.core, ino, &mut Vec::new()) {
-                // What was open of it has gone there before the restart, if it was here. The client may close it before it hears of that.
-                self.cluster.exports.note_moved_handles(&self.core, &[(slot, number)], rank);
-            }
-            return;
-        }
-        let is_file = kind == Some(Kind::File);
-        let change = self.opens.open(slot, number, Handle::new(ino, flags));
-        if is_file {
-            self.relaxed.tell_access(&mut self.core, &self.decoupled, id, change);
-            self.opens.give(ino, slot, rights & DATA);
-        }
+    /// Until when it goes on for a session that has not come back.
+    fn lasts(&self, session: &Session) -> u64 {
+        if session.is_remote() { self.cut_off_until_ms } else { self.until_ms }
     }
 }
+
+/// Time after the grace time for which orphans that nobody has open are kept: for requests sent again that made them.
+pub(crate) const ORPHANS_KEPT_MS: u64 = 2000;
 
 impl Sessions {
     /// Known sessions that have not come back all the way.
@@ -293,7 +163,7 @@ impl Sessions {
     /// A peer that may not act for everybody must be allowed to open it itself (by its user alone: its groups are not known):
     /// its word that it had it open is not enough. One that acts for all but root, if a user is who may. What another one may write to has no
     /// setuid and setgid: that ended when it was opened.
-    fn may_take_back(&self, core: &Core, slot: Slot, squash: Squash, ino: Ino, flags: OpenFlags) -> bool {
+    pub(crate) fn may_take_back(&self, core: &Core, slot: Slot, squash: Squash, ino: Ino, flags: OpenFlags) -> bool {
         let (Some(session), Found::Here(inode)) = (self.get(slot), core.tree.find(ino)) else {
             return false;
         };
@@ -316,7 +186,7 @@ impl Sessions {
 
 impl PathCache {
     /// The opens that a limited session reclaims where it may not have them. `None`: something must be read, or another rank asked, first.
-    fn refused_by_paths(
+    pub(crate) fn refused_by_paths(
         &mut self,
         core: &mut Core,
         cluster: &mut Cluster,
@@ -347,7 +217,7 @@ impl PathCache {
 impl Cluster {
     /// Records to read before it is known which of these inodes are there, and are this rank's: in a cluster also
     /// directories above them, one by one.
-    fn reclaim_needs(&mut self, core: &mut Core, inos: &[Ino], rounds: usize) -> Vec<Need> {
+    pub(crate) fn reclaim_needs(&mut self, core: &mut Core, inos: &[Ino], rounds: usize) -> Vec<Need> {
         let mut needs = Vec::new();
         if self.is_alone() {
             let unknown = inos.iter().filter(|ino| rounds == 0 && matches!(core.tree.find(**ino), Found::Unknown));
@@ -380,7 +250,7 @@ impl Core {
 
 impl Recalls {
     /// Rights that several sessions claim although they exclude each other: all give them up.
-    fn settle_reclaimed(&mut self, core: &mut Core, sessions: &Sessions, opens: &Opens, ino: Ino) {
+    pub(crate) fn settle_reclaimed(&mut self, core: &mut Core, sessions: &Sessions, opens: &Opens, ino: Ino) {
         let holders: Vec<(Slot, Lease)> = opens.all_rights(ino).collect();
         for (slot, rights) in holders {
             let excess = rights.without(opens.allowed(ino, slot));

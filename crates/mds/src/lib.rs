@@ -67,6 +67,7 @@ mod scan;
 mod session;
 mod shards;
 mod shortcuts;
+mod stages;
 mod status;
 mod sync;
 mod tally;

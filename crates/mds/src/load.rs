@@ -7,15 +7,12 @@
 use std::collections::BTreeMap;
 
 use loligo_namespace::{Loaded, Need};
-use loligo_types::{FsError, Ino, Rank, SessionId};
+use loligo_types::{Ino, Rank, SessionId};
 
-use crate::cluster::Atlas;
-use crate::cluster::{Cluster, pinned_dirs};
+use crate::cluster::{Atlas, Cluster};
 use crate::core::Core;
 use crate::grace::Grace;
 use crate::io::Output;
-use crate::machine::Mds;
-use crate::park::WaitReason;
 use crate::peer::TxId;
 use crate::session::Slot;
 
@@ -52,7 +49,7 @@ impl Waiter {
     /// True if a read for it counts as load ([`loligo_types::Hit::Fetch`]): one that a client's request or another rank's waits for.
     /// Reads for migrations, drains, sums and read-ahead do not count. A balancer that sees them would move directories because
     /// directories were moved.
-    fn is_load(self) -> bool {
+    pub(crate) fn is_load(self) -> bool {
         match self {
             Waiter::Job(_) | Waiter::Loan(_) | Waiter::Way(..) | Waiter::Replicas => true,
             // Imports come as letters, too.
@@ -82,7 +79,7 @@ pub(crate) struct Loads {
     last_birth: u64,
     tickets: BTreeMap<u64, Ticket>,
     by_need: BTreeMap<Need, u64>,
-    since_evict: usize,
+    pub(crate) since_evict: usize,
 }
 
 /// Tickets from here on are for what another rank is asked: nothing is read for them, and so no checkpoint waits for them.
@@ -138,85 +135,10 @@ impl Loads {
 }
 
 /// A directory that is cut into fragments.
-fn cut_dir(item: &Loaded) -> Option<Ino> {
+pub(crate) fn cut_dir(item: &Loaded) -> Option<Ino> {
     match item {
         Loaded::Inode(ino, Some(inode)) if inode.frag_bits > 0 => Some(*ino),
         _ => None,
-    }
-}
-
-impl Mds {
-    /// The records came.
-    pub(crate) fn loaded(&mut self, ticket: u64, items: Vec<Loaded>) {
-        let Some(done) = self.core.end_ticket(ticket) else { return };
-        let is_load = done.waiters.iter().any(|waiter| waiter.is_load());
-        let spots = if is_load { self.balance.spots_of(&self.core, &self.cluster.atlas, &items) } else { Vec::new() };
-        let missed = self.core.missed(&items);
-        let is_awaited = done.waiters.iter().any(|waiter| matches!(waiter, Waiter::Job(_)));
-        let listed = if is_awaited { self.core.listed(&items) } else { Vec::new() };
-        let pinned = pinned_dirs(&items);
-        if self.cluster.is_alone() {
-            items.into_iter().for_each(|item| self.core.tree.load(item));
-        } else {
-            let stale = ticket <= self.cluster.atlas.barrier;
-            for item in items {
-                let cut = cut_dir(&item);
-                self.cluster.atlas.take_item(&mut self.core, &mut self.cluster.exports, &mut self.balance, item, stale);
-                // A rank that starts anew learns so of what it has not given away yet.
-                cut.into_iter()
-                    .for_each(|dir| self.cluster.placement.has_grown(&mut self.core, &self.cluster.atlas, dir));
-            }
-        }
-        pinned.into_iter().for_each(|dir| self.cluster.placement.note_loaded_pin(&self.core, dir));
-        self.heat.heat_fetch(&mut self.core, &self.cluster.atlas, spots);
-        self.core.loads.since_evict += 1;
-        for waiter in done.waiters {
-            match waiter {
-                Waiter::Job(id) => self.core.parked.less(id),
-                Waiter::Reap(ino) => drop(self.opens.reaps.insert(ino)),
-                Waiter::EofCleanup(ino) => self.tidy_one(ino),
-                Waiter::Sums => self.background.sums_waiting = false,
-                Waiter::Reclaim(slot, session) => self.reclaim_loaded(slot, session),
-                Waiter::Way(rank, number, ino) => self.cluster.tell_way(&mut self.core, rank, number, ino),
-                Waiter::Replicas => self.cluster.replicas_loaded(&mut self.core, &self.grace, &self.decoupled, true),
-                Waiter::Loan(tx) => self.loan_loaded(tx),
-                Waiter::Letter(rank) => self.letter_loaded(rank),
-                Waiter::Survey => self.cluster.exports.survey_loaded(&mut self.core),
-                Waiter::Nobody => self.core.parked.wake(&WaitReason::Locked),
-                Waiter::Ahead => {}
-            }
-        }
-        missed.into_iter().for_each(|(dir, hash)| self.cluster.atlas.read_ahead(&mut self.core, dir, hash));
-        listed.into_iter().for_each(|(dir, hash)| self.cluster.atlas.read_on(&mut self.core, dir, hash));
-        self.land_checkpoint();
-        self.decoupled.land_merge_rows(&mut self.core);
-    }
-
-    /// They could not be read: the requests fail, background work is tried again later.
-    pub(crate) fn load_failed(&mut self, ticket: u64) {
-        let Some(done) = self.core.end_ticket(ticket) else { return };
-        for waiter in done.waiters {
-            match waiter {
-                Waiter::Job(id) => {
-                    if let Some(job) = self.core.parked.take(id) {
-                        self.fail(job, FsError::Io);
-                    }
-                }
-                Waiter::Reap(ino) => drop(self.background.reap_later.insert(ino)),
-                Waiter::Replicas => self.cluster.replicas_loaded(&mut self.core, &self.grace, &self.decoupled, false),
-                // It asks again.
-                Waiter::EofCleanup(_) | Waiter::Way(..) => {}
-                Waiter::Sums => self.background.sums_waiting = false,
-                Waiter::Reclaim(slot, session) => self.reclaim_failed(slot, session),
-                Waiter::Loan(tx) => self.cluster.loans.loan_failed(&mut self.core, &mut self.opens, &mut self.tidy, tx),
-                Waiter::Letter(rank) => self.letter_loaded(rank),
-                Waiter::Survey => self.cluster.exports.survey_loaded(&mut self.core),
-                Waiter::Nobody => self.core.parked.wake(&WaitReason::Locked),
-                Waiter::Ahead => {}
-            }
-        }
-        self.land_checkpoint();
-        self.decoupled.land_merge_rows(&mut self.core);
     }
 }
 
@@ -229,10 +151,11 @@ impl Core {
         }
     }
 
-    fn end_ticket(&mut self, ticket: u64) -> Option<Ticket> {
+    /// A read has ended; who waits for it.
+    pub(crate) fn end_ticket(&mut self, ticket: u64) -> Option<Vec<Waiter>> {
         let done = self.loads.tickets.remove(&ticket)?;
         done.needs.iter().for_each(|need| _ = self.loads.by_need.remove(need));
-        Some(done)
+        Some(done.waiters)
     }
 }
 

@@ -1,6 +1,5 @@
 //! The machine: its parts side by side, and which stage each input goes to.
 
-use loligo_types::msg::ToServer;
 use loligo_types::{Ino, StatFs};
 
 use crate::background::Background;
@@ -15,16 +14,16 @@ use crate::eof_cleanup::EofCleanup;
 use crate::gate::Gate;
 use crate::grace::Grace;
 use crate::heat::Heat;
-use crate::io::{ConnId, Input, Output};
+use crate::io::{Input, Output};
 use crate::lease::Leases;
 use crate::lock::Locks;
 use crate::lookup_leases::LookupLeases;
 use crate::open::Opens;
 use crate::pace::Pace;
 use crate::paths::PathCache;
-use crate::recall::{Recalls, SHARED};
+use crate::recall::Recalls;
 use crate::relaxed::Relaxed;
-use crate::session::{Sessions, Standing};
+use crate::session::Sessions;
 use crate::shortcuts::Shortcuts;
 use crate::sync::Syncs;
 
@@ -193,47 +192,6 @@ impl Mds {
         self.core.evict_after_loads(&self.cluster, &self.grace);
         if self.core.stopping {
             self.try_stop();
-        }
-    }
-
-    fn message(&mut self, conn: ConnId, msg: ToServer) {
-        let Some(entry) = self.sessions.conns.get(&conn) else { return };
-        let Some(slot) = entry.slot else {
-            match msg {
-                ToServer::Hello(hello) => self.hello(conn, hello),
-                // Nothing else makes sense on a connection without a session.
-                _ => self.sessions.close_conn(&mut self.core, conn),
-            }
-            return;
-        };
-        if let Some(session) = self.sessions.get_mut(slot) {
-            session.heard_ms = self.core.now.mono_ms;
-            session.met = true;
-            if session.standing == Standing::Back && !matches!(msg, ToServer::Reclaim(_) | ToServer::Ping) {
-                self.reclaimed(slot);
-            }
-        }
-        match msg {
-            ToServer::Request(request) => {
-                self.pace.request();
-                self.request(conn, slot, request);
-            }
-            ToServer::RecallDone { ino, id } => self.recall_done(slot, ino, id),
-            ToServer::Release(leases) => {
-                for (ino, bits) in leases {
-                    self.leases.take(ino, slot, bits & SHARED);
-                    self.opens.take(ino, slot, bits.without(SHARED));
-                }
-            }
-            ToServer::Ping => self.recalls.ping(&mut self.core, &mut self.sessions, &self.opens, &self.tidy, slot),
-            ToServer::Goodbye { gone } => {
-                self.goodbye(slot, gone);
-                self.sessions.close_conn(&mut self.core, conn);
-            }
-            ToServer::Reclaim(held) => self.reclaim(slot, held),
-            ToServer::Hello(hello) => self.hello(conn, hello),
-            // The driver's to give to the object server.
-            ToServer::Data(_) => {}
         }
     }
 

@@ -2,10 +2,8 @@
 //! those that were given are below the rank's counter for good, and which of them are used is in the session's record, or
 //! follows from its requests in the journal.
 
-use loligo_types::{Answer, Event, FsError, FsResult, Granted, Ino, limits};
+use loligo_types::{Event, FsError, Granted, Ino};
 
-use crate::execute::origin_of;
-use crate::machine::Mds;
 use crate::park::Job;
 use crate::session::Sessions;
 
@@ -15,28 +13,6 @@ pub(crate) fn made_by(events: &[Event], mut each: impl FnMut(Ino)) {
         if let Event::Inode(inode) = event {
             each(inode.ino);
         }
-    }
-}
-
-impl Mds {
-    /// Gives numbers to a session, with one record that says so of the session and of the counter.
-    pub(crate) fn grant_inos(&mut self, job: &Job, count: u32) -> FsResult<Answer> {
-        if count == 0 || count > limits::INO_GRANT_MAX {
-            return Err(FsError::Invalid);
-        }
-        let first = self.core.tree.next_ino();
-        let after = Ino(first.0 + u64::from(count));
-        if after.birth_rank() != self.core.me() {
-            return Err(FsError::NoSpace);
-        }
-        let Some(session) = self.sessions.same(job.slot, job.session) else { return Err(FsError::Stale) };
-        if session.grants.left() + u64::from(count) > u64::from(limits::INO_GRANT_MAX) {
-            return Err(FsError::Quota);
-        }
-        session.grants.add(first, count);
-        let record = session.record();
-        self.commit(Some(origin_of(job, Ino(0), first.0)), &[Event::NextIno(after), Event::Session(record)]);
-        Ok(Answer::Inos { first, count })
     }
 }
 

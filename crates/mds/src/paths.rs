@@ -19,7 +19,6 @@ use crate::cluster::{Cluster, Where, principal};
 use crate::core::Core;
 use crate::execute::Step;
 use crate::load::Waiter;
-use crate::machine::Mds;
 use crate::open::{Handle, Opens};
 use crate::park::{Job, WaitReason};
 use crate::peer::PeerMsg;
@@ -47,6 +46,38 @@ pub(crate) struct PathCache {
 }
 
 impl PathCache {
+    /// What was heard long ago is forgotten, and so is who was asked; whether somebody waits for an answer, who asks again now.
+    pub(crate) fn forget_old(&mut self, core: &mut Core) -> bool {
+        let now = core.now.mono_ms;
+        self.known.retain(|_, heard| now < heard.ms + KEEP_MS);
+        let asked = !std::mem::take(&mut self.asked).is_empty();
+        if asked {
+            core.parked.wake(&WaitReason::Above);
+        }
+        asked
+    }
+
+    /// Puts down what another rank has said of an inode; false if it says nothing.
+    pub(crate) fn hear(
+        &mut self,
+        core: &mut Core,
+        number: u64,
+        ino: Ino,
+        (up, at): (Vec<u64>, Ino),
+        bounds: Policies,
+    ) -> bool {
+        if at == ino && ino != Ino::ROOT {
+            return false;
+        }
+        self.asked.remove(&ino);
+        if self.known.len() >= KEEP_MAX {
+            self.known.clear();
+        }
+        self.known.insert(ino, Heard { up, at, bounds, ms: core.now.mono_ms, number });
+        core.parked.wake(&WaitReason::Above);
+        true
+    }
+
     /// Number of questions so far: the number of the last one.
     pub(crate) fn asks(&self) -> u64 {
         self.last
@@ -143,33 +174,6 @@ pub(crate) fn shown_on_the_way(mut change: Change) -> Change {
         change.answer = Answer::Bytes(shown.flatten().copied().collect());
     }
     change
-}
-
-impl Mds {
-    /// A tick: who waits asks again. The rank may not have been there, or something else may have it by now.
-    pub(crate) fn ask_ways_again(&mut self) {
-        let now = self.core.now.mono_ms;
-        self.ways.known.retain(|_, heard| now < heard.ms + KEEP_MS);
-        if !std::mem::take(&mut self.ways.asked).is_empty() {
-            self.core.parked.wake(&WaitReason::Above);
-            self.reclaim_by_ways();
-        }
-    }
-
-    /// Another rank has said it. One that does not have the inode is asked again with the next tick, or another one.
-    pub(crate) fn way_told(&mut self, number: u64, ino: Ino, way: (Vec<u64>, Ino), bounds: Policies) {
-        let (up, at) = way;
-        if at == ino && ino != Ino::ROOT {
-            return;
-        }
-        self.ways.asked.remove(&ino);
-        if self.ways.known.len() >= KEEP_MAX {
-            self.ways.known.clear();
-        }
-        self.ways.known.insert(ino, Heard { up, at, bounds, ms: self.core.now.mono_ms, number });
-        self.core.parked.wake(&WaitReason::Above);
-        self.reclaim_by_ways();
-    }
 }
 
 impl PathCache {

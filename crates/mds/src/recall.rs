@@ -11,7 +11,7 @@ use loligo_types::{Ino, Lease};
 use crate::core::Core;
 use crate::eof_cleanup::EofCleanup;
 use crate::io::Output;
-use crate::machine::Mds;
+use crate::lease::Leases;
 use crate::open::Opens;
 use crate::session::{Session, Sessions, Slot};
 
@@ -82,6 +82,37 @@ impl Recalls {
         self.of(ino).find(|(_, recall)| recall.slot == slot && recall.bits.has(bits)).map(|(id, _)| id)
     }
 
+    /// True if this was asked of the session.
+    pub(crate) fn is_asked(&self, slot: Slot, ino: Ino, id: u64) -> bool {
+        self.by_id.get(&id).is_some_and(|recall| recall.slot == slot && recall.ino == ino)
+    }
+
+    /// The numbers of all that a session was asked for.
+    pub(crate) fn ids_of(&self, slot: Slot) -> Vec<u64> {
+        self.by_id.iter().filter(|(_, recall)| recall.slot == slot).map(|(id, _)| *id).collect()
+    }
+
+    /// What was asked for is given back, or lost; false if nothing was asked.
+    pub(crate) fn end(
+        &mut self,
+        core: &mut Core,
+        sessions: &mut Sessions,
+        leases: &mut Leases,
+        opens: &mut Opens,
+        id: u64,
+    ) -> bool {
+        let Some(recall) = self.remove(id) else { return false };
+        leases.take(recall.ino, recall.slot, recall.bits & SHARED);
+        opens.take(recall.ino, recall.slot, recall.bits & DATA);
+        if recall.shed
+            && let Some(session) = sessions.get_mut(recall.slot)
+        {
+            session.shedding = session.shedding.saturating_sub(1);
+        }
+        recall.waiters.into_iter().for_each(|job| core.parked.less(job));
+        true
+    }
+
     fn remove(&mut self, id: u64) -> Option<Recall> {
         let recall = self.by_id.remove(&id)?;
         if let Some(ids) = self.by_ino.get_mut(&recall.ino) {
@@ -91,37 +122,6 @@ impl Recalls {
             }
         }
         Some(recall)
-    }
-}
-
-impl Mds {
-    /// The session obeyed. Unknown recalls (of an earlier life of the server) are ignored.
-    pub(crate) fn recall_done(&mut self, slot: Slot, ino: Ino, id: u64) {
-        if self.recalls.by_id.get(&id).is_none_or(|recall| recall.slot != slot || recall.ino != ino) {
-            return;
-        }
-        self.end_recall(id);
-        self.recalls.pay_pongs(&mut self.core, &mut self.sessions, &self.opens, &self.tidy, slot);
-    }
-
-    /// The session is gone, and so is all it held.
-    pub(crate) fn end_recalls_of(&mut self, slot: Slot) {
-        let of_it = self.recalls.by_id.iter().filter(|(_, recall)| recall.slot == slot);
-        let ids: Vec<u64> = of_it.map(|(id, _)| *id).collect();
-        ids.into_iter().for_each(|id| self.end_recall(id));
-    }
-
-    fn end_recall(&mut self, id: u64) {
-        let Some(recall) = self.recalls.remove(id) else { return };
-        self.leases.take(recall.ino, recall.slot, recall.bits & SHARED);
-        self.opens.take(recall.ino, recall.slot, recall.bits & DATA);
-        if recall.shed
-            && let Some(session) = self.sessions.get_mut(recall.slot)
-        {
-            session.shedding = session.shedding.saturating_sub(1);
-        }
-        recall.waiters.into_iter().for_each(|job| self.core.parked.less(job));
-        self.next_loans();
     }
 }
 
@@ -143,7 +143,14 @@ impl Recalls {
     }
 
     /// Tells a session that it is heard, as often as it has asked.
-    fn pay_pongs(&self, core: &mut Core, sessions: &mut Sessions, opens: &Opens, tidy: &EofCleanup, slot: Slot) {
+    pub(crate) fn pay_pongs(
+        &self,
+        core: &mut Core,
+        sessions: &mut Sessions,
+        opens: &Opens,
+        tidy: &EofCleanup,
+        slot: Slot,
+    ) {
         if self.is_overdue(core, opens, tidy, slot, 0) {
             return;
         }

@@ -31,7 +31,7 @@ use crate::decouple::Decoupled;
 use crate::hash::IntMap;
 use crate::io::{DataAccess, Output, Page, Scan};
 use crate::load::Waiter;
-use crate::machine::Mds;
+use crate::open::Opens;
 use crate::park::{Job, WaitReason};
 use crate::paths::Up;
 use crate::session::Sessions;
@@ -46,7 +46,7 @@ const READS_MAX: usize = 256;
 /// Directories of which it is remembered whether they are relaxed.
 const MEMO_MAX: usize = 1 << 16;
 /// Numbers that are reserved with one record; more are when half of them are used.
-const NUMBERS: u64 = 8192;
+pub(crate) const NUMBERS: u64 = 8192;
 /// Inodes whose last change may be not durable: beyond, answers wait for the journal.
 const FRESH_MAX: usize = 1 << 16;
 
@@ -169,9 +169,29 @@ fn lag_of(dir: Ino, text: &[u8]) -> Option<Lag> {
 }
 
 impl Relaxed {
+    /// True if somebody waits for the record of a new file.
+    pub(crate) fn awaits_birth(&self) -> bool {
+        self.birth_awaited
+    }
+
+    /// True if more numbers are to be reserved.
+    pub(crate) fn lacks_numbers(&self) -> bool {
+        self.numbers.are_few()
+    }
+
+    /// These are reserved, by the record at `lsn`.
+    pub(crate) fn take_numbers(&mut self, first: Ino, after: Ino, lsn: Lsn) {
+        self.numbers.more = Some((first.0, after.0, lsn));
+    }
+
+    /// The next number that is reserved durably.
+    pub(crate) fn next_number(&mut self, core: &Core) -> Option<Ino> {
+        self.numbers.peek(core.log.durable)
+    }
+
     /// True if any directory may be relaxed.
     #[inline]
-    fn is_any(&self) -> bool {
+    pub(crate) fn is_any(&self) -> bool {
         self.some > 0
     }
 
@@ -261,55 +281,36 @@ fn changed_by(event: &Event) -> Option<Ino> {
     }
 }
 
-impl Mds {
-    /// True if nobody waits for records that are not journaled yet, so that more can be gathered before they are written: relaxed changes
-    /// may be behind for a moment.
-    pub fn journal_may_wait(&self) -> bool {
-        self.relaxed.is_any()
-            && !self.waits_for_journal()
-            && !self.relaxed.birth_awaited
-            && self.grace.is_none()
-            && !self.core.stopping
-            && self.discards.nothing_waits()
-            && self.cluster.is_only_rank(&self.core)
-    }
-
-    /// A number for an inode that a request makes in a relaxed directory; none: there is none that is reserved, and the request is as strict as any.
-    pub(crate) fn reserved_number(&mut self) -> Option<Ino> {
-        if self.relaxed.numbers.are_few() {
-            let first = self.core.tree.next_ino();
-            let after = Ino(first.0 + NUMBERS);
-            if after.birth_rank() == self.core.me() {
-                let lsn = self.commit(None, &[Event::NextIno(after)]);
-                self.relaxed.numbers.more = Some((first.0, after.0, lsn));
-            }
-        }
-        self.relaxed.numbers.peek(self.core.log.durable)
-    }
-
+impl Relaxed {
     /// The journal is durable up to here.
-    pub(crate) fn relaxed_durable(&mut self) {
-        self.relaxed.birth_awaited &= self.core.log.durable < self.core.log.last;
-        while let Some((lsn, ..)) = self.relaxed.order.front()
-            && *lsn <= self.core.log.durable
+    pub(crate) fn relaxed_durable(
+        &mut self,
+        core: &mut Core,
+        sessions: &Sessions,
+        opens: &Opens,
+        cluster: &mut Cluster,
+    ) {
+        self.birth_awaited &= core.log.durable < core.log.last;
+        while let Some((lsn, ..)) = self.order.front()
+            && *lsn <= core.log.durable
         {
-            let Some((lsn, _, inos)) = self.relaxed.order.pop_front() else { return };
+            let Some((lsn, _, inos)) = self.order.pop_front() else { return };
             for ino in inos {
-                if self.relaxed.fresh.get(&ino) == Some(&lsn) {
-                    self.relaxed.fresh.remove(&ino);
+                if self.fresh.get(&ino) == Some(&lsn) {
+                    self.fresh.remove(&ino);
                 }
                 // The first record that says something of it made it.
-                if self.relaxed.unborn.remove(&ino) && self.relaxed.held.remove(&ino) {
-                    if self.cluster.exports.is_leaving(&mut self.core, &mut self.cluster.atlas, ino) {
+                if self.unborn.remove(&ino) && self.held.remove(&ino) {
+                    if cluster.exports.is_leaving(core, &mut cluster.atlas, ino) {
                         // Another rank is about to have it, which says what may be done.
                         continue;
                     }
-                    for (slot, access) in self.opens.users(ino) {
-                        if let Some(session) = self.sessions.get(slot).map(|session| session.id) {
-                            self.core.out.push_back(Output::Access { session, ino, access });
+                    for (slot, access) in opens.users(ino) {
+                        if let Some(session) = sessions.get(slot).map(|session| session.id) {
+                            core.out.push_back(Output::Access { session, ino, access });
                         }
                     }
-                    self.core.parked.wake(&WaitReason::Data(ino));
+                    core.parked.wake(&WaitReason::Data(ino));
                 }
             }
         }
@@ -620,7 +621,7 @@ impl Relaxed {
 
 impl Cluster {
     /// True if this rank is the only one.
-    fn is_only_rank(&self, core: &Core) -> bool {
+    pub(crate) fn is_only_rank(&self, core: &Core) -> bool {
         self.is_alone() || self.atlas.map.ranks.iter().all(|info| info.rank == core.me())
     }
 

@@ -22,7 +22,6 @@ use loligo_types::{Answer, FsError, Ino, Inode, Op, Seq, limits};
 use crate::core::Core;
 use crate::eof_cleanup::EofCleanup;
 use crate::execute::Step;
-use crate::machine::Mds;
 use crate::open::{Handle, Opens};
 use crate::park::{Job, WaitReason};
 use crate::session::Slot;
@@ -51,24 +50,6 @@ pub(crate) struct Appended {
     pub(crate) cuts: u32,
     pub(crate) start: u64,
     pub(crate) end: u64,
-}
-
-impl Mds {
-    /// Lets those go on that waited for room to be written or given up.
-    pub(crate) fn rooms_ended(&mut self) {
-        while self.opens.has_ended_rooms() {
-            for (ino, given_up) in self.opens.take_ended_rooms() {
-                if given_up {
-                    self.tidy.forget(ino);
-                }
-                if !self.opens.has_rooms(ino) {
-                    self.tidy.open_end(ino);
-                    self.tidy_one(ino);
-                }
-                self.core.parked.wake(&WaitReason::Data(ino));
-            }
-        }
-    }
 }
 
 impl Opens {

@@ -8,7 +8,9 @@ use crate::balance::BalanceStatus;
 use crate::core::Core;
 use crate::decouple::{DecoupledCount, DecoupledStatus};
 use crate::heat::{HotDir, KnownLoad, Load, LoadVec};
-use crate::machine::Mds;
+use crate::lease::Leases;
+use crate::lock::Locks;
+use crate::open::Opens;
 use crate::session::{Session, Sessions};
 use crate::tally::{Tally, TallyStatus};
 
@@ -290,6 +292,16 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
+    /// The name of an operation that was asked for, by its number.
+    pub(crate) fn op_name(&self, op: usize) -> &'static str {
+        self.ops.0[op].0
+    }
+
+    /// What was asked for, operation by operation.
+    pub(crate) fn all_ops(&self) -> BTreeMap<&'static str, OpCount> {
+        self.ops.0.iter().filter(|(_, count)| count.count > 0).copied().collect()
+    }
+
     /// Requests answered or redirected so far.
     pub(crate) fn requests(&self) -> u64 {
         self.redirects + self.ops.0.iter().map(|(_, count)| count.count).sum::<u64>()
@@ -310,102 +322,27 @@ impl Counters {
 /// Most waiting requests shown one by one.
 const WAITING_SHOWN: usize = 1000;
 
-impl Mds {
-    /// Directories split and merged so far.
-    pub fn recuts(&self) -> u64 {
-        self.core.counters.splits + self.core.counters.merges
-    }
-
-    /// A picture of the moment. Walks over sessions and locks: not for every request.
-    pub fn status(&self) -> Status {
-        let ops = self.core.counters.ops.0.iter().filter(|(_, count)| count.count > 0).copied().collect();
-        let grace = self.grace.as_ref().map(|grace| GraceStatus {
-            left_ms: self.sessions.grace_until(grace).saturating_sub(self.core.now.mono_ms),
-            missing: self.sessions.missing().count(),
-        });
-        Status {
-            rank: self.core.config.rank,
-            member: self.cluster.atlas.member_state(&self.core),
-            drain_stuck: self.cluster.drain_stuck(&self.core),
-            sessions: self.session_status(),
-            ops,
-            cache_bytes: self.core.tree.memory_bytes(),
-            hash_bytes: self.core.tree.hash_bytes(),
-            cache_inodes: self.core.tree.inodes_cached(),
-            dirty: self.core.tree.dirty_records(),
-            leases: self.leases.total(),
-            lease_bytes: self.leases.memory_bytes(),
-            locks: self.locks.held(),
-            last_lsn: self.core.log.last,
-            durable_lsn: self.core.log.durable,
-            gated: self.gate.len(),
-            relaxed: self.relaxed.status(self.core.now.mono_ms),
-            journal_bytes: self.core.log.used,
-            journal_limit: self.core.log.limit,
-            full: self.core.log.full || self.core.log.no_room || self.core.log.stuck,
-            failed: self.core.log.failed,
-            grace,
-            recalls_pending: self.recalls.len(),
-            recalls: self.core.counters.recalls,
-            evicted: self.core.counters.evicted,
-            checkpoints_failed: self.core.counters.checkpoints_failed,
-            decoupled: self.decoupled.statuses(&self.core.tree, self.core.now.mono_ms, &|dir| self.path_of(dir)),
-            decoupled_count: self.decoupled.count(&self.core.tree, self.core.now.mono_ms),
-            subtree_merges: self.core.counters.subtree_merges,
-            subtree_conflicts: self.core.counters.subtree_conflicts,
-            decouplings_lost: self.core.counters.decouplings_lost,
-            redirects: self.core.counters.redirects,
-            splits: self.core.counters.splits,
-            merges: self.core.counters.merges,
-            scattered: self.core.counters.scattered,
-            spreads: self.core.counters.spreads,
-            paths: self.path_status(),
-            tally: self.core.counters.tally.status(|op| self.core.counters.ops.0[op].0),
-            loads: self.core.loads.len(),
-            discards: self.discards.len() + self.tidy.left(),
-            orphans: self.core.tree.orphans().count(),
-            waiting: self.core.waiting_status(),
-            waiting_count: self.core.parked.len(),
-            load: self.load_now(),
-            others: self.heat.known_loads(&self.core, &self.cluster.atlas),
-            balance: self.balance.balance_status(&self.cluster.atlas),
-            hottest: self.heat.hottest(&self.core),
-            heat_frags: self.heat.table.size(),
-            heat_totals: self.heat.totals,
-        }
-    }
-
-    fn path_status(&self) -> PathStatus {
-        let (held, lent) = (&self.cluster.replicas.held, &self.cluster.replicas.lent);
-        PathStatus {
-            held: held.len(),
-            lent: lent.len(),
-            steps: held.steps,
-            partings: held.partings,
-            asks: held.asks,
-            asked_back: lent.asked_back,
-            shortcuts: self.shortcuts.len(),
-            shortcuts_taken: self.shortcuts.taken,
-            promised: self.promises.len(),
-            promises: self.promises.given,
-            promise_waits: self.promises.waits,
-        }
-    }
-
-    fn session_status(&self) -> Vec<SessionStatus> {
-        let sessions = self.sessions.iter().map(|(slot, session)| SessionStatus {
+impl Sessions {
+    pub(crate) fn session_status(
+        &self,
+        core: &Core,
+        leases: &Leases,
+        opens: &Opens,
+        locks: &Locks,
+    ) -> Vec<SessionStatus> {
+        let sessions = self.iter().map(|(slot, session)| SessionStatus {
             id: session.id,
             name: String::from_utf8_lossy(&session.name).into_owned(),
             uid: session.uid,
             local: session.local,
             connected: session.conn.is_some(),
             ending: session.ending.is_some(),
-            identity: self.sessions.identity_of(session),
+            identity: self.identity_of(session),
             direct: !session.addresses.is_empty(),
-            idle_ms: self.core.now.mono_ms.saturating_sub(session.heard_ms),
-            opens: self.opens.handles(slot),
-            leases: self.leases.count(slot),
-            locks: self.locks.held_by(slot),
+            idle_ms: core.now.mono_ms.saturating_sub(session.heard_ms),
+            opens: opens.handles(slot),
+            leases: leases.count(slot),
+            locks: locks.held_by(slot),
             in_flight: session.window.running(),
             requests: session.requests,
             errors: session.errors,
@@ -422,7 +359,7 @@ impl Sessions {
 }
 
 impl Core {
-    fn waiting_status(&self) -> Vec<WaitStatus> {
+    pub(crate) fn waiting_status(&self) -> Vec<WaitStatus> {
         let waiting = self.parked.iter().take(WAITING_SHOWN).map(|(job, why)| WaitStatus {
             session: job.session,
             op: job.op.name(),

@@ -10,8 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use loligo_journal::decode_record;
-use loligo_namespace::{Change, Fork, Found, Plan, Terms, is_within_bounds, resolve};
-use loligo_types::limits::HELD_OPEN_MAX;
+use loligo_namespace::{Found, is_within_bounds};
 use loligo_types::{
     Answer, Conflict, Cred, DecoupledRecord, Event, FsError, Ino, Inode, Interfere, Need, SubtreeAnswer,
 };
@@ -21,10 +20,7 @@ use super::merge::Intake;
 use crate::cluster::Cluster;
 use crate::core::Core;
 use crate::decouple::Decoupled;
-use crate::execute::{Step, origin_of};
-use crate::machine::Mds;
 use crate::open::Opens;
-use crate::park::{Job, WaitReason};
 
 /// Most bytes of the parts of such a merge, and of the record that comes of it: it is decided upon at once.
 pub(super) const BYTES_MAX: u64 = 8 << 20;
@@ -33,13 +29,13 @@ pub(super) const RECORD_MAX: usize = 14 << 20;
 /// Inodes that others have removed below a root.
 #[derive(Default)]
 pub(super) struct Held {
-    inos: BTreeSet<Ino>,
+    pub(super) inos: BTreeSet<Ino>,
     /// It was found so after a restart, when nobody can tell where it was: only what is the owner's own comes back.
     found: bool,
     /// Inodes that its owner has open, as it says: of these nothing goes with a merge.
-    open: BTreeSet<Ino>,
+    pub(super) open: BTreeSet<Ino>,
     /// Those that a merge of this life has left for that reason: their owner knows that they have no name.
-    left: BTreeSet<Ino>,
+    pub(super) left: BTreeSet<Ino>,
 }
 
 /// Conflicts of the last merge, for an owner who asks again.
@@ -47,154 +43,6 @@ pub(super) struct Held {
 pub(super) struct LastConflicts {
     pub(super) count: u64,
     pub(super) told: Vec<Conflict>,
-}
-
-impl Mds {
-    /// The owner has these open.
-    pub(super) fn hold_open(&mut self, job: &mut Job, dir: Ino, epoch: u64, (first, inos): (bool, &[Ino])) -> Step {
-        if let Err(error) = self.decoupled.owned(&self.core, job, dir, epoch) {
-            return Step::Answer(Err(error));
-        }
-        if first && self.core.allows(dir) && !self.decoupled.by_dir.get(&dir).is_some_and(|owned| owned.has_left) {
-            // One that says this opens there by itself. What its session has of the rank goes, and it gets no more.
-            self.decoupled.set_answers(dir, true);
-            if let Some(step) = self.leave_own(job, dir) {
-                if matches!(step, Step::Answer(_)) {
-                    self.decoupled.set_answers(dir, false);
-                }
-                return step;
-            }
-        }
-        let Some(owned) = self.decoupled.by_dir.get_mut(&dir) else { return Step::Answer(Err(FsError::Stale)) };
-        if first {
-            owned.has_left = owned.answers;
-            owned.held.open.clear();
-        }
-        if owned.held.open.len() + inos.len() > HELD_OPEN_MAX {
-            return Step::Answer(Err(FsError::Quota));
-        }
-        owned.held.open.extend(inos);
-        Step::Answer(Ok(Answer::Done))
-    }
-
-    /// Merges where others may have worked meanwhile.
-    pub(super) fn merge_allowed(
-        &mut self,
-        job: &mut Job,
-        record: &DecoupledRecord,
-        (merge, used): (u64, Ino),
-        mut intake: Intake,
-    ) -> Step {
-        let (dir, parts) = (record.dir, intake.parts);
-        let planned = self.settle_forks(job, record, &intake);
-        let step = match planned.and_then(|forks| self.plan(job, record, (merge, &forks), &mut intake)) {
-            Ok(plan) if plan.bytes > RECORD_MAX => Step::Answer(Err(FsError::Quota)),
-            Ok(plan) => {
-                let change = Change { events: plan.events, answer: Answer::Done, origin_ino: dir, origin_value: 0 };
-                match self.settle_conflicts(job, &change) {
-                    Some(why) => Step::Wait(why),
-                    None => {
-                        let last = LastConflicts { count: plan.conflicts, told: plan.told };
-                        return self.merge_at_once(job, record, (merge, used), &intake, change.events, last);
-                    }
-                }
-            }
-            Err(step) => step,
-        };
-        if matches!(step, Step::Answer(_)) {
-            self.decoupled.end_still(&mut self.core, &mut self.sessions, &mut self.opens, dir);
-        }
-        self.decoupled.keep_intake(dir, parts, intake);
-        step
-    }
-
-    /// The plan of a merge, or what it waits for.
-    fn plan(
-        &mut self,
-        job: &mut Job,
-        record: &DecoupledRecord,
-        (merge, forks): (u64, &BTreeMap<Ino, Fork>),
-        intake: &mut Intake,
-    ) -> Result<Plan, Step> {
-        let (mut there, mut needs) = (BTreeSet::new(), Vec::new());
-        for ino in intake.draft.speaks_of() {
-            if self.discards.drops_or_spills(ino) {
-                return Err(Step::Wait(WaitReason::Data(ino)));
-            }
-            if let Some(why) = self.opens.wait_for_rooms(&mut self.tidy, ino) {
-                return Err(Step::Wait(why));
-            }
-            // Looked at anew: a number that meant nothing when its part came may mean something by now.
-            match self.decoupled.find_there(&mut self.core, &mut self.cluster, record, ino) {
-                Ok(true) => _ = there.insert(ino),
-                Ok(false) => {}
-                Err(more) => needs.extend(more),
-            }
-        }
-        if needs.is_empty() {
-            let (opens, none) = (&self.opens, Held::default());
-            let held = self.decoupled.by_dir.get(&record.dir).map_or(&none, |owned| &owned.held);
-            let terms = Terms {
-                root: record.dir,
-                merge,
-                uid: record.uid,
-                now: self.core.now.wall,
-                next: self.core.tree.next_ino(),
-                there: &there,
-                forks,
-                open_orphans: &held.left,
-                // Files that the owner has removed and has open live on, too.
-                open_count: &|ino| opens.count(ino) + u32::from(held.open.contains(&ino)),
-            };
-            match resolve(&self.core.tree, &intake.draft, &terms) {
-                Ok(plan) => return Ok(plan),
-                Err(more) => needs = more,
-            }
-        }
-        needs.sort_unstable();
-        needs.dedup();
-        Err(self.cluster.wait_to_know(&mut self.core, job, needs))
-    }
-
-    fn merge_at_once(
-        &mut self,
-        job: &mut Job,
-        record: &DecoupledRecord,
-        (merge, used): (u64, Ino),
-        intake: &Intake,
-        mut events: Vec<Event>,
-        last: LastConflicts,
-    ) -> Step {
-        let dir = record.dir;
-        let (after, met) = self.decoupled.forks_after(&self.core, record, intake, &events);
-        let after = DecoupledRecord { used, merges: merge, ..after };
-        events.extend(met.copies_gone());
-        let gone = events.iter().filter_map(|event| match event {
-            Event::InodeGone(ino) => Some(*ino),
-            _ => None,
-        });
-        let lines = self.cluster.lines_gone(gone);
-        events.extend(lines);
-        events.push(Event::Decoupled(Box::new(after.clone())));
-        self.commit(Some(origin_of(job, Ino(0), merge)), &events);
-        self.decoupled.forks_merged(&mut self.core, &mut self.sessions, &mut self.opens, &after, met, &events);
-        self.core.counters.subtree_merges += 1;
-        self.core.counters.subtree_conflicts += last.count;
-        // Somebody may have asked for a number before it meant anything.
-        self.merge_is_over();
-        if let Some(owned) = self.decoupled.by_dir.get_mut(&dir) {
-            let orphans =
-                events.iter().filter_map(|event| if let Event::Orphan(ino) = event { Some(*ino) } else { None });
-            let open: Vec<Ino> = orphans.filter(|ino| owned.held.open.contains(ino)).collect();
-            owned.held.inos.extend(open);
-        }
-        // The owner fetches anew after a merge, so nothing that was removed comes back. Files that its programs have open stay.
-        self.decoupled.let_go_closed(&mut self.core, &mut self.opens, record);
-        if let Some(owned) = self.decoupled.by_dir.get_mut(&dir) {
-            owned.last = last;
-        }
-        Step::Answer(self.decoupled.tell_merged(dir, merge))
-    }
 }
 
 impl Core {
@@ -220,7 +68,7 @@ impl Decoupled {
             || self.by_dir.values().any(|owned| owned.held.inos.contains(&ino) || owned.forks.keeps(ino))
     }
 
-    fn set_answers(&mut self, dir: Ino, answers: bool) {
+    pub(super) fn set_answers(&mut self, dir: Ino, answers: bool) {
         if let Some(owned) = self.by_dir.get_mut(&dir) {
             owned.answers = answers;
         }
@@ -234,7 +82,7 @@ impl Decoupled {
     }
 
     /// Lets the held inodes of a subtree go that its owner does not have open.
-    fn let_go_closed(&mut self, core: &mut Core, opens: &mut Opens, record: &DecoupledRecord) {
+    pub(super) fn let_go_closed(&mut self, core: &mut Core, opens: &mut Opens, record: &DecoupledRecord) {
         let Some(owned) = self.by_dir.get_mut(&record.dir) else { return };
         if owned.held.open.is_empty() {
             return self.let_go(opens, record.dir);
@@ -425,7 +273,7 @@ impl Decoupled {
     }
 
     /// True if something that was there before the merge is in the subtree, or was removed from it.
-    fn find_there(
+    pub(super) fn find_there(
         &self,
         core: &mut Core,
         cluster: &mut Cluster,

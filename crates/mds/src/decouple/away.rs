@@ -10,9 +10,7 @@ use loligo_types::{DecoupledRecord, FsError, FsResult, Ino, Lease};
 use super::Owned;
 use crate::core::Core;
 use crate::decouple::Decoupled;
-use crate::execute::Step;
-use crate::machine::Mds;
-use crate::park::{Job, WaitReason};
+use crate::park::Job;
 use crate::recall::Recalls;
 use crate::session::Sessions;
 
@@ -26,35 +24,17 @@ impl Owned {
     }
 }
 
-impl Mds {
-    /// Another one is the owner from now on, if it may be.
-    pub(super) fn take_over_subtree(&mut self, job: &mut Job, dir: Ino, owner: u64, now: bool) -> Step {
-        if let Err(error) = self.decoupled.may_take_over(&self.core, &self.sessions, job, dir, owner, now) {
-            return Step::Answer(Err(error));
-        }
-        let (me, by) = (job.slot, self.decoupled.by_dir.get(&dir).and_then(|owned| owned.by));
-        let is_new = self.core.tree.decoupled(dir).is_some_and(|record| record.owner != owner);
-        let step = self.speak_for(job, dir, Some(owner));
-        if let Some((slot, _)) = by.filter(|(slot, _)| is_new && *slot != me)
-            && let Some(owned) = self.decoupled.by_dir.get_mut(&dir)
-        {
-            owned.tells = Some(slot);
-            let id = self.core.parked.number(job);
-            self.recalls.recall(&mut self.core, &self.sessions, dir, slot, Lease::NAMES, id);
-        }
-        match step {
-            Step::Answer(Ok(_)) if self.decoupled.is_telling(&self.core, &self.sessions, &self.recalls, job, dir) => {
-                Step::Wait(WaitReason::Close)
-            }
-            step => step,
-        }
-    }
-}
-
 impl Decoupled {
     /// True if the owner that a subtree was taken from is about to hear that. From the answer on it must not tell its programs that
     /// anything succeeded. An owner that is not connected, or does not answer in time, is not waited for: the rank refuses what it sends.
-    fn is_telling(&mut self, core: &Core, sessions: &Sessions, recalls: &Recalls, job: &mut Job, dir: Ino) -> bool {
+    pub(super) fn is_telling(
+        &mut self,
+        core: &Core,
+        sessions: &Sessions,
+        recalls: &Recalls,
+        job: &mut Job,
+        dir: Ino,
+    ) -> bool {
         let Some(owned) = self.by_dir.get_mut(&dir) else { return false };
         let Some(slot) = owned.tells else { return false };
         let since_ms = *job.closing_ms.get_or_insert(core.now.mono_ms);
@@ -67,7 +47,7 @@ impl Decoupled {
         false
     }
 
-    fn may_take_over(
+    pub(super) fn may_take_over(
         &self,
         core: &Core,
         sessions: &Sessions,

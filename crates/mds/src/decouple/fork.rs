@@ -12,39 +12,35 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use loligo_namespace::{Change, Fork, Found, is_written};
-use loligo_types::{
-    Answer, DataError, DecoupledRecord, Event, FsError, Ino, Inode, Interfere, Layout, Lsn, Place, RStat, SessionId,
-    SubtreeAnswer,
-};
+use loligo_namespace::{Change, is_written};
+use loligo_types::{Answer, DataError, DecoupledRecord, Event, Ino, Inode, Interfere, Layout, Lsn, SessionId};
 
 use super::merge::Intake;
 use crate::core::Core;
 use crate::decouple::Decoupled;
-use crate::execute::Step;
+use crate::discard::Discards;
 use crate::io::{DataAccess, Output};
-use crate::machine::Mds;
 use crate::open::Opens;
-use crate::park::{Job, WaitReason};
+use crate::park::WaitReason;
 use crate::session::Sessions;
 
 /// Orphans made in one record, and bytes of those that are held in their inodes.
-const MADE_MAX: usize = 4096;
-const MADE_BYTES_MAX: u64 = 4 << 20;
+pub(super) const MADE_MAX: usize = 4096;
+pub(super) const MADE_BYTES_MAX: u64 = 4 << 20;
 
 /// The forked files of a subtree, as this life of the rank knows them.
 #[derive(Default)]
 pub(super) struct Forks {
     /// Those of which the object server knows.
-    frozen: BTreeSet<Ino>,
+    pub(super) frozen: BTreeSet<Ino>,
     /// The record with files that are to be forked.
-    noted: Option<Lsn>,
+    pub(super) noted: Option<Lsn>,
     /// Files as others had them when they were forked, or looked at; and whether others had changed them before that.
-    seen: BTreeMap<Ino, (Box<Inode>, bool)>,
+    pub(super) seen: BTreeMap<Ino, (Box<Inode>, bool)>,
     /// The object server is asked about these, which are as they are here.
-    asked: BTreeMap<Ino, Box<Inode>>,
+    pub(super) asked: BTreeMap<Ino, Box<Inode>>,
     /// The others' versions that the merge which is decided upon keeps, or puts back.
-    kept: BTreeMap<Ino, Kept>,
+    pub(super) kept: BTreeMap<Ino, Kept>,
     /// Files that are held still for it, or for the end.
     still: BTreeSet<Ino>,
 }
@@ -57,16 +53,16 @@ impl Forks {
 }
 
 /// The others' version of a file.
-struct Kept {
+pub(super) struct Kept {
     /// The orphan that gets it; none: the file itself.
-    to: Option<Ino>,
+    pub(super) to: Option<Ino>,
     /// Its length, and the size of its objects.
-    len: u64,
-    object_size: u32,
-    is: State,
+    pub(super) len: u64,
+    pub(super) object_size: u32,
+    pub(super) is: State,
 }
 
-enum State {
+pub(super) enum State {
     /// It begins when this is durable.
     Noted(Lsn),
     Copied,
@@ -91,235 +87,35 @@ impl Met {
 
 /// A file of a merge, its copy, and if its owner has removed it, the count of changes at which it was found. A file without a copy is its own: its
 /// owner has data in the inode, and others have written it.
-type Drafted = (Ino, Ino, Option<u64>);
+pub(super) type Drafted = (Ino, Ino, Option<u64>);
 
 /// When which files of the subtree with this root are let go; true: a file is one again.
 pub(super) type Thaws = (Lsn, Ino, Vec<(Ino, bool)>);
 
 /// An inode that differs in anything that others may know.
-fn touched(inode: &Inode) -> Event {
+pub(super) fn touched(inode: &Inode) -> Event {
     Event::Inode(Box::new(Inode { change: inode.change.wrapping_add(1), ..inode.clone() }))
 }
 
-impl Mds {
-    /// Tells the object server that these files have two versions from now on, and lets the owner change its own.
-    pub(super) fn fork_files(&mut self, job: &mut Job, record: DecoupledRecord, files: &BTreeSet<Ino>) -> Step {
-        let dir = record.dir;
-        let Some(owned) = self.decoupled.by_dir.get(&dir) else { return Step::Answer(Err(FsError::Stale)) };
-        if owned.forks.noted.is_some_and(|lsn| lsn > self.core.log.durable) {
-            return Step::Wait(WaitReason::Merge(dir));
-        }
-        let new: Vec<Ino> = files.difference(&owned.forks.frozen).copied().collect();
-        for ino in new.iter().copied() {
-            if self.discards.data_is_busy(&self.decoupled, ino) {
-                return Step::Wait(WaitReason::Data(ino));
-            }
-            if let Some(why) = self.opens.wait_for_rooms(&mut self.tidy, ino) {
-                return Step::Wait(why);
-            }
-        }
-        let there: Vec<Inode> = new.iter().filter_map(|ino| self.core.tree.inode(*ino)).cloned().collect();
-        let events: Vec<Event> = there.iter().map(touched).collect();
-        if let Some(why) = self.settle_conflicts(job, &change_of(dir, events)) {
-            return Step::Wait(why);
-        }
-        let cut = |inode: &&Inode| self.opens.any_writer(inode.ino);
-        let cuts: Vec<Event> = there
-            .iter()
-            .filter(cut)
-            .map(|inode| Event::Inode(Box::new(Inode { cuts: inode.cuts.wrapping_add(1), ..inode.clone() })))
-            .collect();
-        if !cuts.is_empty() {
-            self.commit(None, &cuts);
-        }
-        for inode in there {
-            let Some(now) = self.core.tree.inode(inode.ino).cloned() else { continue };
-            let (ino, size) = (now.ino, if now.inline { 0 } else { now.size });
-            let Some(copy) = record.copy_of(ino) else { continue };
-            self.core.out.push_back(Output::Freeze { ino, copy, size, owner: job.session, shared: true });
-            if let Some(owned) = self.decoupled.by_dir.get_mut(&dir) {
-                owned.forks.frozen.insert(ino);
-                owned.forks.seen.insert(ino, (Box::new(now), false));
-            }
-        }
-        let mut begin = Vec::new();
-        for ino in files.iter().copied() {
-            self.core.out.push_back(Output::Access { session: job.session, ino, access: DataAccess::Write });
-            let Some(owned) = self.decoupled.by_dir.get_mut(&dir) else { continue };
-            owned.data.add_file(ino);
-            // A request that comes again is of an owner that has not heard of the beginning.
-            begin.extend(owned.forks.seen.get(&ino).map(|(inode, _)| Inode::clone(inode)));
-        }
-        Step::Answer(Ok(Answer::Subtree(Box::new(SubtreeAnswer::Forked { record, files: begin }))))
-    }
-
-    /// Makes all ready that a merge needs of the forked files which it speaks of; what it waits for, if it is not.
-    pub(super) fn settle_forks(
-        &mut self,
-        job: &mut Job,
-        record: &DecoupledRecord,
-        intake: &Intake,
-    ) -> Result<BTreeMap<Ino, Fork>, Step> {
-        let dir = record.dir;
-        let of_draft = intake.draft.known().filter_map(|(ino, base, made)| {
-            let Some(copy) = record.copy_of(ino) else {
-                let is_both = |now: &Inode| is_written(base, now) && now.size > 0;
-                let both =
-                    intake.draft.has_data(ino) && made.is_some() && self.core.tree.inode(ino).is_none_or(is_both);
-                return both.then_some((ino, ino, None));
-            };
-            let speaks = made.is_none() || intake.draft.writes(ino);
-            speaks.then_some((ino, copy, made.is_none().then_some(base.change)))
-        });
-        let mut files: Vec<Drafted> = of_draft.collect();
-        let mut needs = Vec::new();
-        for (ino, copy, _) in &files {
-            match self.core.tree.find(*ino) {
-                Found::Here(now) if copy == ino && now.inline && self.core.tree.inline(now).is_none() => {
-                    needs.push(loligo_types::Need::Inline(*ino));
-                }
-                Found::Unknown => needs.push(loligo_types::Need::Inode(*ino)),
-                Found::Here(_) if self.discards.drops_or_spills(*ino) => {
-                    return Err(Step::Wait(WaitReason::Data(*ino)));
-                }
-                Found::Here(_) if !self.decoupled.is_still(*ino) => {
-                    if let Some(why) = self.opens.wait_for_rooms(&mut self.tidy, *ino) {
-                        return Err(Step::Wait(why));
-                    }
-                }
-                Found::Here(_) | Found::Gone => {}
-            }
-        }
-        if !needs.is_empty() {
-            return Err(self.cluster.wait_to_know(&mut self.core, job, needs));
-        }
-        files.retain(|(ino, ..)| self.core.tree.inode(*ino).is_some());
-        let moving: Vec<Ino> =
-            files.iter().map(|(ino, ..)| *ino).filter(|ino| !self.decoupled.is_still(*ino)).collect();
-        let events = moving.iter().filter_map(|ino| self.core.tree.inode(*ino)).map(touched).collect();
-        if let Some(why) = self.settle_conflicts(job, &change_of(dir, events)) {
-            return Err(Step::Wait(why));
-        }
-        self.decoupled.hold_still(&mut self.core, &self.sessions, &self.opens, dir, &moving);
-        // Others may have written a file after its owner had fetched it and before it was forked. The fork itself counts as a cut.
-        let is_older = |(ino, ..): &&Drafted| match (intake.draft.base(*ino), self.core.tree.inode(*ino)) {
-            (Some(base), Some(now)) => is_written(&Inode { cuts: now.cuts, ..base.clone() }, now),
-            _ => false,
-        };
-        let written: BTreeSet<Ino> = files.iter().filter(is_older).map(|(ino, ..)| *ino).collect();
-        self.keep_versions(dir, &files, &written)
-    }
-
-    /// The forked files, each with whether others have changed it, and an orphan that has their version. What is not known, or not
-    /// there yet, begins.
-    /// `written`: those that others have written since their owner fetched them.
-    fn keep_versions(
-        &mut self,
-        dir: Ino,
-        files: &[Drafted],
-        written: &BTreeSet<Ino>,
-    ) -> Result<BTreeMap<Ino, Fork>, Step> {
-        let Some(owned) = self.decoupled.by_dir.get_mut(&dir) else { return Err(Step::Answer(Err(FsError::Stale))) };
-        let (mut forks, mut waits, mut to_make) = (BTreeMap::new(), false, Vec::new());
-        for (ino, copy, gone) in files.iter().copied() {
-            let Some(now) = self.core.tree.inode(ino) else { continue };
-            let others = match owned.forks.seen.get(&ino) {
-                _ if copy == ino => true,
-                Some((was, changed)) => *changed || is_written(was, now) || written.contains(&ino),
-                None => {
-                    waits = true;
-                    if owned.forks.asked.insert(ino, Box::new(now.clone())).is_none() {
-                        self.core.out.push_back(Output::LookAtFork { ino, copy });
-                    }
-                    continue;
-                }
-            };
-            let mut kept = None;
-            let survives = gone.is_some_and(|base| now.nlink > 0 && now.change != base);
-            let is_kept = others && (!now.inline || copy == ino) && now.size > 0;
-            if survives || gone.is_none() && is_kept {
-                match owned.forks.kept.get(&ino) {
-                    // It is held until the merge: should it be gone all the same, the merge begins anew.
-                    Some(Kept { to: Some(to), is: State::Done, .. })
-                        if matches!(self.core.tree.find(*to), Found::Gone) =>
-                    {
-                        return Err(Step::Answer(Err(FsError::WouldBlock)));
-                    }
-                    Some(Kept { to, is: State::Done, .. }) => kept = *to,
-                    Some(Kept { is: State::Failed(error), .. }) => {
-                        let error = if *error == DataError::NoSpace { FsError::NoSpace } else { FsError::Io };
-                        return Err(Step::Answer(Err(error)));
-                    }
-                    Some(_) => waits = true,
-                    None if survives => {
-                        // It stays, and it is the others' version that does.
-                        waits = true;
-                        let (len, object_size) = (now.size, now.layout().object_size);
-                        owned.forks.kept.insert(ino, Kept { to: None, len, object_size, is: State::Copied });
-                        self.core.out.push_back(Output::Restore { ino, copy });
-                    }
-                    None => to_make.push(now.clone()),
-                }
-            }
-            forks.insert(ino, Fork { others, kept });
-        }
-        let is_at_once = !to_make.is_empty() && to_make.iter().all(|inode| inode.inline);
-        waits |= !to_make.is_empty() && !is_at_once;
-        while !to_make.is_empty() {
-            let mut bytes = 0;
-            let count = to_make.iter().take(MADE_MAX).take_while(|inode| {
-                bytes += if inode.inline { inode.size } else { 0 };
-                bytes <= MADE_BYTES_MAX
-            });
-            let rest = to_make.split_off(count.count().max(1));
-            if let Err(error) = self.make_keepers(dir, &std::mem::replace(&mut to_make, rest)) {
-                return Err(Step::Answer(Err(error)));
-            }
-        }
-        if is_at_once && !waits {
-            return self.keep_versions(dir, files, written);
-        }
-        if waits { Err(Step::Wait(WaitReason::Merge(dir))) } else { Ok(forks) }
-    }
-
-    /// Makes orphans for the others' versions of files.
-    fn make_keepers(&mut self, dir: Ino, files: &[Inode]) -> Result<(), FsError> {
-        let first = self.core.next_numbers(files.len() as u64)?;
-        let mut events = vec![Event::NextIno(Ino(first.0 + files.len() as u64))];
-        for (at, inode) in files.iter().enumerate() {
-            let ino = Ino(first.0 + at as u64);
-            let mut made =
-                Inode { ino, nlink: 0, parent: Ino(0), place: Place::floating(self.core.me()), ..inode.clone() };
-            (made.accounted, made.has_xattrs) = (RStat::default(), false);
-            events.extend([Event::Orphan(ino), Event::Inode(Box::new(made))]);
-            events
-                .extend(self.core.tree.inline(inode).filter(|_| inode.inline).map(|data| Event::Inline { ino, data }));
-        }
-        let at = self.commit(None, &events);
-        if let Some(owned) = self.decoupled.by_dir.get_mut(&dir) {
-            for (number, inode) in files.iter().enumerate() {
-                let (len, object_size) = (inode.size, inode.layout().object_size);
-                let to = Some(Ino(first.0 + number as u64));
-                let is = if inode.inline { State::Done } else { State::Noted(at) };
-                let kept = Kept { to, len, object_size, is };
-                owned.forks.kept.insert(inode.ino, kept);
-            }
-        }
-        self.decoupled.emit_forks(&mut self.core);
-        Ok(())
-    }
-
+impl Decoupled {
     /// True if something is under way on the objects of files that are to be put back. From then on nobody but the owner changes them.
-    pub(super) fn stills_for_end(&mut self, record: &DecoupledRecord) -> bool {
+    pub(super) fn stills_for_end(
+        &mut self,
+        core: &mut Core,
+        sessions: &mut Sessions,
+        opens: &mut Opens,
+        discards: &Discards,
+        record: &DecoupledRecord,
+    ) -> bool {
         if record.interfere != Interfere::Allow {
             return false;
         }
-        if self.decoupled.by_dir.get(&record.dir).is_some_and(|owned| !owned.forks.kept.is_empty()) {
-            self.decoupled.end_still(&mut self.core, &mut self.sessions, &mut self.opens, record.dir);
+        if self.by_dir.get(&record.dir).is_some_and(|owned| !owned.forks.kept.is_empty()) {
+            self.end_still(core, sessions, opens, record.dir);
         }
         let inos: Vec<Ino> = record.overwritten.iter().flat_map(|files| files.pairs()).map(|(ino, _)| ino).collect();
-        self.decoupled.hold_still(&mut self.core, &self.sessions, &self.opens, record.dir, &inos);
-        inos.into_iter().any(|ino| self.discards.drops_or_spills(ino))
+        self.hold_still(core, sessions, opens, record.dir, &inos);
+        inos.into_iter().any(|ino| discards.drops_or_spills(ino))
     }
 }
 
@@ -619,7 +415,7 @@ impl Decoupled {
     }
 }
 
-fn change_of(dir: Ino, events: Vec<Event>) -> Change {
+pub(super) fn change_of(dir: Ino, events: Vec<Event>) -> Change {
     Change { events, answer: Answer::Done, origin_ino: dir, origin_value: 0 }
 }
 

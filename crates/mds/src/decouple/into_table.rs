@@ -14,9 +14,7 @@ use super::Owned;
 use crate::core::Core;
 use crate::decouple::Decoupled;
 use crate::io::Output;
-use crate::machine::Mds;
 use crate::pace::Pace;
-use crate::park::WaitReason;
 
 /// Units of pace for an inode that is forgotten, and for an event that is applied.
 const FORGET: usize = 4;
@@ -39,17 +37,6 @@ impl Owned {
     /// True if memory has nothing to do for its merge now.
     pub(super) fn waits_for_table(&self) -> bool {
         !matches!(self.into_table, None | Some(IntoTable::Follows(..)))
-    }
-}
-
-impl Mds {
-    /// One of them has ended.
-    pub(super) fn end_merge(&mut self, dir: Ino) {
-        if let Some(owned) = self.decoupled.by_dir.get_mut(&dir) {
-            owned.merging = false;
-        }
-        self.core.parked.wake(&WaitReason::Merge(dir));
-        self.merge_is_over();
     }
 }
 

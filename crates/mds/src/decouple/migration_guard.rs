@@ -9,30 +9,8 @@ use crate::cluster::{Cluster, Use, Where};
 use crate::core::Core;
 use crate::decouple::Decoupled;
 use crate::execute::Step;
-use crate::machine::Mds;
-use crate::park::{Job, WaitReason};
+use crate::park::Job;
 use crate::paths::Up;
-
-impl Mds {
-    /// Something of a merge was brought into memory, the last of it: what waited for that goes on.
-    pub(super) fn merge_is_over(&mut self) {
-        if self.cluster.is_alone() {
-            return;
-        }
-        // What it says of directories that had lines others learn from the table alone.
-        self.cluster.atlas.told_by_table = true;
-        // Somebody may have asked for what it made before it was there.
-        self.cluster.atlas.foreign_inodes.clear();
-        self.cluster.atlas.forget_absent(&mut self.core);
-        if self.decoupled.is_merging() {
-            return;
-        }
-        let others: Vec<loligo_types::Rank> = self.cluster.peers.links.keys().copied().collect();
-        others.into_iter().for_each(|rank| self.open_letters(rank));
-        self.core.parked.wake(&WaitReason::Locked);
-        self.next_loans();
-    }
-}
 
 impl Decoupled {
     /// True if something is decoupled here, or about to be.

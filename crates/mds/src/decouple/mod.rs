@@ -25,6 +25,7 @@ mod objects;
 mod read;
 mod shape;
 mod shut;
+mod stages;
 mod status;
 mod whole;
 
@@ -32,17 +33,14 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use gather::Gathering;
 use loligo_namespace::{Found, Need};
-use loligo_types::{
-    Answer, DecoupledRecord, FsError, FsResult, Ino, Lsn, SessionId, SplitRule, SubtreeAnswer, SubtreeOp,
-};
+use loligo_types::{Answer, DecoupledRecord, FsError, FsResult, Ino, Lsn, SessionId, SplitRule, SubtreeAnswer};
 use merge::Intake;
 use objects::DataRights;
 
 use crate::cluster::Cluster;
 use crate::core::Core;
 use crate::execute::Step;
-use crate::machine::Mds;
-use crate::park::{Job, WaitReason};
+use crate::park::Job;
 use crate::session::Slot;
 pub(crate) use nested::TICKETS as POLICY_TICKETS;
 pub use status::{DecoupledCount, DecoupledStatus, OwnerAway};
@@ -110,80 +108,6 @@ pub(crate) struct Decoupled {
     thaws: VecDeque<fork::Thaws>,
     /// Directories with policies of their own.
     policied: nested::Policied,
-}
-
-impl Mds {
-    /// A request about a subtree.
-    pub(crate) fn subtree_op(&mut self, job: &mut Job, dir: Ino, what: &SubtreeOp) -> Step {
-        if self.decoupled.by_dir.get(&dir).is_some_and(|owned| owned.merging) {
-            // Half of it is in memory.
-            return Step::Wait(WaitReason::Merge(dir));
-        }
-        let is_of_owner = !matches!(what, SubtreeOp::End { .. } | SubtreeOp::Decouple { resume: 0, .. });
-        if is_of_owner && self.core.is_ending(dir) {
-            return Step::Answer(Err(FsError::Stale));
-        }
-        if self.decoupled.is_putting_back(dir) {
-            return Step::Wait(WaitReason::Merge(dir));
-        }
-        if let Some(step) = self.cluster.load_root(&mut self.core, job, dir) {
-            return step;
-        }
-        if let Some(owned) = self.decoupled.by_dir.get_mut(&dir)
-            && owned.by == Some((job.slot, job.session))
-        {
-            owned.path_bound = job.path_bound;
-        }
-        match what {
-            SubtreeOp::Decouple { owner, resume, inos, lease_ms, interfere, promise } => {
-                self.decouple(job, dir, (*owner, *resume), *inos, (*lease_ms, *interfere, *promise))
-            }
-            SubtreeOp::TakeOver { owner, now } => self.take_over_subtree(job, dir, *owner, *now),
-            SubtreeOp::Grant { epoch, inos } => self.grant_more(job, dir, *epoch, *inos),
-            SubtreeOp::Fetch { epoch, needs } => self.fetch(job, dir, *epoch, needs),
-            SubtreeOp::Part { epoch, merge, part, blind, body } => {
-                self.merge_part(job, dir, *epoch, (*merge, *part), (*blind, body))
-            }
-            SubtreeOp::Merge { epoch, merge, parts, used, into } => {
-                if let Some(step) = self.cluster.wait_for_loans(&mut self.core, job, dir) {
-                    return step;
-                }
-                self.merge_parts(job, dir, *epoch, (*merge, *parts), (*used, *into))
-            }
-            SubtreeOp::Data { epoch, inos } => self.subtree_data(job, dir, *epoch, inos),
-            SubtreeOp::Overwrite { epoch, inos } => self.overwrite(job, dir, *epoch, inos),
-            SubtreeOp::HoldOpen { epoch, first, inos } => self.hold_open(job, dir, *epoch, (*first, inos)),
-            SubtreeOp::Keep { epoch, journal } => self.keep_journal(job, dir, *epoch, *journal),
-            SubtreeOp::End { epoch } => self.recouple(job, dir, *epoch),
-        }
-    }
-
-    /// The answer to a request that was executed before, made again.
-    pub(crate) fn subtree_again(&mut self, job: &mut Job, dir: Ino, what: &SubtreeOp) -> Step {
-        match what {
-            // These look at what is so by now.
-            SubtreeOp::Decouple { .. }
-            | SubtreeOp::TakeOver { .. }
-            | SubtreeOp::Fetch { .. }
-            | SubtreeOp::Merge { .. }
-            | SubtreeOp::Data { .. }
-            | SubtreeOp::Overwrite { .. }
-            | SubtreeOp::Keep { .. } => self.subtree_op(job, dir, what),
-            SubtreeOp::Grant { epoch, .. } => {
-                if let Some(step) = self.cluster.load_root(&mut self.core, job, dir) {
-                    return step;
-                }
-                Step::Answer(
-                    self.decoupled
-                        .owned(&self.core, job, dir, *epoch)
-                        .and_then(|record| self.core.tell_decoupled(record)),
-                )
-            }
-            SubtreeOp::Part { .. } | SubtreeOp::HoldOpen { .. } | SubtreeOp::End { .. } => {
-                Step::Answer(Ok(Answer::Done))
-            }
-        }
-    }
 }
 
 impl Decoupled {

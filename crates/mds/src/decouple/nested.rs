@@ -19,7 +19,6 @@ use crate::core::Core;
 use crate::decouple::Decoupled;
 use crate::execute::Step;
 use crate::io::{Output, Page, Scan};
-use crate::machine::Mds;
 use crate::park::{Job, WaitReason};
 use crate::paths::PathCache;
 
@@ -77,14 +76,6 @@ pub(super) struct Offer<'a> {
     pub(super) promise: Promise,
     /// What bounds below have to allow.
     pub(super) wanted: Option<&'a Wanted>,
-}
-
-impl Mds {
-    /// The promise of the owner of a decoupled subtree.
-    #[cfg(test)]
-    pub(crate) fn decoupled_promise(&self, dir: Ino) -> Option<Promise> {
-        self.core.tree.decoupled(dir).map(|record| record.promise)
-    }
 }
 
 impl Decoupled {

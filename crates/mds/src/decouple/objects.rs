@@ -10,22 +10,19 @@ use std::collections::BTreeSet;
 
 use loligo_namespace::{Found, Need, access};
 use loligo_types::limits::SUBTREE_JOURNALS;
-use loligo_types::{Cred, DecoupledRecord, Event, FsError, FsResult, Ino, Interfere, Kind, Layout, SessionId};
+use loligo_types::{Cred, DecoupledRecord, FsError, FsResult, Ino, Interfere, Kind, SessionId};
 
 use crate::cluster::Cluster;
 use crate::core::Core;
 use crate::decouple::Decoupled;
-use crate::execute::{Step, origin_of};
 use crate::io::{DataAccess, Output};
-use crate::machine::Mds;
 use crate::open::Opens;
-use crate::park::Job;
 use crate::session::Sessions;
 
 /// So many numbers are put down at once.
 const AT_ONCE: u64 = 4096;
 /// Drops in one record.
-const DROPS_MAX: usize = 512;
+pub(super) const DROPS_MAX: usize = 512;
 
 /// Rights on objects of a session that speaks for a subtree's owner.
 #[derive(Default)]
@@ -68,59 +65,11 @@ fn ranges_of(record: &DecoupledRecord) -> Vec<(Ino, u64, DataAccess)> {
 }
 
 /// The owner's right on the objects of one file.
-enum Verdict {
+pub(super) enum Verdict {
     /// Its number was granted, and has made nothing yet.
     Granted,
     May(DataAccess),
     Load(Vec<Need>),
-}
-
-impl Mds {
-    pub(super) fn subtree_data(&mut self, job: &mut Job, dir: Ino, epoch: u64, inos: &[Ino]) -> Step {
-        let mut record = match self.decoupled.owned(&self.core, job, dir, epoch) {
-            Ok(record) => record,
-            Err(error) => return Step::Answer(Err(error)),
-        };
-        let (mut files, mut missing, mut noted) = (Vec::new(), Vec::new(), false);
-        for ino in inos {
-            match self.decoupled.data_right(&mut self.core, &mut self.cluster, &record, &job.cred, *ino) {
-                Ok(Verdict::Granted) => noted |= note_objects(&mut record, *ino),
-                // To change it is asked for apart.
-                Ok(Verdict::May(_)) if record.interfere != Interfere::Block => {
-                    if record.copy_of(*ino).is_none() || !self.decoupled.has_data_right(dir, *ino) {
-                        files.push((*ino, DataAccess::Read));
-                    }
-                }
-                Ok(Verdict::May(access)) => files.push((*ino, access)),
-                Ok(Verdict::Load(needs)) => missing.extend(needs),
-                Err(error) => return Step::Answer(Err(error)),
-            }
-        }
-        if !missing.is_empty() {
-            missing.sort_unstable();
-            missing.dedup();
-            return self.cluster.wait_to_know(&mut self.core, job, missing);
-        }
-        if noted {
-            self.commit(Some(origin_of(job, dir, epoch)), &[Event::Decoupled(Box::new(record.clone()))]);
-        }
-        self.decoupled.give_data_rights(&mut self.core, dir, job.session, &record, &files);
-        Step::Answer(self.core.tell_decoupled(record))
-    }
-
-    /// Objects that are no file's when the subtree is not decoupled any more are dropped.
-    pub(super) fn drop_unmade(&mut self, record: &DecoupledRecord) {
-        let object_size = Layout::default().object_size;
-        let is_unmade = |ino: &Ino| *ino >= record.used || record.journal_inos().contains(ino);
-        let noted = record.objects.iter().flat_map(|(first, count)| (first.0..first.0 + count).map(Ino));
-        let copies = record.overwritten.iter().flat_map(|files| files.pairs()).map(|(_, copy)| copy);
-        let unmade: Vec<Ino> = noted.filter(is_unmade).chain(copies).collect();
-        for inos in unmade.chunks(DROPS_MAX) {
-            let events: Vec<Event> =
-                inos.iter().map(|ino| Event::Discard { ino: *ino, from: 0, object_size }).collect();
-            self.commit(None, &events);
-        }
-    }
 }
 
 impl Decoupled {
@@ -147,7 +96,7 @@ impl Decoupled {
         }
     }
 
-    fn data_right(
+    pub(super) fn data_right(
         &self,
         core: &mut Core,
         cluster: &mut Cluster,
@@ -187,7 +136,7 @@ impl Decoupled {
     }
 
     /// Tells the object server, of all that is put down and of these files.
-    fn give_data_rights(
+    pub(super) fn give_data_rights(
         &mut self,
         core: &mut Core,
         dir: Ino,
@@ -243,7 +192,7 @@ impl Opens {
 }
 
 /// Puts down that there may be objects of a number, and of those behind it; whether that was news.
-fn note_objects(record: &mut DecoupledRecord, ino: Ino) -> bool {
+pub(super) fn note_objects(record: &mut DecoupledRecord, ino: Ino) -> bool {
     let is_in = |(first, count): &(Ino, u64)| ino.0.wrapping_sub(first.0) < *count;
     if record.objects.iter().any(is_in) {
         return false;

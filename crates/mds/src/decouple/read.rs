@@ -8,17 +8,13 @@
 //! memory they wait. An open file is read through: who has it asks for its size and then for its bytes. A merge in between takes the
 //! right to the bytes away until the size is asked for again, so that no read mixes two merges.
 
-use std::collections::BTreeSet;
-
-use loligo_namespace::{Found, Tree};
-use loligo_types::limits::{OVERWRITTEN_FILES_MAX, OVERWRITTEN_ROWS_MAX};
-use loligo_types::{DecoupledRecord, Event, FsError, Ino, Interfere, Kind, Layout, Lsn, Op, SessionId};
+use loligo_namespace::Tree;
+use loligo_types::{DecoupledRecord, Event, Ino, Interfere, Kind, Layout, Lsn, Op, SessionId};
 
 use crate::core::Core;
 use crate::decouple::Decoupled;
-use crate::execute::{Step, origin_of};
+use crate::execute::Step;
 use crate::io::{DataAccess, Output};
-use crate::machine::Mds;
 use crate::open::Opens;
 use crate::park::{Job, WaitReason};
 use crate::session::{Sessions, Slot};
@@ -42,113 +38,6 @@ fn only_reads(op: &Op) -> bool {
         // A lock that keeps others from writing would keep out everybody but the owner.
         Op::SetLock { lock, .. } => !lock.exclusive,
         _ => false,
-    }
-}
-
-impl Mds {
-    /// Lets the owner change objects of files that others know.
-    pub(super) fn overwrite(&mut self, job: &mut Job, dir: Ino, epoch: u64, inos: &[Ino]) -> Step {
-        let mut record = match self.decoupled.owned(&self.core, job, dir, epoch) {
-            Ok(record) => record,
-            Err(error) => return Step::Answer(Err(error)),
-        };
-        if record.interfere == Interfere::Block {
-            return self.subtree_data(job, dir, epoch, inos);
-        }
-        let mut files: BTreeSet<Ino> = inos.iter().copied().collect();
-        let (mut missing, mut gone) = (Vec::new(), BTreeSet::new());
-        for ino in &files {
-            match self.decoupled.may_overwrite(&mut self.core, &mut self.cluster, &record, &job.cred, *ino) {
-                Ok(needs) => missing.extend(needs),
-                // Removed by a merge, and open at its owner still: nobody else reads it, so nothing is copied.
-                Err(FsError::NotFound)
-                    if (record.is_granted(*ino) || self.decoupled.has_data_right(dir, *ino))
-                        && matches!(self.core.tree.find(*ino), Found::Gone) =>
-                {
-                    gone.insert(*ino);
-                }
-                Err(error) => return Step::Answer(Err(error)),
-            }
-        }
-        if !missing.is_empty() {
-            missing.sort_unstable();
-            missing.dedup();
-            return self.cluster.wait_to_know(&mut self.core, job, missing);
-        }
-        files.retain(|ino| !gone.contains(ino));
-        for ino in gone {
-            self.core.out.push_back(Output::Access { session: job.session, ino, access: DataAccess::Write });
-            if let Some(owned) = self.decoupled.by_dir.get_mut(&dir) {
-                owned.data.add_file(ino);
-            }
-        }
-        let new = files.iter().filter(|ino| record.copy_of(**ino).is_none()).count() as u64;
-        if new > 0 {
-            let all: u64 = record.overwritten.iter().map(|files| files.count).sum();
-            let first = match self.core.next_numbers(new) {
-                Ok(first) if all + new <= OVERWRITTEN_FILES_MAX => first,
-                Ok(_) => return Step::Answer(Err(FsError::Quota)),
-                Err(error) => return Step::Answer(Err(error)),
-            };
-            record.note_overwritten(files.iter().copied(), first);
-            if record.overwritten.len() > OVERWRITTEN_ROWS_MAX {
-                return Step::Answer(Err(FsError::Quota));
-            }
-            let events = [Event::NextIno(Ino(first.0 + new)), Event::Decoupled(Box::new(record.clone()))];
-            let at = self.commit(Some(origin_of(job, dir, epoch)), &events);
-            self.decoupled.note_forks(dir, at);
-        }
-        if record.interfere == Interfere::Allow {
-            return self.fork_files(job, record, &files);
-        }
-        for ino in files {
-            let size = self.core.tree.inode(ino).map_or(u64::MAX, |inode| if inode.inline { 0 } else { inode.size });
-            if let Some(copy) = record.copy_of(ino) {
-                self.core.out.push_back(Output::Freeze { ino, copy, size, owner: job.session, shared: false });
-                self.core.out.push_back(Output::Access { session: job.session, ino, access: DataAccess::Write });
-                if let Some(owned) = self.decoupled.by_dir.get_mut(&dir) {
-                    owned.data.add_file(ino);
-                }
-            }
-        }
-        Step::Answer(self.core.tell_decoupled(record))
-    }
-
-    /// Events for the record of a merge that drop the copies.
-    pub(super) fn copies_gone(record: &mut DecoupledRecord) -> Vec<Event> {
-        let object_size = Layout::default().object_size;
-        let files = std::mem::take(&mut record.overwritten);
-        let copies = files.iter().flat_map(|files| files.pairs()).map(|(_, copy)| copy);
-        copies.map(|ino| Event::Discard { ino, from: 0, object_size }).collect()
-    }
-
-    /// True if a subtree that ends has to wait until the files that its owner has overwritten, and not merged, are as they were.
-    pub(super) fn puts_back(&mut self, record: &DecoupledRecord) -> bool {
-        if record.overwritten.is_empty() {
-            return false;
-        }
-        let Some(owned) = self.decoupled.by_dir.get_mut(&record.dir) else { return false };
-        if let Some(left) = &owned.putting_back {
-            return !left.is_empty();
-        }
-        if self.stills_for_end(record) {
-            return true;
-        }
-        let Some(owned) = self.decoupled.by_dir.get_mut(&record.dir) else { return false };
-        let pairs: Vec<(Ino, Ino)> = record.overwritten.iter().flat_map(|files| files.pairs()).collect();
-        owned.putting_back = Some(pairs.iter().map(|(ino, _)| *ino).collect());
-        let rights = std::mem::take(&mut owned.data);
-        if let Some((_, session)) = owned.by {
-            self.opens.end_data_rights(&mut self.core, &mut self.sessions, session, rights);
-        }
-        // Nobody goes on with it, also not after a crash in the middle: half of the files would be as they were, and its owner would not know.
-        let ending = DecoupledRecord { owner: 0, ..record.clone() };
-        let lsn = self.commit(None, &[Event::Decoupled(Box::new(ending))]);
-        if let Some(owned) = self.decoupled.by_dir.get_mut(&record.dir) {
-            owned.restores = Some((lsn, pairs));
-        }
-        self.decoupled.emit_restores(&mut self.core);
-        true
     }
 }
 
@@ -309,4 +198,12 @@ impl Core {
     pub(super) fn is_ending(&self, dir: Ino) -> bool {
         self.tree.decoupled(dir).is_some_and(|record| record.owner == 0)
     }
+}
+
+/// Events for the record of a merge that drop the copies.
+pub(super) fn copies_gone(record: &mut DecoupledRecord) -> Vec<Event> {
+    let object_size = Layout::default().object_size;
+    let files = std::mem::take(&mut record.overwritten);
+    let copies = files.iter().flat_map(|files| files.pairs()).map(|(_, copy)| copy);
+    copies.map(|ino| Event::Discard { ino, from: 0, object_size }).collect()
 }
