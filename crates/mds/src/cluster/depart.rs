@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use loligo_types::{Event, Frag, Ino, Inode, Kind, Loaded, MovedClient, Name, Rank, Route, Target, limits};
 
-use super::export::Export;
+use super::exports::Export;
 use super::size::{CACHED_MAX, inode_len};
 use super::spread::cut;
 use super::survey::{Moves, Survey, inode_of};

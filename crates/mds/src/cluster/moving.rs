@@ -5,7 +5,7 @@ use loligo_namespace::Need;
 use loligo_types::{Frag, Ino, Rank};
 
 use super::Where;
-use super::export::{Export, Exports, Stage};
+use super::exports::{Export, Exports, Stage};
 use super::survey::Moves;
 use crate::cluster::Atlas;
 use crate::cluster::Cluster;

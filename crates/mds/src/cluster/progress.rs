@@ -1,6 +1,6 @@
 //! Report of migrations from this rank: those under way, those that wait, and the last ones that ended. It does not run them.
 
-use super::export::{Export, Stage};
+use super::exports::{Export, Stage};
 use crate::admin::Migration;
 use crate::cluster::Exports;
 use crate::core::Core;

@@ -12,7 +12,7 @@ use loligo_journal::frame::BODY_MAX;
 use loligo_types::{Event, Ino, Inode, limits};
 
 use super::depart::Changes;
-use super::export::{Export, RESIDUE_MAX};
+use super::exports::{Export, RESIDUE_MAX};
 use super::holdings::Clients;
 use super::survey::Survey;
 use crate::cluster::{Atlas, Exports};

@@ -7,20 +7,25 @@ use loligo_namespace::{Loaded, Need};
 use loligo_types::{About, Event, Frag, Ino, Inode, Name, Op, Rank, Route, Spread};
 
 use super::Where;
-use super::export::Export;
+use super::exports::Export;
 use super::routes::Routes;
 use crate::admin::Told;
 use crate::cluster::Atlas;
 use crate::cluster::Borrowing;
 use crate::cluster::Cluster;
 use crate::cluster::Exports;
+use crate::cluster::Loans;
 use crate::cluster::Peers;
 use crate::core::Core;
 use crate::decouple::Decoupled;
 use crate::execute::Step;
+use crate::lease::Leases;
 use crate::park::{Job, WaitReason};
 use crate::peer::PeerMsg;
+use crate::recall::{Recalls, SHARED};
+use crate::session::{Sessions, Slot};
 use loligo_namespace::Tree;
+use loligo_types::Lease;
 
 /// True if fragments are all hashes together.
 pub(super) fn covers_all(frags: &[Frag]) -> bool {
@@ -290,6 +295,32 @@ impl Core {
     pub(super) fn has_other_frags(&self, export: &Export, inode: &Inode) -> bool {
         let is_part = self.tree.part(export.dir).is_some();
         self.frags_of(export.dir) != export.own || is_part != inode.part_of().is_some()
+    }
+}
+
+impl Recalls {
+    /// True if a directory of which a fragment is to move is locked, or clients hold leases that they cannot hold any more
+    /// when its fragments are several ranks': those are asked back.
+    pub(super) fn is_held_as_a_whole(
+        &mut self,
+        core: &mut Core,
+        sessions: &Sessions,
+        leases: &Leases,
+        loans: &Loans,
+        dir: Ino,
+    ) -> bool {
+        if loans.locked(dir).is_some() {
+            return true;
+        }
+        let holders: Vec<(Slot, Lease)> = leases.holders(dir).collect();
+        let mut held = false;
+        for (slot, bits) in holders {
+            if bits.any(SHARED) {
+                held = true;
+                self.recall(core, sessions, dir, slot, bits & SHARED, 0);
+            }
+        }
+        held
     }
 }
 

@@ -4,7 +4,7 @@ use loligo_namespace::{Found, Need, Tree};
 use loligo_types::{Event, Frag, Ino, Inode, Kind, Name, Rank, limits};
 
 use super::Where;
-use super::export::{Export, Stage};
+use super::exports::{Export, Stage};
 use crate::cluster::Atlas;
 use crate::cluster::Exports;
 use crate::core::Core;

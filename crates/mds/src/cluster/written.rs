@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use loligo_types::{Ino, Kind};
 
-use super::export::Export;
+use super::exports::Export;
 use super::survey::{Moves, Survey};
 use crate::cluster::Atlas;
 use crate::cluster::Exports;
