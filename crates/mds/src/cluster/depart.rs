@@ -78,7 +78,7 @@ impl Exports {
                 _ => None,
             };
             let Some(ino) = inode_of(&event) else { continue };
-            if named.unwrap_or_else(|| matches!(self.moves(core, atlas, survey, ino), Moves::Yes)) {
+            if named.unwrap_or_else(|| matches!(survey.moves(core, self, atlas, ino), Moves::Yes)) {
                 if ino != export.dir {
                     departed.insert(ino);
                 }

@@ -97,7 +97,7 @@ impl Mds {
     /// From now on what is changed is remembered, and all before it gets into the table.
     fn begin_round(&mut self, export: &mut Export) {
         export.keeps = false;
-        self.cluster.exports.note_changed_held(&self.leases, &self.opens, &mut export.held);
+        export.held.note_changed(&self.cluster.exports, &self.leases, &self.opens);
         self.cluster.exports.tail = Some(Tail::default());
         self.syncs.sync_before_move(&mut self.core, export);
         export.stage = Stage::Settling(self.core.log.last);
@@ -106,7 +106,7 @@ impl Mds {
     pub(super) fn end_export(&mut self, export: &Export, state: &str) {
         self.cluster.exports.tail = None;
         self.opens.look_ends(&mut self.leases);
-        let mut told = self.core.describe(export);
+        let mut told = export.describe(&self.core);
         told.state = state.into();
         self.cluster.exports.files.remove(&export.id);
         let ended = &mut self.cluster.exports.ended;
@@ -199,7 +199,7 @@ impl Mds {
     fn step_stage(&mut self, export: &mut Export) -> Option<&'static str> {
         let undone = !matches!(export.stage, Stage::Moving(_) | Stage::Cleaning);
         if undone && (self.core.stopping || self.core.now.mono_ms > export.begun_ms + GIVE_UP_MS) {
-            self.opens.thaw(&mut self.core, &self.sessions, export);
+            export.thaw(&mut self.core, &self.opens, &self.sessions);
             return Some("failed: it took too long, or the server stops: try again");
         }
         export.survey.last_ends();
@@ -212,12 +212,7 @@ impl Mds {
             }
             Stage::Surveying => {
                 let mut survey = std::mem::take(&mut export.survey);
-                if self.cluster.exports.survey_some(
-                    &mut self.core,
-                    &mut self.cluster.atlas,
-                    &mut self.pace,
-                    &mut survey,
-                ) {
+                if survey.look(&mut self.core, &mut self.cluster.exports, &mut self.cluster.atlas, &mut self.pace) {
                     if matches!(self.core.tree.find(export.dir), Found::Gone) {
                         export.survey = survey;
                         return Some("failed: the directory was removed");
@@ -245,7 +240,7 @@ impl Mds {
                         && files == Some(true)
                         && dir == Some(true)
                         && self.cluster.exports.knows_changed(&mut self.core, &mut self.cluster.atlas, &mut survey)
-                        && self.cluster.exports.knows_held(&mut self.core, &mut self.cluster.atlas, &mut self.leases, &mut self.opens, &mut survey, &mut export.held)
+                        && export.held.knows_all(&mut self.core, &mut self.cluster.exports, &mut self.cluster.atlas, &mut self.leases, &mut self.opens, &mut survey)
                         && let Some(written) = self.cluster.exports.written_since(&mut self.core, &mut self.cluster.atlas, export, &mut survey)
                     {
                         if export.held.too_many(|ino| !self.opens.is_closed(ino)) {
@@ -259,19 +254,19 @@ impl Mds {
             }
             Stage::Freezing => {
                 if self.core.now.mono_ms > export.frozen_ms + FREEZE_MS {
-                    self.opens.thaw(&mut self.core, &self.sessions, export);
+                    export.thaw(&mut self.core, &self.opens, &self.sessions);
                     return Some("failed: what was under way did not end in time: try again");
                 }
                 return self.try_move(export);
             }
             Stage::Cleaning => {
                 let mut survey = std::mem::take(&mut export.survey);
-                let all = self.cluster.exports.drop_some(
+                let all = survey.drop_some(
                     &mut self.core,
+                    &mut self.cluster.exports,
                     &mut self.cluster.atlas,
                     &mut self.heat,
                     &mut self.pace,
-                    &mut survey,
                     export.to,
                 );
                 export.survey = survey;
@@ -288,7 +283,7 @@ impl Mds {
         let Some(mut export) = self.cluster.exports.now.take() else { return };
         if export.ticket == ticket && export.stage == Stage::Freezing {
             if !ok {
-                self.opens.thaw(&mut self.core, &self.sessions, &mut export);
+                export.thaw(&mut self.core, &self.opens, &self.sessions);
                 return self.end_export(&export, "failed: data could not be made durable: see the server's log");
             }
             export.quiesced = true;
@@ -305,15 +300,15 @@ impl Mds {
         let stays = |mds: &Mds| mds.core.files_have_changed(&export.files);
         let Some(inode) = self.core.tree.inode(export.dir).filter(|inode| inode.nlink > 0 && !stays(self)).cloned()
         else {
-            self.opens.thaw(&mut self.core, &self.sessions, export);
+            export.thaw(&mut self.core, &self.opens, &self.sessions);
             return Some("failed: the directory was removed");
         };
         if !self.cluster.atlas.takes_more(export.to) {
-            self.opens.thaw(&mut self.core, &self.sessions, export);
+            export.thaw(&mut self.core, &self.opens, &self.sessions);
             return Some("failed: the other rank is being drained: choose another one");
         }
-        if export.files.is_empty() && self.core.has_other_frags(export, &inode) {
-            self.opens.thaw(&mut self.core, &self.sessions, export);
+        if export.files.is_empty() && export.has_other_frags(&self.core, &inode) {
+            export.thaw(&mut self.core, &self.opens, &self.sessions);
             return Some("failed: fragments of the directory have come meanwhile: try again");
         }
         if !export.itself
@@ -341,7 +336,7 @@ impl Mds {
         }
         export.survey = survey;
         if failed.is_some() {
-            self.opens.thaw(&mut self.core, &self.sessions, export);
+            export.thaw(&mut self.core, &self.opens, &self.sessions);
         }
         failed
     }
@@ -365,7 +360,7 @@ impl Mds {
     pub(crate) fn export_lost(&mut self, rank: Rank) {
         let Some(mut export) = self.cluster.exports.now.take() else { return };
         if export.to == rank && !matches!(export.stage, Stage::Moving(_) | Stage::Cleaning) {
-            self.opens.thaw(&mut self.core, &self.sessions, &mut export);
+            export.thaw(&mut self.core, &self.opens, &self.sessions);
             return self.end_export(&export, "failed: the connection to the other rank was lost: try again");
         }
         self.cluster.exports.now = Some(export);
@@ -437,17 +432,20 @@ impl Mds {
         // What dead sessions left is dropped here: the other rank does not know of it.
         let left: Vec<Ino> = self.tidy.inos().collect();
         for ino in locked.into_iter().chain(busy).chain(left) {
-            if !matches!(self.cluster.exports.moves(&mut self.core, &mut self.cluster.atlas, survey, ino), Moves::No) {
+            if !matches!(
+                survey.moves(&mut self.core, &mut self.cluster.exports, &mut self.cluster.atlas, ino),
+                Moves::No
+            ) {
                 return false;
             }
         }
-        if !self.cluster.exports.knows_held(
+        if !held.knows_all(
             &mut self.core,
+            &mut self.cluster.exports,
             &mut self.cluster.atlas,
             &mut self.leases,
             &mut self.opens,
             survey,
-            held,
         ) {
             return false;
         }

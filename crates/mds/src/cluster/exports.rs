@@ -247,7 +247,7 @@ impl Exports {
             export.survey.reading = reading;
             export.held = Held::default();
             if export.stage == Stage::Freezing {
-                opens.thaw(core, sessions, &mut export);
+                export.thaw(core, opens, sessions);
                 (export.quiesced, export.stage) = (false, Stage::Surveying);
                 core.parked.wake(&WaitReason::Moving);
             }
@@ -304,6 +304,16 @@ impl Export {
 
     pub(super) fn survey_mut(&mut self) -> &mut Survey {
         &mut self.survey
+    }
+
+    /// It does not happen: everything goes on as before.
+    pub(super) fn thaw(&mut self, core: &mut Core, opens: &Opens, sessions: &Sessions) {
+        for (slot, ino, access) in std::mem::take(&mut self.stopped) {
+            if let Some(session) = sessions.get(slot).map(|session| session.id) {
+                let access = if opens.access(ino, slot) == DataAccess::None { DataAccess::None } else { access };
+                core.out.push_back(Output::Access { session, ino, access });
+            }
+        }
     }
 }
 
@@ -380,18 +390,6 @@ impl Cluster {
             self.exports.last_ticket += 1;
             export.ticket = self.exports.last_ticket;
             core.out.push_back(Output::Quiesce { ticket: export.ticket, inos: inos.into_iter().collect() });
-        }
-    }
-}
-
-impl Opens {
-    /// It does not happen: everything goes on as before.
-    pub(super) fn thaw(&self, core: &mut Core, sessions: &Sessions, export: &mut Export) {
-        for (slot, ino, access) in std::mem::take(&mut export.stopped) {
-            if let Some(session) = sessions.get(slot).map(|session| session.id) {
-                let access = if self.access(ino, slot) == DataAccess::None { DataAccess::None } else { access };
-                core.out.push_back(Output::Access { session, ino, access });
-            }
         }
     }
 }

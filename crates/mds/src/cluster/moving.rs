@@ -37,7 +37,7 @@ impl Exports {
         if frozen || export.stage == Stage::Cleaning {
             let mut survey = std::mem::take(&mut export.survey);
             let moves = if core.tree.peek(ino).is_some() || survey.knows(ino) {
-                self.moves(core, atlas, &mut survey, ino)
+                survey.moves(core, self, atlas, ino)
             } else {
                 Moves::No
             };

@@ -119,7 +119,7 @@ impl Clients<'_> {
         let mut len: usize =
             self.sessions.iter().map(|(_, session)| CLIENT + session.name.len() + addresses_len(session)).sum();
         for ino in inos.iter().copied() {
-            if matches!(exports.moves_in_step(core, atlas, survey, ino).0, super::survey::Moves::No) {
+            if matches!(survey.moves_in_step(core, exports, atlas, ino).0, super::survey::Moves::No) {
                 continue;
             }
             let opens = self.opens.count(ino) as usize;

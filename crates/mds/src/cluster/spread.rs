@@ -289,13 +289,6 @@ impl Core {
     pub(super) fn frags_of(&self, dir: Ino) -> Vec<Frag> {
         self.tree.own_frags(dir).unwrap_or_else(|| vec![Frag::WHOLE])
     }
-
-    /// True if this rank has other fragments of a directory than those that the migration began with, or another record
-    /// of it.
-    pub(super) fn has_other_frags(&self, export: &Export, inode: &Inode) -> bool {
-        let is_part = self.tree.part(export.dir).is_some();
-        self.frags_of(export.dir) != export.own || is_part != inode.part_of().is_some()
-    }
 }
 
 impl Recalls {
@@ -321,6 +314,15 @@ impl Recalls {
             }
         }
         held
+    }
+}
+
+impl Export {
+    /// True if this rank has other fragments of a directory than those that the migration began with, or another record
+    /// of it.
+    pub(super) fn has_other_frags(&self, core: &Core, inode: &Inode) -> bool {
+        let is_part = core.tree.part(self.dir).is_some();
+        core.frags_of(self.dir) != self.own || is_part != inode.part_of().is_some()
     }
 }
 
