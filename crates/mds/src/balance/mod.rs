@@ -118,7 +118,7 @@ impl Balance {
         let mut scratch = std::mem::take(&mut self.scratch);
         let mut look = self.look_around(core, cluster, heat, &mut scratch);
         let pieces = match self.asks(core, &mut cluster.atlas, &mut look) {
-            true => Some(core.pieces(&mut scratch, &look)),
+            true => Some(scratch.pieces(core, &look)),
             false => None,
         };
         self.scratch = scratch;

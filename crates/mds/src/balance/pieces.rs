@@ -53,6 +53,26 @@ impl Scratch {
     pub(super) fn nodes_mut(&mut self) -> &mut [Node] {
         &mut self.nodes.list
     }
+
+    /// All that could move of what is laid out. Not inlined, so that profilers can tell it apart.
+    #[inline(never)]
+    pub(super) fn pieces(&mut self, core: &Core, look: &Look) -> Pieces {
+        let Scratch { spots, nodes } = self;
+        let (mut sum, mut total) = (LoadVec::default(), 0.0);
+        for load in spots.order.iter().map(|key| spots.load(*key)) {
+            sum.add(load);
+            total += load.metaload();
+        }
+        mark_decoupled(&core.tree, nodes);
+        let mut all = Vec::with_capacity(nodes.list.len() * 2);
+        for at in 0..nodes.list.len() {
+            show(core, at, &mut nodes.list, spots, total * SHOW_PARTS, &mut all);
+        }
+        if nodes.list.iter().any(|node| node.rules != Some(Rules::default())) {
+            keep_together(&mut all);
+        }
+        Pieces { names: names_of(&mut all, &look.names), all, sum }
+    }
 }
 
 /// Counters of hot fragments, in order: so that the same is decided wherever it is decided.
@@ -219,7 +239,7 @@ impl Atlas {
             // Its rules stand with its inode, which is elsewhere.
             Some(part) => (part, true, None),
             None => match found {
-                Found::Here(inode) => (inode, false, core.own_rules(inode, look)),
+                Found::Here(inode) => (inode, false, look.own_rules(core, inode)),
                 Found::Gone => (core.tree.peek(dir)?, false, Some(Rules::STAYS)),
                 Found::Unknown => return None,
             },
@@ -244,82 +264,6 @@ impl Atlas {
             shown: (0, 0),
         };
         Some((node, inode, above))
-    }
-}
-
-impl Core {
-    /// All that could move of what is laid out. Not inlined, so that profilers can tell it apart.
-    #[inline(never)]
-    pub(super) fn pieces(&self, scratch: &mut Scratch, look: &Look) -> Pieces {
-        let Scratch { spots, nodes } = scratch;
-        let (mut sum, mut total) = (LoadVec::default(), 0.0);
-        for load in spots.order.iter().map(|key| spots.load(*key)) {
-            sum.add(load);
-            total += load.metaload();
-        }
-        mark_decoupled(&self.tree, nodes);
-        let mut all = Vec::with_capacity(nodes.list.len() * 2);
-        for at in 0..nodes.list.len() {
-            self.show(at, &mut nodes.list, spots, total * SHOW_PARTS, &mut all);
-        }
-        if nodes.list.iter().any(|node| node.rules != Some(Rules::default())) {
-            keep_together(&mut all);
-        }
-        Pieces { names: names_of(&mut all, &look.names), all, sum }
-    }
-
-    /// Puts a directory and its fragments behind the pieces that are there.
-    fn show(&self, at: usize, nodes: &mut [Node], spots: &Spots, hot: f64, pieces: &mut Vec<PieceHeat>) {
-        let (before, rest) = nodes.split_at_mut(at);
-        let node = &mut rest[0];
-        let mut above = None;
-        if let Some(up) = node.above {
-            let up = &before[up as usize];
-            let (itself, frags) = up.shown;
-            above = Some(match frags {
-                0 => itself,
-                _ => place_of(pieces, up.shown, node.hash, Frag::BITS_MAX).unwrap_or(itself),
-            });
-        }
-        // What is not known is not moved now.
-        let (hands_off, under) = match node.rules.map(Rules::stand) {
-            Some(Stand::Common) => (false, None),
-            Some(Stand::Named(name)) => (false, Some(name)),
-            Some(Stand::Nobody) | None => (true, Some(NOBODY)),
-        };
-        let parts = parts_of(node, spots, hot);
-        let itself = pieces.len() as u32;
-        let mut own = LoadVec::default();
-        if parts.is_empty() {
-            spots.of(node.spots).for_each(|(_, load)| own.add(load));
-        }
-        pieces.push(PieceHeat {
-            piece: Piece { dir: node.dir, frag: None },
-            above,
-            load: own,
-            inodes: node.inodes,
-            fixed: hands_off || node.dir == Ino::ROOT || node.is_decoupled || !node.decoupled.is_empty(),
-            under,
-            home: node.home,
-        });
-        node.shown = (itself, 0);
-        if parts.is_empty() {
-            return;
-        }
-        for (frag, load) in with_coarser(&self.tree, node.dir, parts) {
-            let inside = frag.parent().and_then(|coarser| place_of(pieces, node.shown, coarser.first(), coarser.bits));
-            pieces.push(PieceHeat {
-                piece: Piece { dir: node.dir, frag: Some(frag) },
-                above: inside.or(Some(itself)),
-                load,
-                inodes: node.inodes >> frag.bits.min(63),
-                // The directory's own inode lives with its first names.
-                fixed: hands_off || (frag.first() == 0 && !node.is_part) || node.keeps(frag),
-                under,
-                home: None,
-            });
-            node.shown.1 += 1;
-        }
     }
 }
 
@@ -460,4 +404,58 @@ fn place_of(pieces: &[PieceHeat], shown: (u32, u32), hash: u64, bits: u8) -> Opt
     let finest = frags.last()?.piece.frag?.bits.min(bits);
     let at = |bits: u8| frags.binary_search_by_key(&Some(Frag::of(hash, bits)), |heat| heat.piece.frag).ok();
     (0..=finest).rev().find_map(at).map(|at| (from + at) as u32)
+}
+
+/// Puts a directory and its fragments behind the pieces that are there.
+fn show(core: &Core, at: usize, nodes: &mut [Node], spots: &Spots, hot: f64, pieces: &mut Vec<PieceHeat>) {
+    let (before, rest) = nodes.split_at_mut(at);
+    let node = &mut rest[0];
+    let mut above = None;
+    if let Some(up) = node.above {
+        let up = &before[up as usize];
+        let (itself, frags) = up.shown;
+        above = Some(match frags {
+            0 => itself,
+            _ => place_of(pieces, up.shown, node.hash, Frag::BITS_MAX).unwrap_or(itself),
+        });
+    }
+    // What is not known is not moved now.
+    let (hands_off, under) = match node.rules.map(Rules::stand) {
+        Some(Stand::Common) => (false, None),
+        Some(Stand::Named(name)) => (false, Some(name)),
+        Some(Stand::Nobody) | None => (true, Some(NOBODY)),
+    };
+    let parts = parts_of(node, spots, hot);
+    let itself = pieces.len() as u32;
+    let mut own = LoadVec::default();
+    if parts.is_empty() {
+        spots.of(node.spots).for_each(|(_, load)| own.add(load));
+    }
+    pieces.push(PieceHeat {
+        piece: Piece { dir: node.dir, frag: None },
+        above,
+        load: own,
+        inodes: node.inodes,
+        fixed: hands_off || node.dir == Ino::ROOT || node.is_decoupled || !node.decoupled.is_empty(),
+        under,
+        home: node.home,
+    });
+    node.shown = (itself, 0);
+    if parts.is_empty() {
+        return;
+    }
+    for (frag, load) in with_coarser(&core.tree, node.dir, parts) {
+        let inside = frag.parent().and_then(|coarser| place_of(pieces, node.shown, coarser.first(), coarser.bits));
+        pieces.push(PieceHeat {
+            piece: Piece { dir: node.dir, frag: Some(frag) },
+            above: inside.or(Some(itself)),
+            load,
+            inodes: node.inodes >> frag.bits.min(63),
+            // The directory's own inode lives with its first names.
+            fixed: hands_off || (frag.first() == 0 && !node.is_part) || node.keeps(frag),
+            under,
+            home: None,
+        });
+        node.shown.1 += 1;
+    }
 }

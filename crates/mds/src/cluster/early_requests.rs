@@ -132,10 +132,3 @@ impl Atlas {
         }
     }
 }
-
-impl Core {
-    /// Another rank asks what this one has promised of a directory: all that has been is said before the answer.
-    pub(super) fn tell_born(&mut self, to: Rank, ino: Ino) {
-        self.tell_durably(to, PeerMsg::Born { ino });
-    }
-}

@@ -212,6 +212,24 @@ impl Held {
         atlas.load(core, needs, Waiter::Nobody);
         false
     }
+
+    /// Sessions that have moving files open, and their access to the data.
+    pub(super) fn users(
+        &self,
+        core: &mut Core,
+        exports: &mut Exports,
+        atlas: &mut Atlas,
+        opens: &Opens,
+        survey: &mut Survey,
+    ) -> Vec<(Ino, Slot, DataAccess)> {
+        let mut all = Vec::new();
+        for ino in &self.inos {
+            if !opens.is_closed(*ino) && !matches!(survey.moves_in_step(core, exports, atlas, *ino).0, Moves::No) {
+                all.extend(opens.users(*ino).into_iter().map(|(slot, access)| (*ino, slot, access)));
+            }
+        }
+        all
+    }
 }
 
 /// The parts of a rank that know what clients hold.
@@ -351,26 +369,6 @@ impl Opens {
     pub(super) fn look_ends(&mut self, leases: &mut Leases) {
         leases.watch_ends();
         self.watch_ends();
-    }
-}
-
-impl Exports {
-    /// Sessions that have moving files open, and their access to the data.
-    pub(super) fn users_of_moving(
-        &mut self,
-        core: &mut Core,
-        atlas: &mut Atlas,
-        opens: &Opens,
-        survey: &mut Survey,
-        held: &Held,
-    ) -> Vec<(Ino, Slot, DataAccess)> {
-        let mut all = Vec::new();
-        for ino in &held.inos {
-            if !opens.is_closed(*ino) && !matches!(survey.moves_in_step(core, self, atlas, *ino).0, Moves::No) {
-                all.extend(opens.users(*ino).into_iter().map(|(slot, access)| (*ino, slot, access)));
-            }
-        }
-        all
     }
 }
 

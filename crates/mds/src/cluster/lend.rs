@@ -296,7 +296,7 @@ impl Mds {
         let (wants, client, first) = (loan.wants.clone(), loan.client, loan.stage == Stage::Waiting);
         let mut search = Search::default();
         for want in &wants {
-            self.cluster.exports.look_for(&mut self.core, &mut self.cluster.atlas, tx.rank, want, &mut search);
+            search.look_for(&mut self.core, &mut self.cluster.exports, &mut self.cluster.atlas, tx.rank, want);
         }
         let Search { needs, claims, mut lent } = search;
         if !needs.is_empty() {
@@ -452,15 +452,23 @@ impl Mds {
     }
 }
 
-impl Exports {
+/// The name that is wanted.
+fn name_of(tree: &Tree, want: &Want) -> Option<(Ino, u64)> {
+    match &want.need {
+        Need::Entry { dir, name } => Some((*dir, tree.hash(name))),
+        _ => None,
+    }
+}
+
+impl Search {
     /// One record, and the inode that an entry points to.
-    fn look_for(&mut self, core: &mut Core, atlas: &mut Atlas, from: Rank, want: &Want, search: &mut Search) {
+    fn look_for(&mut self, core: &mut Core, exports: &mut Exports, atlas: &mut Atlas, from: Rank, want: &Want) {
         if let Need::Parts(dir) = want.need {
             let part = atlas.lend_part(core, from, dir);
             if let Loaded::Part { part: Some(_), .. } = part {
-                claim(&mut search.claims, dir, Lease::NONE, if want.shown { How::Shown } else { How::Whole });
+                claim(&mut self.claims, dir, Lease::NONE, if want.shown { How::Shown } else { How::Whole });
             }
-            return search.lent.items.push(part);
+            return self.lent.items.push(part);
         }
         debug_assert!(
             !matches!(want.need, Need::Range { .. } | Need::Hashes { .. }),
@@ -480,18 +488,18 @@ impl Exports {
                 return core.tell_durably(from, PeerMsg::Routes(lines));
             }
             // What the decision counts of it the borrower counts in its own part, or at the home.
-            Some(_) if core.tree.part(ino).is_some() => claim(&mut search.claims, ino, want.recall, how),
-            _ if !self.look_for_inode(core, atlas, ino, want.recall, how, search) => return,
+            Some(_) if core.tree.part(ino).is_some() => claim(&mut self.claims, ino, want.recall, how),
+            _ if !self.look_for_inode(core, exports, atlas, ino, want.recall, how) => return,
             _ => {}
         }
         let Some(name) = name else { return };
         match core.tree.entry(ino, name) {
-            Lookup::Unknown => search.needs.push(Need::Entry { dir: ino, name: name.clone() }),
-            Lookup::Absent => search.lent.items.push(Loaded::Entry { dir: ino, name: name.clone(), found: None }),
+            Lookup::Unknown => self.needs.push(Need::Entry { dir: ino, name: name.clone() }),
+            Lookup::Absent => self.lent.items.push(Loaded::Entry { dir: ino, name: name.clone(), found: None }),
             Lookup::Present(target) => {
-                search.lent.items.push(Loaded::Entry { dir: ino, name: name.clone(), found: Some(target) });
+                self.lent.items.push(Loaded::Entry { dir: ino, name: name.clone(), found: Some(target) });
                 let all = SHARED | Lease::CACHE | Lease::BUFFER;
-                self.look_for_inode(core, atlas, target.ino, all, How::Whole, search);
+                self.look_for_inode(core, exports, atlas, target.ino, all, How::Whole);
             }
         }
     }
@@ -500,14 +508,14 @@ impl Exports {
     fn look_for_inode(
         &mut self,
         core: &mut Core,
+        exports: &mut Exports,
         atlas: &mut Atlas,
         ino: Ino,
         recall: Lease,
         how: How,
-        search: &mut Search,
     ) -> bool {
-        let Search { needs, claims, lent } = search;
-        match atlas.locate(core, self, ino, needs) {
+        let Search { needs, claims, lent } = self;
+        match atlas.locate(core, exports, ino, needs) {
             Where::Unknown => return false,
             Where::Elsewhere(rank) => {
                 if !lent.elsewhere.iter().any(|(other, _)| *other == ino) {
@@ -526,13 +534,5 @@ impl Exports {
             });
         }
         true
-    }
-}
-
-/// The name that is wanted.
-fn name_of(tree: &Tree, want: &Want) -> Option<(Ino, u64)> {
-    match &want.need {
-        Need::Entry { dir, name } => Some((*dir, tree.hash(name))),
-        _ => None,
     }
 }

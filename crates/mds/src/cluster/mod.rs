@@ -98,7 +98,7 @@ impl Atlas {
         }
         let about = principal(&job.op);
         let still_here: Vec<Ino> =
-            core.touched(&job.op).into_iter().filter(|ino| core.tree.peek(*ino).is_some()).collect();
+            touched(core, &job.op).into_iter().filter(|ino| core.tree.peek(*ino).is_some()).collect();
         still_here.into_iter().find_map(|ino| match exports.moved(core, self, ino)? {
             // The other rank would send it back: what moved is borrowed from there when it is forgotten here.
             Step::Redirect(_) if about != Some(ino) => Some(Step::Wait(WaitReason::Moving)),
@@ -265,7 +265,7 @@ impl Cluster {
         if let Some(step) = self.atlas.second_name_moves(core, &self.exports, &job.op) {
             return Some(step);
         }
-        for ino in core.touched(&job.op) {
+        for ino in touched(core, &job.op) {
             if let Some(step) = self.exports.moved(core, &mut self.atlas, ino) {
                 return Some(step);
             }
@@ -334,36 +334,34 @@ fn only_names(tree: &Tree, op: &Op, ino: Ino) -> Option<Vec<u64>> {
     Some(hashes)
 }
 
-impl Core {
-    /// The inodes that a request looks at or changes, guests left out; but for directories of which this rank has a part: the
-    /// names in it are its own.
-    fn touched(&self, op: &Op) -> Vec<Ino> {
-        let touch = loligo_namespace::touches(&self.tree, op);
-        let mut all: Vec<Ino> = principal(op).into_iter().collect();
-        all.extend(touch.attr.iter().chain(touch.names.iter()).chain(touch.reads.iter()));
-        if let Op::Unlink { .. } | Op::Rename { .. } | Op::Link { .. } = op {
-            let counters = touch.attr.iter().filter_map(|ino| Some(self.tree.inode(*ino)?.parent));
-            all.extend(counters.filter(|ino| ino.0 != 0));
-        }
-        if let Op::Rename { dir, new_dir, .. } = op
-            && dir != new_dir
-        {
-            // Directories must not move while it is decided that none comes below itself.
-            for mut at in [*dir, *new_dir] {
-                for _ in 0..loligo_types::limits::DEPTH_MAX {
-                    let Some(inode) = self.tree.inode(at) else { break };
-                    all.push(at);
-                    if at == Ino::ROOT || inode.parent.0 == 0 {
-                        break;
-                    }
-                    at = inode.parent;
+/// The inodes that a request looks at or changes, guests left out; but for directories of which this rank has a part: the
+/// names in it are its own.
+fn touched(core: &Core, op: &Op) -> Vec<Ino> {
+    let touch = loligo_namespace::touches(&core.tree, op);
+    let mut all: Vec<Ino> = principal(op).into_iter().collect();
+    all.extend(touch.attr.iter().chain(touch.names.iter()).chain(touch.reads.iter()));
+    if let Op::Unlink { .. } | Op::Rename { .. } | Op::Link { .. } = op {
+        let counters = touch.attr.iter().filter_map(|ino| Some(core.tree.inode(*ino)?.parent));
+        all.extend(counters.filter(|ino| ino.0 != 0));
+    }
+    if let Op::Rename { dir, new_dir, .. } = op
+        && dir != new_dir
+    {
+        // Directories must not move while it is decided that none comes below itself.
+        for mut at in [*dir, *new_dir] {
+            for _ in 0..loligo_types::limits::DEPTH_MAX {
+                let Some(inode) = core.tree.inode(at) else { break };
+                all.push(at);
+                if at == Ino::ROOT || inode.parent.0 == 0 {
+                    break;
                 }
+                at = inode.parent;
             }
         }
-        all.sort();
-        all.dedup();
-        let own = |ino: Ino| self.tree.owner(ino) == self.me() || self.tree.part(ino).is_some();
-        all.retain(|ino| ino.0 != 0 && own(*ino));
-        all
     }
+    all.sort();
+    all.dedup();
+    let own = |ino: Ino| core.tree.owner(ino) == core.me() || core.tree.part(ino).is_some();
+    all.retain(|ino| ino.0 != 0 && own(*ino));
+    all
 }
