@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use loligo_types::{Ino, LoadVec, Rank};
 
+use crate::admin::DrainStatus;
 use crate::heat::{HeatAccount, Load, path_of};
 use crate::machine::Mds;
 
@@ -33,5 +34,42 @@ impl Mds {
     /// The path of a directory, if it can be told without reading.
     pub fn path_of(&self, dir: Ino) -> Option<String> {
         path_of(&self.core.tree, dir)
+    }
+
+    /// The hash of a name, by which fragments have it.
+    pub fn tree_hash(&self, name: &str) -> u64 {
+        loligo_namespace::hash63(self.core.config.hash_key, name.as_bytes())
+    }
+
+    /// The handles that are open: the number that their client calls itself, their own, and of what they are.
+    pub fn open_handles(&self) -> Vec<(u64, u64, Ino)> {
+        let sessions = self.sessions.iter().map(|(slot, session)| (session.client, self.opens.handles_of(slot)));
+        sessions.flat_map(|(client, all)| all.into_iter().map(move |(number, of)| (client, number, of.ino))).collect()
+    }
+
+    /// The inodes that are in memory, and so this rank's, ascending.
+    pub fn inodes_held(&self) -> Vec<Ino> {
+        let (inodes, _) = self.core.tree.places();
+        let mut all: Vec<Ino> = (0..inodes).filter_map(|place| self.core.tree.inode_at(place)).collect();
+        all.retain(|ino| self.core.tree.inode(*ino).is_some());
+        all.sort();
+        all
+    }
+
+    /// The work under way between this rank and others, in words: transactions, loans, migrations, letters that were
+    /// not applied. Empty: nothing is.
+    pub fn under_way(&self) -> Vec<String> {
+        self.cluster.under_way(&self.core)
+    }
+
+    /// Files in memory that live by themselves here though the directory that counts them is another rank's, as far as that is
+    /// known.
+    pub fn far_from_home(&mut self) -> Vec<Ino> {
+        self.cluster.far_from_home(&mut self.core)
+    }
+
+    /// Progress of the drain, for an administrator; `None`: the rank is not being drained.
+    pub fn drain_status(&self) -> Option<DrainStatus> {
+        self.cluster.drain_status(&self.core, &self.sessions)
     }
 }

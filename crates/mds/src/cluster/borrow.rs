@@ -15,7 +15,6 @@ use crate::cluster::Peers;
 use crate::cluster::Replicas;
 use crate::core::Core;
 use crate::execute::Step;
-use crate::machine::Mds;
 use crate::park::{Job, WaitReason};
 use crate::peer::{Lent, PeerMsg, TxId, Want};
 use crate::recall::SHARED;
@@ -89,25 +88,30 @@ pub(crate) enum Gathered {
     Again,
 }
 
-impl Mds {
-    /// A rank has lent.
-    pub(crate) fn lent(&mut self, from: Rank, tx: TxId, round: u32, lent: Lent) {
-        let Some(state) = self.cluster.borrowing.txs.get_mut(&tx) else {
-            return self.core.tell(from, PeerMsg::Return { tx, again: false });
+/// A request that fails because a rank does not lend what it needs.
+pub(crate) type Failed = Option<(Job, FsError)>;
+
+impl Borrowing {
+    /// A rank has lent. The request that fails for it, as another rank that was asked has refused.
+    pub(crate) fn lent(&mut self, core: &mut Core, from: Rank, tx: TxId, round: u32, lent: Lent) -> Failed {
+        let Some(state) = self.txs.get_mut(&tx) else {
+            core.tell(from, PeerMsg::Return { tx, again: false });
+            return None;
         };
         if state.outstanding.get(&from) != Some(&round) {
-            return self.cluster.borrowing.lent_later(&mut self.core, from, tx, round, lent);
+            self.lent_later(core, from, tx, round, lent);
+            return None;
         }
         state.outstanding.remove(&from);
         state.keep(from, lent);
-        self.answered(tx);
+        self.answered(core, tx)
     }
 
-    /// A rank will not, or not now.
-    pub(crate) fn denied(&mut self, from: Rank, tx: TxId, round: u32, error: FsError) {
-        let Some(state) = self.cluster.borrowing.txs.get_mut(&tx) else { return };
+    /// A rank will not, or not now. The request that fails for it.
+    pub(crate) fn denied(&mut self, core: &mut Core, from: Rank, tx: TxId, round: u32, error: FsError) -> Failed {
+        let state = self.txs.get_mut(&tx)?;
         if state.outstanding.get(&from) != Some(&round) {
-            return;
+            return None;
         }
         state.outstanding.remove(&from);
         state.guests.remove(&from);
@@ -115,17 +119,17 @@ impl Mds {
             state.calls.insert(from);
         }
         state.denied = Some(state.denied.filter(|error| *error != FsError::Busy).unwrap_or(error));
-        self.answered(tx);
+        self.answered(core, tx)
     }
 
-    fn answered(&mut self, tx: TxId) {
-        let Some(state) = self.cluster.borrowing.txs.get_mut(&tx) else { return };
+    fn answered(&mut self, core: &mut Core, tx: TxId) -> Failed {
+        let state = self.txs.get_mut(&tx)?;
         if !state.outstanding.is_empty() {
-            return;
+            return None;
         }
         let id = state.job;
         match state.denied.take() {
-            None => self.core.parked.ready(id),
+            None => core.parked.ready(id),
             Some(FsError::Busy) => {
                 // Nothing is held while it waits to be called.
                 let ranks: Vec<Rank> = std::mem::take(&mut state.guests).into_keys().collect();
@@ -134,20 +138,15 @@ impl Mds {
                 state.apart.clear();
                 if state.calls.is_empty() {
                     // All have called before the last one answered.
-                    self.core.parked.ready(id);
+                    core.parked.ready(id);
                 }
-                ranks.into_iter().for_each(|rank| self.core.tell(rank, PeerMsg::Return { tx, again: true }));
+                ranks.into_iter().for_each(|rank| core.tell(rank, PeerMsg::Return { tx, again: true }));
             }
-            Some(error) => {
-                if let Some(job) = self.core.parked.take(id) {
-                    self.fail(job, error);
-                }
-            }
+            Some(error) => return Some((core.parked.take(id)?, error)),
         }
+        None
     }
-}
 
-impl Borrowing {
     /// Finds the records that an operation needs, by the rank that has them.
     pub(crate) fn gather(&self, core: &mut Core, atlas: &mut Atlas, exports: &mut Exports, job: &Job) -> Gathered {
         let needs = need(&core.tree, &job.op, &job.cred);

@@ -9,8 +9,8 @@ use loligo_namespace::Need;
 use loligo_types::{Event, Ino, Letter, Rank};
 
 use crate::cluster::Atlas;
+use crate::cluster::Peers;
 use crate::core::Core;
-use crate::machine::Mds;
 use crate::peer::PeerMsg;
 
 /// Time for which an answer counts, milliseconds: the table is read once more after it.
@@ -54,48 +54,50 @@ impl EarlyRequests {
     }
 }
 
-impl Mds {
-    /// The answer.
-    pub(super) fn born(&mut self, from: Rank, ino: Ino) {
-        if ino.birth_rank() != from || self.cluster.atlas.births.by_ino.get(&ino) != Some(&Birth::Asked) {
-            return;
+impl Atlas {
+    /// The answer. The read that waited for it, if there is one: it ends, and those who wait look again.
+    pub(super) fn born(&mut self, core: &Core, peers: &Peers, from: Rank, ino: Ino) -> Option<u64> {
+        if ino.birth_rank() != from || self.births.by_ino.get(&ino) != Some(&Birth::Asked) {
+            return None;
         }
         let makes = |event: &Event| matches!(event, Event::Inode(inode) if inode.ino == ino);
-        let letters = self.cluster.peers.links.get(&from).into_iter().flat_map(|link| &link.inbox);
+        let letters = peers.links.get(&from).into_iter().flat_map(|link| &link.inbox);
         let mut commits = letters.filter_map(|(_, letter)| match &**letter {
             Letter::Commit { events, .. } => Some(events),
             _ => None,
         });
         if commits.any(|events| events.iter().any(makes)) {
-            self.cluster.atlas.births.by_ino.insert(ino, Birth::Coming);
-            return;
+            self.births.by_ino.insert(ino, Birth::Coming);
+            return None;
         }
-        self.end_birth(ino, Some(Birth::Told(self.core.now.mono_ms + KEEP_MS)));
+        self.end_birth(core, ino, Some(Birth::Told(core.now.mono_ms + KEEP_MS)))
     }
 
     /// A letter has made it.
-    pub(super) fn is_born(&mut self, ino: Ino) {
-        if self.cluster.atlas.births.by_ino.contains_key(&ino) {
-            self.end_birth(ino, None);
+    pub(super) fn is_born(&mut self, core: &Core, ino: Ino) -> Option<u64> {
+        if !self.births.by_ino.contains_key(&ino) {
+            return None;
         }
+        self.end_birth(core, ino, None)
     }
 
-    /// A rank was removed. All that it had to say was said.
-    pub(super) fn end_births_of(&mut self, rank: Rank) {
-        for ino in self.cluster.atlas.births.of(rank) {
-            self.end_birth(ino, Some(Birth::Told(self.core.now.mono_ms + KEEP_MS)));
-        }
+    /// A rank was removed. All that it had to say about these was said.
+    pub(super) fn births_of(&self, rank: Rank) -> Vec<Ino> {
+        self.births.of(rank)
     }
 
-    fn end_birth(&mut self, ino: Ino, birth: Option<Birth>) {
+    /// So nothing that makes this one is on its way.
+    pub(super) fn is_told(&mut self, core: &Core, ino: Ino) -> Option<u64> {
+        self.end_birth(core, ino, Some(Birth::Told(core.now.mono_ms + KEEP_MS)))
+    }
+
+    fn end_birth(&mut self, core: &Core, ino: Ino, birth: Option<Birth>) -> Option<u64> {
         match birth {
-            Some(birth) => _ = self.cluster.atlas.births.by_ino.insert(ino, birth),
-            None => _ = self.cluster.atlas.births.by_ino.remove(&ino),
+            Some(birth) => _ = self.births.by_ino.insert(ino, birth),
+            None => _ = self.births.by_ino.remove(&ino),
         }
         // Those who wait look again.
-        if let Some(ticket) = self.core.loads.ticket_of(&Need::Inode(ino)) {
-            self.loaded(ticket, Vec::new());
-        }
+        core.loads.ticket_of(&Need::Inode(ino))
     }
 }
 

@@ -8,13 +8,16 @@ use loligo_types::msg::ToClient;
 use loligo_types::{Frag, FsError, Ino, Kind, Lsn, Rank, Route, limits};
 
 use super::Where;
-use super::holdings::{Held, Holders};
+use super::depart::{Changes, cached_of};
+use super::holdings::{Clients, Held, Holders};
+use super::leave::has_changed_floating;
 use super::size::Tail;
 use super::spread::cut;
 use super::survey::Survey;
 use crate::admin::{Ask, Migration, Told};
 use crate::cluster::Atlas;
 use crate::cluster::Cluster;
+use crate::cluster::survey::Moves;
 use crate::core::Core;
 use crate::decouple::Decoupled;
 use crate::io::{DataAccess, Output};
@@ -23,8 +26,13 @@ use crate::machine::Mds;
 use crate::open::Opens;
 use crate::park::WaitReason;
 use crate::peer::PeerMsg;
+use crate::recall::SHARED;
 use crate::session::Sessions;
 use crate::session::Slot;
+use loligo_types::Event;
+use loligo_types::Inode;
+use loligo_types::Lease;
+use loligo_types::Letter;
 
 /// A migration that has not come to its record after this is given up, milliseconds.
 const GIVE_UP_MS: u64 = 120_000;
@@ -300,7 +308,7 @@ impl Mds {
             }
             Ask::Gather { dir } => self.cluster.atlas.want_gather(&mut self.core, dir),
             Ask::Migrations => Told::Migrations(self.cluster.exports.migrations(&self.core)),
-            Ask::Drain => Told::Drain(self.drain_status()),
+            Ask::Drain => Told::Drain(self.cluster.drain_status(&self.core, &self.sessions)),
             Ask::Heat { most } => Told::Heat(self.heat.spot_rates(&self.core, most)),
             Ask::Routes => Told::Routes(self.cluster.atlas.routes.all()),
         };
@@ -483,7 +491,21 @@ impl Mds {
                         return Some("failed: the directory was removed");
                     }
                     // It may have to begin anew.
-                    export.keeps = self.look_at_held(&mut survey, &mut export.held);
+                    let mut clients = Clients {
+                        sessions: &mut self.sessions,
+                        leases: &mut self.leases,
+                        recalls: &mut self.recalls,
+                        opens: &mut self.opens,
+                        locks: &mut self.locks,
+                        tidy: &mut self.tidy,
+                    };
+                    export.keeps = clients.look_at_held(
+                        &mut self.core,
+                        (&mut self.cluster.atlas, &mut self.cluster.exports),
+                        &mut self.pace,
+                        &mut survey,
+                        &mut export.held,
+                    );
                     if self.cluster.exports.wants_round(&self.core, export) {
                         export.rounds += 1;
                         self.begin_round(export);
@@ -581,9 +603,24 @@ impl Mds {
         let mut survey = std::mem::take(&mut export.survey);
         let mut failed = None;
         if self.may_move(&mut survey, &mut export.held, &inode, export.frozen_ms) {
-            let changes = self.take_changes(export, &mut survey);
+            let changes =
+                self.cluster.exports.take_changes(&mut self.core, &mut self.cluster.atlas, export, &mut survey);
             // Nothing can be added to it any more, and nothing was taken away.
-            failed = self.too_long(export, &mut survey, &changes);
+            let clients = Clients {
+                sessions: &mut self.sessions,
+                leases: &mut self.leases,
+                recalls: &mut self.recalls,
+                opens: &mut self.opens,
+                locks: &mut self.locks,
+                tidy: &mut self.tidy,
+            };
+            failed = clients.too_long(
+                &mut self.core,
+                (&mut self.cluster.atlas, &mut self.cluster.exports),
+                export,
+                &mut survey,
+                &changes,
+            );
             if failed.is_none() {
                 self.make_move(export, &mut survey, &inode, changes);
             }
@@ -618,6 +655,149 @@ impl Mds {
             return self.end_export(&export, "failed: the connection to the other rank was lost: try again");
         }
         self.cluster.exports.now = Some(export);
+    }
+
+    /// Makes the record.
+    pub(super) fn make_move(&mut self, export: &mut Export, survey: &mut Survey, inode: &Inode, changes: Changes) {
+        let Changes { mut events, mut departed } = changes;
+        if export.itself {
+            let mut inode = inode.clone();
+            inode.moves_away();
+            events.push(Event::Inode(Box::new(inode)));
+        }
+        let mut clients = Clients {
+            sessions: &mut self.sessions,
+            leases: &mut self.leases,
+            recalls: &mut self.recalls,
+            opens: &mut self.opens,
+            locks: &mut self.locks,
+            tidy: &mut self.tidy,
+        };
+        let (clients, holders) = clients.take_holdings(
+            &mut self.core,
+            (&mut self.cluster.atlas, &mut self.cluster.exports),
+            survey,
+            &mut export.held,
+            export.to,
+        );
+        export.holders = holders;
+        for (_, ino, ..) in clients.iter().flat_map(|client| &client.held.opens) {
+            if departed.insert(*ino)
+                && let Some(inode) = self.core.tree.inode(*ino)
+            {
+                events.push(Event::Inode(Box::new(inode.clone())));
+            }
+        }
+        let cached = cached_of(&self.core.tree, &clients, &departed);
+        if !cached.is_empty() {
+            self.core.tell(export.to, PeerMsg::Cached(cached));
+        }
+        events.extend(self.core.moved_files(&export.files, export.to));
+        let (routes, stays) = self.cluster.atlas.cut_lines(&self.core, export);
+        let mut record: Vec<Event> = routes.iter().map(|route| Event::Route(*route)).collect();
+        if export.files.is_empty()
+            && inode.part_of().is_none()
+            && self.core.tree.inode(inode.parent).is_some()
+            && let Some(name) = self.core.tree.primary_name(inode)
+        {
+            record.push(Event::Entry { dir: inode.parent, name, ino: inode.ino, kind: Kind::Dir, remote: true });
+        }
+        let inos: Vec<Ino> = departed.into_iter().collect();
+        let letter = if export.itself {
+            Letter::Import { routes: routes.clone(), events, clients }
+        } else {
+            record.extend(export.moves.iter().map(|frag| Event::DepartedFrag { dir: export.dir, frag: *frag }));
+            let part = Box::new(self.core.leave(inode, stays, export.to, &mut record));
+            Letter::Fragment { part, routes: routes.clone(), events, clients }
+        };
+        record.push(Event::Departed(inos.clone().into()));
+        let seq = self.core.tree.peer(export.to).sent + 1;
+        record.extend(self.core.write_letter(export.to, letter));
+        // Known before it is put down, so that others are told of all lines together.
+        routes
+            .iter()
+            .for_each(|route| self.cluster.atlas.routes.give(*route, self.core.log.last.next(), (export.to, seq)));
+        let lsn = self.commit(None, &record);
+        self.cluster.atlas.departed.extend(inos.into_iter().map(|ino| (ino, (export.to, lsn))));
+        self.cluster.exports.landing.entry(export.to).or_default().push((seq, lsn));
+        self.cluster.atlas.foreign_inodes.clear();
+        self.shortcuts.clear();
+        export.routes = routes;
+        export.stage = Stage::Moving(seq);
+    }
+
+    /// True if nothing is in the way of the record any more.
+    pub(super) fn may_move(&mut self, survey: &mut Survey, held: &mut Held, inode: &Inode, frozen_ms: u64) -> bool {
+        if self.cluster.replicas_move(&mut self.core, survey) {
+            return false;
+        }
+        let locked = self.cluster.loans.locked_inos();
+        let busy = self.discards.inos().into_iter().chain(self.discards.spills.keys().copied()).collect::<Vec<_>>();
+        // What dead sessions left is dropped here: the other rank does not know of it.
+        let left: Vec<Ino> = self.tidy.inos().collect();
+        for ino in locked.into_iter().chain(busy).chain(left) {
+            if !matches!(self.cluster.exports.moves(&mut self.core, &mut self.cluster.atlas, survey, ino), Moves::No) {
+                return false;
+            }
+        }
+        if !self.cluster.exports.knows_held(
+            &mut self.core,
+            &mut self.cluster.atlas,
+            &mut self.leases,
+            &mut self.opens,
+            survey,
+            held,
+        ) {
+            return false;
+        }
+        if !self.cluster.exports.knows_changed(&mut self.core, &mut self.cluster.atlas, survey) {
+            return false;
+        }
+        if self.core.now.mono_ms < frozen_ms + FLOATING_MS && has_changed_floating(&self.core.tree) {
+            // Of a file that once lived below the directory the table should not say so any more.
+            let upto = self.core.log.last;
+            self.checkpoint_upto(upto);
+            return false;
+        }
+        if self.cluster.atlas.routes.home(inode.ino).is_none()
+            && inode.ino != Ino::ROOT
+            && !self.core.tree.primary_known(inode)
+        {
+            let from_hash = inode.place.hash().unwrap_or(0);
+            self.cluster.load(&mut self.core, vec![Need::Range { dir: inode.parent, from_hash }], Waiter::Nobody);
+            return false;
+        }
+        true
+    }
+
+    /// True if a directory of which a fragment is to move is locked, or clients hold leases that they cannot hold any more
+    /// when its fragments are several ranks': those are asked back.
+    pub(super) fn is_held_as_a_whole(&mut self, dir: Ino) -> bool {
+        if self.cluster.loans.locked(dir).is_some() {
+            return true;
+        }
+        let holders: Vec<(Slot, Lease)> = self.leases.holders(dir).collect();
+        let mut held = false;
+        for (slot, bits) in holders {
+            if bits.any(SHARED) {
+                held = true;
+                self.recalls.recall(&mut self.core, &self.sessions, dir, slot, bits & SHARED, 0);
+            }
+        }
+        held
+    }
+
+    /// A sync of everything has ended.
+    pub(crate) fn synced_before_move(&mut self, ticket: u64, ok: bool) {
+        let Some(mut export) = self.cluster.exports.now.take() else { return };
+        if export.data_sync == Some(ticket) && matches!(export.stage, Stage::Settling(_) | Stage::Surveying) {
+            if !ok {
+                return self.end_export(&export, "failed: data could not be made durable: see the server's log");
+            }
+            export.data_sync = None;
+        }
+        self.cluster.exports.now = Some(export);
+        self.step_export();
     }
 }
 

@@ -14,7 +14,6 @@ use crate::cluster::Peers;
 use crate::core::Core;
 use crate::grace::Grace;
 use crate::load::Waiter;
-use crate::machine::Mds;
 
 /// Interval of the look for files that are to go home, milliseconds.
 const HOME_MS: u64 = 1000;
@@ -32,22 +31,6 @@ pub(crate) struct Homes {
     at_ms: u64,
     place: usize,
     again: u32,
-}
-
-impl Mds {
-    /// Files in memory that live by themselves here though the directory that counts them is another rank's, as far as that is
-    /// known: for those who test the machine from outside.
-    pub fn far_from_home(&mut self) -> Vec<Ino> {
-        let (inodes, _) = self.core.tree.places();
-        let abroad: Vec<(Ino, Ino)> = (0..inodes).filter_map(|place| self.core.counted_abroad(place)).collect();
-        let away = |dir: Ino, mds: &mut Mds| matches!(mds.cluster.locate(&mut mds.core, dir, &mut Vec::new()), Where::Elsewhere(rank) if mds.cluster.peers.takes_files(&mds.cluster.atlas, rank));
-        abroad.into_iter().filter(|(_, dir)| away(*dir, self)).map(|(ino, _)| ino).collect()
-    }
-
-    /// The files as a set to begin the list of what departs with.
-    pub(super) fn departing(dir: Ino, files: &[Ino]) -> BTreeSet<Ino> {
-        if files.is_empty() { BTreeSet::from([dir]) } else { files.iter().copied().collect() }
-    }
 }
 
 impl Peers {
@@ -87,6 +70,15 @@ impl Exports {
 }
 
 impl Cluster {
+    /// Files in memory that live by themselves here though the directory that counts them is another rank's, as far as that is
+    /// known: for those who test the machine from outside.
+    pub(crate) fn far_from_home(&mut self, core: &mut Core) -> Vec<Ino> {
+        let (inodes, _) = core.tree.places();
+        let abroad: Vec<(Ino, Ino)> = (0..inodes).filter_map(|place| core.counted_abroad(place)).collect();
+        let mut away = |dir: Ino| matches!(self.locate(core, dir, &mut Vec::new()), Where::Elsewhere(rank) if self.peers.takes_files(&self.atlas, rank));
+        abroad.into_iter().filter(|(_, dir)| away(*dir)).map(|(ino, _)| ino).collect()
+    }
+
     /// Gives files home that live by themselves here: to the rank that has the directory which counts them. A few at a
     /// time, and only those in memory; what is asked for comes there.
     pub(crate) fn give_home(&mut self, core: &mut Core, grace: &Option<Grace>) {
@@ -156,4 +148,9 @@ impl Core {
         };
         files.iter().filter_map(there).collect()
     }
+}
+
+/// The files as a set to begin the list of what departs with.
+pub(super) fn departing(dir: Ino, files: &[Ino]) -> BTreeSet<Ino> {
+    if files.is_empty() { BTreeSet::from([dir]) } else { files.iter().copied().collect() }
 }

@@ -11,10 +11,11 @@ use super::survey::{Moves, Survey};
 use crate::cluster::Atlas;
 use crate::cluster::Exports;
 use crate::core::Core;
+use crate::eof_cleanup::EofCleanup;
 use crate::io::{DataAccess, Output};
 use crate::lease::Leases;
 use crate::load::Waiter;
-use crate::machine::Mds;
+use crate::lock::Locks;
 use crate::open::Opens;
 use crate::pace::Pace;
 use crate::recall::Recalls;
@@ -80,9 +81,26 @@ impl Held {
     }
 }
 
-impl Mds {
+/// The parts of a rank that know what clients hold.
+pub(super) struct Clients<'a> {
+    pub(super) sessions: &'a mut Sessions,
+    pub(super) leases: &'a mut Leases,
+    pub(super) recalls: &'a mut Recalls,
+    pub(super) opens: &'a mut Opens,
+    pub(super) locks: &'a mut Locks,
+    pub(super) tidy: &'a mut EofCleanup,
+}
+
+impl Clients<'_> {
     /// Goes on looking at what clients hold; whether all was seen, and few enough leases are held on what moves.
-    pub(super) fn look_at_held(&mut self, survey: &mut Survey, held: &mut Held) -> bool {
+    pub(super) fn look_at_held(
+        &mut self,
+        core: &mut Core,
+        (atlas, exports): (&mut Atlas, &mut Exports),
+        pace: &mut Pace,
+        survey: &mut Survey,
+        held: &mut Held,
+    ) -> bool {
         if held.done {
             return true;
         }
@@ -90,28 +108,20 @@ impl Mds {
             held.opens = self.opens.watch();
             held.place = Some(self.leases.watch());
         }
-        self.cluster.exports.note_given(
-            &mut self.core,
-            &mut self.cluster.atlas,
-            &mut self.leases,
-            &mut self.opens,
-            survey,
-            held,
-        );
+        exports.note_given(core, atlas, self.leases, self.opens, survey, held);
         let mut needs = Vec::new();
-        let (asked_max, reads_max) = (self.core.config.some(ASKED_MAX), self.core.config.some(READS_MAX));
+        let (asked_max, reads_max) = (core.config.some(ASKED_MAX), core.config.some(READS_MAX));
         let mut again = std::mem::take(&mut held.unknown);
-        while self.pace.is_left() && needs.len() < reads_max && held.asked.len() < asked_max {
-            let Some(one) = again.pop().or_else(|| self.leases.next_held(&mut self.pace, held)) else { break };
-            let (moves, cost) =
-                self.cluster.exports.moves_in_step(&mut self.core, &mut self.cluster.atlas, survey, one.ino);
-            self.pace.spend(cost + NOTE);
+        while pace.is_left() && needs.len() < reads_max && held.asked.len() < asked_max {
+            let Some(one) = again.pop().or_else(|| self.leases.next_held(pace, held)) else { break };
+            let (moves, cost) = exports.moves_in_step(core, atlas, survey, one.ino);
+            pace.spend(cost + NOTE);
             match moves {
                 Moves::Unknown(mut wants) => {
                     needs.append(&mut wants);
                     held.unknown.push(one);
                 }
-                Moves::Yes => self.recalls.note_held(&mut self.core, &mut self.sessions, &self.leases, held, one),
+                Moves::Yes => self.recalls.note_held(core, self.sessions, self.leases, held, one),
                 Moves::No => {}
             }
         }
@@ -119,16 +129,18 @@ impl Mds {
         if !needs.is_empty() {
             needs.sort();
             needs.dedup();
-            self.cluster.atlas.read_for_survey(&mut self.core, survey, needs);
+            atlas.read_for_survey(core, survey, needs);
             return false;
         }
-        self.recalls.await_asked(&mut self.core, &self.leases, held)
+        self.recalls.await_asked(core, self.leases, held)
     }
 
     /// Takes the holdings of clients on moving inodes, and the sessions with the inodes that each holds something of;
     /// they are not held here any more.
     pub(super) fn take_holdings(
         &mut self,
+        core: &mut Core,
+        (atlas, exports): (&mut Atlas, &mut Exports),
         survey: &mut Survey,
         held: &mut Held,
         to: Rank,
@@ -146,12 +158,7 @@ impl Mds {
         });
         by_slot.extend(sessions);
         let mut inos = std::mem::take(&mut held.inos);
-        inos.retain(|ino| {
-            !matches!(
-                self.cluster.exports.moves_in_step(&mut self.core, &mut self.cluster.atlas, survey, *ino).0,
-                Moves::No
-            )
-        });
+        inos.retain(|ino| !matches!(exports.moves_in_step(core, atlas, survey, *ino).0, Moves::No));
         let mut openers = BTreeSet::new();
         for ino in &inos {
             let leases: Vec<_> = self.leases.holders(*ino).collect();
@@ -178,7 +185,7 @@ impl Mds {
                 client.held.opens.push((number, handle.ino, handle.flags(), rights));
             }
         }
-        self.close_moved(&by_slot, to);
+        self.close_moved(core, exports, &by_slot, to);
         let mut holders: Holders = by_slot.iter().map(|(slot, client)| (*slot, held_inos(client))).collect();
         holders.retain(|_, inos| !inos.is_empty());
         let clients = by_slot.into_values();
@@ -186,7 +193,7 @@ impl Mds {
     }
 
     /// Handles that move are not open here any more.
-    fn close_moved(&mut self, by_slot: &BTreeMap<Slot, MovedClient>, to: Rank) {
+    fn close_moved(&mut self, core: &mut Core, exports: &mut Exports, by_slot: &BTreeMap<Slot, MovedClient>, to: Rank) {
         for (slot, client) in by_slot {
             for (number, ino, ..) in &client.held.opens {
                 self.opens.close(*slot, *number);
@@ -194,7 +201,7 @@ impl Mds {
                 let waited = self.locks.drop_handle(*ino, *slot, *number);
                 // They wait again at the new rank.
                 for id in waited {
-                    self.core.parked.ready(id);
+                    core.parked.ready(id);
                 }
             }
         }
@@ -202,7 +209,7 @@ impl Mds {
             client.held.opens.iter().map(|(number, ..)| (*slot, *number)).collect::<Vec<_>>()
         };
         let handles: Vec<(Slot, u64)> = by_slot.iter().flat_map(numbers).collect();
-        self.cluster.exports.note_moved_handles(&self.core, &handles, to);
+        exports.note_moved_handles(core, &handles, to);
     }
 }
 

@@ -3,65 +3,16 @@
 
 use std::collections::BTreeSet;
 
-use loligo_namespace::{DirtyKey, Need};
-use loligo_types::{Ino, Inode};
+use loligo_namespace::DirtyKey;
+use loligo_types::Ino;
 
-use super::export::FLOATING_MS;
-use super::holdings::Held;
 use super::survey::{Moves, Survey, inode_of};
 use crate::cluster::Atlas;
 use crate::cluster::Cluster;
 use crate::cluster::Exports;
 use crate::core::Core;
 use crate::load::Waiter;
-use crate::machine::Mds;
 use loligo_namespace::Tree;
-
-impl Mds {
-    /// True if nothing is in the way of the record any more.
-    pub(super) fn may_move(&mut self, survey: &mut Survey, held: &mut Held, inode: &Inode, frozen_ms: u64) -> bool {
-        if self.cluster.replicas_move(&mut self.core, survey) {
-            return false;
-        }
-        let locked = self.cluster.loans.locked_inos();
-        let busy = self.discards.inos().into_iter().chain(self.discards.spills.keys().copied()).collect::<Vec<_>>();
-        // What dead sessions left is dropped here: the other rank does not know of it.
-        let left: Vec<Ino> = self.tidy.inos().collect();
-        for ino in locked.into_iter().chain(busy).chain(left) {
-            if !matches!(self.cluster.exports.moves(&mut self.core, &mut self.cluster.atlas, survey, ino), Moves::No) {
-                return false;
-            }
-        }
-        if !self.cluster.exports.knows_held(
-            &mut self.core,
-            &mut self.cluster.atlas,
-            &mut self.leases,
-            &mut self.opens,
-            survey,
-            held,
-        ) {
-            return false;
-        }
-        if !self.cluster.exports.knows_changed(&mut self.core, &mut self.cluster.atlas, survey) {
-            return false;
-        }
-        if self.core.now.mono_ms < frozen_ms + FLOATING_MS && has_changed_floating(&self.core.tree) {
-            // Of a file that once lived below the directory the table should not say so any more.
-            let upto = self.core.log.last;
-            self.checkpoint_upto(upto);
-            return false;
-        }
-        if self.cluster.atlas.routes.home(inode.ino).is_none()
-            && inode.ino != Ino::ROOT
-            && !self.core.tree.primary_known(inode)
-        {
-            let from_hash = inode.place.hash().unwrap_or(0);
-            self.cluster.load(&mut self.core, vec![Need::Range { dir: inode.parent, from_hash }], Waiter::Nobody);
-            return false;
-        }
-        true
-    }
-}
 
 impl Exports {
     /// The inodes that were changed since the last round of checkpoints, ascending.
@@ -90,7 +41,7 @@ impl Exports {
 
 impl Cluster {
     /// True if other ranks have replicas of moving inodes: they are asked back.
-    fn replicas_move(&mut self, core: &mut Core, survey: &mut Survey) -> bool {
+    pub(super) fn replicas_move(&mut self, core: &mut Core, survey: &mut Survey) -> bool {
         let lent = self.replicas.lent.inos();
         let moving: Vec<Ino> = lent
             .into_iter()
@@ -100,7 +51,7 @@ impl Cluster {
     }
 }
 
-fn has_changed_floating(tree: &Tree) -> bool {
+pub(super) fn has_changed_floating(tree: &Tree) -> bool {
     let floats = |ino: Ino| tree.peek(ino).is_some_and(|inode| inode.place.rank().is_some());
     tree.dirty_keys().into_iter().any(|(ino, key)| key == DirtyKey::Inode(ino) && floats(ino))
 }

@@ -414,7 +414,11 @@ impl Mds {
         }
         let born = self.cluster.placement.note_scattered(&mut self.core, events);
         self.commit(None, &all);
-        born.into_iter().for_each(|ino| self.is_born(ino));
+        for ino in born {
+            if let Some(ticket) = self.cluster.atlas.is_born(&self.core, ino) {
+                self.loaded(ticket, Vec::new());
+            }
+        }
         for event in events {
             if let Event::Orphan(ino) = event {
                 // Its last handle may have been closed meanwhile.

@@ -6,7 +6,7 @@ use loligo_namespace::Need;
 use loligo_types::{Event, Ino, Letter, Lsn, PeerRecord, Rank};
 
 use super::Where;
-use super::import::Moved;
+use super::import::{Moved, route_of};
 use crate::checkpoint::Checkpointer;
 use crate::cluster::Atlas;
 use crate::cluster::Cluster;
@@ -15,9 +15,20 @@ use crate::cluster::Peers;
 use crate::core::Core;
 use crate::load::Waiter;
 use crate::machine::Mds;
+use crate::open::Handle;
 use crate::park::WaitReason;
 use crate::peer::{PeerMsg, TxId};
+use crate::recall::DATA;
+use crate::recall::SHARED;
+use crate::session::Session;
 use crate::session::Sessions;
+use crate::session::Slot;
+use loligo_types::Inode;
+use loligo_types::Kind;
+use loligo_types::Lease;
+use loligo_types::MovedClient;
+use loligo_types::Route;
+use loligo_types::SessionId;
 
 impl Mds {
     /// A letter came.
@@ -113,42 +124,112 @@ impl Mds {
         true
     }
 
-    /// Puts down how far letters have come, now and then.
-    pub(crate) fn note_acks(&mut self) {
-        if self.core.stopping || self.core.log.last > self.core.log.durable {
-            return;
-        }
-        let mut events = Vec::new();
-        for (rank, link) in &self.cluster.peers.links {
-            let known = self.core.tree.peer(*rank);
-            if link.received > known.acked && link.outbox.is_empty() {
-                events.push(Event::Peer(PeerRecord { acked: link.received, ..known }));
+    /// It has. `part`: only fragments of a directory, with what was counted of it. False if something must be read first.
+    pub(crate) fn import(&mut self, from: Rank, part: Option<&Inode>, moved: &Moved<'_>, peer: PeerRecord) -> bool {
+        let Moved { routes, events, clients } = *moved;
+        let mut all = events.to_vec();
+        let mut merged = Vec::new();
+        if let Some(part) = part {
+            let mut needs = Vec::new();
+            if self
+                .cluster
+                .atlas
+                .take_fragment(&mut self.core, &mut self.cluster.exports, part, routes, &mut merged, &mut needs)
+                .is_none()
+                && !needs.is_empty()
+            {
+                self.cluster.load(&mut self.core, needs, Waiter::Letter(from));
+                return false;
+            }
+        } else {
+            for event in &mut all {
+                if let Event::Inode(inode) = event {
+                    self.cluster.atlas.take_home(&self.core, inode, routes, &mut merged);
+                }
             }
         }
-        if !events.is_empty() {
-            self.commit(None, &events);
+        // Before the record: what is here for good is held by somebody who is known for good.
+        let slots: Vec<Slot> = clients.iter().map(|client| self.session_of(client)).collect();
+        // Reads under way may bring what the other rank has changed since.
+        self.cluster.atlas.barrier = self.core.loads.newest();
+        self.cluster.atlas.foreign_inodes.clear();
+        self.cluster.atlas.forget_absent(&mut self.core);
+        for event in events {
+            if let Event::Inode(inode) = event {
+                self.cluster.atlas.departed.remove(&inode.ino);
+            }
         }
+        let mut record: Vec<Event> = routes.iter().map(|route| Event::Route(*route)).collect();
+        record.extend(all);
+        record.extend(merged);
+        record.push(Event::Peer(peer));
+        // Known before they are put down, so that others are told of all lines together.
+        let told: Vec<Route> = record.iter().filter_map(route_of).collect();
+        told.iter().for_each(|route| _ = self.cluster.atlas.routes.write(*route, self.core.log.last.next()));
+        // What the other rank has promised of it this one does not know.
+        self.promises.raise_floor(self.core.now.mono_ms);
+        let lsn = self.commit(None, &record);
+        self.cluster.atlas.imported = lsn;
+        self.cluster.peers.spread_routes(&mut self.core, &told);
+        self.cluster.peers.take_cached(&mut self.core, &mut self.cluster.atlas, from);
+        for (slot, client) in slots.into_iter().zip(clients) {
+            self.take_over(slot, client);
+        }
+        self.end_gone(clients.iter().map(|client| client.client));
+        if let Some(link) = self.cluster.peers.links.get_mut(&from) {
+            link.landing.push_back((peer.received, lsn));
+        }
+        self.settle_upto(lsn);
+        true
     }
 
-    /// Tells others that what they sent is in the table.
-    pub(crate) fn send_landed(&mut self) {
-        let oldest =
-            self.cluster.peers.links.values().filter_map(|link| link.landing.back().map(|(_, lsn)| *lsn)).max();
-        if let Some(oldest) = oldest {
-            self.settle_upto(oldest);
-        }
-        let settled = self.cluster.atlas.settled;
-        let mut landed = Vec::new();
-        for (rank, link) in &mut self.cluster.peers.links {
-            let before = link.landing.len();
-            while link.landing.front().is_some_and(|(_, lsn)| *lsn < settled) {
-                link.landing.pop_front();
+    /// The session of a client here; made if there is none. It has no connection until the client makes one.
+    fn session_of(&mut self, client: &MovedClient) -> Slot {
+        if let Some(slot) = self.sessions.of_client(client.client) {
+            let Some(session) = self.sessions.get_mut(slot) else { return slot };
+            let known = session.addresses.len();
+            client.addresses.iter().for_each(|address| session.add_address(address));
+            if session.addresses.len() > known {
+                let record = session.record();
+                self.commit(None, &[Event::Session(record)]);
             }
-            if link.greeted && link.landing.len() < before {
-                landed.push(*rank);
+            return slot;
+        }
+        let id = SessionId::new(self.core.me(), self.core.log.last.next());
+        let session = Session::moved(id, client, self.core.now.mono_ms);
+        let record = session.record();
+        let slot = self.sessions.insert(session);
+        self.commit(None, &[Event::Session(record)]);
+        slot
+    }
+
+    /// Gives the session here the holdings that the client had at the other rank.
+    fn take_over(&mut self, slot: Slot, client: &MovedClient) {
+        let Some(id) = self.sessions.get(slot).map(|session| session.id) else { return };
+        for (number, ino, flags, rights) in &client.held.opens {
+            let Some(kind) = self.core.tree.inode(*ino).map(|inode| inode.kind) else { continue };
+            // It may have been here before.
+            self.cluster.exports.moved_handles.remove(&(slot, *number));
+            if self.opens.handle(slot, *number).is_some() {
+                continue;
+            }
+            let change = self.opens.open(slot, *number, Handle::new(*ino, *flags));
+            if kind == Kind::File {
+                self.relaxed.tell_access(&mut self.core, &self.decoupled, id, change);
+                self.opens.give(*ino, slot, *rights & DATA);
             }
         }
-        landed.into_iter().for_each(|rank| self.cluster.peers.repeat_acks(&mut self.core, rank));
+        for (ino, handle, lock) in &client.held.locks {
+            let known = self.opens.handle(slot, *handle).is_some_and(|open| open.ino == *ino);
+            if known && self.locks.conflict(*ino, slot, lock).is_none() {
+                self.locks.set(*ino, slot, *handle, *lock);
+            }
+        }
+        for (ino, bits) in &client.held.leases {
+            if *bits & SHARED != Lease::NONE {
+                self.leases.grant(*ino, slot, *bits & SHARED);
+            }
+        }
     }
 }
 
@@ -162,6 +243,38 @@ impl Core {
 }
 
 impl Peers {
+    /// The records that put down how far letters have come, now and then.
+    pub(super) fn acks_to_note(&self, core: &Core) -> Vec<Event> {
+        let mut events = Vec::new();
+        for (rank, link) in &self.links {
+            let known = core.tree.peer(*rank);
+            if link.received > known.acked && link.outbox.is_empty() {
+                events.push(Event::Peer(PeerRecord { acked: link.received, ..known }));
+            }
+        }
+        events
+    }
+
+    /// The newest record by which letters brought something, if the table is not known to have all of it.
+    pub(super) fn newest_landing(&self) -> Option<Lsn> {
+        self.links.values().filter_map(|link| link.landing.back().map(|(_, lsn)| *lsn)).max()
+    }
+
+    /// All records below this are in the table: tells others what of theirs is.
+    pub(super) fn send_landed(&mut self, core: &mut Core, settled: Lsn) {
+        let mut landed = Vec::new();
+        for (rank, link) in &mut self.links {
+            let before = link.landing.len();
+            while link.landing.front().is_some_and(|(_, lsn)| *lsn < settled) {
+                link.landing.pop_front();
+            }
+            if link.greeted && link.landing.len() < before {
+                landed.push(*rank);
+            }
+        }
+        landed.into_iter().for_each(|rank| self.repeat_acks(core, rank));
+    }
+
     /// A record with a letter was made (or replayed).
     pub(crate) fn letter_written(&mut self, to: Rank, seq: u64, letter: &Arc<Letter>, lsn: Lsn) {
         let link = self.links.entry(to).or_default();

@@ -10,6 +10,7 @@ mod early_requests;
 mod export;
 mod float;
 mod giga;
+mod giveaway;
 mod gone;
 mod holdings;
 mod import;
@@ -35,6 +36,7 @@ mod size;
 mod spread;
 mod stale_rows;
 mod survey;
+mod upkeep;
 mod written;
 
 use loligo_namespace::{Need, Tree};
@@ -60,7 +62,6 @@ use crate::balance::Balance;
 use crate::core::Core;
 use crate::execute::{Step, handle_of};
 use crate::load::Waiter;
-use crate::machine::Mds;
 use crate::open::Opens;
 use crate::park::{Job, WaitReason};
 use crate::peer::PeerMsg;
@@ -217,35 +218,6 @@ pub(crate) fn principal(op: &Op) -> Option<Ino> {
     match op.about() {
         About::Names(ino) | About::Inode(ino) => Some(ino),
         About::Nothing => None,
-    }
-}
-
-impl Mds {
-    /// Does the cluster's work of a tick.
-    pub(crate) fn cluster_tick(&mut self) {
-        self.cluster.atlas.foreign_inodes.expire(self.core.now.mono_ms);
-        self.cluster.atlas.births.expire(self.core.now.mono_ms);
-        self.ask_ways_again();
-        self.cluster.atlas.forget_absent(&mut self.core);
-        self.cluster.atlas.step_riddles(&mut self.core);
-        self.write_for_others();
-        self.cluster.peers.end_doubts(&mut self.core, &mut self.cluster.atlas);
-        self.forget_nowhere();
-        self.expire_loans();
-        self.expire_lent();
-        self.cluster.replicas.keep_held(&mut self.core, &mut self.shortcuts);
-        self.step_export();
-        self.note_acks();
-        self.send_landed();
-        self.cluster.follow_pins(&mut self.core, &self.grace, &self.decoupled);
-        self.recut_spread();
-        self.cluster.spread_growing(&mut self.core, &self.grace, &self.decoupled);
-        self.step_drain();
-        self.cluster.give_home(&mut self.core, &self.grace);
-        self.cluster.say_farewells(&mut self.core);
-        if std::mem::take(&mut self.cluster.peers.again) {
-            self.core.parked.wake(&WaitReason::Peers);
-        }
     }
 }
 

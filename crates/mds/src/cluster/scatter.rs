@@ -12,10 +12,10 @@ use loligo_types::hash::{mix, rank_by_path};
 use loligo_types::{Event, Ino, Name, Op, Rank, RankState};
 
 use crate::cluster::Atlas;
+use crate::cluster::Cluster;
 use crate::cluster::Peers;
 use crate::cluster::Placement;
 use crate::core::Core;
-use crate::machine::Mds;
 use crate::park::Job;
 
 /// Numbers that are taken from the counter at once: what is left of them is lost with the rank's life.
@@ -30,51 +30,64 @@ pub(crate) struct Numbers {
     pub(super) came: u64,
 }
 
-impl Mds {
+impl Numbers {
+    /// If there are no more: takes some from the counter, with this record. None: there are some, or there will be no more.
+    fn take(&mut self, core: &Core) -> Option<Event> {
+        if self.next < self.end {
+            return None;
+        }
+        let first = core.tree.next_ino();
+        // Too large a count names no rank.
+        Ino(first.0 + TAKEN).scattered(Rank::ZERO)?;
+        (self.next, self.end) = (first.0, first.0 + TAKEN);
+        Some(Event::NextIno(Ino(first.0 + TAKEN)))
+    }
+
+    fn next(&mut self) -> Option<Ino> {
+        let number = (self.next < self.end).then_some(Ino(self.next))?;
+        self.next += 1;
+        Some(number)
+    }
+}
+
+impl Cluster {
     /// Where the directory that a request makes is to live, if that is not with its name. At another rank it counts as lent by that one while
-    /// the request is decided: as something that is not there.
-    pub(crate) fn place_new_dir(&mut self, job: &mut Job) {
-        let Op::Mkdir { dir, name, .. } = &job.op else { return };
-        let placement = self.core.tree.inode(*dir).map(loligo_types::Inode::places_dirs).unwrap_or_default();
+    /// the request is decided: as something that is not there. `Some`: the record to be made before this can be said, by which numbers are taken from
+    /// the counter.
+    pub(crate) fn place_new_dir(&mut self, core: &mut Core, job: &mut Job) -> Option<Event> {
+        let Op::Mkdir { dir, name, .. } = &job.op else { return None };
+        let placement = core.tree.inode(*dir).map(loligo_types::Inode::places_dirs).unwrap_or_default();
         if !placement.scatters()
             || job.ino.is_some()
             || job.within.is_some()
-            || self.core.tree.entry(*dir, name) != Lookup::Absent
+            || core.tree.entry(*dir, name) != Lookup::Absent
         {
             job.scattered = None;
-            return;
+            return None;
         }
+        let is_near = |rank: Rank| rank == core.me() && self.is_alone();
         let chosen = job.scattered.and_then(Ino::zeroth_rank);
-        if !chosen.is_some_and(|rank| {
-            self.cluster.peers.is_up(&self.core, &self.cluster.atlas, rank)
-                || rank == self.core.me() && self.cluster.is_alone()
-        }) {
-            let by_path =
-                placement.goes_by_path().then(|| self.cluster.atlas.rank_by_path(&self.core, *dir, name)).flatten();
-            job.scattered = self.scattered_number(by_path).map(|number| placement.mark(number));
+        if !chosen.is_some_and(|rank| self.peers.is_up(core, &self.atlas, rank) || is_near(rank)) {
+            if let Some(taken) = self.placement.scattered.take(core) {
+                return Some(taken);
+            }
+            let by_path = placement.goes_by_path().then(|| self.atlas.rank_by_path(core, *dir, name)).flatten();
+            job.scattered = self.scattered_number(core, by_path).map(|number| placement.mark(number));
         }
-        let Some(number) = job.scattered else { return };
-        if let Some(rank) = number.zeroth_rank().filter(|rank| *rank != self.core.me()) {
-            self.cluster.borrowing.bring_absent(&mut self.core, job, rank, number);
+        let number = job.scattered?;
+        if let Some(rank) = number.zeroth_rank().filter(|rank| *rank != core.me()) {
+            self.borrowing.bring_absent(core, job, rank, number);
         }
+        None
     }
 
     /// The next number, with the rank that it is for; none: this rank has no more of them, and the directory lives with its name.
-    fn scattered_number(&mut self, wanted: Option<Rank>) -> Option<Ino> {
-        let numbers = &mut self.cluster.placement.scattered;
-        if numbers.next == numbers.end {
-            let first = self.core.tree.next_ino();
-            // Too large a count names no rank.
-            Ino(first.0 + TAKEN).scattered(Rank::ZERO)?;
-            self.commit(None, &[Event::NextIno(Ino(first.0 + TAKEN))]);
-            (self.cluster.placement.scattered.next, self.cluster.placement.scattered.end) = (first.0, first.0 + TAKEN);
-        }
-        let plain = Ino(self.cluster.placement.scattered.next);
+    fn scattered_number(&mut self, core: &Core, wanted: Option<Rank>) -> Option<Ino> {
+        let plain = self.placement.scattered.next()?;
         // Whoever asks by the path finds nothing there, and is told where to go.
         let rank = wanted
-            .filter(|rank| self.cluster.peers.is_up(&self.core, &self.cluster.atlas, *rank))
-            .unwrap_or_else(|| self.cluster.peers.zeroth_for(&self.core, &self.cluster.atlas, plain));
-        self.cluster.placement.scattered.next += 1;
+            .filter(|rank| self.peers.is_up(core, &self.atlas, *rank))
+            .unwrap_or_else(|| self.peers.zeroth_for(core, &self.atlas, plain));
         plain.scattered(rank)
     }
 }

@@ -13,8 +13,10 @@ use loligo_types::{Event, Ino, Inode, limits};
 
 use super::depart::Changes;
 use super::export::{Export, RESIDUE_MAX};
+use super::holdings::Clients;
 use super::survey::Survey;
-use crate::machine::Mds;
+use crate::cluster::{Atlas, Exports};
+use crate::core::Core;
 
 /// Bytes of changes that the table does not have: with more there is another round of checkpoints first. All that moves waits
 /// while they are written, sent and written again.
@@ -78,15 +80,22 @@ fn event_len(event: &Event, scratch: &mut Vec<u8>) -> usize {
     scratch.len()
 }
 
-impl Mds {
+impl Clients<'_> {
     /// Why what moves does not fit into one record, if it does not.
-    pub(super) fn too_long(&mut self, export: &Export, survey: &mut Survey, changes: &Changes) -> Option<&'static str> {
+    pub(super) fn too_long(
+        &self,
+        core: &mut Core,
+        (atlas, exports): (&mut Atlas, &mut Exports),
+        export: &Export,
+        survey: &mut Survey,
+        changes: &Changes,
+    ) -> Option<&'static str> {
         let mut scratch = Vec::new();
-        let files = self.core.moved_files(&export.files, export.to);
+        let files = core.moved_files(&export.files, export.to);
         let events = changes.events.iter().chain(&files).map(|event| event_len(event, &mut scratch));
-        let lines = self.cluster.atlas.cut_lines(&self.core, export).0.len() + export.moves.len();
+        let lines = atlas.cut_lines(core, export).0.len() + export.moves.len();
         let changed = events.sum::<usize>() + changes.departed.len() * INO + lines * LINE;
-        let held = self.held_len(survey, export.held.inos(), &changes.departed);
+        let held = self.held_len(core, (atlas, exports), survey, export.held.inos(), &changes.departed);
         if changed + held <= MOVE_MAX {
             return None;
         }
@@ -98,22 +107,26 @@ impl Mds {
     }
 
     /// Length of the holdings of clients, and of the open inodes besides those that departed anyway, bytes.
-    fn held_len(&mut self, survey: &mut Survey, inos: &BTreeSet<Ino>, departed: &BTreeSet<Ino>) -> usize {
+    fn held_len(
+        &self,
+        core: &mut Core,
+        (atlas, exports): (&mut Atlas, &mut Exports),
+        survey: &mut Survey,
+        inos: &BTreeSet<Ino>,
+        departed: &BTreeSet<Ino>,
+    ) -> usize {
         let mut scratch = Vec::new();
         let mut len: usize =
             self.sessions.iter().map(|(_, session)| CLIENT + session.name.len() + addresses_len(session)).sum();
         for ino in inos.iter().copied() {
-            if matches!(
-                self.cluster.exports.moves_in_step(&mut self.core, &mut self.cluster.atlas, survey, ino).0,
-                super::survey::Moves::No
-            ) {
+            if matches!(exports.moves_in_step(core, atlas, survey, ino).0, super::survey::Moves::No) {
                 continue;
             }
             let opens = self.opens.count(ino) as usize;
             len += opens * OPEN + self.leases.holders(ino).count() * LEASE + self.locks.held_on(ino) * LOCK;
             if opens > 0
                 && !departed.contains(&ino)
-                && let Some(inode) = self.core.tree.inode(ino)
+                && let Some(inode) = core.tree.inode(ino)
             {
                 len += INO + inode_len(inode, &mut scratch);
             }

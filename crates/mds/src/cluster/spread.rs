@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use loligo_namespace::{Loaded, Need};
-use loligo_types::{About, Event, Frag, Ino, Inode, Lease, Name, Op, Rank, Route, Spread};
+use loligo_types::{About, Event, Frag, Ino, Inode, Name, Op, Rank, Route, Spread};
 
 use super::Where;
 use super::export::Export;
@@ -18,11 +18,8 @@ use crate::cluster::Peers;
 use crate::core::Core;
 use crate::decouple::Decoupled;
 use crate::execute::Step;
-use crate::machine::Mds;
 use crate::park::{Job, WaitReason};
 use crate::peer::PeerMsg;
-use crate::recall::SHARED;
-use crate::session::Slot;
 use loligo_namespace::Tree;
 
 /// True if fragments are all hashes together.
@@ -52,25 +49,6 @@ pub(super) fn cut(own: &[Frag], wanted: Option<Frag>) -> (Vec<Frag>, Vec<Frag>) 
         }
     }
     (moves, stays)
-}
-
-impl Mds {
-    /// True if a directory of which a fragment is to move is locked, or clients hold leases that they cannot hold any more
-    /// when its fragments are several ranks': those are asked back.
-    pub(super) fn is_held_as_a_whole(&mut self, dir: Ino) -> bool {
-        if self.cluster.loans.locked(dir).is_some() {
-            return true;
-        }
-        let holders: Vec<(Slot, Lease)> = self.leases.holders(dir).collect();
-        let mut held = false;
-        for (slot, bits) in holders {
-            if bits.any(SHARED) {
-                held = true;
-                self.recalls.recall(&mut self.core, &self.sessions, dir, slot, bits & SHARED, 0);
-            }
-        }
-        held
-    }
 }
 
 /// The hash of the names that a request is about first: the one it names, or the first one that it lists.

@@ -9,7 +9,6 @@ use loligo_types::{Event, Ino};
 use crate::cluster::Atlas;
 use crate::core::Core;
 use crate::load::Waiter;
-use crate::machine::Mds;
 
 /// Time that the table may be behind before an inode is believed to be gone, milliseconds.
 const PATIENCE_MS: u64 = 10_000;
@@ -25,31 +24,21 @@ pub(crate) struct StaleRows {
     later: Vec<(Need, Waiter)>,
 }
 
-impl Mds {
+impl Atlas {
     /// Notes a change that other ranks can only learn from the table, so that it is there soon: a file which has names has become
     /// one that lives by itself, a directory with a route of its own is gone, or a directory is balanced by something else.
     /// Before it is applied.
-    pub(crate) fn note_for_others(&mut self, event: &Event) {
+    pub(crate) fn note_for_others(&mut self, core: &Core, event: &Event) {
         let concerns_others = match event {
-            Event::Inode(inode) if inode.place.rank() == Some(self.core.me()) && inode.nlink > 0 => {
-                self.core.tree.peek(inode.ino).is_some_and(|known| known.place != inode.place)
+            Event::Inode(inode) if inode.place.rank() == Some(core.me()) && inode.nlink > 0 => {
+                core.tree.peek(inode.ino).is_some_and(|known| known.place != inode.place)
             }
             Event::RouteGone(_) => true,
             event => crate::balance::is_rule(event),
         };
-        self.cluster.atlas.told_by_table |= concerns_others;
+        self.told_by_table |= concerns_others;
     }
 
-    /// A tick: writes it.
-    pub(crate) fn write_for_others(&mut self) {
-        if std::mem::take(&mut self.cluster.atlas.told_by_table) {
-            let upto = self.core.log.last;
-            self.checkpoint_upto(upto);
-        }
-    }
-}
-
-impl Atlas {
     /// A tick: reads again.
     pub(crate) fn step_riddles(&mut self, core: &mut Core) {
         let now = core.now.mono_ms;

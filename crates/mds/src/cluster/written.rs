@@ -9,29 +9,13 @@ use std::collections::BTreeSet;
 
 use loligo_types::{Ino, Kind};
 
-use super::export::{Export, Stage};
+use super::export::Export;
 use super::survey::{Moves, Survey};
 use crate::cluster::Atlas;
 use crate::cluster::Exports;
 use crate::core::Core;
 use crate::load::Waiter;
-use crate::machine::Mds;
 use crate::sync::Syncs;
-
-impl Mds {
-    /// A sync of everything has ended.
-    pub(crate) fn synced_before_move(&mut self, ticket: u64, ok: bool) {
-        let Some(mut export) = self.cluster.exports.now.take() else { return };
-        if export.data_sync == Some(ticket) && matches!(export.stage, Stage::Settling(_) | Stage::Surveying) {
-            if !ok {
-                return self.end_export(&export, "failed: data could not be made durable: see the server's log");
-            }
-            export.data_sync = None;
-        }
-        self.cluster.exports.now = Some(export);
-        self.step_export();
-    }
-}
 
 impl Syncs {
     /// Begins the sync. To be called when changes begin to be remembered.

@@ -315,7 +315,7 @@ impl Mds {
         for event in events {
             self.shortcuts.note(&self.core.tree, event);
             if !alone {
-                self.note_for_others(event);
+                self.cluster.atlas.note_for_others(&self.core, event);
             }
             match made {
                 // It gets into memory in steps.

@@ -344,4 +344,12 @@ impl Mds {
         }
         Step::Answer(answer)
     }
+
+    /// Where the directory that a request makes is to live, if that is not with its name.
+    fn place_new_dir(&mut self, job: &mut Job) {
+        if let Some(taken) = self.cluster.place_new_dir(&mut self.core, job) {
+            self.commit(None, &[taken]);
+            self.cluster.place_new_dir(&mut self.core, job);
+        }
+    }
 }

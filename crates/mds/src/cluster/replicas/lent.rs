@@ -15,7 +15,6 @@ use crate::core::Core;
 use crate::decouple::Decoupled;
 use crate::grace::Grace;
 use crate::load::Waiter;
-use crate::machine::Mds;
 use crate::park::{Job, WaitReason};
 use crate::peer::PeerMsg;
 
@@ -63,8 +62,13 @@ impl Lent {
         self.by_ino.get(&ino).is_some_and(|ranks| ranks.values().any(|asked| *asked))
     }
 
+    /// The ranks of which those do not count any more.
+    pub(in crate::cluster) fn late(&self, now_ms: u64) -> Vec<Rank> {
+        self.until_ms.iter().filter(|(_, until)| **until < now_ms).map(|(rank, _)| *rank).collect()
+    }
+
     /// A rank has none any more.
-    fn forget(&mut self, rank: Rank) {
+    pub(in crate::cluster) fn forget(&mut self, rank: Rank) {
         self.by_ino.retain(|_, ranks| {
             ranks.remove(&rank);
             !ranks.is_empty()
@@ -72,50 +76,13 @@ impl Lent {
         self.until_ms.remove(&rank);
     }
 
-    fn give(&mut self, ino: Ino, rank: Rank) {
+    /// A rank has one less.
+    pub(in crate::cluster) fn give(&mut self, ino: Ino, rank: Rank) {
         if let Some(ranks) = self.by_ino.get_mut(&ino) {
             ranks.remove(&rank);
             if ranks.is_empty() {
                 self.by_ino.remove(&ino);
             }
-        }
-    }
-}
-
-impl Mds {
-    /// A rank has one less.
-    pub(crate) fn replica_dropped(&mut self, from: Rank, ino: Ino, promised_ms: u32) {
-        if promised_ms > 0 {
-            self.promises.note(ino, u64::from(promised_ms), self.core.now.mono_ms);
-        }
-        self.cluster.replicas.lent.give(ino, from);
-        self.replicas_came_back();
-    }
-
-    fn replicas_came_back(&mut self) {
-        self.core.parked.wake(&WaitReason::Replicas);
-        self.next_loans();
-        if self.cluster.exports.is_active() {
-            self.step_export();
-        }
-    }
-
-    /// A rank has said hello, or was removed: it holds nothing. What it has promised by what it held it does not say.
-    pub(crate) fn forget_holder(&mut self, rank: Rank) {
-        self.promises.raise_floor(self.core.now.mono_ms);
-        if !self.cluster.replicas.lent.is_empty() {
-            self.cluster.replicas.lent.forget(rank);
-            self.replicas_came_back();
-        }
-    }
-
-    /// Those of ranks that were not heard for long do not count any more.
-    pub(crate) fn expire_lent(&mut self) {
-        let now = self.core.now.mono_ms;
-        let late = self.cluster.replicas.lent.until_ms.iter().filter(|(_, until)| **until < now).map(|(rank, _)| *rank);
-        for rank in late.collect::<Vec<Rank>>() {
-            self.cluster.replicas.lent.forget(rank);
-            self.replicas_came_back();
         }
     }
 }
