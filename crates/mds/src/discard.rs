@@ -112,9 +112,7 @@ impl Discards {
     pub(crate) fn len(&self) -> usize {
         self.by_ino.len()
     }
-}
 
-impl Discards {
     /// Gives out the drops whose change is durable.
     pub(crate) fn emit_discards(&mut self, core: &mut Core) {
         while let Some((lsn, ino)) = self.waiting.front().copied() {

@@ -67,39 +67,7 @@ impl Opens {
             false => None,
         }
     }
-}
 
-impl Cluster {
-    /// The name is here, its inode is not.
-    pub(crate) fn tell_remote(&mut self, core: &mut Core, job: &mut Job, ino: Ino, rank: Rank) -> Step {
-        let (dir, kind) = match &job.op {
-            Op::Lookup { dir, name } | Op::Create { dir, name, .. } => match core.tree.entry(*dir, name) {
-                Lookup::Present(target) => (*dir, target.kind),
-                _ => return Step::Wait(WaitReason::Locked),
-            },
-            Op::LookupParent { dir } => return remote_parent(&core.tree, job, *dir, ino, rank),
-            _ => return Step::Redirect(rank),
-        };
-        if let Some(step) = self.blocked(core, job) {
-            return step;
-        }
-        Step::Answer(match may_search(&core.tree, dir, &job.cred) {
-            Ok(()) if kind == Kind::Dir && matches!(job.op, Op::Create { .. }) => Err(FsError::IsDir),
-            Ok(()) => Ok(Answer::Remote { ino, kind, rank }),
-            Err(error) => Err(error),
-        })
-    }
-}
-
-fn remote_parent(tree: &Tree, job: &Job, dir: Ino, ino: Ino, rank: Rank) -> Step {
-    Step::Answer(match tree.inode(dir) {
-        Some(inode) if inode.kind != Kind::Dir && !job.cred.is_root() => Err(FsError::NotDir),
-        Some(_) => Ok(Answer::Remote { ino, kind: Kind::Dir, rank }),
-        None => Err(FsError::NotFound),
-    })
-}
-
-impl Opens {
     /// The handle that the operation goes through.
     pub(crate) fn check_handle(&self, core: &Core, job: &Job) -> FsResult<Option<Handle>> {
         if job.op.opens().is_some() && self.handles(job.slot) >= HANDLES_MAX {
@@ -123,6 +91,26 @@ impl Opens {
 }
 
 impl Cluster {
+    /// The name is here, its inode is not.
+    pub(crate) fn tell_remote(&mut self, core: &mut Core, job: &mut Job, ino: Ino, rank: Rank) -> Step {
+        let (dir, kind) = match &job.op {
+            Op::Lookup { dir, name } | Op::Create { dir, name, .. } => match core.tree.entry(*dir, name) {
+                Lookup::Present(target) => (*dir, target.kind),
+                _ => return Step::Wait(WaitReason::Locked),
+            },
+            Op::LookupParent { dir } => return remote_parent(&core.tree, job, *dir, ino, rank),
+            _ => return Step::Redirect(rank),
+        };
+        if let Some(step) = self.blocked(core, job) {
+            return step;
+        }
+        Step::Answer(match may_search(&core.tree, dir, &job.cred) {
+            Ok(()) if kind == Kind::Dir && matches!(job.op, Op::Create { .. }) => Err(FsError::IsDir),
+            Ok(()) => Ok(Answer::Remote { ino, kind, rank }),
+            Err(error) => Err(error),
+        })
+    }
+
     /// Lets a request wait for records.
     pub(crate) fn wait_for(&mut self, core: &mut Core, job: &mut Job, needs: Vec<loligo_namespace::Need>) -> Step {
         let id = core.parked.number(job);
@@ -130,6 +118,30 @@ impl Cluster {
         job.reads += count;
         Step::Wait(WaitReason::Load(count))
     }
+
+    /// The step for an executed request whose inode may have become another rank's; `None` if it is this rank's.
+    pub(crate) fn again_elsewhere(&mut self, core: &mut Core, job: &mut Job, ino: Ino) -> Option<Step> {
+        if !self.peers.ready {
+            return Some(Step::Wait(WaitReason::Peers));
+        }
+        if let Some(step) = self.exports.moved(core, &mut self.atlas, ino) {
+            return Some(step);
+        }
+        let mut wants = Vec::new();
+        match self.locate(core, ino, &mut wants) {
+            Where::Here => None,
+            Where::Elsewhere(rank) => Some(Step::Redirect(rank)),
+            Where::Unknown => Some(self.wait_for(core, job, wants)),
+        }
+    }
+}
+
+fn remote_parent(tree: &Tree, job: &Job, dir: Ino, ino: Ino, rank: Rank) -> Step {
+    Step::Answer(match tree.inode(dir) {
+        Some(inode) if inode.kind != Kind::Dir && !job.cred.is_root() => Err(FsError::NotDir),
+        Some(_) => Ok(Answer::Remote { ino, kind: Kind::Dir, rank }),
+        None => Err(FsError::NotFound),
+    })
 }
 
 impl PathCache {
@@ -197,24 +209,6 @@ impl PathCache {
         let flags = OpenFlags { truncate: false, write: flags.write || flags.truncate, ..flags };
         let open = Op::Open { ino: origin.ino, flags, handle: 0 };
         prepare(&core.tree, &open, &ctx).err().map(|error| Step::Answer(Err(error)))
-    }
-}
-
-impl Cluster {
-    /// The step for an executed request whose inode may have become another rank's; `None` if it is this rank's.
-    pub(crate) fn again_elsewhere(&mut self, core: &mut Core, job: &mut Job, ino: Ino) -> Option<Step> {
-        if !self.peers.ready {
-            return Some(Step::Wait(WaitReason::Peers));
-        }
-        if let Some(step) = self.exports.moved(core, &mut self.atlas, ino) {
-            return Some(step);
-        }
-        let mut wants = Vec::new();
-        match self.locate(core, ino, &mut wants) {
-            Where::Here => None,
-            Where::Elsewhere(rank) => Some(Step::Redirect(rank)),
-            Where::Unknown => Some(self.wait_for(core, job, wants)),
-        }
     }
 }
 

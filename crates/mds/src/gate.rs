@@ -87,9 +87,7 @@ impl Gate {
         }
         self.queue.pop_front().map(|(_, gated)| gated)
     }
-}
 
-impl Gate {
     /// The same for the end of a handshake.
     pub(crate) fn gate_welcome(
         &mut self,

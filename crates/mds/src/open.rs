@@ -28,9 +28,7 @@ impl Handle {
     pub(crate) fn flags(self) -> OpenFlags {
         OpenFlags { read: self.read, write: self.write, ..OpenFlags::default() }
     }
-}
 
-impl Handle {
     pub(crate) fn new(ino: Ino, flags: OpenFlags) -> Handle {
         Handle { ino, read: flags.read || flags.exec, write: flags.write }
     }

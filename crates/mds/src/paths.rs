@@ -82,101 +82,7 @@ impl PathCache {
     pub(crate) fn asks(&self) -> u64 {
         self.last
     }
-}
 
-/// An answer.
-struct Heard {
-    up: Vec<u64>,
-    at: Ino,
-    /// Policies of the directories on it that may have a floor or a ceiling.
-    bounds: Policies,
-    /// When, milliseconds.
-    ms: u64,
-    /// To which question.
-    number: u64,
-}
-
-/// The next step of a way.
-enum Next {
-    Up {
-        hash: u64,
-        parent: Ino,
-    },
-    /// It is in no directory, or gone.
-    Nowhere,
-    Load(Vec<Need>),
-    Elsewhere(Rank),
-}
-
-/// The next step of a way as far as it is this rank's.
-pub(crate) enum Up {
-    /// The directory that an inode is in, and the hash of its name there.
-    To(Ino, u64),
-    /// It is in none, or is gone.
-    Nowhere,
-    /// It is another rank's.
-    Elsewhere(Rank),
-    /// That is to be read first.
-    Load(Vec<Need>),
-}
-
-/// Where an inode is.
-enum Way {
-    /// The hashes of the names from the root on; none: it is in no directory. `oldest`: number of the first question of those
-    /// that this relies on.
-    Found {
-        names: Option<Vec<u64>>,
-        oldest: u64,
-    },
-    Load(Vec<Need>),
-    /// That rank knows.
-    Ask(Ino, Rank),
-}
-
-/// Verdict of rights about an inode.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Verdict {
-    Yes,
-    /// It may be read there, and not changed.
-    OnlyRead,
-    No,
-}
-
-/// Everything where a request needs a right, beside the inode that it is sent to.
-fn second_subject(op: &Op) -> Option<Ino> {
-    match op {
-        Op::Link { ino, .. } => Some(*ino),
-        Op::Rename { new_dir, .. } => Some(*new_dir),
-        _ => None,
-    }
-}
-
-/// True if a limited identity may do this with a directory above its path. It may read the xattrs that the kernel looks
-/// at on the way.
-fn shows_only_itself(op: &Op) -> bool {
-    match op {
-        Op::GetAttr { .. } | Op::LookupParent { .. } | Op::ListXattr { .. } => true,
-        Op::Access { want, .. } => !want.write,
-        Op::GetXattr { name, .. } => is_looked_at(name),
-        _ => false,
-    }
-}
-
-/// True if the kernel looks at an xattr on the way.
-fn is_looked_at(name: &[u8]) -> bool {
-    name.starts_with(b"system.") || name.starts_with(b"security.")
-}
-
-/// Limits an answer about a directory above a path: of the names of its xattrs to those that may be read.
-pub(crate) fn shown_on_the_way(mut change: Change) -> Change {
-    if let Answer::Bytes(names) = &change.answer {
-        let shown = names.split_inclusive(|byte| *byte == 0).filter(|name| is_looked_at(name));
-        change.answer = Answer::Bytes(shown.flatten().copied().collect());
-    }
-    change
-}
-
-impl PathCache {
     /// Checks the request of a limited identity: `None` if it may go on.
     pub(crate) fn limit(
         &mut self,
@@ -331,6 +237,98 @@ impl PathCache {
     }
 }
 
+/// An answer.
+struct Heard {
+    up: Vec<u64>,
+    at: Ino,
+    /// Policies of the directories on it that may have a floor or a ceiling.
+    bounds: Policies,
+    /// When, milliseconds.
+    ms: u64,
+    /// To which question.
+    number: u64,
+}
+
+/// The next step of a way.
+enum Next {
+    Up {
+        hash: u64,
+        parent: Ino,
+    },
+    /// It is in no directory, or gone.
+    Nowhere,
+    Load(Vec<Need>),
+    Elsewhere(Rank),
+}
+
+/// The next step of a way as far as it is this rank's.
+pub(crate) enum Up {
+    /// The directory that an inode is in, and the hash of its name there.
+    To(Ino, u64),
+    /// It is in none, or is gone.
+    Nowhere,
+    /// It is another rank's.
+    Elsewhere(Rank),
+    /// That is to be read first.
+    Load(Vec<Need>),
+}
+
+/// Where an inode is.
+enum Way {
+    /// The hashes of the names from the root on; none: it is in no directory. `oldest`: number of the first question of those
+    /// that this relies on.
+    Found {
+        names: Option<Vec<u64>>,
+        oldest: u64,
+    },
+    Load(Vec<Need>),
+    /// That rank knows.
+    Ask(Ino, Rank),
+}
+
+/// Verdict of rights about an inode.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Verdict {
+    Yes,
+    /// It may be read there, and not changed.
+    OnlyRead,
+    No,
+}
+
+/// Everything where a request needs a right, beside the inode that it is sent to.
+fn second_subject(op: &Op) -> Option<Ino> {
+    match op {
+        Op::Link { ino, .. } => Some(*ino),
+        Op::Rename { new_dir, .. } => Some(*new_dir),
+        _ => None,
+    }
+}
+
+/// True if a limited identity may do this with a directory above its path. It may read the xattrs that the kernel looks
+/// at on the way.
+fn shows_only_itself(op: &Op) -> bool {
+    match op {
+        Op::GetAttr { .. } | Op::LookupParent { .. } | Op::ListXattr { .. } => true,
+        Op::Access { want, .. } => !want.write,
+        Op::GetXattr { name, .. } => is_looked_at(name),
+        _ => false,
+    }
+}
+
+/// True if the kernel looks at an xattr on the way.
+fn is_looked_at(name: &[u8]) -> bool {
+    name.starts_with(b"system.") || name.starts_with(b"security.")
+}
+
+/// Limits an answer about a directory above a path: of the names of its xattrs to those that may be read.
+pub(crate) fn shown_on_the_way(mut change: Change) -> Change {
+    if let Answer::Bytes(names) = &change.answer {
+        let shown = names.split_inclusive(|byte| *byte == 0).filter(|name| is_looked_at(name));
+        change.answer = Answer::Bytes(shown.flatten().copied().collect());
+    }
+    change
+}
+
 fn verdict(tree: &Tree, rights: &Rights, names: &[u64], op: &Op, change: bool) -> Verdict {
     let verdict = rights_at(tree, rights, names, change);
     if verdict != Verdict::No || change {
@@ -394,9 +392,7 @@ impl Cluster {
         }
         core.tell_durably(from, PeerMsg::Way { number, ino, up, at, bounds });
     }
-}
 
-impl Cluster {
     /// The directory that an inode is in.
     pub(crate) fn up(&mut self, core: &mut Core, at: Ino) -> Up {
         if let Some(home) = self.atlas.home_of_part(core, at) {

@@ -269,19 +269,7 @@ impl Relaxed {
         let (directories, early, behind) = (self.some, self.early, self.fresh.len());
         RelaxedStatus { directories, early, behind, lag_ms: self.age(now_ms) }
     }
-}
 
-/// The inodes that an event changes.
-fn changed_by(event: &Event) -> Option<Ino> {
-    match event {
-        Event::Inode(inode) => Some(inode.ino),
-        Event::InodeGone(ino) | Event::Xattr { ino, .. } | Event::XattrGone { ino, .. } => Some(*ino),
-        Event::Entry { dir, .. } | Event::EntryGone { dir, .. } => Some(*dir),
-        _ => None,
-    }
-}
-
-impl Relaxed {
     /// The journal is durable up to here.
     pub(crate) fn relaxed_durable(
         &mut self,
@@ -315,9 +303,7 @@ impl Relaxed {
             }
         }
     }
-}
 
-impl Relaxed {
     /// The lag that counts at an inode, if that is known without reading. Unknown is strict.
     fn lag_at(&mut self, core: &mut Core, cluster: &mut Cluster, ino: Ino) -> Option<Lag> {
         let (mut at, mut way) = (ino, Vec::new());
@@ -616,6 +602,16 @@ impl Relaxed {
             // Names may have been moved by records that are not durable, before it was known what is relaxed.
             self.edge = core.log.last;
         }
+    }
+}
+
+/// The inodes that an event changes.
+fn changed_by(event: &Event) -> Option<Ino> {
+    match event {
+        Event::Inode(inode) => Some(inode.ino),
+        Event::InodeGone(ino) | Event::Xattr { ino, .. } | Event::XattrGone { ino, .. } => Some(*ino),
+        Event::Entry { dir, .. } | Event::EntryGone { dir, .. } => Some(*dir),
+        _ => None,
     }
 }
 

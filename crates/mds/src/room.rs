@@ -170,9 +170,7 @@ impl Opens {
         let holds_up = move |(slot, ino): &(Slot, Ino)| is_waited_for(*ino) && is_next(*slot, *ino);
         self.old_rooms(before_ms).filter(holds_up).map(|(slot, _)| slot)
     }
-}
 
-impl Opens {
     /// Waits until nothing is reserved; until then nothing more is.
     pub(crate) fn wait_for_rooms(&self, tidy: &mut EofCleanup, ino: Ino) -> Option<WaitReason> {
         let waits = self.has_rooms(ino);

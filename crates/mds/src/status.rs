@@ -349,9 +349,7 @@ impl Sessions {
         });
         sessions.collect()
     }
-}
 
-impl Sessions {
     fn identity_of(&self, session: &Session) -> Option<String> {
         let conn = self.conns.get(&session.conn?)?;
         conn.peer.identity.as_ref().map(|identity| identity.name.clone())

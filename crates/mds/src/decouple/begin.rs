@@ -59,6 +59,28 @@ impl Leases {
             Err(needs) => Some(cluster.wait_to_know(core, job, needs)),
         }
     }
+
+    /// Leases on what is below, and on the names of the root. `by`: whose; nobody: everybody's.
+    pub(super) fn held_below(
+        &mut self,
+        core: &mut Core,
+        cluster: &mut Cluster,
+        dir: Ino,
+        by: Option<Slot>,
+    ) -> Result<Vec<(Ino, Slot, Lease)>, Vec<loligo_types::Need>> {
+        let mut due: Vec<(Ino, Slot, Lease)> = Vec::new();
+        let places = self.places();
+        for (ino, slot, held) in (0..places).filter_map(|place| self.at(place)).collect::<Vec<_>>() {
+            let bits = if ino == dir { held & Lease::NAMES } else { held };
+            if bits.is_none() || by.is_some_and(|by| by != slot) {
+                continue;
+            }
+            if ino == dir || cluster.is_below(core, ino, dir)? {
+                due.push((ino, slot, bits));
+            }
+        }
+        Ok(due)
+    }
 }
 
 impl Decoupled {
@@ -159,30 +181,6 @@ impl Recalls {
         let (id, count) = (core.parked.number(job), held.len());
         held.into_iter().for_each(|(ino, slot, bits)| self.recall(core, sessions, ino, slot, bits, id));
         Step::Wait(WaitReason::Recall(count))
-    }
-}
-
-impl Leases {
-    /// Leases on what is below, and on the names of the root. `by`: whose; nobody: everybody's.
-    pub(super) fn held_below(
-        &mut self,
-        core: &mut Core,
-        cluster: &mut Cluster,
-        dir: Ino,
-        by: Option<Slot>,
-    ) -> Result<Vec<(Ino, Slot, Lease)>, Vec<loligo_types::Need>> {
-        let mut due: Vec<(Ino, Slot, Lease)> = Vec::new();
-        let places = self.places();
-        for (ino, slot, held) in (0..places).filter_map(|place| self.at(place)).collect::<Vec<_>>() {
-            let bits = if ino == dir { held & Lease::NAMES } else { held };
-            if bits.is_none() || by.is_some_and(|by| by != slot) {
-                continue;
-            }
-            if ino == dir || cluster.is_below(core, ino, dir)? {
-                due.push((ino, slot, bits));
-            }
-        }
-        Ok(due)
     }
 }
 

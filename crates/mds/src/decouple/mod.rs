@@ -126,6 +126,15 @@ impl Decoupled {
         core.tree.drop_merges();
         self.by_dir.values_mut().for_each(|owned| (owned.intake, owned.part_waits) = (None, None));
     }
+
+    /// The record of a subtree, if this request may speak for it: `Stale` if it is not its any more, whatever became of it.
+    fn owned(&self, core: &Core, job: &Job, dir: Ino, epoch: u64) -> FsResult<DecoupledRecord> {
+        let record = core.tree.decoupled(dir).filter(|record| record.epoch == epoch).ok_or(FsError::Stale)?;
+        match self.by_dir.get(&dir) {
+            Some(owned) if owned.by == Some((job.slot, job.session)) => Ok(record.clone()),
+            _ => Err(FsError::Stale),
+        }
+    }
 }
 
 impl Core {
@@ -146,16 +155,5 @@ impl Cluster {
     fn load_root(&mut self, core: &mut Core, job: &mut Job, dir: Ino) -> Option<Step> {
         let is_missing = core.tree.decoupled(dir).is_some() && matches!(core.tree.find(dir), Found::Unknown);
         is_missing.then(|| self.wait_to_know(core, job, vec![Need::Inode(dir)]))
-    }
-}
-
-impl Decoupled {
-    /// The record of a subtree, if this request may speak for it: `Stale` if it is not its any more, whatever became of it.
-    fn owned(&self, core: &Core, job: &Job, dir: Ino, epoch: u64) -> FsResult<DecoupledRecord> {
-        let record = core.tree.decoupled(dir).filter(|record| record.epoch == epoch).ok_or(FsError::Stale)?;
-        match self.by_dir.get(&dir) {
-            Some(owned) if owned.by == Some((job.slot, job.session)) => Ok(record.clone()),
-            _ => Err(FsError::Stale),
-        }
     }
 }

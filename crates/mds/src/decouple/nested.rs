@@ -158,9 +158,7 @@ impl Decoupled {
         }
         step
     }
-}
 
-impl Decoupled {
     /// A record was made, or replayed: a directory may have a policy of its own from now on, or none.
     pub(crate) fn note_promise(&mut self, event: &Event) {
         self.policied.note(event);
