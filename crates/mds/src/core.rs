@@ -6,10 +6,10 @@ use std::collections::VecDeque;
 use loligo_namespace::Tree;
 use loligo_types::{Lsn, Rank};
 
-use crate::commit::Log;
 use crate::config::{Config, Now};
 use crate::io::Output;
 use crate::load::Loads;
+use crate::log::Log;
 use crate::park::Parked;
 use crate::peer::PeerMsg;
 use crate::status::Counters;

@@ -11,19 +11,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use loligo_namespace::{Change, Found, Need, Tree};
-use loligo_types::{Answer, FsError, Ino, Kind, Name, Op, Rank, SessionId, limits};
+use loligo_namespace::{Change, Ctx, Found, Need, Tree, prepare};
+use loligo_types::{Answer, FsError, Ino, Kind, Name, Op, OpenFlags, Origin, Rank, SessionId, Stamp, limits};
 
 use crate::admit::changes;
 use crate::cluster::{Cluster, Where, principal};
 use crate::core::Core;
-use crate::execute::Step;
 use crate::load::Waiter;
 use crate::open::{Handle, Opens};
 use crate::park::{Job, WaitReason};
 use crate::peer::PeerMsg;
 use crate::rights::{Grant, Rights};
 use crate::session::Slot;
+use crate::step::Step;
 
 /// Time for which an answer of another rank about its directories is believed, milliseconds.
 const KEEP_MS: u64 = 1000;
@@ -234,6 +234,72 @@ impl PathCache {
                 None
             }
         }
+    }
+
+    /// The step for a request about a subtree with the number of an executed one; `None` if it may go on. Nothing says that it is the same
+    /// request.
+    pub(crate) fn admit_again(
+        &mut self,
+        core: &mut Core,
+        opens: &Opens,
+        cluster: &mut Cluster,
+        job: &mut Job,
+        dir: Ino,
+    ) -> Option<Step> {
+        if !cluster.is_alone() {
+            if !cluster.peers.ready {
+                return Some(Step::Wait(WaitReason::Peers));
+            }
+            let mut wants = Vec::new();
+            match cluster.locate(core, dir, &mut wants) {
+                Where::Here => {}
+                // As long as it was this client's it was here.
+                Where::Elsewhere(_) => return Some(Step::Answer(Err(FsError::Stale))),
+                Where::Unknown => return Some(cluster.wait_for(core, job, wants)),
+            }
+        }
+        if job.limited.is_some() { self.limit(core, opens, cluster, job, None) } else { None }
+    }
+
+    /// Why a request to open does not open what was found or made when its number was executed. That need not have been the same request: a
+    /// number does not say what was asked. So whoever has not just made the file, nor has it open, must be allowed to open it now.
+    pub(crate) fn refuse_opening_again(
+        &mut self,
+        core: &mut Core,
+        opens: &Opens,
+        cluster: &mut Cluster,
+        job: &mut Job,
+        origin: &Origin,
+    ) -> Option<Step> {
+        let (_, flags) = job.op.opens()?;
+        let needs_write = flags.write || flags.truncate || flags.append;
+        let inode = core.tree.inode(origin.ino)?;
+        // A new file is open to who made it, whatever its mode says.
+        let is_new = origin.value != 0 && inode.kind == Kind::File && inode.uid == job.cred.uid;
+        let has_name = inode.nlink > 0;
+        if let Some((identity, _)) = job.limited.clone()
+            && (has_name || !is_new)
+            && let Some(step) = self.limit_at(core, opens, cluster, job, &identity.rights, (origin.ino, needs_write))
+        {
+            return Some(step);
+        }
+        if is_new {
+            return None;
+        }
+        let held = opens.opened_before(job);
+        let ctx = Ctx {
+            cred: &job.cred,
+            stamp: Stamp { now: core.now.wall, ino: core.tree.next_ino() },
+            handle_read: held.is_some_and(|handle| handle.read),
+            handle_write: held.is_some_and(|handle| handle.write),
+            open_count: &|_| 1,
+            route_version: &|_| None,
+            // Asked for the permission alone: nothing is opened by this.
+            distrusted: false,
+        };
+        let flags = OpenFlags { truncate: false, write: flags.write || flags.truncate, ..flags };
+        let open = Op::Open { ino: origin.ino, flags, handle: 0 };
+        prepare(&core.tree, &open, &ctx).err().map(|error| Step::Answer(Err(error)))
     }
 }
 

@@ -23,7 +23,7 @@ use loligo_namespace::{Found, Need, SUBTREE};
 use loligo_subtree_policy::SubtreePolicy;
 use loligo_types::limits::DEPTH_MAX;
 use loligo_types::msg::Volatile;
-use loligo_types::{About, Answer, Event, FsResult, Ino, Inode, Kind, Letter, Lsn, Op};
+use loligo_types::{About, Answer, Event, FsResult, Ino, Inode, Kind, Letter, Lsn, Op, SessionId};
 
 use crate::cluster::Cluster;
 use crate::core::Core;
@@ -31,7 +31,7 @@ use crate::decouple::Decoupled;
 use crate::hash::IntMap;
 use crate::io::{DataAccess, Output, Page, Scan};
 use crate::load::Waiter;
-use crate::open::Opens;
+use crate::open::{AccessChange, Opens};
 use crate::park::{Job, WaitReason};
 use crate::paths::Up;
 use crate::session::Sessions;
@@ -601,6 +601,20 @@ impl Relaxed {
             }
             // Names may have been moved by records that are not durable, before it was known what is relaxed.
             self.edge = core.log.last;
+        }
+    }
+
+    /// Tells the object server what a session may do from now on.
+    pub(crate) fn tell_access(
+        &mut self,
+        core: &mut Core,
+        decoupled: &Decoupled,
+        session: SessionId,
+        change: AccessChange,
+    ) {
+        if let Some((ino, access)) = change {
+            let access = self.access_for_now(core, decoupled, ino, access);
+            core.out.push_back(Output::Access { session, ino, access });
         }
     }
 }

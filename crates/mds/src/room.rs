@@ -21,10 +21,10 @@ use loligo_types::{Answer, FsError, Ino, Inode, Op, Seq, limits};
 
 use crate::core::Core;
 use crate::eof_cleanup::EofCleanup;
-use crate::execute::Step;
 use crate::open::{Handle, Opens};
 use crate::park::{Job, WaitReason};
 use crate::session::Slot;
+use crate::step::Step;
 
 /// Room that a session has reserved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -11,11 +11,11 @@ use loligo_types::{About, Answer, Cred, FsError, FsResult, Ino, Inode, Kind, Lea
 
 use crate::cluster::{Cluster, Way};
 use crate::core::Core;
-use crate::execute::Step;
 use crate::heat::Heat;
 use crate::io::Identity;
 use crate::park::Job;
 use crate::shortcuts::{Shortcut, Shortcuts, shortcut_key, shortcuts_most};
+use crate::step::Step;
 
 /// Directories that are found at once are so many at least: one alone is as soon looked up.
 const NAMES_MIN: usize = 2;

@@ -14,11 +14,11 @@ use crate::cluster::Exports;
 use crate::cluster::Peers;
 use crate::cluster::Replicas;
 use crate::core::Core;
-use crate::execute::Step;
 use crate::park::{Job, WaitReason};
 use crate::peer::{Lent, PeerMsg, TxId, Want};
 use crate::recall::SHARED;
 use crate::session::Sessions;
+use crate::step::Step;
 
 /// A transaction.
 #[derive(Default)]

@@ -60,12 +60,12 @@ pub(crate) use self::replicas::{Way, is_same_way};
 
 use crate::balance::Balance;
 use crate::core::Core;
-use crate::execute::{Step, handle_of};
 use crate::load::Waiter;
 use crate::open::Opens;
 use crate::park::{Job, WaitReason};
 use crate::peer::PeerMsg;
 use crate::session::Slot;
+use crate::step::{Step, handle_of};
 
 /// Lines of the subtree map that a client is told in one message at most, however long the map is.
 const ROUTES_TOLD: usize = 256;

@@ -11,9 +11,9 @@ use crate::cluster::Atlas;
 use crate::cluster::Cluster;
 use crate::core::Core;
 use crate::decouple::Decoupled;
-use crate::execute::Step;
 use crate::load::Waiter;
 use crate::park::WaitReason;
+use crate::step::Step;
 
 impl Exports {
     /// The object of the migration under way, until it is the other rank's: a directory and the fragments of it that move;

@@ -17,9 +17,9 @@ use crate::cluster::Exports;
 use crate::cluster::Peers;
 use crate::core::Core;
 use crate::decouple::Decoupled;
-use crate::execute::Step;
 use crate::park::{Job, WaitReason};
 use crate::peer::PeerMsg;
+use crate::step::Step;
 use loligo_namespace::Tree;
 
 /// True if fragments are all hashes together.

@@ -14,13 +14,13 @@ use super::objects::DataRights;
 use crate::cluster::Cluster;
 use crate::core::Core;
 use crate::decouple::Decoupled;
-use crate::execute::Step;
 use crate::io::DataAccess;
 use crate::lease::Leases;
 use crate::open::Opens;
 use crate::park::{Job, WaitReason};
 use crate::recall::Recalls;
 use crate::session::{Sessions, Slot};
+use crate::step::Step;
 
 /// Time for clients to close files that they do not use: longer than they keep them open, milliseconds.
 const CLOSE_MS: u64 = 1500;

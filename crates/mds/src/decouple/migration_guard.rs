@@ -8,9 +8,9 @@ use loligo_types::{Event, Frag, FsError, Ino};
 use crate::cluster::{Cluster, Use, Where};
 use crate::core::Core;
 use crate::decouple::Decoupled;
-use crate::execute::Step;
 use crate::park::Job;
 use crate::paths::Up;
+use crate::step::Step;
 
 impl Decoupled {
     /// True if something is decoupled here, or about to be.

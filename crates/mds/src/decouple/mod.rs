@@ -13,7 +13,6 @@ mod allow;
 mod away;
 mod begin;
 mod bounds;
-mod fetch;
 mod fork;
 mod gather;
 mod into_table;
@@ -39,9 +38,9 @@ use objects::DataRights;
 
 use crate::cluster::Cluster;
 use crate::core::Core;
-use crate::execute::Step;
 use crate::park::Job;
 use crate::session::Slot;
+use crate::step::Step;
 pub(crate) use nested::TICKETS as POLICY_TICKETS;
 pub use status::{DecoupledCount, DecoupledStatus, OwnerAway};
 

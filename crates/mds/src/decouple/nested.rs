@@ -17,10 +17,10 @@ use super::gather::Far;
 use crate::cluster::Cluster;
 use crate::core::Core;
 use crate::decouple::Decoupled;
-use crate::execute::Step;
 use crate::io::{Output, Page, Scan};
 use crate::park::{Job, WaitReason};
 use crate::paths::PathCache;
+use crate::step::Step;
 
 /// Tickets of these looks begin here: those of a rank that gives everything away are smaller.
 pub(crate) const TICKETS: u64 = 1 << 63;

@@ -15,10 +15,10 @@ use loligo_types::{FsError, Ino, Inode, Kind, Lease, Op};
 use crate::cluster::{Cluster, principal};
 use crate::core::Core;
 use crate::decouple::Decoupled;
-use crate::execute::Step;
 use crate::park::{Job, WaitReason};
 use crate::paths::PathCache;
 use crate::paths::Up;
+use crate::step::Step;
 
 /// Where something is.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -9,7 +9,6 @@ use loligo_types::{Answer, FsError, FsResult, Op, Origin, Rank, SubtreeOp, limit
 
 use crate::admit::{changes, may_claim};
 use crate::cluster::Gathered;
-use crate::execute::{Step, data_of, origin_of};
 use crate::gate::Reply;
 use crate::grant::Asks;
 use crate::io::{ConnId, Output, Peer};
@@ -18,6 +17,7 @@ use crate::open::Handle;
 use crate::park::{Job, WaitReason};
 use crate::rights::Squash;
 use crate::session::Slot;
+use crate::step::{Step, data_of, origin_of};
 use crate::walk::Walk;
 use crate::window::Verdict;
 

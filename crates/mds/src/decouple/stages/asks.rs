@@ -3,12 +3,11 @@
 use loligo_types::limits::{FETCH_MAX, HELD_OPEN_MAX};
 use loligo_types::{Answer, FsError, Ino, Interfere, Lease, Loaded, Need, SubtreeAnswer, SubtreeOp};
 
-use crate::decouple::fetch::to_be_read;
 use crate::decouple::migration_guard::need_of;
-use crate::execute::Step;
 use crate::machine::Mds;
 use crate::park::{Job, WaitReason};
 use crate::session::Slot;
+use crate::step::Step;
 
 impl Mds {
     /// A request about a subtree.
@@ -194,5 +193,13 @@ impl Mds {
         }
         owned.held.open.extend(inos);
         Step::Answer(Ok(Answer::Done))
+    }
+}
+
+/// Names are wanted, whatever was asked for of them.
+fn to_be_read(need: &Need) -> Need {
+    match need {
+        Need::Hashes { dir, from_hash } => Need::Range { dir: *dir, from_hash: *from_hash },
+        need => need.clone(),
     }
 }
