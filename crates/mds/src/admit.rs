@@ -8,7 +8,7 @@ use crate::core::Core;
 use crate::decouple::Decoupled;
 use crate::grace::Grace;
 use crate::io::Peer;
-use crate::park::{Job, WaitReason};
+use crate::job::{Job, WaitReason};
 use crate::session::Sessions;
 use crate::step::Step;
 

@@ -98,7 +98,7 @@ impl Discards {
         self.done.len() >= DONE_MAX
     }
 
-    /// What the journal is to be told of removed inodes.
+    /// Events that tell the journal of removed inodes of which nothing is left.
     pub(crate) fn take_done(&mut self) -> Vec<Event> {
         self.done.drain(..).map(Event::DiscardGone).collect()
     }

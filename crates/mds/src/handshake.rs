@@ -17,7 +17,7 @@ const NAME_MAX: usize = 255;
 pub(crate) struct Begun {
     /// It is one of before.
     pub(crate) resumed: bool,
-    /// What it held is kept.
+    /// Its holdings are kept.
     pub(crate) kept: bool,
 }
 

@@ -14,7 +14,7 @@ use crate::discard::Discards;
 use crate::eof_cleanup::EofCleanup;
 use crate::hash::IntMap;
 use crate::io::DataAccess;
-use crate::park::{Job, WaitReason};
+use crate::job::{Job, WaitReason};
 use crate::room::Room;
 use crate::session::Slot;
 use crate::step::handle_of;

@@ -17,9 +17,9 @@ use loligo_types::{Answer, FsError, Ino, Kind, Name, Op, OpenFlags, Origin, Rank
 use crate::admit::changes;
 use crate::cluster::{Cluster, Where, principal};
 use crate::core::Core;
+use crate::job::{Job, WaitReason};
 use crate::load::Waiter;
 use crate::open::{Handle, Opens};
-use crate::park::{Job, WaitReason};
 use crate::peer::PeerMsg;
 use crate::rights::{Grant, Rights};
 use crate::session::Slot;
@@ -46,7 +46,7 @@ pub(crate) struct PathCache {
 }
 
 impl PathCache {
-    /// What was heard long ago is forgotten, and so is who was asked; whether somebody waits for an answer, who asks again now.
+    /// Forgets what was heard long ago, and who was asked. True if somebody waits for an answer, who asks again now.
     pub(crate) fn forget_old(&mut self, core: &mut Core) -> bool {
         let now = core.now.mono_ms;
         self.known.retain(|_, heard| now < heard.ms + KEEP_MS);

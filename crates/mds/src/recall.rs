@@ -92,7 +92,7 @@ impl Recalls {
         self.by_id.iter().filter(|(_, recall)| recall.slot == slot).map(|(id, _)| *id).collect()
     }
 
-    /// What was asked for is given back, or lost; false if nothing was asked.
+    /// The end of a recall: its bits are given back, or lost. False if nothing was asked.
     pub(crate) fn end(
         &mut self,
         core: &mut Core,

@@ -30,9 +30,9 @@ use crate::core::Core;
 use crate::decouple::Decoupled;
 use crate::hash::IntMap;
 use crate::io::{DataAccess, Output, Page, Scan};
+use crate::job::{Job, Lag, WaitReason};
 use crate::load::Waiter;
 use crate::open::{AccessChange, Opens};
-use crate::park::{Job, WaitReason};
 use crate::paths::Up;
 use crate::session::Sessions;
 use crate::status::RelaxedStatus;
@@ -49,15 +49,6 @@ const MEMO_MAX: usize = 1 << 16;
 pub(crate) const NUMBERS: u64 = 8192;
 /// Inodes whose last change may be not durable: beyond, answers wait for the journal.
 const FRESH_MAX: usize = 1 << 16;
-
-/// The policy that counts in a directory, if it is relaxed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Lag {
-    /// The directory whose policy it is.
-    root: Ino,
-    /// Longest time for which a change may be not durable, milliseconds.
-    ms: u64,
-}
 
 /// The relaxation of a request: the lag that its policy permits, if it is relaxed.
 #[derive(Clone, Copy, Default)]

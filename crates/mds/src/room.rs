@@ -21,8 +21,8 @@ use loligo_types::{Answer, FsError, Ino, Inode, Op, Seq, limits};
 
 use crate::core::Core;
 use crate::eof_cleanup::EofCleanup;
+use crate::job::{Job, WaitReason};
 use crate::open::{Handle, Opens};
-use crate::park::{Job, WaitReason};
 use crate::session::Slot;
 use crate::step::Step;
 

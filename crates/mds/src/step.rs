@@ -6,7 +6,7 @@ use loligo_types::{Answer, FsError, FsResult, Ino, Kind, Op, Origin, Rank};
 
 use crate::cluster::{Cluster, Where};
 use crate::core::Core;
-use crate::park::{Job, WaitReason};
+use crate::job::{Job, WaitReason};
 
 /// The result of a step of a request.
 pub(crate) enum Step {

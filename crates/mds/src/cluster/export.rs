@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use loligo_namespace::{Found, Need};
 use loligo_types::msg::ToClient;
-use loligo_types::{Frag, FsError, Ino, Kind, Lsn, Rank, Route, limits};
+use loligo_types::{Event, Frag, FsError, Ino, Inode, Kind, Lease, Letter, Lsn, Rank, Route, limits};
 
 use super::Where;
 use super::depart::{Changes, cached_of};
@@ -15,24 +15,18 @@ use super::size::Tail;
 use super::spread::cut;
 use super::survey::Survey;
 use crate::admin::{Ask, Migration, Told};
-use crate::cluster::Atlas;
-use crate::cluster::Cluster;
 use crate::cluster::survey::Moves;
+use crate::cluster::{Atlas, Cluster};
 use crate::core::Core;
 use crate::decouple::Decoupled;
 use crate::io::{DataAccess, Output};
+use crate::job::WaitReason;
 use crate::load::Waiter;
 use crate::machine::Mds;
 use crate::open::Opens;
-use crate::park::WaitReason;
 use crate::peer::PeerMsg;
 use crate::recall::SHARED;
-use crate::session::Sessions;
-use crate::session::Slot;
-use loligo_types::Event;
-use loligo_types::Inode;
-use loligo_types::Lease;
-use loligo_types::Letter;
+use crate::session::{Sessions, Slot};
 
 /// A migration that has not come to its record after this is given up, milliseconds.
 const GIVE_UP_MS: u64 = 120_000;

@@ -7,12 +7,11 @@ use loligo_types::{Frag, Ino, Rank};
 use super::Where;
 use super::export::{Export, Exports, Stage};
 use super::survey::Moves;
-use crate::cluster::Atlas;
-use crate::cluster::Cluster;
+use crate::cluster::{Atlas, Cluster};
 use crate::core::Core;
 use crate::decouple::Decoupled;
+use crate::job::WaitReason;
 use crate::load::Waiter;
-use crate::park::WaitReason;
 use crate::step::Step;
 
 impl Exports {

@@ -3,24 +3,19 @@
 
 use std::collections::BTreeSet;
 
-use loligo_namespace::{Loaded, Need};
+use loligo_namespace::{Loaded, Need, Tree};
 use loligo_types::{About, Event, Frag, Ino, Inode, Name, Op, Rank, Route, Spread};
 
 use super::Where;
 use super::export::Export;
 use super::routes::Routes;
 use crate::admin::Told;
-use crate::cluster::Atlas;
-use crate::cluster::Borrowing;
-use crate::cluster::Cluster;
-use crate::cluster::Exports;
-use crate::cluster::Peers;
+use crate::cluster::{Atlas, Borrowing, Cluster, Exports, Peers};
 use crate::core::Core;
 use crate::decouple::Decoupled;
-use crate::park::{Job, WaitReason};
+use crate::job::{Job, WaitReason};
 use crate::peer::PeerMsg;
 use crate::step::Step;
-use loligo_namespace::Tree;
 
 /// True if fragments are all hashes together.
 pub(super) fn covers_all(frags: &[Frag]) -> bool {

@@ -14,10 +14,9 @@ use super::objects::DataRights;
 use crate::cluster::Cluster;
 use crate::core::Core;
 use crate::decouple::Decoupled;
-use crate::io::DataAccess;
+use crate::job::{Job, WaitReason};
 use crate::lease::Leases;
 use crate::open::Opens;
-use crate::park::{Job, WaitReason};
 use crate::recall::Recalls;
 use crate::session::{Sessions, Slot};
 use crate::step::Step;
@@ -29,37 +28,6 @@ const CLOSE_MS: u64 = 1500;
 pub(super) const ASKS_MS: u64 = 500;
 
 impl Leases {
-    /// The session of an owner which answers below the root by itself from now on gives back what it has there as one of those that work there.
-    pub(super) fn leave_own(
-        &mut self,
-        core: &mut Core,
-        sessions: &Sessions,
-        recalls: &mut Recalls,
-        opens: &Opens,
-        cluster: &mut Cluster,
-        job: &mut Job,
-        dir: Ino,
-    ) -> Option<Step> {
-        let mut open = Vec::new();
-        for ino in opens.inos() {
-            if opens.access(ino, job.slot) == DataAccess::None {
-                continue;
-            }
-            match cluster.is_below(core, ino, dir) {
-                Ok(below) => open.extend(below.then_some(ino)),
-                Err(needs) => return Some(cluster.wait_to_know(core, job, needs)),
-            }
-        }
-        if let Some(step) = recalls.wait_for_closes_by(core, sessions, opens, job, &open, Some(job.slot)) {
-            return Some(step);
-        }
-        match self.held_below(core, cluster, dir, Some(job.slot)) {
-            Ok(due) if due.is_empty() => None,
-            Ok(due) => Some(recalls.recall_held(core, sessions, job, due)),
-            Err(needs) => Some(cluster.wait_to_know(core, job, needs)),
-        }
-    }
-
     /// Leases on what is below, and on the names of the root. `by`: whose; nobody: everybody's.
     pub(super) fn held_below(
         &mut self,
@@ -146,7 +114,7 @@ impl Recalls {
     }
 
     /// `by`: whose rights are asked for; nobody: everybody's.
-    fn wait_for_closes_by(
+    pub(super) fn wait_for_closes_by(
         &mut self,
         core: &mut Core,
         sessions: &Sessions,

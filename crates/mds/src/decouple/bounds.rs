@@ -18,7 +18,7 @@ use super::nested::{READS_MAX, refused};
 use crate::cluster::{Cluster, Where};
 use crate::core::Core;
 use crate::decouple::Decoupled;
-use crate::park::{Job, WaitReason};
+use crate::job::{Job, WaitReason};
 use crate::paths::{PathCache, Up};
 use crate::step::Step;
 

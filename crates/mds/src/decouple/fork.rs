@@ -20,8 +20,8 @@ use crate::core::Core;
 use crate::decouple::Decoupled;
 use crate::discard::Discards;
 use crate::io::{DataAccess, Output};
+use crate::job::WaitReason;
 use crate::open::Opens;
-use crate::park::WaitReason;
 use crate::session::Sessions;
 
 /// Orphans made in one record, and bytes of those that are held in their inodes.

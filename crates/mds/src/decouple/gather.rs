@@ -20,7 +20,7 @@ use crate::admin::Told;
 use crate::cluster::{Cluster, Where};
 use crate::core::Core;
 use crate::decouple::Decoupled;
-use crate::park::{Job, WaitReason};
+use crate::job::{Job, WaitReason};
 use crate::paths::{PathCache, Up};
 use crate::peer::PeerMsg;
 use crate::step::Step;

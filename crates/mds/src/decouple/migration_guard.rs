@@ -8,7 +8,7 @@ use loligo_types::{Event, Frag, FsError, Ino};
 use crate::cluster::{Cluster, Use, Where};
 use crate::core::Core;
 use crate::decouple::Decoupled;
-use crate::park::Job;
+use crate::job::Job;
 use crate::paths::Up;
 use crate::step::Step;
 

@@ -38,7 +38,7 @@ use objects::DataRights;
 
 use crate::cluster::Cluster;
 use crate::core::Core;
-use crate::park::Job;
+use crate::job::Job;
 use crate::session::Slot;
 use crate::step::Step;
 pub(crate) use nested::TICKETS as POLICY_TICKETS;

@@ -18,7 +18,7 @@ use crate::cluster::Cluster;
 use crate::core::Core;
 use crate::decouple::Decoupled;
 use crate::io::{Output, Page, Scan};
-use crate::park::{Job, WaitReason};
+use crate::job::{Job, WaitReason};
 use crate::paths::PathCache;
 use crate::step::Step;
 
@@ -71,10 +71,10 @@ pub(super) fn refused(by: RefusedBy, dir: Ino) -> Step {
     Step::Answer(Ok(Answer::Subtree(Box::new(SubtreeAnswer::Refused { by, dir }))))
 }
 
-/// What the one who decouples a directory, or has, is to give there.
+/// The promise that the owner of a directory gives there, or is to give.
 pub(super) struct Offer<'a> {
     pub(super) promise: Promise,
-    /// What bounds below have to allow.
+    /// The part that bounds below have to allow.
     pub(super) wanted: Option<&'a Wanted>,
 }
 

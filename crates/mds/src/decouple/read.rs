@@ -14,8 +14,8 @@ use loligo_types::{DecoupledRecord, Event, Ino, Interfere, Kind, Layout, Lsn, Op
 use crate::core::Core;
 use crate::decouple::Decoupled;
 use crate::io::{DataAccess, Output};
+use crate::job::{Job, WaitReason};
 use crate::open::Opens;
-use crate::park::{Job, WaitReason};
 use crate::session::{Sessions, Slot};
 use crate::step::Step;
 

@@ -15,9 +15,8 @@ use loligo_types::{FsError, Ino, Inode, Kind, Lease, Op};
 use crate::cluster::{Cluster, principal};
 use crate::core::Core;
 use crate::decouple::Decoupled;
-use crate::park::{Job, WaitReason};
-use crate::paths::PathCache;
-use crate::paths::Up;
+use crate::job::{Job, WaitReason};
+use crate::paths::{PathCache, Up};
 use crate::step::Step;
 
 /// Where something is.

@@ -10,9 +10,9 @@ use loligo_types::{Answer, Event, FsError, FsResult, Ino, Kind, Lease, Lsn, Op, 
 use crate::conflict::{CLAIMS_FEW, Claim, changes_data, claim_of};
 use crate::inline_spill::spilled_events;
 use crate::io::Output;
+use crate::job::{Job, WaitReason};
 use crate::machine::Mds;
 use crate::open::Handle;
-use crate::park::{Job, WaitReason};
 use crate::paths::shown_on_the_way;
 use crate::relaxed::{NUMBERS, Relaxation};
 use crate::step::{Step, origin_of};

@@ -12,8 +12,8 @@ use crate::decouple::nested::Offer;
 use crate::decouple::objects::DROPS_MAX;
 use crate::decouple::shut::Above;
 use crate::io::Output;
+use crate::job::{Job, WaitReason};
 use crate::machine::Mds;
-use crate::park::{Job, WaitReason};
 use crate::step::{Step, origin_of};
 
 impl Mds {

@@ -12,8 +12,8 @@ use crate::decouple::fork::{Drafted, Kept, MADE_BYTES_MAX, MADE_MAX, State, chan
 use crate::decouple::merge::Intake;
 use crate::decouple::objects::{Verdict, note_objects};
 use crate::io::{DataAccess, Output};
+use crate::job::{Job, WaitReason};
 use crate::machine::Mds;
-use crate::park::{Job, WaitReason};
 use crate::step::{Step, origin_of};
 
 impl Mds {
