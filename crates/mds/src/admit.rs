@@ -6,11 +6,11 @@ use loligo_types::{Cred, Event, FsError, Op, RenameMode, SubtreeOp};
 use crate::cluster::Cluster;
 use crate::core::Core;
 use crate::decouple::Decoupled;
-use crate::execute::Step;
 use crate::grace::Grace;
 use crate::io::Peer;
-use crate::park::{Job, WaitReason};
+use crate::job::{Job, WaitReason};
 use crate::session::Sessions;
+use crate::step::Step;
 
 /// True if the peer may act as this user.
 pub(crate) fn may_claim(peer: &Peer, cred: &Cred) -> bool {

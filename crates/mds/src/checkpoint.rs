@@ -11,7 +11,7 @@ use crate::core::Core;
 use crate::grace::Grace;
 use crate::heat::Heat;
 use crate::io::Output;
-use crate::park::WaitReason;
+use crate::job::WaitReason;
 use crate::session::Sessions;
 
 /// Delay before a failed checkpoint is tried again, milliseconds.

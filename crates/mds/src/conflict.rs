@@ -6,9 +6,9 @@
 use loligo_namespace::{Lookup, Tree};
 use loligo_types::{Answer, Event, Ino, Kind, Lease, Name, Op};
 
+use crate::job::Job;
 use crate::lease::Leases;
 use crate::open::Opens;
-use crate::park::Job;
 use crate::recall::{DATA, SHARED};
 use crate::session::Slot;
 

@@ -6,15 +6,15 @@ use std::collections::VecDeque;
 use loligo_namespace::Tree;
 use loligo_types::{Lsn, Rank};
 
-use crate::commit::Log;
 use crate::config::{Config, Now};
+use crate::counters::Counters;
 use crate::io::Output;
 use crate::load::Loads;
+use crate::log::Log;
 use crate::park::Parked;
 use crate::peer::PeerMsg;
-use crate::status::Counters;
 
-/// What all stages use.
+/// The part that all stages use.
 pub(crate) struct Core {
     pub(crate) config: Config,
     pub(crate) now: Now,

@@ -98,7 +98,7 @@ impl Discards {
         self.done.len() >= DONE_MAX
     }
 
-    /// What the journal is to be told of removed inodes.
+    /// Events that tell the journal of removed inodes of which nothing is left.
     pub(crate) fn take_done(&mut self) -> Vec<Event> {
         self.done.drain(..).map(Event::DiscardGone).collect()
     }
@@ -112,9 +112,7 @@ impl Discards {
     pub(crate) fn len(&self) -> usize {
         self.by_ino.len()
     }
-}
 
-impl Discards {
     /// Gives out the drops whose change is durable.
     pub(crate) fn emit_discards(&mut self, core: &mut Core) {
         while let Some((lsn, ino)) = self.waiting.front().copied() {

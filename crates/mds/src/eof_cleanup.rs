@@ -121,6 +121,13 @@ impl EofCleanup {
     pub(crate) fn appended(&self, ino: Ino) -> Option<Appended> {
         self.appended.get(&ino).copied()
     }
+
+    /// Notes that the bytes beyond the end of a file are being dropped.
+    pub(crate) fn dropped(&mut self, opens: &Opens, ino: Ino) {
+        if !opens.is_alone_with(ino) && opens.any_writer(ino) {
+            self.known.insert(ino);
+        }
+    }
 }
 
 impl Cluster {
@@ -141,14 +148,5 @@ impl Opens {
     /// True if somebody holds CACHE: if that one writes he is alone.
     pub(crate) fn is_alone_with(&self, ino: Ino) -> bool {
         self.all_rights(ino).any(|(_, rights)| rights.has(Lease::CACHE))
-    }
-}
-
-impl EofCleanup {
-    /// Notes that the bytes beyond the end of a file are being dropped.
-    pub(crate) fn dropped(&mut self, opens: &Opens, ino: Ino) {
-        if !opens.is_alone_with(ino) && opens.any_writer(ino) {
-            self.known.insert(ino);
-        }
     }
 }

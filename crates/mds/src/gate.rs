@@ -10,8 +10,7 @@ use crate::core::Core;
 use crate::grant::Asks;
 use crate::handshake::Begun;
 use crate::io::ConnId;
-use crate::park::Job;
-use crate::relaxed::Lag;
+use crate::job::{Job, Lag};
 use crate::session::{Sessions, Slot};
 
 /// It is another rank's to answer.
@@ -87,9 +86,7 @@ impl Gate {
         }
         self.queue.pop_front().map(|(_, gated)| gated)
     }
-}
 
-impl Gate {
     /// The same for the end of a handshake.
     pub(crate) fn gate_welcome(
         &mut self,

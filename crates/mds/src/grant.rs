@@ -5,7 +5,7 @@ use loligo_types::{Answer, FsError, FsResult, Ino, Kind, Lease, Op};
 
 use crate::background::Background;
 use crate::core::Core;
-use crate::park::Job;
+use crate::job::Job;
 
 /// A lease that would be welcome: bits on an inode, and the inode's change counter when the answer was made.
 #[derive(Clone, Copy)]

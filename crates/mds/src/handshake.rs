@@ -17,7 +17,7 @@ const NAME_MAX: usize = 255;
 pub(crate) struct Begun {
     /// It is one of before.
     pub(crate) resumed: bool,
-    /// What it held is kept.
+    /// Its holdings are kept.
     pub(crate) kept: bool,
 }
 
@@ -111,6 +111,12 @@ impl Sessions {
         core.out.push_back(Output::Send { conn, msg: ToClient::Evicted });
         self.close_conn(core, conn);
     }
+
+    /// Closes a connection.
+    pub(crate) fn close_conn(&mut self, core: &mut Core, conn: ConnId) {
+        self.conns.remove(&conn);
+        core.out.push_back(Output::Close { conn });
+    }
 }
 
 impl Core {
@@ -140,13 +146,5 @@ impl Core {
             return Err((Refusal::Stopping, "the server is stopping: connect again when it is back".into()));
         }
         Ok(())
-    }
-}
-
-impl Sessions {
-    /// Closes a connection.
-    pub(crate) fn close_conn(&mut self, core: &mut Core, conn: ConnId) {
-        self.conns.remove(&conn);
-        core.out.push_back(Output::Close { conn });
     }
 }

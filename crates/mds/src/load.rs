@@ -9,10 +9,6 @@ use std::collections::BTreeMap;
 use loligo_namespace::{Loaded, Need};
 use loligo_types::{Ino, Rank, SessionId};
 
-use crate::cluster::{Atlas, Cluster};
-use crate::core::Core;
-use crate::grace::Grace;
-use crate::io::Output;
 use crate::peer::TxId;
 use crate::session::Slot;
 
@@ -132,6 +128,59 @@ impl Loads {
     pub(crate) fn len(&self) -> usize {
         self.tickets.len()
     }
+
+    /// A read has ended; who waits for it.
+    pub(crate) fn end_ticket(&mut self, ticket: u64) -> Option<Vec<Waiter>> {
+        let done = self.tickets.remove(&ticket)?;
+        done.needs.iter().for_each(|need| _ = self.by_need.remove(need));
+        Some(done.waiters)
+    }
+
+    /// True if so much was read that the size of the cache is to be looked at again; from then on it is counted anew.
+    pub(crate) fn is_time_to_evict(&mut self) -> bool {
+        let is_time = self.since_evict >= LOADS_PER_EVICT;
+        if is_time {
+            self.since_evict = 0;
+        }
+        is_time
+    }
+
+    /// Of some needs, the reads under way for them, and those that nothing is read for.
+    pub(crate) fn part(&self, needs: Vec<Need>) -> (Vec<u64>, Vec<Need>) {
+        let (mut joined, mut fresh) = (Vec::new(), Vec::new());
+        for need in needs {
+            match self.by_need.get(&need) {
+                Some(ticket) if !joined.contains(ticket) => joined.push(*ticket),
+                Some(_) => {}
+                None => fresh.push(need),
+            }
+        }
+        (joined, fresh)
+    }
+
+    /// Somebody more waits for a read; whether there is one.
+    pub(crate) fn join(&mut self, ticket: u64, waiter: Waiter) -> bool {
+        let Some(ticket) = self.tickets.get_mut(&ticket) else { return false };
+        ticket.waiters.push(waiter);
+        true
+    }
+
+    /// Another rank is asked: nothing is read, and the end of the question ends it.
+    pub(crate) fn await_birth(&mut self, need: Need, waiter: Waiter) {
+        self.last_birth += 1;
+        let ticket = BIRTHS + self.last_birth;
+        self.by_need.insert(need.clone(), ticket);
+        self.tickets.insert(ticket, Ticket { needs: vec![need], waiters: vec![waiter], behind: None });
+    }
+
+    /// A new read; its number.
+    pub(crate) fn begin(&mut self, needs: &[Need], waiter: Waiter) -> u64 {
+        self.last += 1;
+        let ticket = self.last;
+        needs.iter().for_each(|need| _ = self.by_need.insert(need.clone(), ticket));
+        self.tickets.insert(ticket, Ticket { needs: needs.to_vec(), waiters: vec![waiter], behind: None });
+        ticket
+    }
 }
 
 /// A directory that is cut into fragments.
@@ -139,68 +188,5 @@ pub(crate) fn cut_dir(item: &Loaded) -> Option<Ino> {
     match item {
         Loaded::Inode(ino, Some(inode)) if inode.frag_bits > 0 => Some(*ino),
         _ => None,
-    }
-}
-
-impl Core {
-    /// Gives memory back between ticks, when much was read; after those who waited for it have gone on.
-    pub(crate) fn evict_after_loads(&mut self, cluster: &Cluster, grace: &Option<Grace>) {
-        if self.loads.since_evict >= LOADS_PER_EVICT {
-            self.loads.since_evict = 0;
-            self.evict(cluster, grace);
-        }
-    }
-
-    /// A read has ended; who waits for it.
-    pub(crate) fn end_ticket(&mut self, ticket: u64) -> Option<Vec<Waiter>> {
-        let done = self.loads.tickets.remove(&ticket)?;
-        done.needs.iter().for_each(|need| _ = self.loads.by_need.remove(need));
-        Some(done.waiters)
-    }
-}
-
-impl Atlas {
-    /// Reads these for somebody; how many reads that is to wait for.
-    pub(crate) fn load(&mut self, core: &mut Core, mut needs: Vec<Need>, waiter: Waiter) -> usize {
-        let later = self.read_later(&mut needs, waiter);
-        later + self.read_now(core, needs, waiter)
-    }
-
-    /// The same, also of what was to be read later.
-    pub(crate) fn read_now(&self, core: &mut Core, needs: Vec<Need>, waiter: Waiter) -> usize {
-        let (mut count, mut fresh) = (0, Vec::new());
-        let mut joined = Vec::new();
-        for need in needs {
-            match core.loads.by_need.get(&need) {
-                Some(ticket) if !joined.contains(ticket) => joined.push(*ticket),
-                Some(_) => {}
-                None => fresh.push(need),
-            }
-        }
-        for number in joined {
-            if let Some(ticket) = core.loads.tickets.get_mut(&number) {
-                ticket.waiters.push(waiter);
-                count += 1;
-                self.read_behind(core, number);
-            }
-        }
-        let births = &self.births;
-        for need in fresh.extract_if(.., |need| births.is_asked(need)) {
-            // Nothing is read: the end of the question ends it.
-            core.loads.last_birth += 1;
-            let ticket = BIRTHS + core.loads.last_birth;
-            core.loads.by_need.insert(need.clone(), ticket);
-            core.loads.tickets.insert(ticket, Ticket { needs: vec![need], waiters: vec![waiter], behind: None });
-            count += 1;
-        }
-        if !fresh.is_empty() {
-            core.loads.last += 1;
-            let ticket = core.loads.last;
-            fresh.iter().for_each(|need| _ = core.loads.by_need.insert(need.clone(), ticket));
-            core.loads.tickets.insert(ticket, Ticket { needs: fresh.clone(), waiters: vec![waiter], behind: None });
-            core.out.push_back(Output::Load { ticket, needs: fresh });
-            count += 1;
-        }
-        count
     }
 }

@@ -9,8 +9,8 @@ use loligo_types::{Event, Ino, Kind};
 
 use crate::cluster::is_same_way;
 use crate::core::Core;
+use crate::job::{Job, WaitReason};
 use crate::lookup_leases::LookupLeases;
-use crate::park::{Job, WaitReason};
 
 impl LookupLeases {
     /// Nothing, if a decided change may be applied as far as promises go; else this is what to wait for.

@@ -189,7 +189,10 @@ impl Mds {
                 break;
             }
         }
-        self.core.evict_after_loads(&self.cluster, &self.grace);
+        if self.core.loads.is_time_to_evict() {
+            // Those who waited for what was read have gone on.
+            self.core.evict(&self.cluster, &self.grace);
+        }
         if self.core.stopping {
             self.try_stop();
         }

@@ -4,7 +4,7 @@
 
 use loligo_types::{Event, FsError, Granted, Ino};
 
-use crate::park::Job;
+use crate::job::Job;
 use crate::session::Sessions;
 
 /// The inodes that a record speaks of.

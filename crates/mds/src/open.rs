@@ -5,12 +5,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use loligo_types::{Ino, Lease, OpenFlags};
+use loligo_namespace::Change;
+use loligo_types::{FsError, FsResult, Ino, Lease, Op, OpenFlags};
 
+use crate::core::Core;
+use crate::decouple::Decoupled;
+use crate::discard::Discards;
+use crate::eof_cleanup::EofCleanup;
 use crate::hash::IntMap;
 use crate::io::DataAccess;
+use crate::job::{Job, WaitReason};
 use crate::room::Room;
 use crate::session::Slot;
+use crate::step::handle_of;
 
 /// Most handles of one session.
 pub(crate) const HANDLES_MAX: usize = 1 << 20;
@@ -28,9 +35,7 @@ impl Handle {
     pub(crate) fn flags(self) -> OpenFlags {
         OpenFlags { read: self.read, write: self.write, ..OpenFlags::default() }
     }
-}
 
-impl Handle {
     pub(crate) fn new(ino: Ino, flags: OpenFlags) -> Handle {
         Handle { ino, read: flags.read || flags.exec, write: flags.write }
     }
@@ -349,6 +354,55 @@ impl Opens {
     fn access_change(&self, ino: Ino, slot: Slot, before: DataAccess) -> AccessChange {
         let now = self.access(ino, slot);
         (now != before).then_some((ino, now))
+    }
+
+    /// A handle on the inode has ended: it may be the last of an orphan.
+    pub(crate) fn closed(&mut self, core: &Core, tidy: &mut EofCleanup, ino: Ino) {
+        if self.is_closed(ino) {
+            tidy.forget(ino);
+            if core.tree.is_orphan(ino) {
+                self.reaps.insert(ino);
+            }
+        }
+    }
+
+    /// A cut of a file found by name while an earlier cut of it is not done yet.
+    pub(crate) fn wait_for_cut(
+        &self,
+        discards: &Discards,
+        tidy: &mut EofCleanup,
+        decoupled: &Decoupled,
+        job: &Job,
+        change: &Change,
+    ) -> Option<WaitReason> {
+        let Op::Create { flags, .. } = &job.op else { return None };
+        let ino = change.answer.attr()?.ino;
+        match flags.truncate {
+            true if discards.data_is_busy(decoupled, ino) => Some(WaitReason::Data(ino)),
+            true => self.wait_for_rooms(tidy, ino),
+            false => None,
+        }
+    }
+
+    /// The handle that the operation goes through.
+    pub(crate) fn check_handle(&self, core: &Core, job: &Job) -> FsResult<Option<Handle>> {
+        if job.op.opens().is_some() && self.handles(job.slot) >= HANDLES_MAX {
+            return Err(FsError::NoSpace);
+        }
+        let Some((number, ino)) = handle_of(&job.op) else { return Ok(None) };
+        match self.handle(job.slot, number) {
+            Some(handle) if handle.ino == ino => Ok(Some(handle)),
+            // It is open at the home of the directory.
+            None if matches!(job.op, Op::Readdir { .. }) && core.tree.part(ino).is_some() => Ok(None),
+            _ => Err(FsError::BadHandle),
+        }
+    }
+
+    /// The handle that a request to open got before, if its answer was lost. The open was allowed then, and may not be any more (or, of a
+    /// new file whose mode lets nobody write, by that alone).
+    pub(crate) fn opened_before(&self, job: &Job) -> Option<Handle> {
+        let Op::Open { ino, handle, .. } = &job.op else { return None };
+        self.handle(job.slot, *handle).filter(|opened| opened.ino == *ino)
     }
 }
 

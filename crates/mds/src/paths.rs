@@ -11,19 +11,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use loligo_namespace::{Change, Found, Need, Tree};
-use loligo_types::{Answer, FsError, Ino, Kind, Name, Op, Rank, SessionId, limits};
+use loligo_namespace::{Change, Ctx, Found, Need, Tree, prepare};
+use loligo_types::{Answer, FsError, Ino, Kind, Name, Op, OpenFlags, Origin, Rank, SessionId, Stamp, limits};
 
 use crate::admit::changes;
 use crate::cluster::{Cluster, Where, principal};
 use crate::core::Core;
-use crate::execute::Step;
+use crate::job::{Job, WaitReason};
 use crate::load::Waiter;
 use crate::open::{Handle, Opens};
-use crate::park::{Job, WaitReason};
 use crate::peer::PeerMsg;
 use crate::rights::{Grant, Rights};
 use crate::session::Slot;
+use crate::step::Step;
 
 /// Time for which an answer of another rank about its directories is believed, milliseconds.
 const KEEP_MS: u64 = 1000;
@@ -46,7 +46,7 @@ pub(crate) struct PathCache {
 }
 
 impl PathCache {
-    /// What was heard long ago is forgotten, and so is who was asked; whether somebody waits for an answer, who asks again now.
+    /// Forgets what was heard long ago, and who was asked. True if somebody waits for an answer, who asks again now.
     pub(crate) fn forget_old(&mut self, core: &mut Core) -> bool {
         let now = core.now.mono_ms;
         self.known.retain(|_, heard| now < heard.ms + KEEP_MS);
@@ -82,101 +82,7 @@ impl PathCache {
     pub(crate) fn asks(&self) -> u64 {
         self.last
     }
-}
 
-/// An answer.
-struct Heard {
-    up: Vec<u64>,
-    at: Ino,
-    /// Policies of the directories on it that may have a floor or a ceiling.
-    bounds: Policies,
-    /// When, milliseconds.
-    ms: u64,
-    /// To which question.
-    number: u64,
-}
-
-/// The next step of a way.
-enum Next {
-    Up {
-        hash: u64,
-        parent: Ino,
-    },
-    /// It is in no directory, or gone.
-    Nowhere,
-    Load(Vec<Need>),
-    Elsewhere(Rank),
-}
-
-/// The next step of a way as far as it is this rank's.
-pub(crate) enum Up {
-    /// The directory that an inode is in, and the hash of its name there.
-    To(Ino, u64),
-    /// It is in none, or is gone.
-    Nowhere,
-    /// It is another rank's.
-    Elsewhere(Rank),
-    /// That is to be read first.
-    Load(Vec<Need>),
-}
-
-/// Where an inode is.
-enum Way {
-    /// The hashes of the names from the root on; none: it is in no directory. `oldest`: number of the first question of those
-    /// that this relies on.
-    Found {
-        names: Option<Vec<u64>>,
-        oldest: u64,
-    },
-    Load(Vec<Need>),
-    /// That rank knows.
-    Ask(Ino, Rank),
-}
-
-/// Verdict of rights about an inode.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Verdict {
-    Yes,
-    /// It may be read there, and not changed.
-    OnlyRead,
-    No,
-}
-
-/// Everything where a request needs a right, beside the inode that it is sent to.
-fn second_subject(op: &Op) -> Option<Ino> {
-    match op {
-        Op::Link { ino, .. } => Some(*ino),
-        Op::Rename { new_dir, .. } => Some(*new_dir),
-        _ => None,
-    }
-}
-
-/// True if a limited identity may do this with a directory above its path. It may read the xattrs that the kernel looks
-/// at on the way.
-fn shows_only_itself(op: &Op) -> bool {
-    match op {
-        Op::GetAttr { .. } | Op::LookupParent { .. } | Op::ListXattr { .. } => true,
-        Op::Access { want, .. } => !want.write,
-        Op::GetXattr { name, .. } => is_looked_at(name),
-        _ => false,
-    }
-}
-
-/// True if the kernel looks at an xattr on the way.
-fn is_looked_at(name: &[u8]) -> bool {
-    name.starts_with(b"system.") || name.starts_with(b"security.")
-}
-
-/// Limits an answer about a directory above a path: of the names of its xattrs to those that may be read.
-pub(crate) fn shown_on_the_way(mut change: Change) -> Change {
-    if let Answer::Bytes(names) = &change.answer {
-        let shown = names.split_inclusive(|byte| *byte == 0).filter(|name| is_looked_at(name));
-        change.answer = Answer::Bytes(shown.flatten().copied().collect());
-    }
-    change
-}
-
-impl PathCache {
     /// Checks the request of a limited identity: `None` if it may go on.
     pub(crate) fn limit(
         &mut self,
@@ -329,6 +235,164 @@ impl PathCache {
             }
         }
     }
+
+    /// The step for a request about a subtree with the number of an executed one; `None` if it may go on. Nothing says that it is the same
+    /// request.
+    pub(crate) fn admit_again(
+        &mut self,
+        core: &mut Core,
+        opens: &Opens,
+        cluster: &mut Cluster,
+        job: &mut Job,
+        dir: Ino,
+    ) -> Option<Step> {
+        if !cluster.is_alone() {
+            if !cluster.peers.ready {
+                return Some(Step::Wait(WaitReason::Peers));
+            }
+            let mut wants = Vec::new();
+            match cluster.locate(core, dir, &mut wants) {
+                Where::Here => {}
+                // As long as it was this client's it was here.
+                Where::Elsewhere(_) => return Some(Step::Answer(Err(FsError::Stale))),
+                Where::Unknown => return Some(cluster.wait_for(core, job, wants)),
+            }
+        }
+        if job.limited.is_some() { self.limit(core, opens, cluster, job, None) } else { None }
+    }
+
+    /// Why a request to open does not open what was found or made when its number was executed. That need not have been the same request: a
+    /// number does not say what was asked. So whoever has not just made the file, nor has it open, must be allowed to open it now.
+    pub(crate) fn refuse_opening_again(
+        &mut self,
+        core: &mut Core,
+        opens: &Opens,
+        cluster: &mut Cluster,
+        job: &mut Job,
+        origin: &Origin,
+    ) -> Option<Step> {
+        let (_, flags) = job.op.opens()?;
+        let needs_write = flags.write || flags.truncate || flags.append;
+        let inode = core.tree.inode(origin.ino)?;
+        // A new file is open to who made it, whatever its mode says.
+        let is_new = origin.value != 0 && inode.kind == Kind::File && inode.uid == job.cred.uid;
+        let has_name = inode.nlink > 0;
+        if let Some((identity, _)) = job.limited.clone()
+            && (has_name || !is_new)
+            && let Some(step) = self.limit_at(core, opens, cluster, job, &identity.rights, (origin.ino, needs_write))
+        {
+            return Some(step);
+        }
+        if is_new {
+            return None;
+        }
+        let held = opens.opened_before(job);
+        let ctx = Ctx {
+            cred: &job.cred,
+            stamp: Stamp { now: core.now.wall, ino: core.tree.next_ino() },
+            handle_read: held.is_some_and(|handle| handle.read),
+            handle_write: held.is_some_and(|handle| handle.write),
+            open_count: &|_| 1,
+            route_version: &|_| None,
+            // Asked for the permission alone: nothing is opened by this.
+            distrusted: false,
+        };
+        let flags = OpenFlags { truncate: false, write: flags.write || flags.truncate, ..flags };
+        let open = Op::Open { ino: origin.ino, flags, handle: 0 };
+        prepare(&core.tree, &open, &ctx).err().map(|error| Step::Answer(Err(error)))
+    }
+}
+
+/// An answer.
+struct Heard {
+    up: Vec<u64>,
+    at: Ino,
+    /// Policies of the directories on it that may have a floor or a ceiling.
+    bounds: Policies,
+    /// When, milliseconds.
+    ms: u64,
+    /// To which question.
+    number: u64,
+}
+
+/// The next step of a way.
+enum Next {
+    Up {
+        hash: u64,
+        parent: Ino,
+    },
+    /// It is in no directory, or gone.
+    Nowhere,
+    Load(Vec<Need>),
+    Elsewhere(Rank),
+}
+
+/// The next step of a way as far as it is this rank's.
+pub(crate) enum Up {
+    /// The directory that an inode is in, and the hash of its name there.
+    To(Ino, u64),
+    /// It is in none, or is gone.
+    Nowhere,
+    /// It is another rank's.
+    Elsewhere(Rank),
+    /// That is to be read first.
+    Load(Vec<Need>),
+}
+
+/// Where an inode is.
+enum Way {
+    /// The hashes of the names from the root on; none: it is in no directory. `oldest`: number of the first question of those
+    /// that this relies on.
+    Found {
+        names: Option<Vec<u64>>,
+        oldest: u64,
+    },
+    Load(Vec<Need>),
+    /// That rank knows.
+    Ask(Ino, Rank),
+}
+
+/// Verdict of rights about an inode.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Verdict {
+    Yes,
+    /// It may be read there, and not changed.
+    OnlyRead,
+    No,
+}
+
+/// Everything where a request needs a right, beside the inode that it is sent to.
+fn second_subject(op: &Op) -> Option<Ino> {
+    match op {
+        Op::Link { ino, .. } => Some(*ino),
+        Op::Rename { new_dir, .. } => Some(*new_dir),
+        _ => None,
+    }
+}
+
+/// True if a limited identity may do this with a directory above its path. It may read the xattrs that the kernel looks
+/// at on the way.
+fn shows_only_itself(op: &Op) -> bool {
+    match op {
+        Op::GetAttr { .. } | Op::LookupParent { .. } | Op::ListXattr { .. } => true,
+        Op::Access { want, .. } => !want.write,
+        Op::GetXattr { name, .. } => is_looked_at(name),
+        _ => false,
+    }
+}
+
+/// True if the kernel looks at an xattr on the way.
+fn is_looked_at(name: &[u8]) -> bool {
+    name.starts_with(b"system.") || name.starts_with(b"security.")
+}
+
+/// Limits an answer about a directory above a path: of the names of its xattrs to those that may be read.
+pub(crate) fn shown_on_the_way(mut change: Change) -> Change {
+    if let Answer::Bytes(names) = &change.answer {
+        let shown = names.split_inclusive(|byte| *byte == 0).filter(|name| is_looked_at(name));
+        change.answer = Answer::Bytes(shown.flatten().copied().collect());
+    }
+    change
 }
 
 fn verdict(tree: &Tree, rights: &Rights, names: &[u64], op: &Op, change: bool) -> Verdict {
@@ -394,9 +458,7 @@ impl Cluster {
         }
         core.tell_durably(from, PeerMsg::Way { number, ino, up, at, bounds });
     }
-}
 
-impl Cluster {
     /// The directory that an inode is in.
     pub(crate) fn up(&mut self, core: &mut Core, at: Ino) -> Up {
         if let Some(home) = self.atlas.home_of_part(core, at) {

@@ -92,7 +92,7 @@ impl Recalls {
         self.by_id.iter().filter(|(_, recall)| recall.slot == slot).map(|(id, _)| *id).collect()
     }
 
-    /// What was asked for is given back, or lost; false if nothing was asked.
+    /// The end of a recall: its bits are given back, or lost. False if nothing was asked.
     pub(crate) fn end(
         &mut self,
         core: &mut Core,
@@ -123,9 +123,7 @@ impl Recalls {
         }
         Some(recall)
     }
-}
 
-impl Recalls {
     /// Sessions that have not obeyed, and rely on nothing any more.
     pub(crate) fn disobedient(&self, core: &Core, sessions: &Sessions, opens: &Opens, tidy: &EofCleanup) -> Vec<Slot> {
         let relies = |session: &Session| core.now.mono_ms <= session.assured_ms + u64::from(core.config.session_ms);
@@ -163,9 +161,7 @@ impl Recalls {
             core.out.push_back(Output::Send { conn, msg: ToClient::Pong { at_ms: now_ms.max(1) } });
         }
     }
-}
 
-impl Recalls {
     /// Asks a session for leases because it holds too many. Nobody waits.
     pub(crate) fn shed(&mut self, core: &mut Core, sessions: &mut Sessions, ino: Ino, slot: Slot, bits: Lease) {
         let before = self.last;
@@ -196,16 +192,7 @@ impl Recalls {
             core.out.push_back(Output::Send { conn, msg });
         }
     }
-}
 
-impl Core {
-    /// Recalls of before are overdue, milliseconds.
-    fn overdue_ms(&self, longer_ms: u32) -> u64 {
-        self.now.mono_ms.saturating_sub(u64::from(self.config.recall_ms) + u64::from(longer_ms))
-    }
-}
-
-impl Recalls {
     /// Asks bits back, for a request (or for nobody: 0) to wait for.
     pub(crate) fn recall(&mut self, core: &mut Core, sessions: &Sessions, ino: Ino, slot: Slot, bits: Lease, job: u64) {
         let waiters = if job == 0 { Vec::new() } else { vec![job] };
@@ -224,5 +211,12 @@ impl Recalls {
         if let Some(conn) = sessions.get(slot).and_then(|session| session.conn) {
             core.out.push_back(Output::Send { conn, msg: ToClient::Recall { ino, id, bits } });
         }
+    }
+}
+
+impl Core {
+    /// Recalls of before are overdue, milliseconds.
+    fn overdue_ms(&self, longer_ms: u32) -> u64 {
+        self.now.mono_ms.saturating_sub(u64::from(self.config.recall_ms) + u64::from(longer_ms))
     }
 }

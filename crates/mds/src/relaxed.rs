@@ -23,16 +23,16 @@ use loligo_namespace::{Found, Need, SUBTREE};
 use loligo_subtree_policy::SubtreePolicy;
 use loligo_types::limits::DEPTH_MAX;
 use loligo_types::msg::Volatile;
-use loligo_types::{About, Answer, Event, FsResult, Ino, Inode, Kind, Letter, Lsn, Op};
+use loligo_types::{About, Answer, Event, FsResult, Ino, Inode, Kind, Letter, Lsn, Op, SessionId};
 
 use crate::cluster::Cluster;
 use crate::core::Core;
 use crate::decouple::Decoupled;
 use crate::hash::IntMap;
 use crate::io::{DataAccess, Output, Page, Scan};
+use crate::job::{Job, Lag, WaitReason};
 use crate::load::Waiter;
-use crate::open::Opens;
-use crate::park::{Job, WaitReason};
+use crate::open::{AccessChange, Opens};
 use crate::paths::Up;
 use crate::session::Sessions;
 use crate::status::RelaxedStatus;
@@ -49,15 +49,6 @@ const MEMO_MAX: usize = 1 << 16;
 pub(crate) const NUMBERS: u64 = 8192;
 /// Inodes whose last change may be not durable: beyond, answers wait for the journal.
 const FRESH_MAX: usize = 1 << 16;
-
-/// The policy that counts in a directory, if it is relaxed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Lag {
-    /// The directory whose policy it is.
-    root: Ino,
-    /// Longest time for which a change may be not durable, milliseconds.
-    ms: u64,
-}
 
 /// The relaxation of a request: the lag that its policy permits, if it is relaxed.
 #[derive(Clone, Copy, Default)]
@@ -269,19 +260,7 @@ impl Relaxed {
         let (directories, early, behind) = (self.some, self.early, self.fresh.len());
         RelaxedStatus { directories, early, behind, lag_ms: self.age(now_ms) }
     }
-}
 
-/// The inodes that an event changes.
-fn changed_by(event: &Event) -> Option<Ino> {
-    match event {
-        Event::Inode(inode) => Some(inode.ino),
-        Event::InodeGone(ino) | Event::Xattr { ino, .. } | Event::XattrGone { ino, .. } => Some(*ino),
-        Event::Entry { dir, .. } | Event::EntryGone { dir, .. } => Some(*dir),
-        _ => None,
-    }
-}
-
-impl Relaxed {
     /// The journal is durable up to here.
     pub(crate) fn relaxed_durable(
         &mut self,
@@ -315,9 +294,7 @@ impl Relaxed {
             }
         }
     }
-}
 
-impl Relaxed {
     /// The lag that counts at an inode, if that is known without reading. Unknown is strict.
     fn lag_at(&mut self, core: &mut Core, cluster: &mut Cluster, ino: Ino) -> Option<Lag> {
         let (mut at, mut way) = (ino, Vec::new());
@@ -616,6 +593,30 @@ impl Relaxed {
             // Names may have been moved by records that are not durable, before it was known what is relaxed.
             self.edge = core.log.last;
         }
+    }
+
+    /// Tells the object server what a session may do from now on.
+    pub(crate) fn tell_access(
+        &mut self,
+        core: &mut Core,
+        decoupled: &Decoupled,
+        session: SessionId,
+        change: AccessChange,
+    ) {
+        if let Some((ino, access)) = change {
+            let access = self.access_for_now(core, decoupled, ino, access);
+            core.out.push_back(Output::Access { session, ino, access });
+        }
+    }
+}
+
+/// The inodes that an event changes.
+fn changed_by(event: &Event) -> Option<Ino> {
+    match event {
+        Event::Inode(inode) => Some(inode.ino),
+        Event::InodeGone(ino) | Event::Xattr { ino, .. } | Event::XattrGone { ino, .. } => Some(*ino),
+        Event::Entry { dir, .. } | Event::EntryGone { dir, .. } => Some(*dir),
+        _ => None,
     }
 }
 

@@ -21,10 +21,10 @@ use loligo_types::{Answer, FsError, Ino, Inode, Op, Seq, limits};
 
 use crate::core::Core;
 use crate::eof_cleanup::EofCleanup;
-use crate::execute::Step;
+use crate::job::{Job, WaitReason};
 use crate::open::{Handle, Opens};
-use crate::park::{Job, WaitReason};
 use crate::session::Slot;
+use crate::step::Step;
 
 /// Room that a session has reserved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -170,9 +170,7 @@ impl Opens {
         let holds_up = move |(slot, ino): &(Slot, Ino)| is_waited_for(*ino) && is_next(*slot, *ino);
         self.old_rooms(before_ms).filter(holds_up).map(|(slot, _)| slot)
     }
-}
 
-impl Opens {
     /// Waits until nothing is reserved; until then nothing more is.
     pub(crate) fn wait_for_rooms(&self, tidy: &mut EofCleanup, ino: Ino) -> Option<WaitReason> {
         let waits = self.has_rooms(ino);

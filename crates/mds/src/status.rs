@@ -2,26 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use loligo_types::{Lsn, Op, Rank, SessionId};
+use loligo_types::{Lsn, Rank, SessionId};
 
 use crate::balance::BalanceStatus;
 use crate::core::Core;
+use crate::counters::OpCount;
 use crate::decouple::{DecoupledCount, DecoupledStatus};
 use crate::heat::{HotDir, KnownLoad, Load, LoadVec};
 use crate::lease::Leases;
 use crate::lock::Locks;
 use crate::open::Opens;
 use crate::session::{Session, Sessions};
-use crate::tally::{Tally, TallyStatus};
-
-/// Counters of an operation.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct OpCount {
-    /// Executed, well or not.
-    pub count: u64,
-    /// Of those, answered with an error.
-    pub errors: u64,
-}
+use crate::tally::TallyStatus;
 
 /// A session.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -217,108 +209,6 @@ pub struct PathStatus {
     pub promise_waits: u64,
 }
 
-/// Number of operations.
-pub(crate) const OPS: usize = 37;
-
-/// The place of an operation among the counters.
-fn place(op: &Op) -> usize {
-    match op {
-        Op::Lookup { .. } => 0,
-        Op::LookupParent { .. } => 1,
-        Op::GetAttr { .. } => 2,
-        Op::SetAttr { .. } => 3,
-        Op::Open { .. } => 4,
-        Op::Create { .. } => 5,
-        Op::Tmpfile { .. } => 6,
-        Op::Close { .. } => 7,
-        Op::Mknod { .. } => 8,
-        Op::Mkdir { .. } => 9,
-        Op::Symlink { .. } => 10,
-        Op::Link { .. } => 11,
-        Op::Unlink { .. } => 12,
-        Op::Rmdir { .. } => 13,
-        Op::Rename { .. } => 14,
-        Op::Readlink { .. } => 15,
-        Op::Readdir { .. } => 16,
-        Op::GetXattr { .. } => 17,
-        Op::ListXattr { .. } => 18,
-        Op::SetXattr { .. } => 19,
-        Op::RemoveXattr { .. } => 20,
-        Op::Access { .. } => 21,
-        Op::StatFs => 22,
-        Op::ReadInline { .. } => 23,
-        Op::WriteInline { .. } => 24,
-        Op::SetData { .. } => 25,
-        Op::Extend { .. } => 26,
-        Op::SetLock { .. } => 27,
-        Op::Unlock { .. } => 28,
-        Op::GetLock { .. } => 29,
-        Op::CancelLock { .. } => 30,
-        Op::Sync => 31,
-        Op::GrantInos { .. } => 32,
-        Op::DataAddress { .. } => 33,
-        Op::Subtree { .. } => 34,
-        Op::Walk { .. } => 35,
-        Op::Persist => 36,
-        Op::Via { what, .. } => place(what),
-    }
-}
-
-/// Of each operation; an array of its own, because the standard library has no default for one so long.
-struct OpCounts([(&'static str, OpCount); OPS]);
-
-impl Default for OpCounts {
-    fn default() -> OpCounts {
-        OpCounts([("", OpCount { count: 0, errors: 0 }); OPS])
-    }
-}
-
-/// Counters.
-#[derive(Default)]
-pub(crate) struct Counters {
-    ops: OpCounts,
-    pub(crate) recalls: u64,
-    pub(crate) evicted: u64,
-    pub(crate) checkpoints_failed: u64,
-    pub(crate) subtree_merges: u64,
-    pub(crate) subtree_conflicts: u64,
-    pub(crate) decouplings_lost: u64,
-    pub(crate) redirects: u64,
-    pub(crate) splits: u64,
-    pub(crate) merges: u64,
-    pub(crate) scattered: u64,
-    pub(crate) spreads: u64,
-    pub(crate) tally: Tally,
-}
-
-impl Counters {
-    /// The name of an operation that was asked for, by its number.
-    pub(crate) fn op_name(&self, op: usize) -> &'static str {
-        self.ops.0[op].0
-    }
-
-    /// What was asked for, operation by operation.
-    pub(crate) fn all_ops(&self) -> BTreeMap<&'static str, OpCount> {
-        self.ops.0.iter().filter(|(_, count)| count.count > 0).copied().collect()
-    }
-
-    /// Requests answered or redirected so far.
-    pub(crate) fn requests(&self) -> u64 {
-        self.redirects + self.ops.0.iter().map(|(_, count)| count.count).sum::<u64>()
-    }
-
-    /// One operation more; its place.
-    #[inline]
-    pub(crate) fn count(&mut self, op: &Op, ok: bool) -> usize {
-        let at = place(op);
-        let (name, count) = &mut self.ops.0[at];
-        *name = op.name();
-        count.count += 1;
-        count.errors += u64::from(!ok);
-        at
-    }
-}
-
 /// Most waiting requests shown one by one.
 const WAITING_SHOWN: usize = 1000;
 
@@ -349,9 +239,7 @@ impl Sessions {
         });
         sessions.collect()
     }
-}
 
-impl Sessions {
     fn identity_of(&self, session: &Session) -> Option<String> {
         let conn = self.conns.get(&session.conn?)?;
         conn.peer.identity.as_ref().map(|identity| identity.name.clone())

@@ -5,9 +5,8 @@
 use loligo_namespace::Tree;
 use loligo_types::{About, Answer, FsResult, Ino, Kind, Op, Placement};
 
-use crate::core::Core;
-use crate::park::{Job, WaitReason};
-use crate::status::OPS;
+use crate::counters::Counters;
+use crate::job::{Job, WaitReason};
 
 /// Paths are counted together that have up to so many names, and more than the one before; the last are the longest that there are.
 const NAMES: [usize; 10] = [1, 2, 3, 4, 6, 8, 12, 16, 32, 64];
@@ -107,6 +106,44 @@ impl Tally {
     }
 }
 
+/// Number of operations.
+pub(crate) const OPS: usize = 37;
+
+impl Counters {
+    /// A request is answered; `op` is the place of its operation. A path is in the directory to which its names have led.
+    #[inline]
+    pub(crate) fn tally_answer(&mut self, tree: &Tree, job: &Job, op: usize, result: &FsResult<Answer>) {
+        if let Some(dir) = dir_of(tree, &job.op) {
+            self.tally.placed[row(dir)][op] += 1;
+        }
+        if let Some(walk) = &job.walk {
+            let walks = &mut self.tally.walks[bucket(walk.names())];
+            walks.all += 1;
+            let parted = |done: u32, last: &Answer| {
+                matches!(last, Answer::Remote { .. }) && (walk.acts_at_end() || (done as usize) < walk.names())
+            };
+            walks.parted += u64::from(matches!(result, Ok(Answer::Walked { done, last, .. }) if parted(*done, last)));
+        }
+    }
+
+    /// A request is sent on to another rank.
+    pub(crate) fn tally_redirect(&mut self, tree: &Tree, job: &Job) {
+        self.redirects += 1;
+        if let Some(dir) = dir_of(tree, &job.op) {
+            self.tally.redirected[row(dir)] += 1;
+        }
+    }
+
+    /// It goes on, or is answered.
+    #[inline]
+    pub(crate) fn tally_waited(&mut self, job: &mut Job, now_ms: u64) {
+        let Some((why, since_ms)) = job.waits.take() else { return };
+        let waited = &mut self.tally.waits[usize::from(why)];
+        waited.count += 1;
+        waited.ms += now_ms.saturating_sub(since_ms);
+    }
+}
+
 /// The directory that an operation is in: that of the names it is about; of an inode the one that it lives with, a directory itself.
 #[inline]
 fn dir_of(tree: &Tree, op: &Op) -> Option<Ino> {
@@ -117,46 +154,6 @@ fn dir_of(tree: &Tree, op: &Op) -> Option<Ino> {
             _ => ino,
         }),
         About::Nothing => None,
-    }
-}
-
-impl Core {
-    /// A request is answered; `op` is the place of its operation. A path is in the directory to which its names have led.
-    #[inline]
-    pub(crate) fn tally_answer(&mut self, job: &Job, op: usize, result: &FsResult<Answer>) {
-        if let Some(dir) = dir_of(&self.tree, &job.op) {
-            self.counters.tally.placed[row(dir)][op] += 1;
-        }
-        if let Some(walk) = &job.walk {
-            let walks = &mut self.counters.tally.walks[bucket(walk.names())];
-            walks.all += 1;
-            let parted = |done: u32, last: &Answer| {
-                matches!(last, Answer::Remote { .. }) && (walk.acts_at_end() || (done as usize) < walk.names())
-            };
-            walks.parted += u64::from(matches!(result, Ok(Answer::Walked { done, last, .. }) if parted(*done, last)));
-        }
-    }
-
-    /// A request is sent on to another rank.
-    pub(crate) fn tally_redirect(&mut self, job: &Job) {
-        self.counters.redirects += 1;
-        if let Some(dir) = dir_of(&self.tree, &job.op) {
-            self.counters.tally.redirected[row(dir)] += 1;
-        }
-    }
-
-    /// A request begins to wait.
-    pub(crate) fn tally_wait(&self, job: &mut Job, why: &WaitReason) {
-        job.waits = Some((why.place() as u8, self.now.mono_ms));
-    }
-
-    /// It goes on, or is answered.
-    #[inline]
-    pub(crate) fn tally_waited(&mut self, job: &mut Job) {
-        let Some((why, since_ms)) = job.waits.take() else { return };
-        let waited = &mut self.counters.tally.waits[usize::from(why)];
-        waited.count += 1;
-        waited.ms += self.now.mono_ms.saturating_sub(since_ms);
     }
 }
 

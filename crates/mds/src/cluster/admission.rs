@@ -9,10 +9,9 @@ use loligo_namespace::Need;
 use loligo_types::{Ino, Lsn, Op};
 
 use super::borrow::Foreign;
-use crate::cluster::Borrowing;
-use crate::cluster::Replicas;
+use crate::cluster::{Borrowing, Replicas};
 use crate::core::Core;
-use crate::park::{Job, WaitReason};
+use crate::job::{Job, WaitReason};
 use crate::peer::TxId;
 
 /// A turn.

@@ -9,16 +9,13 @@ use loligo_types::{Event, Frag, FsError, Ino, Kind, Lease, Letter, Op, Rank};
 
 use super::Where;
 use super::admission::AdmissionQueue;
-use crate::cluster::Atlas;
-use crate::cluster::Exports;
-use crate::cluster::Peers;
-use crate::cluster::Replicas;
+use crate::cluster::{Atlas, Exports, Peers, Replicas};
 use crate::core::Core;
-use crate::execute::Step;
-use crate::park::{Job, WaitReason};
+use crate::job::{Job, WaitReason};
 use crate::peer::{Lent, PeerMsg, TxId, Want};
 use crate::recall::SHARED;
 use crate::session::Sessions;
+use crate::step::Step;
 
 /// A transaction.
 #[derive(Default)]

@@ -7,23 +7,21 @@
 
 use std::collections::BTreeMap;
 
-use loligo_namespace::{Found, Loaded, Lookup, Need, decided, ended_lines, lent_dirs};
+use loligo_namespace::{Found, Loaded, Lookup, Need, Tree, decided, ended_lines, lent_dirs};
 use loligo_types::{Event, FsError, Ino, Kind, Lease, PeerRecord, Rank};
 
 use super::Where;
 use super::locks::{Claim, How, Locks, Use, claim, collide};
-use crate::cluster::Atlas;
-use crate::cluster::Exports;
+use crate::cluster::{Atlas, Exports};
 use crate::core::Core;
 use crate::eof_cleanup::EofCleanup;
+use crate::job::WaitReason;
 use crate::load::Waiter;
 use crate::machine::Mds;
 use crate::open::Opens;
-use crate::park::WaitReason;
 use crate::peer::{Lent, PeerMsg, TxId, Want};
 use crate::recall::SHARED;
 use crate::session::Slot;
-use loligo_namespace::Tree;
 
 /// Time that inodes marked for a denied transaction stay marked, milliseconds. Then it is called in any case.
 const INTEREST_MS: u64 = 5000;

@@ -3,32 +3,20 @@
 use std::sync::Arc;
 
 use loligo_namespace::Need;
-use loligo_types::{Event, Ino, Letter, Lsn, PeerRecord, Rank};
+use loligo_types::{Event, Ino, Inode, Kind, Lease, Letter, Lsn, MovedClient, PeerRecord, Rank, Route, SessionId};
 
 use super::Where;
 use super::import::{Moved, route_of};
 use crate::checkpoint::Checkpointer;
-use crate::cluster::Atlas;
-use crate::cluster::Cluster;
-use crate::cluster::Exports;
-use crate::cluster::Peers;
+use crate::cluster::{Atlas, Cluster, Exports, Peers};
 use crate::core::Core;
+use crate::job::WaitReason;
 use crate::load::Waiter;
 use crate::machine::Mds;
 use crate::open::Handle;
-use crate::park::WaitReason;
 use crate::peer::{PeerMsg, TxId};
-use crate::recall::DATA;
-use crate::recall::SHARED;
-use crate::session::Session;
-use crate::session::Sessions;
-use crate::session::Slot;
-use loligo_types::Inode;
-use loligo_types::Kind;
-use loligo_types::Lease;
-use loligo_types::MovedClient;
-use loligo_types::Route;
-use loligo_types::SessionId;
+use crate::recall::{DATA, SHARED};
+use crate::session::{Session, Sessions, Slot};
 
 impl Mds {
     /// A letter came.

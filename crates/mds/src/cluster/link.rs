@@ -4,24 +4,21 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use loligo_namespace::Need;
+use loligo_types::msg::ToClient;
 use loligo_types::{ClusterMap, Event, Frag, Ino, Letter, Loaded, Lsn, Rank, Route};
 
 use crate::balance::Balance;
-use crate::cluster::Atlas;
-use crate::cluster::Cluster;
-use crate::cluster::Peers;
+use crate::cluster::{Atlas, Cluster, Peers};
 use crate::core::Core;
 use crate::eof_cleanup::EofCleanup;
 use crate::io::Output;
+use crate::job::WaitReason;
 use crate::load::Waiter;
 use crate::machine::Mds;
 use crate::open::Opens;
-use crate::park::WaitReason;
 use crate::peer::PeerMsg;
-use crate::session::Session;
-use crate::session::Slot;
+use crate::session::{Session, Slot};
 use crate::shortcuts::Shortcuts;
-use loligo_types::msg::ToClient;
 
 /// State of the link to another rank.
 #[derive(Default)]

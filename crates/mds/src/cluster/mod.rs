@@ -44,8 +44,7 @@ use loligo_namespace::{Need, Tree};
 use loligo_types::{About, ClusterMap, Ino, Op, Rank};
 
 pub(crate) use self::atlas::Atlas;
-pub(crate) use self::borrow::Borrowing;
-pub(crate) use self::borrow::Gathered;
+pub(crate) use self::borrow::{Borrowing, Gathered};
 #[cfg(test)]
 pub(crate) use self::depart::last_of_each;
 pub(crate) use self::drain::Drain;
@@ -56,17 +55,15 @@ pub(crate) use self::locks::Use;
 pub(crate) use self::peers::Peers;
 pub(crate) use self::pins::pinned_dirs;
 pub(crate) use self::placement::Placement;
-pub(crate) use self::replicas::Replicas;
-pub(crate) use self::replicas::{Way, is_same_way};
-
+pub(crate) use self::replicas::{Replicas, Way, is_same_way};
 use crate::balance::Balance;
 use crate::core::Core;
-use crate::execute::{Step, handle_of};
+use crate::job::{Job, WaitReason};
 use crate::load::Waiter;
 use crate::open::Opens;
-use crate::park::{Job, WaitReason};
 use crate::peer::PeerMsg;
 use crate::session::Slot;
+use crate::step::{Step, handle_of};
 
 /// Lines of the subtree map that a client is told in one message at most, however long the map is.
 const ROUTES_TOLD: usize = 256;

@@ -7,13 +7,12 @@ use loligo_types::{Frag, Ino, Rank};
 use super::Where;
 use super::exports::{Export, Exports, Stage};
 use super::survey::Moves;
-use crate::cluster::Atlas;
-use crate::cluster::Cluster;
+use crate::cluster::{Atlas, Cluster};
 use crate::core::Core;
 use crate::decouple::Decoupled;
-use crate::execute::Step;
+use crate::job::WaitReason;
 use crate::load::Waiter;
-use crate::park::WaitReason;
+use crate::step::Step;
 
 impl Exports {
     /// The object of the migration under way, until it is the other rank's: a directory and the fragments of it that move;

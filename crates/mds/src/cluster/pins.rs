@@ -6,14 +6,12 @@ use loligo_types::{Event, Ino, Loaded, Op, Rank};
 
 use super::Where;
 use crate::admin::Told;
-use crate::cluster::Atlas;
-use crate::cluster::Cluster;
-use crate::cluster::Placement;
+use crate::cluster::{Atlas, Cluster, Placement};
 use crate::core::Core;
 use crate::decouple::Decoupled;
 use crate::grace::Grace;
+use crate::job::Job;
 use crate::load::Waiter;
-use crate::park::Job;
 
 /// The directories whose xattrs, as they were read, hold a pin.
 pub(crate) fn pinned_dirs(items: &[Loaded]) -> Vec<Ino> {

@@ -11,12 +11,9 @@ use loligo_namespace::Lookup;
 use loligo_types::hash::{mix, rank_by_path};
 use loligo_types::{Event, Ino, Name, Op, Rank, RankState};
 
-use crate::cluster::Atlas;
-use crate::cluster::Cluster;
-use crate::cluster::Peers;
-use crate::cluster::Placement;
+use crate::cluster::{Atlas, Cluster, Peers, Placement};
 use crate::core::Core;
-use crate::park::Job;
+use crate::job::Job;
 
 /// Numbers that are taken from the counter at once: what is left of them is lost with the rank's life.
 const TAKEN: u64 = 1024;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use loligo_namespace::{Loaded, Need};
+use loligo_namespace::{Loaded, Need, Tree};
 use loligo_types::{About, Event, Frag, Ino, Inode, Name, Op, Rank, Route, Spread};
 
 use super::Where;
@@ -18,13 +18,12 @@ use crate::cluster::Loans;
 use crate::cluster::Peers;
 use crate::core::Core;
 use crate::decouple::Decoupled;
-use crate::execute::Step;
+use crate::job::{Job, WaitReason};
 use crate::lease::Leases;
-use crate::park::{Job, WaitReason};
 use crate::peer::PeerMsg;
 use crate::recall::{Recalls, SHARED};
 use crate::session::{Sessions, Slot};
-use loligo_namespace::Tree;
+use crate::step::Step;
 use loligo_types::Lease;
 
 /// True if fragments are all hashes together.

@@ -1,16 +1,17 @@
 //! The work between ranks that comes with time: what ticks do, and what is put down or asked for again then. Not what messages do (`link.rs`).
 
+use std::collections::BTreeSet;
+
+use loligo_namespace::Need;
+use loligo_types::{Event, Ino};
+
 use super::giveaway::Ground;
 use crate::decouple::POLICY_TICKETS;
 use crate::io::Page;
+use crate::job::WaitReason;
 use crate::load::Waiter;
 use crate::machine::Mds;
-use crate::park::WaitReason;
 use crate::relaxed::TICKETS as RELAXED_TICKETS;
-use loligo_namespace::Need;
-use loligo_types::Event;
-use loligo_types::Ino;
-use std::collections::BTreeSet;
 
 impl Mds {
     /// Goes on with giving everything away.

@@ -10,7 +10,7 @@ use loligo_types::{DecoupledRecord, FsError, FsResult, Ino, Lease};
 use super::Owned;
 use crate::core::Core;
 use crate::decouple::Decoupled;
-use crate::park::Job;
+use crate::job::Job;
 use crate::recall::Recalls;
 use crate::session::Sessions;
 

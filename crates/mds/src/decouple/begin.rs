@@ -14,13 +14,12 @@ use super::objects::DataRights;
 use crate::cluster::Cluster;
 use crate::core::Core;
 use crate::decouple::Decoupled;
-use crate::execute::Step;
-use crate::io::DataAccess;
+use crate::job::{Job, WaitReason};
 use crate::lease::Leases;
 use crate::open::Opens;
-use crate::park::{Job, WaitReason};
 use crate::recall::Recalls;
 use crate::session::{Sessions, Slot};
+use crate::step::Step;
 
 /// Time for clients to close files that they do not use: longer than they keep them open, milliseconds.
 const CLOSE_MS: u64 = 1500;
@@ -29,35 +28,26 @@ const CLOSE_MS: u64 = 1500;
 pub(super) const ASKS_MS: u64 = 500;
 
 impl Leases {
-    /// The session of an owner which answers below the root by itself from now on gives back what it has there as one of those that work there.
-    pub(super) fn leave_own(
+    /// Leases on what is below, and on the names of the root. `by`: whose; nobody: everybody's.
+    pub(super) fn held_below(
         &mut self,
         core: &mut Core,
-        sessions: &Sessions,
-        recalls: &mut Recalls,
-        opens: &Opens,
         cluster: &mut Cluster,
-        job: &mut Job,
         dir: Ino,
-    ) -> Option<Step> {
-        let mut open = Vec::new();
-        for ino in opens.inos() {
-            if opens.access(ino, job.slot) == DataAccess::None {
+        by: Option<Slot>,
+    ) -> Result<Vec<(Ino, Slot, Lease)>, Vec<loligo_types::Need>> {
+        let mut due: Vec<(Ino, Slot, Lease)> = Vec::new();
+        let places = self.places();
+        for (ino, slot, held) in (0..places).filter_map(|place| self.at(place)).collect::<Vec<_>>() {
+            let bits = if ino == dir { held & Lease::NAMES } else { held };
+            if bits.is_none() || by.is_some_and(|by| by != slot) {
                 continue;
             }
-            match cluster.is_below(core, ino, dir) {
-                Ok(below) => open.extend(below.then_some(ino)),
-                Err(needs) => return Some(cluster.wait_to_know(core, job, needs)),
+            if ino == dir || cluster.is_below(core, ino, dir)? {
+                due.push((ino, slot, bits));
             }
         }
-        if let Some(step) = recalls.wait_for_closes_by(core, sessions, opens, job, &open, Some(job.slot)) {
-            return Some(step);
-        }
-        match self.held_below(core, cluster, dir, Some(job.slot)) {
-            Ok(due) if due.is_empty() => None,
-            Ok(due) => Some(recalls.recall_held(core, sessions, job, due)),
-            Err(needs) => Some(cluster.wait_to_know(core, job, needs)),
-        }
+        Ok(due)
     }
 }
 
@@ -124,7 +114,7 @@ impl Recalls {
     }
 
     /// `by`: whose rights are asked for; nobody: everybody's.
-    fn wait_for_closes_by(
+    pub(super) fn wait_for_closes_by(
         &mut self,
         core: &mut Core,
         sessions: &Sessions,
@@ -159,30 +149,6 @@ impl Recalls {
         let (id, count) = (core.parked.number(job), held.len());
         held.into_iter().for_each(|(ino, slot, bits)| self.recall(core, sessions, ino, slot, bits, id));
         Step::Wait(WaitReason::Recall(count))
-    }
-}
-
-impl Leases {
-    /// Leases on what is below, and on the names of the root. `by`: whose; nobody: everybody's.
-    pub(super) fn held_below(
-        &mut self,
-        core: &mut Core,
-        cluster: &mut Cluster,
-        dir: Ino,
-        by: Option<Slot>,
-    ) -> Result<Vec<(Ino, Slot, Lease)>, Vec<loligo_types::Need>> {
-        let mut due: Vec<(Ino, Slot, Lease)> = Vec::new();
-        let places = self.places();
-        for (ino, slot, held) in (0..places).filter_map(|place| self.at(place)).collect::<Vec<_>>() {
-            let bits = if ino == dir { held & Lease::NAMES } else { held };
-            if bits.is_none() || by.is_some_and(|by| by != slot) {
-                continue;
-            }
-            if ino == dir || cluster.is_below(core, ino, dir)? {
-                due.push((ino, slot, bits));
-            }
-        }
-        Ok(due)
     }
 }
 

@@ -18,9 +18,9 @@ use super::nested::{READS_MAX, refused};
 use crate::cluster::{Cluster, Where};
 use crate::core::Core;
 use crate::decouple::Decoupled;
-use crate::execute::Step;
-use crate::park::{Job, WaitReason};
+use crate::job::{Job, WaitReason};
 use crate::paths::{PathCache, Up};
+use crate::step::Step;
 
 /// Bounds, and the directory whose policy has them.
 type Bound = (Ino, Bounds);

@@ -20,8 +20,8 @@ use crate::core::Core;
 use crate::decouple::Decoupled;
 use crate::discard::Discards;
 use crate::io::{DataAccess, Output};
+use crate::job::WaitReason;
 use crate::open::Opens;
-use crate::park::WaitReason;
 use crate::session::Sessions;
 
 /// Orphans made in one record, and bytes of those that are held in their inodes.
@@ -117,9 +117,7 @@ impl Decoupled {
         self.hold_still(core, sessions, opens, record.dir, &inos);
         inos.into_iter().any(|ino| discards.drops_or_spills(ino))
     }
-}
 
-impl Decoupled {
     /// A record says of some files that they are to be forked.
     pub(super) fn note_forks(&mut self, dir: Ino, at: Lsn) {
         if let Some(owned) = self.by_dir.get_mut(&dir) {

@@ -20,10 +20,10 @@ use crate::admin::Told;
 use crate::cluster::{Cluster, Where};
 use crate::core::Core;
 use crate::decouple::Decoupled;
-use crate::execute::Step;
-use crate::park::{Job, WaitReason};
+use crate::job::{Job, WaitReason};
 use crate::paths::{PathCache, Up};
 use crate::peer::PeerMsg;
+use crate::step::Step;
 
 /// Time to wait for parts that other ranks have, milliseconds.
 const GATHER_MS: u64 = 20_000;

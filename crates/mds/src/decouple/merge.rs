@@ -19,8 +19,8 @@ use super::whole::HaveXattrs;
 use crate::cluster::Cluster;
 use crate::core::Core;
 use crate::decouple::Decoupled;
-use crate::execute::Step;
-use crate::park::{Job, WaitReason};
+use crate::job::{Job, WaitReason};
+use crate::step::Step;
 
 /// Most bytes of parts where the driver has not said how long the journal may be.
 pub(super) const BYTES_MAX: u64 = 64 << 20;

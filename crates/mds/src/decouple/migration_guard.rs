@@ -8,9 +8,9 @@ use loligo_types::{Event, Frag, FsError, Ino};
 use crate::cluster::{Cluster, Use, Where};
 use crate::core::Core;
 use crate::decouple::Decoupled;
-use crate::execute::Step;
-use crate::park::Job;
+use crate::job::Job;
 use crate::paths::Up;
+use crate::step::Step;
 
 impl Decoupled {
     /// True if something is decoupled here, or about to be.
@@ -112,9 +112,7 @@ impl Cluster {
     pub(super) fn lines_gone(&self, inos: impl Iterator<Item = Ino>) -> Vec<Event> {
         inos.filter(|ino| self.atlas.routes.version(*ino).is_some()).map(Event::RouteGone).collect()
     }
-}
 
-impl Cluster {
     /// Lets a request about a subtree wait for records. What the table has is taken for this rank's only when it is known whose it is;
     /// with several ranks that is found out first. Of what is another rank's nothing comes.
     pub(super) fn wait_to_know(&mut self, core: &mut Core, job: &mut Job, needs: Vec<Need>) -> Step {

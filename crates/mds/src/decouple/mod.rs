@@ -13,7 +13,6 @@ mod allow;
 mod away;
 mod begin;
 mod bounds;
-mod fetch;
 mod fork;
 mod gather;
 mod into_table;
@@ -39,9 +38,9 @@ use objects::DataRights;
 
 use crate::cluster::Cluster;
 use crate::core::Core;
-use crate::execute::Step;
-use crate::park::Job;
+use crate::job::Job;
 use crate::session::Slot;
+use crate::step::Step;
 pub(crate) use nested::TICKETS as POLICY_TICKETS;
 pub use status::{DecoupledCount, DecoupledStatus, OwnerAway};
 
@@ -126,6 +125,15 @@ impl Decoupled {
         core.tree.drop_merges();
         self.by_dir.values_mut().for_each(|owned| (owned.intake, owned.part_waits) = (None, None));
     }
+
+    /// The record of a subtree, if this request may speak for it: `Stale` if it is not its any more, whatever became of it.
+    fn owned(&self, core: &Core, job: &Job, dir: Ino, epoch: u64) -> FsResult<DecoupledRecord> {
+        let record = core.tree.decoupled(dir).filter(|record| record.epoch == epoch).ok_or(FsError::Stale)?;
+        match self.by_dir.get(&dir) {
+            Some(owned) if owned.by == Some((job.slot, job.session)) => Ok(record.clone()),
+            _ => Err(FsError::Stale),
+        }
+    }
 }
 
 impl Core {
@@ -146,16 +154,5 @@ impl Cluster {
     fn load_root(&mut self, core: &mut Core, job: &mut Job, dir: Ino) -> Option<Step> {
         let is_missing = core.tree.decoupled(dir).is_some() && matches!(core.tree.find(dir), Found::Unknown);
         is_missing.then(|| self.wait_to_know(core, job, vec![Need::Inode(dir)]))
-    }
-}
-
-impl Decoupled {
-    /// The record of a subtree, if this request may speak for it: `Stale` if it is not its any more, whatever became of it.
-    fn owned(&self, core: &Core, job: &Job, dir: Ino, epoch: u64) -> FsResult<DecoupledRecord> {
-        let record = core.tree.decoupled(dir).filter(|record| record.epoch == epoch).ok_or(FsError::Stale)?;
-        match self.by_dir.get(&dir) {
-            Some(owned) if owned.by == Some((job.slot, job.session)) => Ok(record.clone()),
-            _ => Err(FsError::Stale),
-        }
     }
 }

@@ -17,10 +17,10 @@ use super::gather::Far;
 use crate::cluster::Cluster;
 use crate::core::Core;
 use crate::decouple::Decoupled;
-use crate::execute::Step;
 use crate::io::{Output, Page, Scan};
-use crate::park::{Job, WaitReason};
+use crate::job::{Job, WaitReason};
 use crate::paths::PathCache;
+use crate::step::Step;
 
 /// Tickets of these looks begin here: those of a rank that gives everything away are smaller.
 pub(crate) const TICKETS: u64 = 1 << 63;
@@ -71,10 +71,10 @@ pub(super) fn refused(by: RefusedBy, dir: Ino) -> Step {
     Step::Answer(Ok(Answer::Subtree(Box::new(SubtreeAnswer::Refused { by, dir }))))
 }
 
-/// What the one who decouples a directory, or has, is to give there.
+/// The promise that the owner of a directory gives there, or is to give.
 pub(super) struct Offer<'a> {
     pub(super) promise: Promise,
-    /// What bounds below have to allow.
+    /// The part that bounds below have to allow.
     pub(super) wanted: Option<&'a Wanted>,
 }
 
@@ -158,9 +158,7 @@ impl Decoupled {
         }
         step
     }
-}
 
-impl Decoupled {
     /// A record was made, or replayed: a directory may have a policy of its own from now on, or none.
     pub(crate) fn note_promise(&mut self, event: &Event) {
         self.policied.note(event);

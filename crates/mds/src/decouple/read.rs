@@ -13,11 +13,11 @@ use loligo_types::{DecoupledRecord, Event, Ino, Interfere, Kind, Layout, Lsn, Op
 
 use crate::core::Core;
 use crate::decouple::Decoupled;
-use crate::execute::Step;
 use crate::io::{DataAccess, Output};
+use crate::job::{Job, WaitReason};
 use crate::open::Opens;
-use crate::park::{Job, WaitReason};
 use crate::session::{Sessions, Slot};
+use crate::step::Step;
 
 /// True if an operation changes nothing that others see, and asks for no right to do so.
 fn only_reads(op: &Op) -> bool {

@@ -15,10 +15,9 @@ use loligo_types::{FsError, Ino, Inode, Kind, Lease, Op};
 use crate::cluster::{Cluster, principal};
 use crate::core::Core;
 use crate::decouple::Decoupled;
-use crate::execute::Step;
-use crate::park::{Job, WaitReason};
-use crate::paths::PathCache;
-use crate::paths::Up;
+use crate::job::{Job, WaitReason};
+use crate::paths::{PathCache, Up};
+use crate::step::Step;
 
 /// Where something is.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -159,20 +158,7 @@ impl Decoupled {
         }
         cluster.ends_root(core, job).then_some(Step::Answer(Err(FsError::Busy)))
     }
-}
 
-impl Cluster {
-    /// True if a request would remove or rename the root of a decoupled subtree, as far as its entry is known here.
-    pub(crate) fn ends_root(&self, core: &Core, job: &Job) -> bool {
-        ended_names(&job.op).into_iter().flatten().any(|(dir, name)| {
-            let Lookup::Present(target) = core.tree.entry(dir, name) else { return false };
-            let lent = self.borrowing.lent_apart(job, target.ino);
-            core.tree.decoupled(target.ino).is_some() || lent.is_some_and(|apart| apart.root == target.ino)
-        })
-    }
-}
-
-impl Decoupled {
     /// Where something is that a request is about, and whether others may work there. Of what is another rank's that one has said it when
     /// it lent it: so it is there until the request is over.
     fn stand_of(&self, core: &mut Core, cluster: &mut Cluster, job: &Job, ino: Ino) -> (Above, bool) {
@@ -328,6 +314,15 @@ impl Decoupled {
 }
 
 impl Cluster {
+    /// True if a request would remove or rename the root of a decoupled subtree, as far as its entry is known here.
+    pub(crate) fn ends_root(&self, core: &Core, job: &Job) -> bool {
+        ended_names(&job.op).into_iter().flatten().any(|(dir, name)| {
+            let Lookup::Present(target) = core.tree.entry(dir, name) else { return false };
+            let lent = self.borrowing.lent_apart(job, target.ino);
+            core.tree.decoupled(target.ino).is_some() || lent.is_some_and(|apart| apart.root == target.ino)
+        })
+    }
+
     /// True if an inode is below this directory; `Err`: records to be read first.
     pub(super) fn is_below(&mut self, core: &mut Core, ino: Ino, dir: Ino) -> Result<bool, Vec<Need>> {
         let mut at = ino;

@@ -9,8 +9,8 @@ use crate::gate::{Gated, Redirect, Reply};
 use crate::grant::{Ask, Asks};
 use crate::handshake::Begun;
 use crate::io::Output;
+use crate::job::{Job, WaitReason};
 use crate::machine::Mds;
-use crate::park::{Job, WaitReason};
 use crate::session::Slot;
 
 impl Mds {
@@ -20,7 +20,7 @@ impl Mds {
             Some(walk) => self.core.counters.count(&walk.op(), result.is_ok()),
             None => self.core.counters.count(&job.op, result.is_ok()),
         };
-        self.core.tally_answer(job, op, &result);
+        self.core.counters.tally_answer(&self.core.tree, job, op, &result);
         if self.heat.sampler.choose() {
             self.heat.heat_op(&mut self.core, &self.cluster.atlas, &job.op);
         }

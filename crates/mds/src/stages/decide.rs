@@ -8,14 +8,14 @@ use loligo_namespace::{Change, Ctx, apply, apply_decided, prepare};
 use loligo_types::{Answer, Event, FsError, FsResult, Ino, Kind, Lease, Lsn, Op, Origin, Stamp, limits};
 
 use crate::conflict::{CLAIMS_FEW, Claim, changes_data, claim_of};
-use crate::execute::{Step, origin_of};
 use crate::inline_spill::spilled_events;
 use crate::io::Output;
+use crate::job::{Job, WaitReason};
 use crate::machine::Mds;
 use crate::open::Handle;
-use crate::park::{Job, WaitReason};
 use crate::paths::shown_on_the_way;
 use crate::relaxed::{NUMBERS, Relaxation};
+use crate::step::{Step, origin_of};
 
 impl Mds {
     pub(crate) fn step_loaded(&mut self, job: &mut Job, held: Option<Handle>) -> Step {

@@ -7,12 +7,12 @@ use loligo_types::{Answer, Event, FileLock, FsError, FsResult, Ino, Kind, Layout
 
 use crate::cluster::Where;
 use crate::eof_cleanup::LEFT_PER_TICK;
-use crate::execute::Step;
 use crate::inline_spill::spilled_events;
+use crate::job::{Job, WaitReason};
 use crate::load::Waiter;
 use crate::machine::Mds;
-use crate::park::{Job, WaitReason};
 use crate::session::Slot;
+use crate::step::Step;
 
 impl Mds {
     /// Ends handles. Unknown ones are ignored.

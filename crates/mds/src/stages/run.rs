@@ -9,15 +9,15 @@ use loligo_types::{Answer, FsError, FsResult, Op, Origin, Rank, SubtreeOp, limit
 
 use crate::admit::{changes, may_claim};
 use crate::cluster::Gathered;
-use crate::execute::{Step, data_of, origin_of};
 use crate::gate::Reply;
 use crate::grant::Asks;
 use crate::io::{ConnId, Output, Peer};
+use crate::job::{Job, WaitReason};
 use crate::machine::Mds;
 use crate::open::Handle;
-use crate::park::{Job, WaitReason};
 use crate::rights::Squash;
 use crate::session::Slot;
+use crate::step::{Step, data_of, origin_of};
 use crate::walk::Walk;
 use crate::window::Verdict;
 
@@ -111,7 +111,7 @@ impl Mds {
 
     /// Runs a request as far as it goes.
     pub(crate) fn run(&mut self, mut job: Job) {
-        self.core.tally_waited(&mut job);
+        self.core.counters.tally_waited(&mut job, self.core.now.mono_ms);
         let step = loop {
             let step = match self.step(&mut job) {
                 Step::Redirect(rank) if self.cluster.peers.gives_to(rank) => Step::Wait(WaitReason::Moving),
@@ -132,7 +132,7 @@ impl Mds {
                     self.cluster.borrowing.give_back_for(&mut self.core, &mut job, &why);
                 }
                 let short = why == WaitReason::Space;
-                self.core.tally_wait(&mut job, &why);
+                job.begins_to_wait(&why, self.core.now.mono_ms);
                 self.core.parked.park(job, why);
                 if short {
                     self.checkpoint();
@@ -154,7 +154,7 @@ impl Mds {
     }
 
     pub(crate) fn finish(&mut self, mut job: Job, mut result: FsResult<Answer>) {
-        self.core.tally_waited(&mut job);
+        self.core.counters.tally_waited(&mut job, self.core.now.mono_ms);
         if job.again.is_some() && result == Err(FsError::NotFound) {
             // It was there when the request was executed.
             result = Err(FsError::Stale);
@@ -177,7 +177,7 @@ impl Mds {
         self.core.parked.unmark(&mut job);
         self.cluster.borrowing.give_back(&mut self.core, &mut job, false);
         self.close_unopened(&job);
-        self.core.tally_redirect(&job);
+        self.core.counters.tally_redirect(&self.core.tree, &job);
         self.heat.heat_redirect(&mut self.core, &self.cluster.atlas);
         let reply = Reply::redirect(job, rank);
         self.gate(reply);
@@ -247,14 +247,6 @@ impl Mds {
         }
         self.place_new_dir(job);
         self.step_loaded(job, held)
-    }
-
-    /// Where the directory that a request makes is to live, if that is not with its name.
-    fn place_new_dir(&mut self, job: &mut Job) {
-        if let Some(taken) = self.cluster.place_new_dir(&mut self.core, job) {
-            self.commit(None, &[taken]);
-            self.cluster.place_new_dir(&mut self.core, job);
-        }
     }
 
     /// The same where some of what is needed may be other ranks'.
@@ -351,5 +343,13 @@ impl Mds {
             self.open_handle(job, answer);
         }
         Step::Answer(answer)
+    }
+
+    /// Where the directory that a request makes is to live, if that is not with its name.
+    fn place_new_dir(&mut self, job: &mut Job) {
+        if let Some(taken) = self.cluster.place_new_dir(&mut self.core, job) {
+            self.commit(None, &[taken]);
+            self.cluster.place_new_dir(&mut self.core, job);
+        }
     }
 }

@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 use loligo_types::msg::{Hello, Refusal, ToClient, ToServer};
 use loligo_types::{Answer, Event, FsError, FsResult, Ino, SessionId};
 
-use crate::execute::origin_of;
 use crate::handshake::Begun;
 use crate::hash::session_secret;
 use crate::io::{ConnId, IdentityKey, Output, Peer};
+use crate::job::Job;
 use crate::machine::Mds;
-use crate::park::Job;
 use crate::recall::SHARED;
 use crate::session::{Conn, Ending, Session, Slot, Standing};
+use crate::step::origin_of;
 
 impl Mds {
     pub(crate) fn message(&mut self, conn: ConnId, msg: ToServer) {

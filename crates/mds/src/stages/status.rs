@@ -1,4 +1,4 @@
-//! What the rank shows of itself (`status.rs` the form of it).
+//! Status of the rank, gathered from its parts. Its form is in `status.rs`.
 
 use crate::machine::Mds;
 use crate::status::{GraceStatus, PathStatus, Status};

@@ -9,9 +9,9 @@ use loligo_types::{Event, FsError, Letter, Lsn};
 use crate::background::{SUMS_MS, SUMS_PER_TICK, TIMEOUTS_MS};
 use crate::cluster::{Where, pinned_dirs};
 use crate::io::Output;
+use crate::job::WaitReason;
 use crate::load::{Waiter, cut_dir};
 use crate::machine::Mds;
-use crate::park::WaitReason;
 use crate::session::{Slot, Standing};
 
 impl Mds {
@@ -250,7 +250,7 @@ impl Mds {
 
     /// The records came.
     pub(crate) fn loaded(&mut self, ticket: u64, items: Vec<Loaded>) {
-        let Some(waiters) = self.core.end_ticket(ticket) else { return };
+        let Some(waiters) = self.core.loads.end_ticket(ticket) else { return };
         let is_load = waiters.iter().any(|waiter| waiter.is_load());
         let spots = if is_load { self.balance.spots_of(&self.core, &self.cluster.atlas, &items) } else { Vec::new() };
         let missed = self.core.missed(&items);
@@ -296,7 +296,7 @@ impl Mds {
 
     /// They could not be read: the requests fail, background work is tried again later.
     pub(crate) fn load_failed(&mut self, ticket: u64) {
-        let Some(waiters) = self.core.end_ticket(ticket) else { return };
+        let Some(waiters) = self.core.loads.end_ticket(ticket) else { return };
         for waiter in waiters {
             match waiter {
                 Waiter::Job(id) => {

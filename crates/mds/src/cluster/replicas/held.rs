@@ -6,17 +6,11 @@ use loligo_namespace::{Need, check_search};
 use loligo_types::{Cred, FsError, Ino, Inode, Name, Rank, limits};
 
 use super::KEEP_MS;
-use crate::cluster::Atlas;
-use crate::cluster::Cluster;
-use crate::cluster::Exports;
-use crate::cluster::Loans;
-use crate::cluster::Peers;
-use crate::cluster::Replicas;
-use crate::cluster::Where;
+use crate::cluster::{Atlas, Cluster, Exports, Loans, Peers, Replicas, Where};
 use crate::core::Core;
 use crate::hash::IntMap;
+use crate::job::WaitReason;
 use crate::lookup_leases::LookupLeases;
-use crate::park::WaitReason;
 use crate::peer::PeerMsg;
 use crate::shortcuts::Shortcuts;
 

@@ -7,15 +7,12 @@ use loligo_namespace::{Found, Lookup, Need};
 use loligo_types::{Event, Ino, Inode, Kind, Name, Rank};
 
 use super::{LENT_MS, is_same_way};
-use crate::cluster::Atlas;
-use crate::cluster::Cluster;
-use crate::cluster::Replicas;
-use crate::cluster::Where;
+use crate::cluster::{Atlas, Cluster, Replicas, Where};
 use crate::core::Core;
 use crate::decouple::Decoupled;
 use crate::grace::Grace;
+use crate::job::{Job, WaitReason};
 use crate::load::Waiter;
-use crate::park::{Job, WaitReason};
 use crate::peer::PeerMsg;
 
 /// Questions that wait for records at most.

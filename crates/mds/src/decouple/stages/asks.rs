@@ -3,12 +3,12 @@
 use loligo_types::limits::{FETCH_MAX, HELD_OPEN_MAX};
 use loligo_types::{Answer, FsError, Ino, Interfere, Lease, Loaded, Need, SubtreeAnswer, SubtreeOp};
 
-use crate::decouple::fetch::to_be_read;
 use crate::decouple::migration_guard::need_of;
-use crate::execute::Step;
+use crate::io::DataAccess;
+use crate::job::{Job, WaitReason};
 use crate::machine::Mds;
-use crate::park::{Job, WaitReason};
 use crate::session::Slot;
+use crate::step::Step;
 
 impl Mds {
     /// A request about a subtree.
@@ -169,15 +169,7 @@ impl Mds {
         if first && self.core.allows(dir) && !self.decoupled.by_dir.get(&dir).is_some_and(|owned| owned.has_left) {
             // One that says this opens there by itself. What its session has of the rank goes, and it gets no more.
             self.decoupled.set_answers(dir, true);
-            if let Some(step) = self.leases.leave_own(
-                &mut self.core,
-                &self.sessions,
-                &mut self.recalls,
-                &self.opens,
-                &mut self.cluster,
-                job,
-                dir,
-            ) {
+            if let Some(step) = self.leave_own(job, dir) {
                 if matches!(step, Step::Answer(_)) {
                     self.decoupled.set_answers(dir, false);
                 }
@@ -194,5 +186,37 @@ impl Mds {
         }
         owned.held.open.extend(inos);
         Step::Answer(Ok(Answer::Done))
+    }
+
+    /// The session of an owner which answers below the root by itself from now on gives back what it has there as one of those that work there.
+    fn leave_own(&mut self, job: &mut Job, dir: Ino) -> Option<Step> {
+        let mut open = Vec::new();
+        for ino in self.opens.inos() {
+            if self.opens.access(ino, job.slot) == DataAccess::None {
+                continue;
+            }
+            match self.cluster.is_below(&mut self.core, ino, dir) {
+                Ok(below) => open.extend(below.then_some(ino)),
+                Err(needs) => return Some(self.cluster.wait_to_know(&mut self.core, job, needs)),
+            }
+        }
+        if let Some(step) =
+            self.recalls.wait_for_closes_by(&mut self.core, &self.sessions, &self.opens, job, &open, Some(job.slot))
+        {
+            return Some(step);
+        }
+        match self.leases.held_below(&mut self.core, &mut self.cluster, dir, Some(job.slot)) {
+            Ok(due) if due.is_empty() => None,
+            Ok(due) => Some(self.recalls.recall_held(&mut self.core, &self.sessions, job, due)),
+            Err(needs) => Some(self.cluster.wait_to_know(&mut self.core, job, needs)),
+        }
+    }
+}
+
+/// Names are wanted, whatever was asked for of them.
+fn to_be_read(need: &Need) -> Need {
+    match need {
+        Need::Hashes { dir, from_hash } => Need::Range { dir: *dir, from_hash: *from_hash },
+        need => need.clone(),
     }
 }

@@ -11,10 +11,10 @@ use crate::decouple::begin::ASKS_MS;
 use crate::decouple::nested::Offer;
 use crate::decouple::objects::DROPS_MAX;
 use crate::decouple::shut::Above;
-use crate::execute::{Step, origin_of};
 use crate::io::Output;
+use crate::job::{Job, WaitReason};
 use crate::machine::Mds;
-use crate::park::{Job, WaitReason};
+use crate::step::{Step, origin_of};
 
 impl Mds {
     pub(in crate::decouple) fn decouple(

@@ -11,10 +11,10 @@ use loligo_types::{
 use crate::decouple::fork::{Drafted, Kept, MADE_BYTES_MAX, MADE_MAX, State, change_of, touched};
 use crate::decouple::merge::Intake;
 use crate::decouple::objects::{Verdict, note_objects};
-use crate::execute::{Step, origin_of};
 use crate::io::{DataAccess, Output};
+use crate::job::{Job, WaitReason};
 use crate::machine::Mds;
-use crate::park::{Job, WaitReason};
+use crate::step::{Step, origin_of};
 
 impl Mds {
     /// Tells the object server that these files have two versions from now on, and lets the owner change its own.

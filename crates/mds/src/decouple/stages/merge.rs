@@ -13,9 +13,9 @@ use crate::decouple::into_table::IntoTable;
 use crate::decouple::look::Bar;
 use crate::decouple::merge::{BYTES_MAX, Intake, PARTS_MAX, REQUESTS_PER_PART, finals, fits_record};
 use crate::decouple::read::copies_gone;
-use crate::execute::{Step, origin_of};
+use crate::job::{Job, WaitReason};
 use crate::machine::Mds;
-use crate::park::{Job, WaitReason};
+use crate::step::{Step, origin_of};
 
 impl Mds {
     pub(in crate::decouple) fn merge_part(

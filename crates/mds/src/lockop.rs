@@ -1,1 +1,0 @@
-//! The lock operations: what a request does with the table of locks.
