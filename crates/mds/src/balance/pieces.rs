@@ -7,16 +7,14 @@
 
 use std::sync::Arc;
 
-use loligo_namespace::Found;
+use loligo_namespace::{Found, Tree};
 use loligo_types::{Frag, Ino, Inode, Kind, LoadVec, Piece, PieceHeat, Rank};
 
+use super::resolution::{Look, Rules, Stand};
 use crate::cluster::Atlas;
 use crate::core::Core;
 use crate::hash::IntMap;
 use crate::heat::Heat;
-use loligo_namespace::Tree;
-
-use super::resolution::{Look, Rules, Stand};
 
 /// A fragment with at least this part of the rank's load is shown in parts.
 const SHOW_PARTS: f64 = 1.0 / 16.0;
@@ -265,6 +263,38 @@ impl Atlas {
         };
         Some((node, inode, above))
     }
+
+    /// The parent of a directory, if that is this rank's too; else the rank that has it.
+    fn above_of(&self, core: &Core, inode: &Inode, nodes: &mut Nodes) -> (Option<(Ino, u64)>, Option<Rank>) {
+        let (parent, Some(hash)) = (inode.parent, inode.place.hash()) else { return (None, None) };
+        if inode.ino == Ino::ROOT || parent.0 == 0 {
+            return (None, None);
+        }
+        if let Some(at) = nodes.places.get(&parent)
+            && let Some(up) = nodes.list.get_mut(*at as usize)
+            && !*up.has_lines.get_or_insert_with(|| self.routes.version(parent).is_some())
+        {
+            // As most are: asked once, not for each that is in it.
+            return (Some((parent, hash)), None);
+        }
+        match self.routes.of(parent, hash) {
+            Some(rank) if rank != core.me() => return (None, Some(rank)),
+            _ if core.tree.peek(parent).is_some() => return (Some((parent, hash)), None),
+            _ => {}
+        }
+        // Not in memory here, so another one's: that of the nearest line above.
+        let mut at = parent;
+        for _ in 0..DEPTH_MAX {
+            if let Some(rank) = self.routes.home(at).or((at == Ino::ROOT).then_some(Rank::ZERO)) {
+                return (None, Some(rank));
+            }
+            match self.foreign_inodes.parent(at) {
+                Some(next) if next.0 != 0 && next != at => at = next,
+                _ => break,
+            }
+        }
+        (None, None)
+    }
 }
 
 /// Notes which of them stay here because of decoupled subtrees.
@@ -330,40 +360,6 @@ fn with_coarser(tree: &Tree, dir: Ino, mut parts: Vec<(Frag, LoadVec)>) -> Vec<(
     parts.sort_by_key(|(frag, _)| *frag);
     parts.dedup_by_key(|(frag, _)| *frag);
     parts
-}
-
-impl Atlas {
-    /// The parent of a directory, if that is this rank's too; else the rank that has it.
-    fn above_of(&self, core: &Core, inode: &Inode, nodes: &mut Nodes) -> (Option<(Ino, u64)>, Option<Rank>) {
-        let (parent, Some(hash)) = (inode.parent, inode.place.hash()) else { return (None, None) };
-        if inode.ino == Ino::ROOT || parent.0 == 0 {
-            return (None, None);
-        }
-        if let Some(at) = nodes.places.get(&parent)
-            && let Some(up) = nodes.list.get_mut(*at as usize)
-            && !*up.has_lines.get_or_insert_with(|| self.routes.version(parent).is_some())
-        {
-            // As most are: asked once, not for each that is in it.
-            return (Some((parent, hash)), None);
-        }
-        match self.routes.of(parent, hash) {
-            Some(rank) if rank != core.me() => return (None, Some(rank)),
-            _ if core.tree.peek(parent).is_some() => return (Some((parent, hash)), None),
-            _ => {}
-        }
-        // Not in memory here, so another one's: that of the nearest line above.
-        let mut at = parent;
-        for _ in 0..DEPTH_MAX {
-            if let Some(rank) = self.routes.home(at).or((at == Ino::ROOT).then_some(Rank::ZERO)) {
-                return (None, Some(rank));
-            }
-            match self.foreign_inodes.parent(at) {
-                Some(next) if next.0 != 0 && next != at => at = next,
-                _ => break,
-            }
-        }
-        (None, None)
-    }
 }
 
 /// Of these names those under which some pieces stand, in the order in which pieces meet them; the pieces say their places.

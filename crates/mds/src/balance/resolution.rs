@@ -8,12 +8,11 @@ use std::sync::Arc;
 use loligo_namespace::{BALANCER, Found, Need, PIN, XattrPair, balancer_of};
 use loligo_types::{Event, Ino, Inode, NO_POLICY, limits};
 
+use super::pieces::Scratch;
+use super::{AGAIN_MS, AGAINS_MAX};
 use crate::balance::Balance;
 use crate::core::Core;
 use crate::hash::IntMap;
-
-use super::pieces::Scratch;
-use super::{AGAIN_MS, AGAINS_MAX};
 
 /// Records that are read for one look.
 const READ_MAX: usize = 256;

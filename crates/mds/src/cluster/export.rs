@@ -2,7 +2,7 @@
 //! cannot be undone at once; after it, it is delivered, however often either side crashes.
 
 use loligo_namespace::{Found, Need};
-use loligo_types::{FsError, Ino, Kind, Rank};
+use loligo_types::{Event, FsError, Ino, Inode, Kind, Letter, Rank};
 
 use super::Where;
 use super::depart::{Changes, cached_of};
@@ -22,9 +22,6 @@ use crate::load::Waiter;
 use crate::machine::Mds;
 use crate::pace::Pace;
 use crate::peer::PeerMsg;
-use loligo_types::Event;
-use loligo_types::Inode;
-use loligo_types::Letter;
 
 /// A migration that has not come to its record after this is given up, milliseconds.
 const GIVE_UP_MS: u64 = 120_000;

@@ -1,25 +1,25 @@
 //! Migrations from this rank: what is known of the one under way and of those that wait, and what changes it. What it does next is said by
 //! the stages (`export.rs`).
 
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use loligo_types::msg::ToClient;
+use loligo_types::{Frag, Ino, Kind, Lsn, Rank, Route, limits};
+
 use super::Where;
 use super::holdings::{Held, Holders};
 use super::size::Tail;
 use super::spread::cut;
 use super::survey::Survey;
 use crate::admin::{Migration, Told};
-use crate::cluster::Atlas;
-use crate::cluster::Cluster;
+use crate::cluster::{Atlas, Cluster};
 use crate::core::Core;
 use crate::decouple::Decoupled;
 use crate::io::{DataAccess, Output};
 use crate::job::WaitReason;
 use crate::load::Waiter;
 use crate::open::Opens;
-use crate::session::Sessions;
-use crate::session::Slot;
-use loligo_types::msg::ToClient;
-use loligo_types::{Frag, Ino, Kind, Lsn, Rank, Route, limits};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use crate::session::{Sessions, Slot};
 
 /// Changes that the table does not have: with more than this there is another round of checkpoints first.
 pub(super) const RESIDUE_MAX: usize = 10_000;

@@ -7,10 +7,7 @@ use std::collections::BTreeSet;
 use loligo_types::{Event, Ino, Kind, Place, Rank};
 
 use super::Where;
-use crate::cluster::Atlas;
-use crate::cluster::Cluster;
-use crate::cluster::Exports;
-use crate::cluster::Peers;
+use crate::cluster::{Atlas, Cluster, Exports, Peers};
 use crate::core::Core;
 use crate::grace::Grace;
 use crate::load::Waiter;

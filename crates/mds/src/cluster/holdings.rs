@@ -8,8 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use loligo_types::{Event, Ino, Lease, MovedClient, Rank};
 
 use super::survey::{Moves, Survey};
-use crate::cluster::Atlas;
-use crate::cluster::Exports;
+use crate::cluster::{Atlas, Exports};
 use crate::core::Core;
 use crate::eof_cleanup::EofCleanup;
 use crate::io::{DataAccess, Output};
@@ -18,10 +17,8 @@ use crate::load::Waiter;
 use crate::lock::Locks;
 use crate::open::Opens;
 use crate::pace::Pace;
-use crate::recall::Recalls;
-use crate::recall::SHARED;
-use crate::session::Sessions;
-use crate::session::Slot;
+use crate::recall::{Recalls, SHARED};
+use crate::session::{Sessions, Slot};
 
 /// Sessions with the inodes that they hold something of.
 pub(super) type Holders = BTreeMap<Slot, Vec<Ino>>;

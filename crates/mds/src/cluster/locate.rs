@@ -10,8 +10,7 @@ use loligo_namespace::{Found, Loaded, Need};
 use loligo_types::{Ino, Inode, Place, Rank, limits};
 
 use crate::balance::Balance;
-use crate::cluster::Atlas;
-use crate::cluster::Exports;
+use crate::cluster::{Atlas, Exports};
 use crate::core::Core;
 
 /// Time that the table's records of foreign inodes are used, milliseconds.

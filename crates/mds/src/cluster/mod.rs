@@ -209,17 +209,7 @@ impl Cluster {
     pub(crate) fn is_alone(&self) -> bool {
         self.atlas.is_alone()
     }
-}
 
-/// The inode whose authority is to execute an operation; none: any rank may.
-pub(crate) fn principal(op: &Op) -> Option<Ino> {
-    match op.about() {
-        About::Names(ino) | About::Inode(ino) => Some(ino),
-        About::Nothing => None,
-    }
-}
-
-impl Cluster {
     /// First check of a request in a cluster, for authority: `None` if this rank is to execute it.
     pub(crate) fn authority(&mut self, core: &mut Core, opens: &Opens, job: &mut Job) -> Option<Step> {
         if !self.peers.ready {
@@ -291,6 +281,14 @@ impl Cluster {
         self.peers.send_letters(core);
         self.borrowing.end_turns_decided(core);
         greeted
+    }
+}
+
+/// The inode whose authority is to execute an operation; none: any rank may.
+pub(crate) fn principal(op: &Op) -> Option<Ino> {
+    match op.about() {
+        About::Names(ino) | About::Inode(ino) => Some(ino),
+        About::Nothing => None,
     }
 }
 

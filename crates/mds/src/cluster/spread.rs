@@ -4,18 +4,13 @@
 use std::collections::BTreeSet;
 
 use loligo_namespace::{Loaded, Need, Tree};
-use loligo_types::{About, Event, Frag, Ino, Inode, Name, Op, Rank, Route, Spread};
+use loligo_types::{About, Event, Frag, Ino, Inode, Lease, Name, Op, Rank, Route, Spread};
 
 use super::Where;
 use super::exports::Export;
 use super::routes::Routes;
 use crate::admin::Told;
-use crate::cluster::Atlas;
-use crate::cluster::Borrowing;
-use crate::cluster::Cluster;
-use crate::cluster::Exports;
-use crate::cluster::Loans;
-use crate::cluster::Peers;
+use crate::cluster::{Atlas, Borrowing, Cluster, Exports, Loans, Peers};
 use crate::core::Core;
 use crate::decouple::Decoupled;
 use crate::job::{Job, WaitReason};
@@ -24,7 +19,6 @@ use crate::peer::PeerMsg;
 use crate::recall::{Recalls, SHARED};
 use crate::session::{Sessions, Slot};
 use crate::step::Step;
-use loligo_types::Lease;
 
 /// True if fragments are all hashes together.
 pub(super) fn covers_all(frags: &[Frag]) -> bool {
