@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use loligo_types::{Event, Frag, Ino, Inode, Kind, Loaded, MovedClient, Name, Rank, Route, Target, limits};
 
-use super::export::Export;
+use super::exports::Export;
 use super::size::{CACHED_MAX, inode_len};
 use super::spread::cut;
 use super::survey::{Moves, Survey, inode_of};
@@ -78,7 +78,7 @@ impl Exports {
                 _ => None,
             };
             let Some(ino) = inode_of(&event) else { continue };
-            if named.unwrap_or_else(|| matches!(self.moves(core, atlas, survey, ino), Moves::Yes)) {
+            if named.unwrap_or_else(|| matches!(survey.moves(core, self, atlas, ino), Moves::Yes)) {
                 if ino != export.dir {
                     departed.insert(ino);
                 }

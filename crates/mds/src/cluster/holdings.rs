@@ -79,6 +79,139 @@ impl Held {
     pub(super) fn too_many(&self, is_open: impl Fn(Ino) -> bool) -> bool {
         self.inos.len() > OPENS_MAX && self.inos.iter().filter(|ino| is_open(**ino)).count() > OPENS_MAX
     }
+
+    /// The next thing that somebody holds.
+    fn next_held(&mut self, leases: &mut Leases, pace: &mut Pace) -> Option<HeldOne> {
+        if let Some(ino) = self.opens.pop() {
+            return Some(HeldOne { ino, lease: None });
+        }
+        while let Some(place) = self.place.and_then(|place| place.checked_sub(1)) {
+            self.place = Some(place);
+            pace.spend(1);
+            if let Some((ino, slot, bits)) = leases.at(place) {
+                return Some(HeldOne { ino, lease: Some((slot, bits)) });
+            }
+            if !pace.is_left() {
+                break;
+            }
+        }
+        None
+    }
+
+    /// Something moves that somebody holds.
+    fn note_held(
+        &mut self,
+        core: &mut Core,
+        recalls: &mut Recalls,
+        sessions: &mut Sessions,
+        leases: &Leases,
+        HeldOne { ino, lease }: HeldOne,
+    ) {
+        // While records were read for it, its session may have ended: nobody would give it back.
+        let still = |(slot, _): (Slot, Lease)| (slot, leases.held(ino, slot));
+        match lease.map(still) {
+            Some((_, Lease::NONE)) => {}
+            Some((slot, bits)) if self.leases >= core.config.moved_leases_max => {
+                self.shed = true;
+                self.asked.push_back((ino, slot));
+                recalls.shed(core, sessions, ino, slot, bits);
+            }
+            lease => {
+                self.leases += usize::from(lease.is_some());
+                self.inos.insert(ino);
+            }
+        }
+    }
+
+    /// Waits for what was asked back; then looks again, as long as much is given anew.
+    fn await_asked(&mut self, core: &mut Core, recalls: &Recalls, leases: &Leases) -> bool {
+        while let Some((ino, slot)) = self.asked.front().copied()
+            && !recalls.pending(ino, slot).any(SHARED)
+        {
+            self.asked.pop_front();
+            if !leases.held(ino, slot).is_none() {
+                self.inos.insert(ino);
+            }
+        }
+        let looked = self.opens.is_empty() && self.place == Some(0) && self.unknown.is_empty();
+        if !looked && self.asked.len() < core.config.some(ASKED_MAX) {
+            core.out.push_back(Output::Again);
+        }
+        if !looked || !self.asked.is_empty() {
+            return false;
+        }
+        if std::mem::take(&mut self.shed) && self.rounds < ROUNDS_MAX {
+            let rounds = self.rounds + 1;
+            *self = Held { rounds, ..Held::default() };
+            core.out.push_back(Output::Again);
+            return false;
+        }
+        self.done = true;
+        true
+    }
+
+    /// Notes leases given and inodes opened since the look.
+    fn note_given(
+        &mut self,
+        core: &mut Core,
+        exports: &mut Exports,
+        atlas: &mut Atlas,
+        leases: &mut Leases,
+        opens: &mut Opens,
+        survey: &mut Survey,
+    ) {
+        for ino in leases.given().into_iter().chain(opens.opened()) {
+            if !matches!(survey.moves_in_step(core, exports, atlas, ino).0, Moves::No) {
+                self.inos.insert(ino);
+            }
+        }
+    }
+
+    /// Inodes that have changed their place may move now, and did not when it was looked at what is held of them. To be
+    /// called before it is forgotten what has changed.
+    pub(super) fn note_changed(&mut self, exports: &Exports, leases: &Leases, opens: &Opens) {
+        if self.place.is_none() {
+            return;
+        }
+        for event in exports.tail.iter().flat_map(|tail| &tail.events) {
+            if let Event::Inode(inode) = event
+                && (!opens.is_closed(inode.ino) || leases.holders(inode.ino).next().is_some())
+            {
+                self.inos.insert(inode.ino);
+            }
+        }
+    }
+
+    /// True if it is known of everything that clients hold if it moves. Missing records are read: their inodes may have
+    /// left memory, or directories above them.
+    pub(super) fn knows_all(
+        &mut self,
+        core: &mut Core,
+        exports: &mut Exports,
+        atlas: &mut Atlas,
+        leases: &mut Leases,
+        opens: &mut Opens,
+        survey: &mut Survey,
+    ) -> bool {
+        self.note_given(core, exports, atlas, leases, opens, survey);
+        self.note_changed(exports, leases, opens);
+        let mut needs = Vec::new();
+        for ino in &self.inos {
+            match survey.moves_in_step(core, exports, atlas, *ino).0 {
+                Moves::Unknown(mut wants) => needs.append(&mut wants),
+                // A directory is remembered after it has left memory, and what is open is told to the other rank.
+                Moves::Yes if !opens.is_closed(*ino) => _ = atlas.locate(core, exports, *ino, &mut needs),
+                _ => {}
+            }
+        }
+        needs.sort();
+        needs.dedup();
+        if needs.is_empty() {
+            return true;
+        }
+        atlas.load(core, needs, Waiter::Nobody);
+        false
+    }
 }
 
 /// The parts of a rank that know what clients hold.
@@ -108,20 +241,20 @@ impl Clients<'_> {
             held.opens = self.opens.watch();
             held.place = Some(self.leases.watch());
         }
-        exports.note_given(core, atlas, self.leases, self.opens, survey, held);
+        held.note_given(core, exports, atlas, self.leases, self.opens, survey);
         let mut needs = Vec::new();
         let (asked_max, reads_max) = (core.config.some(ASKED_MAX), core.config.some(READS_MAX));
         let mut again = std::mem::take(&mut held.unknown);
         while pace.is_left() && needs.len() < reads_max && held.asked.len() < asked_max {
-            let Some(one) = again.pop().or_else(|| self.leases.next_held(pace, held)) else { break };
-            let (moves, cost) = exports.moves_in_step(core, atlas, survey, one.ino);
+            let Some(one) = again.pop().or_else(|| held.next_held(self.leases, pace)) else { break };
+            let (moves, cost) = survey.moves_in_step(core, exports, atlas, one.ino);
             pace.spend(cost + NOTE);
             match moves {
                 Moves::Unknown(mut wants) => {
                     needs.append(&mut wants);
                     held.unknown.push(one);
                 }
-                Moves::Yes => self.recalls.note_held(core, self.sessions, self.leases, held, one),
+                Moves::Yes => held.note_held(core, self.recalls, self.sessions, self.leases, one),
                 Moves::No => {}
             }
         }
@@ -129,10 +262,10 @@ impl Clients<'_> {
         if !needs.is_empty() {
             needs.sort();
             needs.dedup();
-            atlas.read_for_survey(core, survey, needs);
+            survey.read(core, atlas, needs);
             return false;
         }
-        self.recalls.await_asked(core, self.leases, held)
+        held.await_asked(core, self.recalls, self.leases)
     }
 
     /// Takes the holdings of clients on moving inodes, and the sessions with the inodes that each holds something of;
@@ -158,7 +291,7 @@ impl Clients<'_> {
         });
         by_slot.extend(sessions);
         let mut inos = std::mem::take(&mut held.inos);
-        inos.retain(|ino| !matches!(exports.moves_in_step(core, atlas, survey, *ino).0, Moves::No));
+        inos.retain(|ino| !matches!(survey.moves_in_step(core, exports, atlas, *ino).0, Moves::No));
         let mut openers = BTreeSet::new();
         for ino in &inos {
             let leases: Vec<_> = self.leases.holders(*ino).collect();
@@ -213,80 +346,6 @@ impl Clients<'_> {
     }
 }
 
-impl Leases {
-    /// The next thing that somebody holds.
-    fn next_held(&mut self, pace: &mut Pace, held: &mut Held) -> Option<HeldOne> {
-        if let Some(ino) = held.opens.pop() {
-            return Some(HeldOne { ino, lease: None });
-        }
-        while let Some(place) = held.place.and_then(|place| place.checked_sub(1)) {
-            held.place = Some(place);
-            pace.spend(1);
-            if let Some((ino, slot, bits)) = self.at(place) {
-                return Some(HeldOne { ino, lease: Some((slot, bits)) });
-            }
-            if !pace.is_left() {
-                break;
-            }
-        }
-        None
-    }
-}
-
-impl Recalls {
-    /// Something moves that somebody holds.
-    fn note_held(
-        &mut self,
-        core: &mut Core,
-        sessions: &mut Sessions,
-        leases: &Leases,
-        held: &mut Held,
-        HeldOne { ino, lease }: HeldOne,
-    ) {
-        // While records were read for it, its session may have ended: nobody would give it back.
-        let still = |(slot, _): (Slot, Lease)| (slot, leases.held(ino, slot));
-        match lease.map(still) {
-            Some((_, Lease::NONE)) => {}
-            Some((slot, bits)) if held.leases >= core.config.moved_leases_max => {
-                held.shed = true;
-                held.asked.push_back((ino, slot));
-                self.shed(core, sessions, ino, slot, bits);
-            }
-            lease => {
-                held.leases += usize::from(lease.is_some());
-                held.inos.insert(ino);
-            }
-        }
-    }
-
-    /// Waits for what was asked back; then looks again, as long as much is given anew.
-    fn await_asked(&self, core: &mut Core, leases: &Leases, held: &mut Held) -> bool {
-        while let Some((ino, slot)) = held.asked.front().copied()
-            && !self.pending(ino, slot).any(SHARED)
-        {
-            held.asked.pop_front();
-            if !leases.held(ino, slot).is_none() {
-                held.inos.insert(ino);
-            }
-        }
-        let looked = held.opens.is_empty() && held.place == Some(0) && held.unknown.is_empty();
-        if !looked && held.asked.len() < core.config.some(ASKED_MAX) {
-            core.out.push_back(Output::Again);
-        }
-        if !looked || !held.asked.is_empty() {
-            return false;
-        }
-        if std::mem::take(&mut held.shed) && held.rounds < ROUNDS_MAX {
-            let rounds = held.rounds + 1;
-            *held = Held { rounds, ..Held::default() };
-            core.out.push_back(Output::Again);
-            return false;
-        }
-        held.done = true;
-        true
-    }
-}
-
 impl Opens {
     /// Nobody looks at what clients hold any more.
     pub(super) fn look_ends(&mut self, leases: &mut Leases) {
@@ -296,69 +355,6 @@ impl Opens {
 }
 
 impl Exports {
-    /// Notes leases given and inodes opened since the look.
-    fn note_given(
-        &mut self,
-        core: &mut Core,
-        atlas: &mut Atlas,
-        leases: &mut Leases,
-        opens: &mut Opens,
-        survey: &mut Survey,
-        held: &mut Held,
-    ) {
-        for ino in leases.given().into_iter().chain(opens.opened()) {
-            if !matches!(self.moves_in_step(core, atlas, survey, ino).0, Moves::No) {
-                held.inos.insert(ino);
-            }
-        }
-    }
-
-    /// Inodes that have changed their place may move now, and did not when it was looked at what is held of them. To be
-    /// called before it is forgotten what has changed.
-    pub(super) fn note_changed_held(&self, leases: &Leases, opens: &Opens, held: &mut Held) {
-        if held.place.is_none() {
-            return;
-        }
-        for event in self.tail.iter().flat_map(|tail| &tail.events) {
-            if let Event::Inode(inode) = event
-                && (!opens.is_closed(inode.ino) || leases.holders(inode.ino).next().is_some())
-            {
-                held.inos.insert(inode.ino);
-            }
-        }
-    }
-
-    /// True if it is known of everything that clients hold if it moves. Missing records are read: their inodes may have
-    /// left memory, or directories above them.
-    pub(super) fn knows_held(
-        &mut self,
-        core: &mut Core,
-        atlas: &mut Atlas,
-        leases: &mut Leases,
-        opens: &mut Opens,
-        survey: &mut Survey,
-        held: &mut Held,
-    ) -> bool {
-        self.note_given(core, atlas, leases, opens, survey, held);
-        self.note_changed_held(leases, opens, held);
-        let mut needs = Vec::new();
-        for ino in &held.inos {
-            match self.moves_in_step(core, atlas, survey, *ino).0 {
-                Moves::Unknown(mut wants) => needs.append(&mut wants),
-                // A directory is remembered after it has left memory, and what is open is told to the other rank.
-                Moves::Yes if !opens.is_closed(*ino) => _ = atlas.locate(core, self, *ino, &mut needs),
-                _ => {}
-            }
-        }
-        needs.sort();
-        needs.dedup();
-        if needs.is_empty() {
-            return true;
-        }
-        atlas.load(core, needs, Waiter::Nobody);
-        false
-    }
-
     /// Sessions that have moving files open, and their access to the data.
     pub(super) fn users_of_moving(
         &mut self,
@@ -370,7 +366,7 @@ impl Exports {
     ) -> Vec<(Ino, Slot, DataAccess)> {
         let mut all = Vec::new();
         for ino in &held.inos {
-            if !opens.is_closed(*ino) && !matches!(self.moves_in_step(core, atlas, survey, *ino).0, Moves::No) {
+            if !opens.is_closed(*ino) && !matches!(survey.moves_in_step(core, self, atlas, *ino).0, Moves::No) {
                 all.extend(opens.users(*ino).into_iter().map(|(slot, access)| (*ino, slot, access)));
             }
         }

@@ -25,7 +25,7 @@ impl Exports {
     pub(super) fn knows_changed(&mut self, core: &mut Core, atlas: &mut Atlas, survey: &mut Survey) -> bool {
         let (mut needs, mut all) = (Vec::new(), true);
         for ino in self.changed_inos() {
-            if let Moves::Unknown(mut wants) = self.moves(core, atlas, survey, ino) {
+            if let Moves::Unknown(mut wants) = survey.moves(core, self, atlas, ino) {
                 all = false;
                 needs.append(&mut wants);
             }
@@ -45,7 +45,7 @@ impl Cluster {
         let lent = self.replicas.lent.inos();
         let moving: Vec<Ino> = lent
             .into_iter()
-            .filter(|ino| !matches!(self.exports.moves(core, &mut self.atlas, survey, *ino), Moves::No))
+            .filter(|ino| !matches!(survey.moves(core, &mut self.exports, &mut self.atlas, *ino), Moves::No))
             .collect();
         self.replicas.take_replicas_back(core, &moving)
     }

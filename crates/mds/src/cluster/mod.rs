@@ -8,6 +8,7 @@ mod depart;
 mod drain;
 mod early_requests;
 mod export;
+mod exports;
 mod float;
 mod giga;
 mod giveaway;
@@ -47,7 +48,7 @@ pub(crate) use self::borrow::{Borrowing, Gathered};
 #[cfg(test)]
 pub(crate) use self::depart::last_of_each;
 pub(crate) use self::drain::Drain;
-pub(crate) use self::export::Exports;
+pub(crate) use self::exports::Exports;
 pub(crate) use self::lend::Loans;
 pub(crate) use self::locate::Where;
 pub(crate) use self::locks::Use;

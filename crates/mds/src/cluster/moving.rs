@@ -5,7 +5,7 @@ use loligo_namespace::Need;
 use loligo_types::{Frag, Ino, Rank};
 
 use super::Where;
-use super::export::{Export, Exports, Stage};
+use super::exports::{Export, Exports, Stage};
 use super::survey::Moves;
 use crate::cluster::{Atlas, Cluster};
 use crate::core::Core;
@@ -36,7 +36,7 @@ impl Exports {
         if frozen || export.stage == Stage::Cleaning {
             let mut survey = std::mem::take(&mut export.survey);
             let moves = if core.tree.peek(ino).is_some() || survey.knows(ino) {
-                self.moves(core, atlas, &mut survey, ino)
+                survey.moves(core, self, atlas, ino)
             } else {
                 Moves::No
             };

@@ -12,7 +12,7 @@ use loligo_journal::frame::BODY_MAX;
 use loligo_types::{Event, Ino, Inode, limits};
 
 use super::depart::Changes;
-use super::export::{Export, RESIDUE_MAX};
+use super::exports::{Export, RESIDUE_MAX};
 use super::holdings::Clients;
 use super::survey::Survey;
 use crate::cluster::{Atlas, Exports};
@@ -119,7 +119,7 @@ impl Clients<'_> {
         let mut len: usize =
             self.sessions.iter().map(|(_, session)| CLIENT + session.name.len() + addresses_len(session)).sum();
         for ino in inos.iter().copied() {
-            if matches!(exports.moves_in_step(core, atlas, survey, ino).0, super::survey::Moves::No) {
+            if matches!(survey.moves_in_step(core, exports, atlas, ino).0, super::survey::Moves::No) {
                 continue;
             }
             let opens = self.opens.count(ino) as usize;

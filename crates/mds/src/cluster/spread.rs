@@ -4,17 +4,20 @@
 use std::collections::BTreeSet;
 
 use loligo_namespace::{Loaded, Need, Tree};
-use loligo_types::{About, Event, Frag, Ino, Inode, Name, Op, Rank, Route, Spread};
+use loligo_types::{About, Event, Frag, Ino, Inode, Lease, Name, Op, Rank, Route, Spread};
 
 use super::Where;
-use super::export::Export;
+use super::exports::Export;
 use super::routes::Routes;
 use crate::admin::Told;
-use crate::cluster::{Atlas, Borrowing, Cluster, Exports, Peers};
+use crate::cluster::{Atlas, Borrowing, Cluster, Exports, Loans, Peers};
 use crate::core::Core;
 use crate::decouple::Decoupled;
 use crate::job::{Job, WaitReason};
+use crate::lease::Leases;
 use crate::peer::PeerMsg;
+use crate::recall::{Recalls, SHARED};
+use crate::session::{Sessions, Slot};
 use crate::step::Step;
 
 /// True if fragments are all hashes together.
@@ -279,12 +282,40 @@ impl Core {
     pub(super) fn frags_of(&self, dir: Ino) -> Vec<Frag> {
         self.tree.own_frags(dir).unwrap_or_else(|| vec![Frag::WHOLE])
     }
+}
 
+impl Recalls {
+    /// True if a directory of which a fragment is to move is locked, or clients hold leases that they cannot hold any more
+    /// when its fragments are several ranks': those are asked back.
+    pub(super) fn is_held_as_a_whole(
+        &mut self,
+        core: &mut Core,
+        sessions: &Sessions,
+        leases: &Leases,
+        loans: &Loans,
+        dir: Ino,
+    ) -> bool {
+        if loans.locked(dir).is_some() {
+            return true;
+        }
+        let holders: Vec<(Slot, Lease)> = leases.holders(dir).collect();
+        let mut held = false;
+        for (slot, bits) in holders {
+            if bits.any(SHARED) {
+                held = true;
+                self.recall(core, sessions, dir, slot, bits & SHARED, 0);
+            }
+        }
+        held
+    }
+}
+
+impl Export {
     /// True if this rank has other fragments of a directory than those that the migration began with, or another record
     /// of it.
-    pub(super) fn has_other_frags(&self, export: &Export, inode: &Inode) -> bool {
-        let is_part = self.tree.part(export.dir).is_some();
-        self.frags_of(export.dir) != export.own || is_part != inode.part_of().is_some()
+    pub(super) fn has_other_frags(&self, core: &Core, inode: &Inode) -> bool {
+        let is_part = core.tree.part(self.dir).is_some();
+        core.frags_of(self.dir) != self.own || is_part != inode.part_of().is_some()
     }
 }
 

@@ -4,7 +4,7 @@ use loligo_namespace::{Found, Need, Tree};
 use loligo_types::{Event, Frag, Ino, Inode, Kind, Name, Rank, limits};
 
 use super::Where;
-use super::export::{Export, Stage};
+use super::exports::{Export, Stage};
 use crate::cluster::Atlas;
 use crate::cluster::Exports;
 use crate::core::Core;
@@ -102,202 +102,31 @@ impl Survey {
     pub(crate) fn is_below(&self, dir: Ino) -> bool {
         self.below.get(&dir).copied().unwrap_or(false)
     }
-}
 
-/// Answer of a survey about an inode: it moves, or not.
-pub(crate) enum Moves {
-    Yes,
-    No,
-    /// Not known before these are read.
-    Unknown(Vec<Need>),
-}
-
-impl Exports {
-    /// The same of one of many that are looked at in a step, and what that costs.
-    pub(super) fn moves_in_step(
-        &mut self,
-        core: &mut Core,
-        atlas: &mut Atlas,
-        survey: &mut Survey,
-        ino: Ino,
-    ) -> (Moves, usize) {
-        match core.tree.peek(ino).and_then(|inode| survey.near(inode)) {
-            Some(true) => (Moves::Yes, SOUGHT),
-            Some(false) => (Moves::No, SOUGHT),
-            None => self.moves_alone(core, atlas, survey, ino),
+    /// Reads what must be known first; whether that is nothing.
+    pub(super) fn read(&mut self, core: &mut Core, atlas: &mut Atlas, needs: Vec<Need>) -> bool {
+        if needs.is_empty() {
+            return true;
         }
-    }
-
-    /// The same of one of which is known that it is not in the directory of the one before.
-    fn moves_alone(&mut self, core: &mut Core, atlas: &mut Atlas, survey: &mut Survey, ino: Ino) -> (Moves, usize) {
-        let inode = core.tree.peek(ino);
-        let parent =
-            inode.filter(|inode| inode.kind != Kind::Dir && atlas.is_embedded(inode)).map(|inode| inode.parent);
-        let moves = self.moves(core, atlas, survey, ino);
-        if let Some(parent) = parent.filter(|parent| *parent != survey.dir.0 && !survey.has_files) {
-            survey.last = match moves {
-                Moves::Yes => Some((parent, true)),
-                Moves::No => Some((parent, false)),
-                Moves::Unknown(_) => None,
-            };
-        }
-        (moves, FAR)
-    }
-
-    /// True if a rename between two names would change what is below the directory of the survey.
-    pub(crate) fn disturbs_survey(
-        &mut self,
-        core: &mut Core,
-        atlas: &mut Atlas,
-        from: (Ino, &Name),
-        to: (Ino, &Name),
-    ) -> bool {
-        let Some(mut export) = self.take_surveyed() else { return false };
-        let mut survey = std::mem::take(export.survey_mut());
-        let (from, to) =
-            (self.moves_below(core, atlas, &mut survey, from), self.moves_below(core, atlas, &mut survey, to));
-        *export.survey_mut() = survey;
-        self.put_back(export);
-        !matches!((from, to), (Moves::Yes, Moves::Yes) | (Moves::No, Moves::No))
-    }
-
-    /// Tells if the inode of a name moves, if it moves with the name.
-    fn moves_below(
-        &mut self,
-        core: &mut Core,
-        atlas: &mut Atlas,
-        survey: &mut Survey,
-        (dir, name): (Ino, &Name),
-    ) -> Moves {
-        match survey.name_moves(dir, core.tree.hash(name)) {
-            Some(true) => Moves::Yes,
-            Some(false) => Moves::No,
-            None => self.moves(core, atlas, survey, dir),
-        }
-    }
-
-    /// Looks at a slice of memory; whether all was seen. What must be read for it is read first.
-    pub(crate) fn survey_some(
-        &mut self,
-        core: &mut Core,
-        atlas: &mut Atlas,
-        pace: &mut Pace,
-        survey: &mut Survey,
-    ) -> bool {
-        self.survey_and(core, atlas, pace, survey, |_, _| 0)
-    }
-
-    /// Drops a slice of what has moved from memory; whether all is dropped.
-    pub(crate) fn drop_some(
-        &mut self,
-        core: &mut Core,
-        atlas: &mut Atlas,
-        heat: &mut Heat,
-        pace: &mut Pace,
-        survey: &mut Survey,
-        to: Rank,
-    ) -> bool {
-        if !pace.free_buried(core) {
-            core.out.push_back(Output::Again);
-            return false;
-        }
-        let dir = survey.dir.0;
-        if survey.rest.is_none() {
-            // Directories stay known until the end: what is below them is told apart by them.
-            let forget = |tree: &mut Tree, ino: Ino| match ino == dir {
-                true => 0,
-                false => FORGET + tree.forget(ino) * ENTRY,
-            };
-            if !self.survey_and(core, atlas, pace, survey, forget) {
-                return false;
-            }
-            let heat = heat.heat_moved(core, atlas, dir, |(at, frag)| {
-                let of_it = *at == dir && survey.dir.1.iter().any(|moves| moves.covers(*frag));
-                of_it || survey.is_below(*at)
-            });
-            if !heat.is_empty() {
-                core.tell(to, PeerMsg::Heat(heat));
-            }
-            let dirs = survey.below.iter().filter(|(_, moves)| **moves).map(|(ino, _)| *ino);
-            survey.rest = Some(dirs.collect());
-        }
-        while pace.is_left()
-            && let Some(ino) = survey.rest.as_mut().and_then(Vec::pop)
-        {
-            let entries = core.tree.forget(ino);
-            pace.spend(FORGET + entries * ENTRY);
-        }
-        let all = survey.rest.as_ref().is_none_or(Vec::is_empty) && pace.free_buried(core);
-        if !all {
-            core.out.push_back(Output::Again);
-        }
-        all
-    }
-
-    /// Looks at a slice of memory, and does something with each inode that moves: what that cost.
-    fn survey_and(
-        &mut self,
-        core: &mut Core,
-        atlas: &mut Atlas,
-        pace: &mut Pace,
-        survey: &mut Survey,
-        mut each: impl FnMut(&mut Tree, Ino) -> usize,
-    ) -> bool {
-        if survey.reading {
-            return false;
-        }
-        let mut needs = Vec::new();
-        while pace.is_left() {
-            let (inodes, dirs) = core.tree.places();
-            let next = if survey.inode < inodes {
-                core.tree.peek_at(survey.inode).map(|inode| (inode.ino, survey.near(inode)))
-            } else if survey.entries < dirs {
-                core.tree.dir_at(survey.entries).map(|ino| (ino, None))
-            } else {
-                return atlas.read_for_survey(core, survey, needs);
-            };
-            let (moves, mut cost) = match next {
-                None | Some((_, Some(false))) => (Moves::No, NEAR),
-                Some((_, Some(true))) => (Moves::Yes, NEAR),
-                Some((ino, None)) => self.moves_alone(core, atlas, survey, ino),
-            };
-            match (next, moves) {
-                (_, Moves::Unknown(mut wants)) => {
-                    survey.asks = true;
-                    needs.append(&mut wants);
-                    // This one again, when they are read.
-                    break;
-                }
-                (Some((ino, _)), Moves::Yes) => {
-                    cost += each(&mut core.tree, ino);
-                    survey.found += 1;
-                }
-                _ => {}
-            }
-            pace.spend(cost);
-            survey.asks = false;
-            if survey.inode < inodes { survey.inode += 1 } else { survey.entries += 1 }
-        }
-        if atlas.read_for_survey(core, survey, needs) {
-            core.out.push_back(Output::Again);
-        }
+        self.reading = true;
+        atlas.load(core, needs, crate::load::Waiter::Survey);
         false
     }
 
     /// Tells if an inode in memory is below the directory of the survey.
-    pub(crate) fn moves(&mut self, core: &mut Core, atlas: &mut Atlas, survey: &mut Survey, ino: Ino) -> Moves {
+    pub(crate) fn moves(&mut self, core: &mut Core, exports: &mut Exports, atlas: &mut Atlas, ino: Ino) -> Moves {
         let mut path = Vec::new();
         let mut at = ino;
         let verdict = 'walk: {
             for _ in 0..limits::DEPTH_MAX {
-                if let Some(moves) = survey.below.get_mut(&at) {
+                if let Some(moves) = self.below.get_mut(&at) {
                     // A directory that was removed since it was looked at and is open stays.
                     *moves &= !core.tree.peek(at).is_some_and(|dir| dir.kind == Kind::Dir && dir.nlink == 0);
                     break 'walk *moves;
                 }
                 let Some(inode) = core.tree.peek(at) else {
                     let mut wants = Vec::new();
-                    match atlas.locate(core, self, at, &mut wants) {
+                    match atlas.locate(core, exports, at, &mut wants) {
                         Where::Unknown => return Moves::Unknown(wants),
                         // Gone, or another rank's already.
                         Where::Here if !matches!(core.tree.find(at), Found::Here(_)) => break 'walk false,
@@ -310,9 +139,9 @@ impl Exports {
                 }
                 if !atlas.is_embedded(inode) || inode.parent == at {
                     // What has moved may have got a line of its own where it is now, before it is dropped here.
-                    break 'walk survey.moved && atlas.is_another_ones(core, at);
+                    break 'walk self.moved && atlas.is_another_ones(core, at);
                 }
-                if let Some(moves) = survey.name_moves(inode.parent, inode.place.hash().unwrap_or(0)) {
+                if let Some(moves) = self.name_moves(inode.parent, inode.place.hash().unwrap_or(0)) {
                     break 'walk moves;
                 }
                 at = inode.parent;
@@ -320,9 +149,183 @@ impl Exports {
             false
         };
         for dir in path {
-            survey.below.insert(dir, verdict);
+            self.below.insert(dir, verdict);
         }
         if verdict { Moves::Yes } else { Moves::No }
+    }
+
+    /// The same of one of many that are looked at in a step, and what that costs.
+    pub(super) fn moves_in_step(
+        &mut self,
+        core: &mut Core,
+        exports: &mut Exports,
+        atlas: &mut Atlas,
+        ino: Ino,
+    ) -> (Moves, usize) {
+        match core.tree.peek(ino).and_then(|inode| self.near(inode)) {
+            Some(true) => (Moves::Yes, SOUGHT),
+            Some(false) => (Moves::No, SOUGHT),
+            None => self.moves_alone(core, exports, atlas, ino),
+        }
+    }
+
+    /// The same of one of which is known that it is not in the directory of the one before.
+    fn moves_alone(&mut self, core: &mut Core, exports: &mut Exports, atlas: &mut Atlas, ino: Ino) -> (Moves, usize) {
+        let inode = core.tree.peek(ino);
+        let parent =
+            inode.filter(|inode| inode.kind != Kind::Dir && atlas.is_embedded(inode)).map(|inode| inode.parent);
+        let moves = self.moves(core, exports, atlas, ino);
+        if let Some(parent) = parent.filter(|parent| *parent != self.dir.0 && !self.has_files) {
+            self.last = match moves {
+                Moves::Yes => Some((parent, true)),
+                Moves::No => Some((parent, false)),
+                Moves::Unknown(_) => None,
+            };
+        }
+        (moves, FAR)
+    }
+
+    /// Tells if the inode of a name moves, if it moves with the name.
+    fn moves_below(
+        &mut self,
+        core: &mut Core,
+        exports: &mut Exports,
+        atlas: &mut Atlas,
+        (dir, name): (Ino, &Name),
+    ) -> Moves {
+        match self.name_moves(dir, core.tree.hash(name)) {
+            Some(true) => Moves::Yes,
+            Some(false) => Moves::No,
+            None => self.moves(core, exports, atlas, dir),
+        }
+    }
+
+    /// Looks at a slice of memory; whether all was seen. What must be read for it is read first.
+    pub(crate) fn look(&mut self, core: &mut Core, exports: &mut Exports, atlas: &mut Atlas, pace: &mut Pace) -> bool {
+        self.look_and(core, exports, atlas, pace, |_, _| 0)
+    }
+
+    /// Drops a slice of what has moved from memory; whether all is dropped.
+    pub(crate) fn drop_some(
+        &mut self,
+        core: &mut Core,
+        exports: &mut Exports,
+        atlas: &mut Atlas,
+        heat: &mut Heat,
+        pace: &mut Pace,
+        to: Rank,
+    ) -> bool {
+        if !pace.free_buried(core) {
+            core.out.push_back(Output::Again);
+            return false;
+        }
+        let dir = self.dir.0;
+        if self.rest.is_none() {
+            // Directories stay known until the end: what is below them is told apart by them.
+            let forget = |tree: &mut Tree, ino: Ino| match ino == dir {
+                true => 0,
+                false => FORGET + tree.forget(ino) * ENTRY,
+            };
+            if !self.look_and(core, exports, atlas, pace, forget) {
+                return false;
+            }
+            let heat = heat.heat_moved(core, atlas, dir, |(at, frag)| {
+                let of_it = *at == dir && self.dir.1.iter().any(|moves| moves.covers(*frag));
+                of_it || self.is_below(*at)
+            });
+            if !heat.is_empty() {
+                core.tell(to, PeerMsg::Heat(heat));
+            }
+            let dirs = self.below.iter().filter(|(_, moves)| **moves).map(|(ino, _)| *ino);
+            self.rest = Some(dirs.collect());
+        }
+        while pace.is_left()
+            && let Some(ino) = self.rest.as_mut().and_then(Vec::pop)
+        {
+            let entries = core.tree.forget(ino);
+            pace.spend(FORGET + entries * ENTRY);
+        }
+        let all = self.rest.as_ref().is_none_or(Vec::is_empty) && pace.free_buried(core);
+        if !all {
+            core.out.push_back(Output::Again);
+        }
+        all
+    }
+
+    /// Looks at a slice of memory, and does something with each inode that moves: what that cost.
+    fn look_and(
+        &mut self,
+        core: &mut Core,
+        exports: &mut Exports,
+        atlas: &mut Atlas,
+        pace: &mut Pace,
+        mut each: impl FnMut(&mut Tree, Ino) -> usize,
+    ) -> bool {
+        if self.reading {
+            return false;
+        }
+        let mut needs = Vec::new();
+        while pace.is_left() {
+            let (inodes, dirs) = core.tree.places();
+            let next = if self.inode < inodes {
+                core.tree.peek_at(self.inode).map(|inode| (inode.ino, self.near(inode)))
+            } else if self.entries < dirs {
+                core.tree.dir_at(self.entries).map(|ino| (ino, None))
+            } else {
+                return self.read(core, atlas, needs);
+            };
+            let (moves, mut cost) = match next {
+                None | Some((_, Some(false))) => (Moves::No, NEAR),
+                Some((_, Some(true))) => (Moves::Yes, NEAR),
+                Some((ino, None)) => self.moves_alone(core, exports, atlas, ino),
+            };
+            match (next, moves) {
+                (_, Moves::Unknown(mut wants)) => {
+                    self.asks = true;
+                    needs.append(&mut wants);
+                    // This one again, when they are read.
+                    break;
+                }
+                (Some((ino, _)), Moves::Yes) => {
+                    cost += each(&mut core.tree, ino);
+                    self.found += 1;
+                }
+                _ => {}
+            }
+            pace.spend(cost);
+            self.asks = false;
+            if self.inode < inodes { self.inode += 1 } else { self.entries += 1 }
+        }
+        if self.read(core, atlas, needs) {
+            core.out.push_back(Output::Again);
+        }
+        false
+    }
+}
+
+/// Answer of a survey about an inode: it moves, or not.
+pub(crate) enum Moves {
+    Yes,
+    No,
+    /// Not known before these are read.
+    Unknown(Vec<Need>),
+}
+
+impl Exports {
+    /// True if a rename between two names would change what is below the directory of the survey.
+    pub(crate) fn disturbs_survey(
+        &mut self,
+        core: &mut Core,
+        atlas: &mut Atlas,
+        from: (Ino, &Name),
+        to: (Ino, &Name),
+    ) -> bool {
+        let Some(mut export) = self.take_surveyed() else { return false };
+        let mut survey = std::mem::take(export.survey_mut());
+        let (from, to) = (survey.moves_below(core, self, atlas, from), survey.moves_below(core, self, atlas, to));
+        *export.survey_mut() = survey;
+        self.put_back(export);
+        !matches!((from, to), (Moves::Yes, Moves::Yes) | (Moves::No, Moves::No))
     }
 
     /// The rank to which something that is still in memory has moved: the record is made, and it is not dropped yet. `Err`: these
@@ -335,7 +338,7 @@ impl Exports {
     ) -> Result<Option<Rank>, Vec<Need>> {
         let Some((export, mut survey)) = self.take_moving() else { return Ok(None) };
         let moves = match core.tree.peek(ino).is_some() || survey.knows(ino) {
-            true => self.moves(core, atlas, &mut survey, ino),
+            true => survey.moves(core, self, atlas, ino),
             false => Moves::No,
         };
         self.put_moving_back(export, survey, moves)
@@ -353,7 +356,7 @@ impl Exports {
         let moves = match survey.name_moves(dir, hash) {
             Some(true) => Moves::Yes,
             Some(false) => Moves::No,
-            None if core.tree.peek(dir).is_some() || survey.knows(dir) => self.moves(core, atlas, &mut survey, dir),
+            None if core.tree.peek(dir).is_some() || survey.knows(dir) => survey.moves(core, self, atlas, dir),
             None => Moves::No,
         };
         self.put_moving_back(export, survey, moves)
@@ -386,16 +389,6 @@ impl Exports {
 }
 
 impl Atlas {
-    /// Reads what must be known first; whether that is nothing.
-    pub(super) fn read_for_survey(&mut self, core: &mut Core, survey: &mut Survey, needs: Vec<Need>) -> bool {
-        if needs.is_empty() {
-            return true;
-        }
-        survey.reading = true;
-        self.load(core, needs, crate::load::Waiter::Survey);
-        false
-    }
-
     /// True if the authority over an inode is that over its parent directory.
     fn is_embedded(&self, inode: &Inode) -> bool {
         inode.place.hash().is_some() && inode.parent.0 != 0 && self.routes.home(inode.ino).is_none()

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use loligo_types::{Ino, Kind};
 
-use super::export::Export;
+use super::exports::Export;
 use super::survey::{Moves, Survey};
 use crate::cluster::Atlas;
 use crate::cluster::Exports;
@@ -39,7 +39,7 @@ impl Exports {
             if core.tree.peek(ino).is_none_or(|inode| inode.kind != Kind::File || inode.inline) {
                 continue;
             }
-            match self.moves(core, atlas, survey, ino) {
+            match survey.moves(core, self, atlas, ino) {
                 Moves::Yes => _ = written.insert(ino),
                 Moves::No => {}
                 Moves::Unknown(needs) => {
