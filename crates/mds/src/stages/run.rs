@@ -9,12 +9,12 @@ use loligo_types::{Answer, FsError, FsResult, Op, Origin, Rank, SubtreeOp, limit
 
 use crate::admit::{changes, may_claim};
 use crate::cluster::Gathered;
-use crate::gate::Reply;
 use crate::grant::Asks;
 use crate::io::{ConnId, Output, Peer};
 use crate::job::{Job, WaitReason};
 use crate::machine::Mds;
 use crate::open::Handle;
+use crate::reply::Reply;
 use crate::rights::Squash;
 use crate::session::Slot;
 use crate::step::{Step, data_of, origin_of};
