@@ -66,6 +66,12 @@ impl Background {
         }
         opens.reaps.append(&mut self.reap_later);
     }
+
+    /// True if leases on the directory had to be asked back lately, because its entries changed.
+    pub(crate) fn is_contended(&self, core: &Core, dir: Ino) -> bool {
+        let contended = &self.contended;
+        !contended.is_empty() && contended.get(&dir).is_some_and(|until| core.now.mono_ms < *until)
+    }
 }
 
 impl Core {

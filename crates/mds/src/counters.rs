@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use loligo_types::Op;
+use loligo_namespace::Tree;
+use loligo_types::{About, Answer, FsResult, Ino, Kind, Op};
 
-use crate::tally::{OPS, Tally};
+use crate::job::Job;
+use crate::tally::{OPS, Tally, bucket, row};
 
 /// Counters of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -111,5 +113,51 @@ impl Counters {
         count.count += 1;
         count.errors += u64::from(!ok);
         at
+    }
+
+    /// A request is answered; `op` is the place of its operation. A path is in the directory to which its names have led.
+    #[inline]
+    pub(crate) fn tally_answer(&mut self, tree: &Tree, job: &Job, op: usize, result: &FsResult<Answer>) {
+        if let Some(dir) = dir_of(tree, &job.op) {
+            self.tally.placed[row(dir)][op] += 1;
+        }
+        if let Some(walk) = &job.walk {
+            let walks = &mut self.tally.walks[bucket(walk.names())];
+            walks.all += 1;
+            let parted = |done: u32, last: &Answer| {
+                matches!(last, Answer::Remote { .. }) && (walk.acts_at_end() || (done as usize) < walk.names())
+            };
+            walks.parted += u64::from(matches!(result, Ok(Answer::Walked { done, last, .. }) if parted(*done, last)));
+        }
+    }
+
+    /// A request is sent on to another rank.
+    pub(crate) fn tally_redirect(&mut self, tree: &Tree, job: &Job) {
+        self.redirects += 1;
+        if let Some(dir) = dir_of(tree, &job.op) {
+            self.tally.redirected[row(dir)] += 1;
+        }
+    }
+
+    /// It goes on, or is answered.
+    #[inline]
+    pub(crate) fn tally_waited(&mut self, job: &mut Job, now_ms: u64) {
+        let Some((why, since_ms)) = job.waits.take() else { return };
+        let waited = &mut self.tally.waits[usize::from(why)];
+        waited.count += 1;
+        waited.ms += now_ms.saturating_sub(since_ms);
+    }
+}
+
+/// The directory that an operation is in: that of the names it is about; of an inode the one that it lives with, a directory itself.
+#[inline]
+fn dir_of(tree: &Tree, op: &Op) -> Option<Ino> {
+    match op.about() {
+        About::Names(dir) => Some(dir),
+        About::Inode(ino) => Some(match tree.peek(ino) {
+            Some(inode) if inode.kind != Kind::Dir && inode.parent.0 != 0 => inode.parent,
+            _ => ino,
+        }),
+        About::Nothing => None,
     }
 }

@@ -17,9 +17,8 @@ use std::collections::{BTreeMap, VecDeque};
 use loligo_types::{Event, Ino, Lsn};
 
 use crate::core::Core;
-use crate::decouple::Decoupled;
-use crate::gate::Reply;
 use crate::io::Output;
+use crate::reply::Reply;
 
 struct Discard {
     from: u64,
@@ -127,11 +126,6 @@ impl Discards {
                 core.out.push_back(Output::Discard { ino, from, object_size });
             }
         }
-    }
-
-    /// True if the file's data or size must stay as they are for now.
-    pub(crate) fn data_is_busy(&self, decoupled: &Decoupled, ino: Ino) -> bool {
-        self.drops_or_spills(ino) || decoupled.is_still(ino)
     }
 
     /// True if objects of the file are being dropped, or its inline data moved to one.

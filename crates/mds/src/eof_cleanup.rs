@@ -11,10 +11,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use loligo_namespace::{Found, Need};
 use loligo_types::{Ino, Lease};
 
-use crate::cluster::{Cluster, Where};
 use crate::core::Core;
 use crate::open::Opens;
 use crate::room::Appended;
@@ -130,23 +128,19 @@ impl EofCleanup {
     }
 }
 
-impl Cluster {
-    /// The location of a file; a rank alone has all.
-    pub(crate) fn locate_here(&mut self, core: &mut Core, ino: Ino, wants: &mut Vec<Need>) -> Where {
-        if !self.is_alone() {
-            return self.locate(core, ino, wants);
-        }
-        if !matches!(core.tree.find(ino), Found::Unknown) {
-            return Where::Here;
-        }
-        wants.push(Need::Inode(ino));
-        Where::Unknown
-    }
-}
-
 impl Opens {
     /// True if somebody holds CACHE: if that one writes he is alone.
     pub(crate) fn is_alone_with(&self, ino: Ino) -> bool {
         self.all_rights(ino).any(|(_, rights)| rights.has(Lease::CACHE))
+    }
+
+    /// A handle on the inode has ended: it may be the last of an orphan.
+    pub(crate) fn closed(&mut self, core: &Core, tidy: &mut EofCleanup, ino: Ino) {
+        if self.is_closed(ino) {
+            tidy.forget(ino);
+            if core.tree.is_orphan(ino) {
+                self.reaps.insert(ino);
+            }
+        }
     }
 }

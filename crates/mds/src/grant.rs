@@ -3,8 +3,6 @@
 use loligo_namespace::Tree;
 use loligo_types::{Answer, FsError, FsResult, Ino, Kind, Lease, Op};
 
-use crate::background::Background;
-use crate::core::Core;
 use crate::job::Job;
 
 /// A lease that would be welcome: bits on an inode, and the inode's change counter when the answer was made.
@@ -77,12 +75,4 @@ fn asks_names(tree: &Tree, job: &Job, result: &FsResult<Answer>) -> Option<Ask> 
     // `NotFound` may also mean that the directory itself is gone.
     let inode = tree.inode(*dir).filter(|inode| inode.kind == Kind::Dir)?;
     Some(Ask { ino: *dir, bits: Lease::NAMES, change: inode.change })
-}
-
-impl Background {
-    /// True if leases on the directory had to be asked back lately, because its entries changed.
-    pub(crate) fn is_contended(&self, core: &Core, dir: Ino) -> bool {
-        let contended = &self.contended;
-        !contended.is_empty() && contended.get(&dir).is_some_and(|until| core.now.mono_ms < *until)
-    }
 }

@@ -22,8 +22,10 @@
 
 pub mod admin;
 mod admit;
+mod appends;
 mod background;
 mod balance;
+mod busy;
 mod checkpoint;
 mod cluster;
 mod config;
@@ -61,6 +63,7 @@ mod reads;
 mod recall;
 mod recover;
 mod relaxed;
+mod reply;
 mod rights;
 mod room;
 mod scan;

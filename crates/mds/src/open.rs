@@ -5,16 +5,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use loligo_namespace::Change;
 use loligo_types::{FsError, FsResult, Ino, Lease, Op, OpenFlags};
 
 use crate::core::Core;
-use crate::decouple::Decoupled;
-use crate::discard::Discards;
-use crate::eof_cleanup::EofCleanup;
 use crate::hash::IntMap;
 use crate::io::DataAccess;
-use crate::job::{Job, WaitReason};
+use crate::job::Job;
 use crate::room::Room;
 use crate::session::Slot;
 use crate::step::handle_of;
@@ -354,34 +350,6 @@ impl Opens {
     fn access_change(&self, ino: Ino, slot: Slot, before: DataAccess) -> AccessChange {
         let now = self.access(ino, slot);
         (now != before).then_some((ino, now))
-    }
-
-    /// A handle on the inode has ended: it may be the last of an orphan.
-    pub(crate) fn closed(&mut self, core: &Core, tidy: &mut EofCleanup, ino: Ino) {
-        if self.is_closed(ino) {
-            tidy.forget(ino);
-            if core.tree.is_orphan(ino) {
-                self.reaps.insert(ino);
-            }
-        }
-    }
-
-    /// A cut of a file found by name while an earlier cut of it is not done yet.
-    pub(crate) fn wait_for_cut(
-        &self,
-        discards: &Discards,
-        tidy: &mut EofCleanup,
-        decoupled: &Decoupled,
-        job: &Job,
-        change: &Change,
-    ) -> Option<WaitReason> {
-        let Op::Create { flags, .. } = &job.op else { return None };
-        let ino = change.answer.attr()?.ino;
-        match flags.truncate {
-            true if discards.data_is_busy(decoupled, ino) => Some(WaitReason::Data(ino)),
-            true => self.wait_for_rooms(tidy, ino),
-            false => None,
-        }
     }
 
     /// The handle that the operation goes through.

@@ -36,6 +36,7 @@ mod scatter;
 mod size;
 mod spread;
 mod stale_rows;
+mod steps;
 mod survey;
 mod upkeep;
 mod written;

@@ -15,8 +15,8 @@ use loligo_types::{
     Answer, Conflict, Cred, DecoupledRecord, Event, FsError, Ino, Inode, Interfere, Need, SubtreeAnswer,
 };
 
+use super::intake::Intake;
 use super::look::{Bar, is_his_to_make, names_of};
-use super::merge::Intake;
 use crate::cluster::Cluster;
 use crate::core::Core;
 use crate::decouple::Decoupled;

@@ -8,13 +8,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use loligo_namespace::{Found, Lookup, SUBTREE, bounds_of};
-use loligo_subtree_policy::{Bounds, Broken, Cell, SubtreePolicy, Wanted};
+use loligo_subtree_policy::{Bounds, Cell, SubtreePolicy, Wanted};
 use loligo_types::limits::{DEPTH_MAX, SUBTREE_JOURNALS};
-use loligo_types::{DecoupledRecord, FsError, Ino, Kind, Name, Need, Op, RefusedBy, RenameMode};
+use loligo_types::{DecoupledRecord, FsError, Ino, Kind, Name, Need, Op, RenameMode};
 
+use super::intake::Intake;
 use super::look::names_of;
-use super::merge::Intake;
-use super::nested::{READS_MAX, refused};
+use super::nested::{READS_MAX, refused, refused_by};
 use crate::cluster::{Cluster, Where};
 use crate::core::Core;
 use crate::decouple::Decoupled;
@@ -33,15 +33,6 @@ fn may_bind(text: &[u8]) -> bool {
 
 fn bound(dir: Ino, text: &[u8]) -> Option<Bound> {
     may_bind(text).then(|| bounds_of(text)).filter(|bounds| !bounds.is_none()).map(|bounds| (dir, bounds))
-}
-
-/// The reason in a refusal for a broken bound.
-pub(super) fn refused_by(broken: Broken) -> RefusedBy {
-    match broken {
-        Broken::Forbidden => RefusedBy::Forbidden,
-        Broken::Floor => RefusedBy::Floor,
-        Broken::Ceiling => RefusedBy::Limit,
-    }
 }
 
 /// The promise, inode numbers and lease that a decoupling has by now.

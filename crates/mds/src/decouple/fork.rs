@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use loligo_namespace::{Change, is_written};
 use loligo_types::{Answer, DataError, DecoupledRecord, Event, Ino, Inode, Interfere, Layout, Lsn, SessionId};
 
-use super::merge::Intake;
+use super::intake::Intake;
 use crate::core::Core;
 use crate::decouple::Decoupled;
 use crate::discard::Discards;

@@ -13,7 +13,7 @@ use loligo_types::{
     Cred, DecoupledRecord, Event, EventView, Ino, Inode, Interfere, Kind, Name, Need, Place, Placement,
 };
 
-use super::merge::Intake;
+use super::intake::Intake;
 use crate::cluster::Cluster;
 use crate::core::Core;
 use crate::decouple::Decoupled;

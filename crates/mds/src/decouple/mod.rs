@@ -15,6 +15,7 @@ mod begin;
 mod bounds;
 mod fork;
 mod gather;
+mod intake;
 mod into_table;
 mod look;
 mod merge;
@@ -31,9 +32,9 @@ mod whole;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use gather::Gathering;
+use intake::Intake;
 use loligo_namespace::{Found, Need};
 use loligo_types::{Answer, DecoupledRecord, FsError, FsResult, Ino, Lsn, SessionId, SplitRule, SubtreeAnswer};
-use merge::Intake;
 use objects::DataRights;
 
 use crate::cluster::Cluster;

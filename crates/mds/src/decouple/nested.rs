@@ -9,10 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use loligo_namespace::{Found, SUBTREE, Tree, bounds_of};
-use loligo_subtree_policy::{Bounds, Cell, SubtreePolicy, Wanted};
+use loligo_subtree_policy::{Bounds, Broken, Cell, SubtreePolicy, Wanted};
 use loligo_types::{Answer, Event, FsError, Ino, Need, Op, Promise, RefusedBy, SubtreeAnswer};
 
-use super::bounds::refused_by;
 use super::gather::Far;
 use crate::cluster::Cluster;
 use crate::core::Core;
@@ -306,4 +305,13 @@ fn new_cell(op: &Op) -> Option<(Ino, Cell)> {
 
 fn new_promise(op: &Op) -> Option<(Ino, Option<Promise>)> {
     new_cell(op).map(|(dir, cell)| (dir, cell.promise()))
+}
+
+/// The reason in a refusal for a broken bound.
+pub(super) fn refused_by(broken: Broken) -> RefusedBy {
+    match broken {
+        Broken::Forbidden => RefusedBy::Forbidden,
+        Broken::Floor => RefusedBy::Floor,
+        Broken::Ceiling => RefusedBy::Limit,
+    }
 }

@@ -14,8 +14,8 @@ use loligo_namespace::{Found, Lookup, Tree, merged};
 use loligo_types::limits::{DEPTH_MAX, DIR_NLINK_MAX, XATTR_TOTAL_MAX};
 use loligo_types::{DecoupledRecord, Event, EventView, Ino, Inode, Kind, Name, Need};
 
+use super::intake::Intake;
 use super::look::Bar;
-use super::merge::Intake;
 use super::shape::NewDir;
 use crate::core::Core;
 

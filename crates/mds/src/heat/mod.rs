@@ -33,6 +33,7 @@ pub(crate) use self::rank::Heat;
 pub use self::rank::HeatAccount;
 pub use self::sample::Sampler;
 pub(crate) use self::status::path_of;
-pub use self::status::{HotDir, KnownLoad, SpotRates};
+pub use self::status::{HotDir, KnownLoad};
 pub use self::vec::{DecayVec, DirChanges};
+pub use crate::admin::SpotRates;
 pub use loligo_types::{Beat, Hit, Load, LoadVec};

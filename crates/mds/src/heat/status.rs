@@ -5,7 +5,7 @@ use loligo_types::{Frag, Ino, LoadVec, Rank};
 
 use super::Load;
 use super::decay::DecayCounter;
-use super::vec::DirChanges;
+use crate::admin::SpotRates;
 use crate::cluster::Atlas;
 use crate::core::Core;
 use crate::heat::Heat;
@@ -35,23 +35,6 @@ pub struct HotDir {
     pub path: Option<String>,
     /// Its counters, decayed.
     pub load: LoadVec,
-}
-
-/// Rates of a fragment of a directory, per second, on average over the last half-lives of the counters.
-#[derive(Clone, PartialEq, Debug)]
-pub struct SpotRates {
-    /// The directory.
-    pub dir: Ino,
-    /// The fragment.
-    pub frag: Frag,
-    /// The directory above, if it is known without reading.
-    pub parent: Option<Ino>,
-    /// Entries that this rank counts in the directory. Of one whose fragments are several ranks' that is what came since it has them.
-    pub entries: u64,
-    /// Counts per second.
-    pub load: LoadVec,
-    /// Changes of directories below it per second.
-    pub dirs: DirChanges,
 }
 
 impl Heat {

@@ -5,12 +5,13 @@ use loligo_namespace::check_search;
 use loligo_types::msg::ToClient;
 use loligo_types::{Answer, Attr, Cred, FsResult, Ino, Kind, Lease, Lsn};
 
-use crate::gate::{Gated, Redirect, Reply};
+use crate::gate::Gated;
 use crate::grant::{Ask, Asks};
 use crate::handshake::Begun;
 use crate::io::Output;
 use crate::job::{Job, WaitReason};
 use crate::machine::Mds;
+use crate::reply::{Redirect, Reply};
 use crate::session::Slot;
 
 impl Mds {

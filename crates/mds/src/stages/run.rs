@@ -9,12 +9,12 @@ use loligo_types::{Answer, FsError, FsResult, Op, Origin, Rank, SubtreeOp, limit
 
 use crate::admit::{changes, may_claim};
 use crate::cluster::Gathered;
-use crate::gate::Reply;
 use crate::grant::Asks;
 use crate::io::{ConnId, Output, Peer};
 use crate::job::{Job, WaitReason};
 use crate::machine::Mds;
 use crate::open::Handle;
+use crate::reply::Reply;
 use crate::rights::Squash;
 use crate::session::Slot;
 use crate::step::{Step, data_of, origin_of};
@@ -249,6 +249,14 @@ impl Mds {
         self.step_loaded(job, held)
     }
 
+    /// Where the directory that a request makes is to live, if that is not with its name.
+    fn place_new_dir(&mut self, job: &mut Job) {
+        if let Some(taken) = self.cluster.place_new_dir(&mut self.core, job) {
+            self.commit(None, &[taken]);
+            self.cluster.place_new_dir(&mut self.core, job);
+        }
+    }
+
     /// The same where some of what is needed may be other ranks'.
     fn step_in_cluster(&mut self, job: &mut Job, held: Option<Handle>) -> Step {
         if let Some(tx) = job.tx {
@@ -343,13 +351,5 @@ impl Mds {
             self.open_handle(job, answer);
         }
         Step::Answer(answer)
-    }
-
-    /// Where the directory that a request makes is to live, if that is not with its name.
-    fn place_new_dir(&mut self, job: &mut Job) {
-        if let Some(taken) = self.cluster.place_new_dir(&mut self.core, job) {
-            self.commit(None, &[taken]);
-            self.cluster.place_new_dir(&mut self.core, job);
-        }
     }
 }

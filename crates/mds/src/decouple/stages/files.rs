@@ -9,7 +9,7 @@ use loligo_types::{
 };
 
 use crate::decouple::fork::{Drafted, Kept, MADE_BYTES_MAX, MADE_MAX, State, change_of, touched};
-use crate::decouple::merge::Intake;
+use crate::decouple::intake::Intake;
 use crate::decouple::objects::{Verdict, note_objects};
 use crate::io::{DataAccess, Output};
 use crate::job::{Job, WaitReason};

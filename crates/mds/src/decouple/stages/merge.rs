@@ -9,9 +9,10 @@ use loligo_types::{Answer, DecoupledRecord, Event, FsError, Ino, Interfere, Merg
 
 use crate::decouple::allow;
 use crate::decouple::allow::{Held, LastConflicts, RECORD_MAX};
+use crate::decouple::intake::Intake;
 use crate::decouple::into_table::IntoTable;
 use crate::decouple::look::Bar;
-use crate::decouple::merge::{BYTES_MAX, Intake, PARTS_MAX, REQUESTS_PER_PART, finals, fits_record};
+use crate::decouple::merge::{BYTES_MAX, PARTS_MAX, REQUESTS_PER_PART, finals, fits_record};
 use crate::decouple::read::copies_gone;
 use crate::job::{Job, WaitReason};
 use crate::machine::Mds;
