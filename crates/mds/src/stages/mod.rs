@@ -9,3 +9,4 @@ mod run;
 mod sessions;
 mod status;
 mod upkeep;
+mod view;
