@@ -3,7 +3,8 @@
 //! What clients hold is asked back before anything is locked, and meanwhile nothing new of it is given out: so no lock is
 //! held while a client is waited for. Of two transactions the older one waits for the younger one's locks; the younger
 //! one is denied, gives back all it has, and stands in a queue by age: when its turn comes it is lent what it wanted,
-//! unasked. What is locked of a directory for the sake of names are those names, not the directory (`locks`).
+//! unasked. What is locked of a directory for the sake of names are those names, not the directory (`locks`). The decision
+//! to lend needs many parts: `stages/loans.rs`.
 
 use std::collections::BTreeMap;
 
@@ -154,7 +155,8 @@ impl Loans {
         }
     }
 
-    /// What a loan is about to be considered for: the records, the client, and whether it waits for the first time. It stands in no queue meanwhile.
+    /// A loan is about to be considered: the records that it wants, its client, and whether it waits for the first time. It stands in no queue
+    /// meanwhile.
     pub(super) fn wanted(&mut self, tx: TxId) -> Option<(Vec<Want>, u64, bool)> {
         let loan = self.by_tx.get_mut(&tx)?;
         loan.queued = false;

@@ -1,4 +1,5 @@
-//! Letters: promises to other ranks, in the record that makes them true here; delivered in order, applied once.
+//! Letters: promises to other ranks, in the record that makes them true here; delivered in order, applied once. Here how they are kept, sent
+//! and confirmed; those of others are opened in `stages/letters.rs`.
 
 use std::sync::Arc;
 

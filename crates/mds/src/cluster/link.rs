@@ -1,4 +1,5 @@
-//! Connections to other ranks: hello, and when a rank that has started may serve.
+//! Connections to other ranks: their state, hello, and when a rank that has started may serve. Lines of the subtree map are told with
+//! hello, and doubted where they cannot be so. Where each message goes is in `stages/links.rs`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

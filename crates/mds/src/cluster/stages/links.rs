@@ -1,5 +1,5 @@
-//! What other ranks say, and that they come and go: each message goes to the part that it concerns. State of the links: `link.rs`; membership:
-//! `members.rs`.
+//! Messages of other ranks, and that these come and go: each goes to the part that it concerns. State of the links: `link.rs`;
+//! membership: `members.rs`.
 
 use loligo_types::msg::ToClient;
 use loligo_types::{ClusterMap, Event, Ino, Rank, Route};
