@@ -18,17 +18,6 @@ pub(crate) fn may_claim(peer: &Peer, cred: &Cred) -> bool {
     peer.trusted || (peer.uid == Some(cred.uid) && in_groups())
 }
 
-/// True if the operation is refused to a read-only peer. File locks are let through: they change nothing that stays.
-pub(crate) fn changes(op: &Op) -> bool {
-    match op {
-        Op::Via { what, .. } => changes(what),
-        Op::Open { flags, .. } => flags.write || flags.truncate || flags.append,
-        Op::Access { want, .. } => want.write,
-        Op::DataAddress { .. } => false,
-        op => op.is_change(),
-    }
-}
-
 /// True if the operation frees room in the end, and so is let through while the table is full: removals, also of what a rename replaces,
 /// and cuts.
 fn frees(op: &Op) -> bool {

@@ -61,6 +61,7 @@ mod paths;
 mod pause;
 mod reads;
 mod recall;
+mod reclaim;
 mod recover;
 mod relaxed;
 mod reply;
