@@ -17,22 +17,17 @@ use std::collections::BTreeMap;
 
 use loligo_types::{Decision, Ino, Move, PolicyId, Rank, RankState, RankView, Snapshot, Weighed};
 
+use self::pieces::{Pieces, Scratch};
+pub(crate) use self::resolution::is_rule;
+use self::resolution::{Distants, Look, Stand};
+pub use self::status::BalanceStatus;
 use crate::admin::Told;
-use crate::cluster::Atlas;
-use crate::cluster::Cluster;
-use crate::cluster::Exports;
-use crate::cluster::Where;
+use crate::cluster::{Atlas, Cluster, Exports, Where};
 use crate::core::Core;
 use crate::decouple::Decoupled;
 use crate::heat::Heat;
 use crate::io::Output;
 use crate::load::Waiter;
-
-use self::pieces::{Pieces, Scratch};
-use self::resolution::{Distants, Look, Stand};
-
-pub(crate) use self::resolution::is_rule;
-pub use self::status::BalanceStatus;
 
 /// Time before what could not be known at a tick is looked for again, milliseconds.
 const AGAIN_MS: u64 = 100;
@@ -118,7 +113,7 @@ impl Balance {
         let mut scratch = std::mem::take(&mut self.scratch);
         let mut look = self.look_around(core, cluster, heat, &mut scratch);
         let pieces = match self.asks(core, &mut cluster.atlas, &mut look) {
-            true => Some(core.pieces(&mut scratch, &look)),
+            true => Some(scratch.pieces(core, &look)),
             false => None,
         };
         self.scratch = scratch;

@@ -7,16 +7,14 @@
 
 use std::sync::Arc;
 
-use loligo_namespace::Found;
+use loligo_namespace::{Found, Tree};
 use loligo_types::{Frag, Ino, Inode, Kind, LoadVec, Piece, PieceHeat, Rank};
 
+use super::resolution::{Look, Rules, Stand};
 use crate::cluster::Atlas;
 use crate::core::Core;
 use crate::hash::IntMap;
 use crate::heat::Heat;
-use loligo_namespace::Tree;
-
-use super::resolution::{Look, Rules, Stand};
 
 /// A fragment with at least this part of the rank's load is shown in parts.
 const SHOW_PARTS: f64 = 1.0 / 16.0;
@@ -52,6 +50,26 @@ impl Scratch {
     /// The directories that are laid out, those above first.
     pub(super) fn nodes_mut(&mut self) -> &mut [Node] {
         &mut self.nodes.list
+    }
+
+    /// All that could move of what is laid out. Not inlined, so that profilers can tell it apart.
+    #[inline(never)]
+    pub(super) fn pieces(&mut self, core: &Core, look: &Look) -> Pieces {
+        let Scratch { spots, nodes } = self;
+        let (mut sum, mut total) = (LoadVec::default(), 0.0);
+        for load in spots.order.iter().map(|key| spots.load(*key)) {
+            sum.add(load);
+            total += load.metaload();
+        }
+        mark_decoupled(&core.tree, nodes);
+        let mut all = Vec::with_capacity(nodes.list.len() * 2);
+        for at in 0..nodes.list.len() {
+            show(core, at, &mut nodes.list, spots, total * SHOW_PARTS, &mut all);
+        }
+        if nodes.list.iter().any(|node| node.rules != Some(Rules::default())) {
+            keep_together(&mut all);
+        }
+        Pieces { names: names_of(&mut all, &look.names), all, sum }
     }
 }
 
@@ -219,7 +237,7 @@ impl Atlas {
             // Its rules stand with its inode, which is elsewhere.
             Some(part) => (part, true, None),
             None => match found {
-                Found::Here(inode) => (inode, false, core.own_rules(inode, look)),
+                Found::Here(inode) => (inode, false, look.own_rules(core, inode)),
                 Found::Gone => (core.tree.peek(dir)?, false, Some(Rules::STAYS)),
                 Found::Unknown => return None,
             },
@@ -245,81 +263,37 @@ impl Atlas {
         };
         Some((node, inode, above))
     }
-}
 
-impl Core {
-    /// All that could move of what is laid out. Not inlined, so that profilers can tell it apart.
-    #[inline(never)]
-    pub(super) fn pieces(&self, scratch: &mut Scratch, look: &Look) -> Pieces {
-        let Scratch { spots, nodes } = scratch;
-        let (mut sum, mut total) = (LoadVec::default(), 0.0);
-        for load in spots.order.iter().map(|key| spots.load(*key)) {
-            sum.add(load);
-            total += load.metaload();
+    /// The parent of a directory, if that is this rank's too; else the rank that has it.
+    fn above_of(&self, core: &Core, inode: &Inode, nodes: &mut Nodes) -> (Option<(Ino, u64)>, Option<Rank>) {
+        let (parent, Some(hash)) = (inode.parent, inode.place.hash()) else { return (None, None) };
+        if inode.ino == Ino::ROOT || parent.0 == 0 {
+            return (None, None);
         }
-        mark_decoupled(&self.tree, nodes);
-        let mut all = Vec::with_capacity(nodes.list.len() * 2);
-        for at in 0..nodes.list.len() {
-            self.show(at, &mut nodes.list, spots, total * SHOW_PARTS, &mut all);
+        if let Some(at) = nodes.places.get(&parent)
+            && let Some(up) = nodes.list.get_mut(*at as usize)
+            && !*up.has_lines.get_or_insert_with(|| self.routes.version(parent).is_some())
+        {
+            // As most are: asked once, not for each that is in it.
+            return (Some((parent, hash)), None);
         }
-        if nodes.list.iter().any(|node| node.rules != Some(Rules::default())) {
-            keep_together(&mut all);
+        match self.routes.of(parent, hash) {
+            Some(rank) if rank != core.me() => return (None, Some(rank)),
+            _ if core.tree.peek(parent).is_some() => return (Some((parent, hash)), None),
+            _ => {}
         }
-        Pieces { names: names_of(&mut all, &look.names), all, sum }
-    }
-
-    /// Puts a directory and its fragments behind the pieces that are there.
-    fn show(&self, at: usize, nodes: &mut [Node], spots: &Spots, hot: f64, pieces: &mut Vec<PieceHeat>) {
-        let (before, rest) = nodes.split_at_mut(at);
-        let node = &mut rest[0];
-        let mut above = None;
-        if let Some(up) = node.above {
-            let up = &before[up as usize];
-            let (itself, frags) = up.shown;
-            above = Some(match frags {
-                0 => itself,
-                _ => place_of(pieces, up.shown, node.hash, Frag::BITS_MAX).unwrap_or(itself),
-            });
+        // Not in memory here, so another one's: that of the nearest line above.
+        let mut at = parent;
+        for _ in 0..DEPTH_MAX {
+            if let Some(rank) = self.routes.home(at).or((at == Ino::ROOT).then_some(Rank::ZERO)) {
+                return (None, Some(rank));
+            }
+            match self.foreign_inodes.parent(at) {
+                Some(next) if next.0 != 0 && next != at => at = next,
+                _ => break,
+            }
         }
-        // What is not known is not moved now.
-        let (hands_off, under) = match node.rules.map(Rules::stand) {
-            Some(Stand::Common) => (false, None),
-            Some(Stand::Named(name)) => (false, Some(name)),
-            Some(Stand::Nobody) | None => (true, Some(NOBODY)),
-        };
-        let parts = parts_of(node, spots, hot);
-        let itself = pieces.len() as u32;
-        let mut own = LoadVec::default();
-        if parts.is_empty() {
-            spots.of(node.spots).for_each(|(_, load)| own.add(load));
-        }
-        pieces.push(PieceHeat {
-            piece: Piece { dir: node.dir, frag: None },
-            above,
-            load: own,
-            inodes: node.inodes,
-            fixed: hands_off || node.dir == Ino::ROOT || node.is_decoupled || !node.decoupled.is_empty(),
-            under,
-            home: node.home,
-        });
-        node.shown = (itself, 0);
-        if parts.is_empty() {
-            return;
-        }
-        for (frag, load) in with_coarser(&self.tree, node.dir, parts) {
-            let inside = frag.parent().and_then(|coarser| place_of(pieces, node.shown, coarser.first(), coarser.bits));
-            pieces.push(PieceHeat {
-                piece: Piece { dir: node.dir, frag: Some(frag) },
-                above: inside.or(Some(itself)),
-                load,
-                inodes: node.inodes >> frag.bits.min(63),
-                // The directory's own inode lives with its first names.
-                fixed: hands_off || (frag.first() == 0 && !node.is_part) || node.keeps(frag),
-                under,
-                home: None,
-            });
-            node.shown.1 += 1;
-        }
+        (None, None)
     }
 }
 
@@ -388,40 +362,6 @@ fn with_coarser(tree: &Tree, dir: Ino, mut parts: Vec<(Frag, LoadVec)>) -> Vec<(
     parts
 }
 
-impl Atlas {
-    /// The parent of a directory, if that is this rank's too; else the rank that has it.
-    fn above_of(&self, core: &Core, inode: &Inode, nodes: &mut Nodes) -> (Option<(Ino, u64)>, Option<Rank>) {
-        let (parent, Some(hash)) = (inode.parent, inode.place.hash()) else { return (None, None) };
-        if inode.ino == Ino::ROOT || parent.0 == 0 {
-            return (None, None);
-        }
-        if let Some(at) = nodes.places.get(&parent)
-            && let Some(up) = nodes.list.get_mut(*at as usize)
-            && !*up.has_lines.get_or_insert_with(|| self.routes.version(parent).is_some())
-        {
-            // As most are: asked once, not for each that is in it.
-            return (Some((parent, hash)), None);
-        }
-        match self.routes.of(parent, hash) {
-            Some(rank) if rank != core.me() => return (None, Some(rank)),
-            _ if core.tree.peek(parent).is_some() => return (Some((parent, hash)), None),
-            _ => {}
-        }
-        // Not in memory here, so another one's: that of the nearest line above.
-        let mut at = parent;
-        for _ in 0..DEPTH_MAX {
-            if let Some(rank) = self.routes.home(at).or((at == Ino::ROOT).then_some(Rank::ZERO)) {
-                return (None, Some(rank));
-            }
-            match self.foreign_inodes.parent(at) {
-                Some(next) if next.0 != 0 && next != at => at = next,
-                _ => break,
-            }
-        }
-        (None, None)
-    }
-}
-
 /// Of these names those under which some pieces stand, in the order in which pieces meet them; the pieces say their places.
 fn names_of(pieces: &mut [PieceHeat], met: &[Arc<str>]) -> Vec<Arc<str>> {
     let (mut places, mut names) = (vec![None; met.len()], Vec::new());
@@ -460,4 +400,58 @@ fn place_of(pieces: &[PieceHeat], shown: (u32, u32), hash: u64, bits: u8) -> Opt
     let finest = frags.last()?.piece.frag?.bits.min(bits);
     let at = |bits: u8| frags.binary_search_by_key(&Some(Frag::of(hash, bits)), |heat| heat.piece.frag).ok();
     (0..=finest).rev().find_map(at).map(|at| (from + at) as u32)
+}
+
+/// Puts a directory and its fragments behind the pieces that are there.
+fn show(core: &Core, at: usize, nodes: &mut [Node], spots: &Spots, hot: f64, pieces: &mut Vec<PieceHeat>) {
+    let (before, rest) = nodes.split_at_mut(at);
+    let node = &mut rest[0];
+    let mut above = None;
+    if let Some(up) = node.above {
+        let up = &before[up as usize];
+        let (itself, frags) = up.shown;
+        above = Some(match frags {
+            0 => itself,
+            _ => place_of(pieces, up.shown, node.hash, Frag::BITS_MAX).unwrap_or(itself),
+        });
+    }
+    // What is not known is not moved now.
+    let (hands_off, under) = match node.rules.map(Rules::stand) {
+        Some(Stand::Common) => (false, None),
+        Some(Stand::Named(name)) => (false, Some(name)),
+        Some(Stand::Nobody) | None => (true, Some(NOBODY)),
+    };
+    let parts = parts_of(node, spots, hot);
+    let itself = pieces.len() as u32;
+    let mut own = LoadVec::default();
+    if parts.is_empty() {
+        spots.of(node.spots).for_each(|(_, load)| own.add(load));
+    }
+    pieces.push(PieceHeat {
+        piece: Piece { dir: node.dir, frag: None },
+        above,
+        load: own,
+        inodes: node.inodes,
+        fixed: hands_off || node.dir == Ino::ROOT || node.is_decoupled || !node.decoupled.is_empty(),
+        under,
+        home: node.home,
+    });
+    node.shown = (itself, 0);
+    if parts.is_empty() {
+        return;
+    }
+    for (frag, load) in with_coarser(&core.tree, node.dir, parts) {
+        let inside = frag.parent().and_then(|coarser| place_of(pieces, node.shown, coarser.first(), coarser.bits));
+        pieces.push(PieceHeat {
+            piece: Piece { dir: node.dir, frag: Some(frag) },
+            above: inside.or(Some(itself)),
+            load,
+            inodes: node.inodes >> frag.bits.min(63),
+            // The directory's own inode lives with its first names.
+            fixed: hands_off || (frag.first() == 0 && !node.is_part) || node.keeps(frag),
+            under,
+            home: None,
+        });
+        node.shown.1 += 1;
+    }
 }

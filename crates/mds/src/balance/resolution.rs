@@ -8,12 +8,11 @@ use std::sync::Arc;
 use loligo_namespace::{BALANCER, Found, Need, PIN, XattrPair, balancer_of};
 use loligo_types::{Event, Ino, Inode, NO_POLICY, limits};
 
+use super::pieces::Scratch;
+use super::{AGAIN_MS, AGAINS_MAX};
 use crate::balance::Balance;
 use crate::core::Core;
 use crate::hash::IntMap;
-
-use super::pieces::Scratch;
-use super::{AGAIN_MS, AGAINS_MAX};
 
 /// Records that are read for one look.
 const READ_MAX: usize = 256;
@@ -119,6 +118,13 @@ impl Look {
             self.wants.push(need);
         }
     }
+
+    /// The rules that a directory in memory sets itself; `None`: its xattrs must be read first.
+    pub(super) fn own_rules(&mut self, core: &Core, inode: &Inode) -> Option<Rules> {
+        let pin = core.tree.xattr(inode, PIN)?.is_some();
+        let balancer = core.tree.xattr(inode, BALANCER)?;
+        Some(self.rules(pin, balancer.as_deref().and_then(balancer_of)))
+    }
 }
 
 /// True if an event changes a rule by which other ranks, too, balance the subtree: they learn it from the table.
@@ -169,7 +175,7 @@ impl Balance {
             Found::Gone => return Some((Rules::STAYS, None)),
             _ => return self.rules_of_distant(core, dir, look),
         };
-        let Some(own) = core.own_rules(inode, look) else {
+        let Some(own) = look.own_rules(core, inode) else {
             look.want(Need::Xattrs(dir));
             return None;
         };
@@ -239,15 +245,6 @@ impl Balance {
         let value = |name: &[u8]| xattrs.iter().find(|(other, _)| **other == *name).map(|(_, value)| &**value);
         distant.said = Some(Said::of(value(PIN).is_some(), value(BALANCER)));
         distant.read_ms = now;
-    }
-}
-
-impl Core {
-    /// The rules that a directory in memory sets itself; `None`: its xattrs must be read first.
-    pub(super) fn own_rules(&self, inode: &Inode, look: &mut Look) -> Option<Rules> {
-        let pin = self.tree.xattr(inode, PIN)?.is_some();
-        let balancer = self.tree.xattr(inode, BALANCER)?;
-        Some(look.rules(pin, balancer.as_deref().and_then(balancer_of)))
     }
 }
 

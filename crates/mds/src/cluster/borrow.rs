@@ -440,7 +440,7 @@ impl Borrowing {
         let mut own = Vec::new();
         let mut theirs: BTreeMap<Rank, Vec<Event>> = BTreeMap::new();
         for event in events {
-            let rank = core.rank_of_event(&event);
+            let rank = rank_of_event(core, &event);
             if rank == core.me() {
                 own.push(event);
                 continue;
@@ -465,19 +465,6 @@ impl Borrowing {
         self.decide_turn(core, tx);
         self.give_back(core, job, false);
         own
-    }
-}
-
-impl Core {
-    /// The rank that applies an event of a decision. Guests are still there.
-    fn rank_of_event(&self, event: &Event) -> Rank {
-        match event {
-            Event::Route(route) => route.rank,
-            Event::PartGone { rank, .. } => *rank,
-            Event::Inode(inode) if inode.part_of().is_some() => inode.part_of().unwrap_or_default(),
-            Event::Entry { dir, name, .. } | Event::EntryGone { dir, name } => self.tree.entry_owner(*dir, name),
-            event => owner_of(event).map_or(self.me(), |ino| self.tree.owner(ino)),
-        }
     }
 }
 
@@ -516,5 +503,16 @@ fn bits_for(op: &Op, ino: Ino) -> Lease {
         (_, true) => SHARED | Lease::CACHE | Lease::BUFFER,
         // Moved inodes change their ctime; of directories above it costs a little too much.
         _ => SHARED | Lease::BUFFER,
+    }
+}
+
+/// The rank that applies an event of a decision. Guests are still there.
+fn rank_of_event(core: &Core, event: &Event) -> Rank {
+    match event {
+        Event::Route(route) => route.rank,
+        Event::PartGone { rank, .. } => *rank,
+        Event::Inode(inode) if inode.part_of().is_some() => inode.part_of().unwrap_or_default(),
+        Event::Entry { dir, name, .. } | Event::EntryGone { dir, name } => core.tree.entry_owner(*dir, name),
+        event => owner_of(event).map_or(core.me(), |ino| core.tree.owner(ino)),
     }
 }

@@ -3,16 +3,15 @@
 
 use std::collections::BTreeSet;
 
+use loligo_namespace::Tree;
 use loligo_types::{Event, Frag, Ino, Inode, Kind, Loaded, MovedClient, Name, Rank, Route, Target, limits};
 
 use super::exports::Export;
 use super::size::{CACHED_MAX, inode_len};
 use super::spread::cut;
 use super::survey::{Moves, Survey, inode_of};
-use crate::cluster::Atlas;
-use crate::cluster::Exports;
+use crate::cluster::{Atlas, Exports};
 use crate::core::Core;
-use loligo_namespace::Tree;
 
 /// Changes of the moving inodes since the table has them. Absolute, so in their order they lead to the present state.
 pub(super) struct Changes {

@@ -7,9 +7,7 @@ use loligo_types::{Ino, Lsn, Rank, RankState};
 
 use super::giveaway::Ground;
 use crate::admin::DrainStatus;
-use crate::cluster::Atlas;
-use crate::cluster::Cluster;
-use crate::cluster::Peers;
+use crate::cluster::{Atlas, Cluster, Peers};
 use crate::core::Core;
 use crate::discard::Discards;
 use crate::eof_cleanup::EofCleanup;
@@ -105,9 +103,7 @@ impl Drain {
             stuck: None,
         }
     }
-}
 
-impl Drain {
     /// The record up to which all must be in the table before it goes on, if that is waited for.
     pub(super) fn settling(&self) -> Option<Lsn> {
         match self.stage {

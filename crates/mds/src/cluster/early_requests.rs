@@ -8,8 +8,7 @@ use std::collections::BTreeMap;
 use loligo_namespace::Need;
 use loligo_types::{Event, Ino, Letter, Rank};
 
-use crate::cluster::Atlas;
-use crate::cluster::Peers;
+use crate::cluster::{Atlas, Peers};
 use crate::core::Core;
 use crate::peer::PeerMsg;
 
@@ -99,9 +98,7 @@ impl Atlas {
         // Those who wait look again.
         core.loads.ticket_of(&Need::Inode(ino))
     }
-}
 
-impl Atlas {
     /// The table does not have an inode. Whether that says nothing yet; then who may have made it is asked.
     pub(super) fn is_unborn(&mut self, core: &mut Core, ino: Ino) -> bool {
         if ino.zeroth_rank() != Some(core.me()) || !self.is_made_elsewhere(core, ino) {
@@ -130,12 +127,5 @@ impl Atlas {
             self.births.by_ino.insert(ino, Birth::Asked);
             core.tell(rank, PeerMsg::AskBorn { ino });
         }
-    }
-}
-
-impl Core {
-    /// Another rank asks what this one has promised of a directory: all that has been is said before the answer.
-    pub(super) fn tell_born(&mut self, to: Rank, ino: Ino) {
-        self.tell_durably(to, PeerMsg::Born { ino });
     }
 }

@@ -377,7 +377,7 @@ impl Cluster {
         mut inos: BTreeSet<Ino>,
     ) {
         export.frozen_ms = core.now.mono_ms;
-        for (ino, slot, access) in self.exports.users_of_moving(core, &mut self.atlas, opens, survey, &export.held) {
+        for (ino, slot, access) in export.held.users(core, &mut self.exports, &mut self.atlas, opens, survey) {
             let is_file = core.tree.inode(ino).is_some_and(|inode| inode.kind == Kind::File);
             if let Some(session) = sessions.get(slot).map(|session| session.id).filter(|_| is_file) {
                 core.out.push_back(Output::Access { session, ino, access: DataAccess::Moving });

@@ -7,10 +7,7 @@ use std::collections::BTreeSet;
 use loligo_types::{Event, Ino, Kind, Place, Rank};
 
 use super::Where;
-use crate::cluster::Atlas;
-use crate::cluster::Cluster;
-use crate::cluster::Exports;
-use crate::cluster::Peers;
+use crate::cluster::{Atlas, Cluster, Exports, Peers};
 use crate::core::Core;
 use crate::grace::Grace;
 use crate::load::Waiter;
@@ -74,7 +71,7 @@ impl Cluster {
     /// known: for those who test the machine from outside.
     pub(crate) fn far_from_home(&mut self, core: &mut Core) -> Vec<Ino> {
         let (inodes, _) = core.tree.places();
-        let abroad: Vec<(Ino, Ino)> = (0..inodes).filter_map(|place| core.counted_abroad(place)).collect();
+        let abroad: Vec<(Ino, Ino)> = (0..inodes).filter_map(|place| counted_abroad(core, place)).collect();
         let mut away = |dir: Ino| matches!(self.locate(core, dir, &mut Vec::new()), Where::Elsewhere(rank) if self.peers.takes_files(&self.atlas, rank));
         abroad.into_iter().filter(|(_, dir)| away(*dir)).map(|(ino, _)| ino).collect()
     }
@@ -89,7 +86,7 @@ impl Cluster {
         let (inodes, _) = core.tree.places();
         let from = if self.placement.homes.place < inodes { self.placement.homes.place } else { 0 };
         let upto = inodes.min(from + core.config.some(LOOKED_MAX));
-        let abroad: Vec<(Ino, Ino)> = (from..upto).filter_map(|place| core.counted_abroad(place)).collect();
+        let abroad: Vec<(Ino, Ino)> = (from..upto).filter_map(|place| counted_abroad(core, place)).collect();
         let (mut files, mut home, mut reads) = (Vec::new(), None, false);
         for (ino, dir) in abroad {
             let mut wants = Vec::new();
@@ -122,17 +119,6 @@ impl Cluster {
 }
 
 impl Core {
-    /// The file at a place in memory that lives by itself here and has names, and the directory that counts it, if that is
-    /// not in memory, and so perhaps another rank's.
-    fn counted_abroad(&self, place: usize) -> Option<(Ino, Ino)> {
-        let inode = self.tree.peek(self.tree.inode_at(place)?)?;
-        let floats = inode.place.rank() == Some(self.me()) && inode.nlink > 0 && inode.kind != Kind::Dir;
-        let known = self.tree.peek(inode.parent).is_some_and(|dir| dir.part_of().is_none());
-        let abroad = floats && inode.parent.0 != 0 && !known && !self.tree.is_orphan(inode.ino);
-        // What is gone may say so still.
-        (abroad && self.tree.inode(inode.ino).is_some()).then_some((inode.ino, inode.parent))
-    }
-
     /// True if one of these files was removed, or lost its name.
     pub(super) fn files_have_changed(&self, files: &[Ino]) -> bool {
         let known = |ino: &Ino| !matches!(self.tree.find(*ino), loligo_namespace::Found::Unknown);
@@ -153,4 +139,15 @@ impl Core {
 /// The files as a set to begin the list of what departs with.
 pub(super) fn departing(dir: Ino, files: &[Ino]) -> BTreeSet<Ino> {
     if files.is_empty() { BTreeSet::from([dir]) } else { files.iter().copied().collect() }
+}
+
+/// The file at a place in memory that lives by itself here and has names, and the directory that counts it, if that is
+/// not in memory, and so perhaps another rank's.
+fn counted_abroad(core: &Core, place: usize) -> Option<(Ino, Ino)> {
+    let inode = core.tree.peek(core.tree.inode_at(place)?)?;
+    let floats = inode.place.rank() == Some(core.me()) && inode.nlink > 0 && inode.kind != Kind::Dir;
+    let known = core.tree.peek(inode.parent).is_some_and(|dir| dir.part_of().is_none());
+    let abroad = floats && inode.parent.0 != 0 && !known && !core.tree.is_orphan(inode.ino);
+    // What is gone may say so still.
+    (abroad && core.tree.inode(inode.ino).is_some()).then_some((inode.ino, inode.parent))
 }

@@ -11,10 +11,7 @@ use loligo_namespace::{EXPECTED_ENTRIES, PLACEMENT, SUBTREE};
 use loligo_types::{Event, Frag, Ino, Op, Rank};
 
 use crate::admin::Told;
-use crate::cluster::Atlas;
-use crate::cluster::Cluster;
-use crate::cluster::Peers;
-use crate::cluster::Placement;
+use crate::cluster::{Atlas, Cluster, Peers, Placement};
 use crate::core::Core;
 use crate::decouple::Decoupled;
 use crate::grace::Grace;

@@ -7,8 +7,7 @@
 use loligo_types::Rank;
 use loligo_types::peer::PeerMsg;
 
-use crate::cluster::Atlas;
-use crate::cluster::Peers;
+use crate::cluster::{Atlas, Peers};
 use crate::core::Core;
 
 /// Clients that are remembered: what they held may still be on its way.

@@ -8,8 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use loligo_types::{Event, Ino, Lease, MovedClient, Rank};
 
 use super::survey::{Moves, Survey};
-use crate::cluster::Atlas;
-use crate::cluster::Exports;
+use crate::cluster::{Atlas, Exports};
 use crate::core::Core;
 use crate::eof_cleanup::EofCleanup;
 use crate::io::{DataAccess, Output};
@@ -18,10 +17,8 @@ use crate::load::Waiter;
 use crate::lock::Locks;
 use crate::open::Opens;
 use crate::pace::Pace;
-use crate::recall::Recalls;
-use crate::recall::SHARED;
-use crate::session::Sessions;
-use crate::session::Slot;
+use crate::recall::{Recalls, SHARED};
+use crate::session::{Sessions, Slot};
 
 /// Sessions with the inodes that they hold something of.
 pub(super) type Holders = BTreeMap<Slot, Vec<Ino>>;
@@ -212,6 +209,24 @@ impl Held {
         atlas.load(core, needs, Waiter::Nobody);
         false
     }
+
+    /// Sessions that have moving files open, and their access to the data.
+    pub(super) fn users(
+        &self,
+        core: &mut Core,
+        exports: &mut Exports,
+        atlas: &mut Atlas,
+        opens: &Opens,
+        survey: &mut Survey,
+    ) -> Vec<(Ino, Slot, DataAccess)> {
+        let mut all = Vec::new();
+        for ino in &self.inos {
+            if !opens.is_closed(*ino) && !matches!(survey.moves_in_step(core, exports, atlas, *ino).0, Moves::No) {
+                all.extend(opens.users(*ino).into_iter().map(|(slot, access)| (*ino, slot, access)));
+            }
+        }
+        all
+    }
 }
 
 /// The parts of a rank that know what clients hold.
@@ -351,26 +366,6 @@ impl Opens {
     pub(super) fn look_ends(&mut self, leases: &mut Leases) {
         leases.watch_ends();
         self.watch_ends();
-    }
-}
-
-impl Exports {
-    /// Sessions that have moving files open, and their access to the data.
-    pub(super) fn users_of_moving(
-        &mut self,
-        core: &mut Core,
-        atlas: &mut Atlas,
-        opens: &Opens,
-        survey: &mut Survey,
-        held: &Held,
-    ) -> Vec<(Ino, Slot, DataAccess)> {
-        let mut all = Vec::new();
-        for ino in &held.inos {
-            if !opens.is_closed(*ino) && !matches!(survey.moves_in_step(core, self, atlas, *ino).0, Moves::No) {
-                all.extend(opens.users(*ino).into_iter().map(|(slot, access)| (*ino, slot, access)));
-            }
-        }
-        all
     }
 }
 

@@ -2,9 +2,7 @@
 
 use loligo_types::{Event, FsError, Loaded, MovedClient, Rank, Route};
 
-use crate::cluster::Atlas;
-use crate::cluster::Cluster;
-use crate::cluster::Peers;
+use crate::cluster::{Atlas, Cluster, Peers};
 use crate::core::Core;
 use crate::grace::Grace;
 use crate::peer::PeerMsg;

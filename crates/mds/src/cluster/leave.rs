@@ -3,16 +3,13 @@
 
 use std::collections::BTreeSet;
 
-use loligo_namespace::DirtyKey;
+use loligo_namespace::{DirtyKey, Tree};
 use loligo_types::Ino;
 
 use super::survey::{Moves, Survey, inode_of};
-use crate::cluster::Atlas;
-use crate::cluster::Cluster;
-use crate::cluster::Exports;
+use crate::cluster::{Atlas, Cluster, Exports};
 use crate::core::Core;
 use crate::load::Waiter;
-use loligo_namespace::Tree;
 
 impl Exports {
     /// The inodes that were changed since the last round of checkpoints, ascending.

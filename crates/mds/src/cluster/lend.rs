@@ -111,6 +111,96 @@ impl Loans {
         holder.into_iter().chain(before.map(|(other, _)| *other)).min()
     }
 
+    /// A transaction wants something, or something more.
+    pub(super) fn want(&mut self, core: &Core, tx: TxId, round: u32, client: u64, wants: Vec<Want>) {
+        let since_ms = core.now.mono_ms;
+        let loan = self.by_tx.entry(tx).or_insert_with(|| Loan {
+            client,
+            round,
+            wants: Vec::new(),
+            stage: Stage::Waiting,
+            marks: Vec::new(),
+            claims: Vec::new(),
+            queued: false,
+            locked: Vec::new(),
+            since_ms,
+            old: false,
+        });
+        (loan.stage, loan.since_ms, loan.old, loan.round) = (Stage::Waiting, since_ms, false, round);
+        for want in wants {
+            if !loan.wants.contains(&want) {
+                loan.wants.push(want);
+            }
+        }
+    }
+
+    /// The round and whether it was denied, of a loan that waits or was denied.
+    pub(super) fn goes_on(&self, tx: TxId) -> Option<(u32, bool)> {
+        let loan = self.by_tx.get(&tx).filter(|loan| matches!(loan.stage, Stage::Waiting | Stage::Denied))?;
+        Some((loan.round, loan.stage == Stage::Denied))
+    }
+
+    /// Locks what is lent from now on.
+    pub(super) fn lend(&mut self, core: &mut Core, tx: TxId, claims: &[Claim]) {
+        // Also what an earlier round has locked, and is found to be another rank's, or gone, by now.
+        let mut inos = self.by_tx.get(&tx).map_or_else(Vec::new, |loan| loan.locked.clone());
+        inos.extend(claims.iter().map(|claim| claim.ino));
+        inos.sort_unstable();
+        inos.dedup();
+        // What is only shown does not change: clients may be given of it what they ask for.
+        let shown = |ino: &Ino| claims.iter().any(|claim| claim.ino == *ino && claim.how == How::Shown);
+        let marks: Vec<Ino> = inos.iter().copied().filter(|ino| !shown(ino)).collect();
+        self.mark_loan(core, tx, &marks);
+        claims.iter().for_each(|claim| self.locks.take(tx, claim));
+        if let Some(loan) = self.by_tx.get_mut(&tx) {
+            (loan.stage, loan.locked) = (Stage::Held, inos);
+        }
+    }
+
+    /// What a loan is about to be considered for: the records, the client, and whether it waits for the first time. It stands in no queue meanwhile.
+    pub(super) fn wanted(&mut self, tx: TxId) -> Option<(Vec<Want>, u64, bool)> {
+        let loan = self.by_tx.get_mut(&tx)?;
+        loan.queued = false;
+        Some((loan.wants.clone(), loan.client, loan.stage == Stage::Waiting))
+    }
+
+    /// It is known what it is to lock. The transaction that is in the way of that, if there is one: it stands in the queue then.
+    pub(super) fn queue(&mut self, tx: TxId, claims: &[Claim]) -> Option<TxId> {
+        let holder = self.against(tx, claims);
+        if let Some(loan) = self.by_tx.get_mut(&tx) {
+            (loan.claims, loan.queued) = (claims.to_vec(), holder.is_some());
+        }
+        holder
+    }
+
+    /// Those that wait or were denied, the oldest first.
+    pub(super) fn waiting(&self) -> Vec<TxId> {
+        let waits = |loan: &Loan| matches!(loan.stage, Stage::Waiting | Stage::Denied);
+        self.by_tx.iter().filter(|(_, loan)| waits(loan)).map(|(tx, _)| *tx).collect()
+    }
+
+    /// Forgets those that did not come or wait for too long; whether there are any loans.
+    pub(super) fn expire(&mut self, core: &mut Core, opens: &mut Opens, tidy: &mut EofCleanup) -> bool {
+        if self.by_tx.is_empty() {
+            return false;
+        }
+        let now = core.now.mono_ms;
+        let late = self.by_tx.iter().filter(|(_, loan)| loan.since_ms + INTEREST_MS < now);
+        let late: Vec<(TxId, Stage)> = late.map(|(tx, loan)| (*tx, loan.stage)).collect();
+        for (tx, stage) in late {
+            match stage {
+                // It waits for this call, and is denied again if need be.
+                Stage::Denied => {
+                    self.end_loan(core, opens, tidy, tx);
+                    core.tell(tx.rank, PeerMsg::Ready { tx });
+                }
+                Stage::Called => self.end_loan(core, opens, tidy, tx),
+                Stage::Waiting | Stage::Held => {}
+            }
+        }
+        true
+    }
+
     fn deny_loan(&mut self, core: &mut Core, opens: &mut Opens, tidy: &mut EofCleanup, tx: TxId) {
         self.unlock(core, opens, tidy, tx);
         let Some(loan) = self.by_tx.get_mut(&tx) else { return };
@@ -228,36 +318,14 @@ impl Mds {
         if tx.rank != from {
             return;
         }
-        let since_ms = self.core.now.mono_ms;
-        let loan = self.cluster.loans.by_tx.entry(tx).or_insert_with(|| Loan {
-            client,
-            round,
-            wants: Vec::new(),
-            stage: Stage::Waiting,
-            marks: Vec::new(),
-            claims: Vec::new(),
-            queued: false,
-            locked: Vec::new(),
-            since_ms,
-            old: false,
-        });
-        (loan.stage, loan.since_ms, loan.old, loan.round) = (Stage::Waiting, since_ms, false, round);
-        for want in wants {
-            if !loan.wants.contains(&want) {
-                loan.wants.push(want);
-            }
-        }
+        self.cluster.loans.want(&self.core, tx, round, client, wants);
         self.run_loan(tx);
     }
 
     /// Goes on with a loan that waits, or was denied.
     fn run_loan(&mut self, tx: TxId) {
-        let Some(loan) = self.cluster.loans.by_tx.get(&tx) else { return };
-        if !matches!(loan.stage, Stage::Waiting | Stage::Denied) || self.core.stopping {
-            // If it stops, an error would be the client's answer; unanswered, it asks the next life.
-            return;
-        }
-        let (round, denied) = (loan.round, loan.stage == Stage::Denied);
+        // If it stops, an error would be the client's answer; unanswered, it asks the next life.
+        let Some((round, denied)) = self.cluster.loans.goes_on(tx).filter(|_| !self.core.stopping) else { return };
         match self.consider_loan(tx) {
             Verdict::Wait => {}
             Verdict::Deny if denied => {}
@@ -266,19 +334,7 @@ impl Mds {
                 // It would be locked until that rank is back, which wants nothing of before.
             }
             Verdict::Lend(lent, claims) => {
-                // Also what an earlier round has locked, and is found to be another rank's, or gone, by now.
-                let mut inos = self.cluster.loans.by_tx.get(&tx).map_or_else(Vec::new, |loan| loan.locked.clone());
-                inos.extend(claims.iter().map(|claim| claim.ino));
-                inos.sort_unstable();
-                inos.dedup();
-                // What is only shown does not change: clients may be given of it what they ask for.
-                let shown = |ino: &Ino| claims.iter().any(|claim| claim.ino == *ino && claim.how == How::Shown);
-                let marks: Vec<Ino> = inos.iter().copied().filter(|ino| !shown(ino)).collect();
-                self.cluster.loans.mark_loan(&mut self.core, tx, &marks);
-                claims.iter().for_each(|claim| self.cluster.loans.locks.take(tx, claim));
-                if let Some(loan) = self.cluster.loans.by_tx.get_mut(&tx) {
-                    (loan.stage, loan.locked) = (Stage::Held, inos);
-                }
+                self.cluster.loans.lend(&mut self.core, tx, &claims);
                 self.core.tell_durably(tx.rank, PeerMsg::Lent { tx, round, lent });
             }
         }
@@ -289,23 +345,17 @@ impl Mds {
             // Of what is merged half is in memory.
             return Verdict::Wait;
         }
-        let Some(loan) = self.cluster.loans.by_tx.get_mut(&tx) else { return Verdict::Wait };
-        loan.queued = false;
-        let (wants, client, first) = (loan.wants.clone(), loan.client, loan.stage == Stage::Waiting);
+        let Some((wants, client, first)) = self.cluster.loans.wanted(tx) else { return Verdict::Wait };
         let mut search = Search::default();
         for want in &wants {
-            self.cluster.exports.look_for(&mut self.core, &mut self.cluster.atlas, tx.rank, want, &mut search);
+            search.look_for(&mut self.core, &mut self.cluster.exports, &mut self.cluster.atlas, tx.rank, want);
         }
         let Search { needs, claims, mut lent } = search;
         if !needs.is_empty() {
             self.cluster.load(&mut self.core, needs, Waiter::Loan(tx));
             return Verdict::Wait;
         }
-        let holder = self.cluster.loans.against(tx, &claims);
-        if let Some(loan) = self.cluster.loans.by_tx.get_mut(&tx) {
-            (loan.claims, loan.queued) = (claims.clone(), holder.is_some());
-        }
-        if let Some(holder) = holder {
+        if let Some(holder) = self.cluster.loans.queue(tx, &claims) {
             return if holder < tx { Verdict::Deny } else { Verdict::Wait };
         }
         let names: Vec<(Ino, u64)> = wants.iter().filter_map(|want| name_of(&self.core.tree, want)).collect();
@@ -373,10 +423,7 @@ impl Mds {
 
     /// Something was unlocked, given back by a client, or read: those that wait or were denied go on, the oldest first.
     pub(crate) fn next_loans(&mut self) {
-        let loans = &self.cluster.loans;
-        let waits = |loan: &Loan| matches!(loan.stage, Stage::Waiting | Stage::Denied);
-        let all = loans.by_tx.iter().filter(|(_, loan)| waits(loan)).map(|(tx, _)| *tx);
-        for tx in all.collect::<Vec<TxId>>() {
+        for tx in self.cluster.loans.waiting() {
             if !self.cluster.loans.still_waits(tx) {
                 self.run_loan(tx);
             }
@@ -429,36 +476,29 @@ impl Mds {
 
     /// Goes on with those that wait for time, and forgets those that did not come or wait for too long.
     pub(crate) fn expire_loans(&mut self) {
-        if self.cluster.loans.by_tx.is_empty() {
-            return;
+        if self.cluster.loans.expire(&mut self.core, &mut self.opens, &mut self.tidy) {
+            self.next_loans();
         }
-        let now = self.core.now.mono_ms;
-        let late = self.cluster.loans.by_tx.iter().filter(|(_, loan)| loan.since_ms + INTEREST_MS < now);
-        let late: Vec<(TxId, Stage)> = late.map(|(tx, loan)| (*tx, loan.stage)).collect();
-        for (tx, stage) in late {
-            match stage {
-                // It waits for this call, and is denied again if need be.
-                Stage::Denied => {
-                    self.cluster.loans.end_loan(&mut self.core, &mut self.opens, &mut self.tidy, tx);
-                    self.core.tell(tx.rank, PeerMsg::Ready { tx });
-                }
-                Stage::Called => self.cluster.loans.end_loan(&mut self.core, &mut self.opens, &mut self.tidy, tx),
-                Stage::Waiting | Stage::Held => {}
-            }
-        }
-        self.next_loans();
     }
 }
 
-impl Exports {
+/// The name that is wanted.
+fn name_of(tree: &Tree, want: &Want) -> Option<(Ino, u64)> {
+    match &want.need {
+        Need::Entry { dir, name } => Some((*dir, tree.hash(name))),
+        _ => None,
+    }
+}
+
+impl Search {
     /// One record, and the inode that an entry points to.
-    fn look_for(&mut self, core: &mut Core, atlas: &mut Atlas, from: Rank, want: &Want, search: &mut Search) {
+    fn look_for(&mut self, core: &mut Core, exports: &mut Exports, atlas: &mut Atlas, from: Rank, want: &Want) {
         if let Need::Parts(dir) = want.need {
             let part = atlas.lend_part(core, from, dir);
             if let Loaded::Part { part: Some(_), .. } = part {
-                claim(&mut search.claims, dir, Lease::NONE, if want.shown { How::Shown } else { How::Whole });
+                claim(&mut self.claims, dir, Lease::NONE, if want.shown { How::Shown } else { How::Whole });
             }
-            return search.lent.items.push(part);
+            return self.lent.items.push(part);
         }
         debug_assert!(
             !matches!(want.need, Need::Range { .. } | Need::Hashes { .. }),
@@ -478,18 +518,18 @@ impl Exports {
                 return core.tell_durably(from, PeerMsg::Routes(lines));
             }
             // What the decision counts of it the borrower counts in its own part, or at the home.
-            Some(_) if core.tree.part(ino).is_some() => claim(&mut search.claims, ino, want.recall, how),
-            _ if !self.look_for_inode(core, atlas, ino, want.recall, how, search) => return,
+            Some(_) if core.tree.part(ino).is_some() => claim(&mut self.claims, ino, want.recall, how),
+            _ if !self.look_for_inode(core, exports, atlas, ino, want.recall, how) => return,
             _ => {}
         }
         let Some(name) = name else { return };
         match core.tree.entry(ino, name) {
-            Lookup::Unknown => search.needs.push(Need::Entry { dir: ino, name: name.clone() }),
-            Lookup::Absent => search.lent.items.push(Loaded::Entry { dir: ino, name: name.clone(), found: None }),
+            Lookup::Unknown => self.needs.push(Need::Entry { dir: ino, name: name.clone() }),
+            Lookup::Absent => self.lent.items.push(Loaded::Entry { dir: ino, name: name.clone(), found: None }),
             Lookup::Present(target) => {
-                search.lent.items.push(Loaded::Entry { dir: ino, name: name.clone(), found: Some(target) });
+                self.lent.items.push(Loaded::Entry { dir: ino, name: name.clone(), found: Some(target) });
                 let all = SHARED | Lease::CACHE | Lease::BUFFER;
-                self.look_for_inode(core, atlas, target.ino, all, How::Whole, search);
+                self.look_for_inode(core, exports, atlas, target.ino, all, How::Whole);
             }
         }
     }
@@ -498,14 +538,14 @@ impl Exports {
     fn look_for_inode(
         &mut self,
         core: &mut Core,
+        exports: &mut Exports,
         atlas: &mut Atlas,
         ino: Ino,
         recall: Lease,
         how: How,
-        search: &mut Search,
     ) -> bool {
-        let Search { needs, claims, lent } = search;
-        match atlas.locate(core, self, ino, needs) {
+        let Search { needs, claims, lent } = self;
+        match atlas.locate(core, exports, ino, needs) {
             Where::Unknown => return false,
             Where::Elsewhere(rank) => {
                 if !lent.elsewhere.iter().any(|(other, _)| *other == ino) {
@@ -524,13 +564,5 @@ impl Exports {
             });
         }
         true
-    }
-}
-
-/// The name that is wanted.
-fn name_of(tree: &Tree, want: &Want) -> Option<(Ino, u64)> {
-    match &want.need {
-        Need::Entry { dir, name } => Some((*dir, tree.hash(name))),
-        _ => None,
     }
 }

@@ -132,7 +132,8 @@ impl Mds {
             PeerMsg::Farewell => self.cluster.peers.peer_farewell(from),
             PeerMsg::Beat(beats) => self.heat.beaten(&self.core, &self.cluster.atlas, &beats),
             PeerMsg::AskWay { number, ino } => self.cluster.tell_way(&mut self.core, from, number, ino),
-            PeerMsg::AskBorn { ino } => self.core.tell_born(from, ino),
+            // All that this rank has promised of it is said before the answer.
+            PeerMsg::AskBorn { ino } => self.core.tell_durably(from, PeerMsg::Born { ino }),
             PeerMsg::Born { ino } => {
                 if let Some(ticket) = self.cluster.atlas.born(&self.core, &self.cluster.peers, from, ino) {
                     self.loaded(ticket, Vec::new());

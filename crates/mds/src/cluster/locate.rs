@@ -10,8 +10,7 @@ use loligo_namespace::{Found, Loaded, Need};
 use loligo_types::{Ino, Inode, Place, Rank, limits};
 
 use crate::balance::Balance;
-use crate::cluster::Atlas;
-use crate::cluster::Exports;
+use crate::cluster::{Atlas, Exports};
 use crate::core::Core;
 
 /// Time that the table's records of foreign inodes are used, milliseconds.
@@ -106,7 +105,7 @@ impl Atlas {
         };
         let unknown = |ino: &Ino| matches!(core.tree.find(*ino), Found::Unknown);
         let of_inode = matches!(item, Loaded::Inode(..) | Loaded::Xattrs(..));
-        let only_part = |ino: &Ino| of_inode && core.has_only_part(*ino);
+        let only_part = |ino: &Ino| of_inode && has_only_part(core, *ino);
         if let Some(ino) = of.filter(|ino| unknown(ino) || only_part(ino)) {
             let Loaded::Inode(_, inode) = &item else {
                 if let Loaded::Xattrs(_, xattrs) = &item {
@@ -192,7 +191,7 @@ impl Atlas {
         if let Some(home) = self.home_of_part(core, ino).filter(|_| core.tree.owner(ino) == core.me()) {
             return Look::Found(Where::Elsewhere(home));
         }
-        if !matches!(core.tree.find(ino), Found::Unknown) && !core.has_only_part(ino) {
+        if !matches!(core.tree.find(ino), Found::Unknown) && !has_only_part(core, ino) {
             return Look::Found(Where::Here);
         }
         let Some(rank) = self.given_to(ino) else { return self.look_in_table(core, exports, ino, wants) };
@@ -210,7 +209,7 @@ impl Atlas {
     fn look_in_table(&mut self, core: &mut Core, exports: &mut Exports, ino: Ino, wants: &mut Vec<Need>) -> Look {
         let route = self.routes.home(ino).or((ino == Ino::ROOT).then_some(Rank::ZERO));
         if let Some(rank) = route {
-            return Look::Found(core.mine_or(rank, ino, wants));
+            return Look::Found(mine_or(core, rank, ino, wants));
         }
         let Some((known, _)) = self.foreign_inodes.by_ino.get(&ino).copied() else {
             wants.push(Need::Inode(ino));
@@ -222,7 +221,7 @@ impl Atlas {
                 return Look::Found(self.not_in_table(core, ino));
             }
             self.solved(ino);
-            return Look::Found(core.mine_or(place.rank().unwrap_or(ino.birth_rank()), ino, wants));
+            return Look::Found(mine_or(core, place.rank().unwrap_or(ino.birth_rank()), ino, wants));
         };
         match self.routes.of(parent, hash) {
             Some(rank) if rank != core.me() => return Look::Found(Where::Elsewhere(rank)),
@@ -299,21 +298,19 @@ impl Atlas {
     }
 }
 
-impl Core {
-    fn mine_or(&self, rank: Rank, ino: Ino, wants: &mut Vec<Need>) -> Where {
-        if rank != self.me() {
-            return Where::Elsewhere(rank);
-        }
-        wants.push(Need::Inode(ino));
-        Where::Unknown
-    }
-
-    /// True if all that is in memory of a directory is this rank's part of it.
-    fn has_only_part(&self, ino: Ino) -> bool {
-        self.tree.part(ino).is_some() && self.tree.inode(ino).is_some_and(|inode| inode.part_of().is_some())
-    }
-}
-
 fn nobody(ino: Ino) -> Inode {
     Inode::new(ino, loligo_types::Kind::File, 0, 0, 0, Ino(0), loligo_types::Time(0))
+}
+
+fn mine_or(core: &Core, rank: Rank, ino: Ino, wants: &mut Vec<Need>) -> Where {
+    if rank != core.me() {
+        return Where::Elsewhere(rank);
+    }
+    wants.push(Need::Inode(ino));
+    Where::Unknown
+}
+
+/// True if all that is in memory of a directory is this rank's part of it.
+fn has_only_part(core: &Core, ino: Ino) -> bool {
+    core.tree.part(ino).is_some() && core.tree.inode(ino).is_some_and(|inode| inode.part_of().is_some())
 }

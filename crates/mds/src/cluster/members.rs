@@ -5,9 +5,7 @@ use loligo_namespace::Found;
 use loligo_types::{Rank, RankState};
 
 use super::Drain;
-use crate::cluster::Atlas;
-use crate::cluster::Cluster;
-use crate::cluster::Peers;
+use crate::cluster::{Atlas, Cluster, Peers};
 use crate::core::Core;
 use crate::peer::PeerMsg;
 

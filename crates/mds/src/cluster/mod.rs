@@ -96,7 +96,7 @@ impl Atlas {
         }
         let about = principal(&job.op);
         let still_here: Vec<Ino> =
-            core.touched(&job.op).into_iter().filter(|ino| core.tree.peek(*ino).is_some()).collect();
+            touched(core, &job.op).into_iter().filter(|ino| core.tree.peek(*ino).is_some()).collect();
         still_here.into_iter().find_map(|ino| match exports.moved(core, self, ino)? {
             // The other rank would send it back: what moved is borrowed from there when it is forgotten here.
             Step::Redirect(_) if about != Some(ino) => Some(Step::Wait(WaitReason::Moving)),
@@ -210,17 +210,7 @@ impl Cluster {
     pub(crate) fn is_alone(&self) -> bool {
         self.atlas.is_alone()
     }
-}
 
-/// The inode whose authority is to execute an operation; none: any rank may.
-pub(crate) fn principal(op: &Op) -> Option<Ino> {
-    match op.about() {
-        About::Names(ino) | About::Inode(ino) => Some(ino),
-        About::Nothing => None,
-    }
-}
-
-impl Cluster {
     /// First check of a request in a cluster, for authority: `None` if this rank is to execute it.
     pub(crate) fn authority(&mut self, core: &mut Core, opens: &Opens, job: &mut Job) -> Option<Step> {
         if !self.peers.ready {
@@ -263,7 +253,7 @@ impl Cluster {
         if let Some(step) = self.atlas.second_name_moves(core, &self.exports, &job.op) {
             return Some(step);
         }
-        for ino in core.touched(&job.op) {
+        for ino in touched(core, &job.op) {
             if let Some(step) = self.exports.moved(core, &mut self.atlas, ino) {
                 return Some(step);
             }
@@ -292,6 +282,14 @@ impl Cluster {
         self.peers.send_letters(core);
         self.borrowing.end_turns_decided(core);
         greeted
+    }
+}
+
+/// The inode whose authority is to execute an operation; none: any rank may.
+pub(crate) fn principal(op: &Op) -> Option<Ino> {
+    match op.about() {
+        About::Names(ino) | About::Inode(ino) => Some(ino),
+        About::Nothing => None,
     }
 }
 
@@ -332,36 +330,34 @@ fn only_names(tree: &Tree, op: &Op, ino: Ino) -> Option<Vec<u64>> {
     Some(hashes)
 }
 
-impl Core {
-    /// The inodes that a request looks at or changes, guests left out; but for directories of which this rank has a part: the
-    /// names in it are its own.
-    fn touched(&self, op: &Op) -> Vec<Ino> {
-        let touch = loligo_namespace::touches(&self.tree, op);
-        let mut all: Vec<Ino> = principal(op).into_iter().collect();
-        all.extend(touch.attr.iter().chain(touch.names.iter()).chain(touch.reads.iter()));
-        if let Op::Unlink { .. } | Op::Rename { .. } | Op::Link { .. } = op {
-            let counters = touch.attr.iter().filter_map(|ino| Some(self.tree.inode(*ino)?.parent));
-            all.extend(counters.filter(|ino| ino.0 != 0));
-        }
-        if let Op::Rename { dir, new_dir, .. } = op
-            && dir != new_dir
-        {
-            // Directories must not move while it is decided that none comes below itself.
-            for mut at in [*dir, *new_dir] {
-                for _ in 0..loligo_types::limits::DEPTH_MAX {
-                    let Some(inode) = self.tree.inode(at) else { break };
-                    all.push(at);
-                    if at == Ino::ROOT || inode.parent.0 == 0 {
-                        break;
-                    }
-                    at = inode.parent;
+/// The inodes that a request looks at or changes, guests left out; but for directories of which this rank has a part: the
+/// names in it are its own.
+fn touched(core: &Core, op: &Op) -> Vec<Ino> {
+    let touch = loligo_namespace::touches(&core.tree, op);
+    let mut all: Vec<Ino> = principal(op).into_iter().collect();
+    all.extend(touch.attr.iter().chain(touch.names.iter()).chain(touch.reads.iter()));
+    if let Op::Unlink { .. } | Op::Rename { .. } | Op::Link { .. } = op {
+        let counters = touch.attr.iter().filter_map(|ino| Some(core.tree.inode(*ino)?.parent));
+        all.extend(counters.filter(|ino| ino.0 != 0));
+    }
+    if let Op::Rename { dir, new_dir, .. } = op
+        && dir != new_dir
+    {
+        // Directories must not move while it is decided that none comes below itself.
+        for mut at in [*dir, *new_dir] {
+            for _ in 0..loligo_types::limits::DEPTH_MAX {
+                let Some(inode) = core.tree.inode(at) else { break };
+                all.push(at);
+                if at == Ino::ROOT || inode.parent.0 == 0 {
+                    break;
                 }
+                at = inode.parent;
             }
         }
-        all.sort();
-        all.dedup();
-        let own = |ino: Ino| self.tree.owner(ino) == self.me() || self.tree.part(ino).is_some();
-        all.retain(|ino| ino.0 != 0 && own(*ino));
-        all
     }
+    all.sort();
+    all.dedup();
+    let own = |ino: Ino| core.tree.owner(ino) == core.me() || core.tree.part(ino).is_some();
+    all.retain(|ino| ino.0 != 0 && own(*ino));
+    all
 }

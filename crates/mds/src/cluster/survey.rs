@@ -5,8 +5,7 @@ use loligo_types::{Event, Frag, Ino, Inode, Kind, Name, Rank, limits};
 
 use super::Where;
 use super::exports::{Export, Stage};
-use crate::cluster::Atlas;
-use crate::cluster::Exports;
+use crate::cluster::{Atlas, Exports};
 use crate::core::Core;
 use crate::hash::IntMap;
 use crate::heat::Heat;

@@ -11,8 +11,7 @@ use loligo_types::{Ino, Kind};
 
 use super::exports::Export;
 use super::survey::{Moves, Survey};
-use crate::cluster::Atlas;
-use crate::cluster::Exports;
+use crate::cluster::{Atlas, Exports};
 use crate::core::Core;
 use crate::load::Waiter;
 use crate::sync::Syncs;

@@ -3,17 +3,15 @@
 //! Anything done with an inode counts for the fragment that holds its primary name, because it moves with that. All records
 //! read from the table or written into it in one go count once for each directory, however many there are.
 
-use loligo_namespace::{Loaded, Lookup, Record, Recut};
+use loligo_namespace::{Loaded, Lookup, Record, Recut, Tree};
 use loligo_types::{Event, Frag, FragHeat, Hit, Ino, Inode, Kind, Op};
 
 use super::table::Spot;
 use super::vec::DirChanges;
 use crate::balance::Balance;
-use crate::cluster::Atlas;
-use crate::cluster::Cluster;
+use crate::cluster::{Atlas, Cluster};
 use crate::core::Core;
 use crate::heat::Heat;
-use loligo_namespace::Tree;
 
 /// Fragments whose heat goes along when they move; colder ones are counted anew.
 const MOVED_MAX: usize = 4096;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use loligo_namespace::Tree;
 use loligo_types::{Ino, LoadVec, Rank, Weighed};
 
 use super::decay::DecayCounter;
@@ -14,7 +15,6 @@ use crate::cluster::{Atlas, Cluster};
 use crate::config::Config;
 use crate::core::Core;
 use crate::peer::PeerMsg;
-use loligo_namespace::Tree;
 
 /// A thread that is less at work than this does not show what it could do, percent.
 const CAPACITY_BUSY_PERCENT: f32 = 20.0;
@@ -74,9 +74,7 @@ impl Heat {
             gossip: Gossip::new(config.rank),
         }
     }
-}
 
-impl Heat {
     /// The load of this rank at this moment; `waiting`: requests that wait for the journal. Walks over the hot fragments: not for every request.
     pub(crate) fn load_now(&self, core: &Core, waiting: usize) -> Load {
         self.load_with(core, waiting, &self.table.sum(core.now.mono_ms))
