@@ -1,5 +1,5 @@
-//! Admission: whose request it is, whether it may be in that name, whether it was executed before, whether there is
-//! room for it.
+//! Admission: checks of a request's name, of its time, and of the room for it. A request that came before is found by its session
+//! (`window.rs`).
 
 use loligo_types::{Cred, Event, FsError, Op, RenameMode, SubtreeOp};
 
