@@ -1,5 +1,5 @@
-//! Admission: whose request it is, whether it may be in that name, whether it was executed before, whether there is
-//! room for it.
+//! Admission: checks of a request's name, of its time, and of the room for it. A request that came before is found by its session
+//! (`window.rs`).
 
 use loligo_types::{Cred, Event, FsError, Op, RenameMode, SubtreeOp};
 
@@ -16,17 +16,6 @@ use crate::step::Step;
 pub(crate) fn may_claim(peer: &Peer, cred: &Cred) -> bool {
     let in_groups = || std::iter::once(&cred.gid).chain(&cred.groups).all(|gid| peer.groups.contains(gid));
     peer.trusted || (peer.uid == Some(cred.uid) && in_groups())
-}
-
-/// True if the operation is refused to a read-only peer. File locks are let through: they change nothing that stays.
-pub(crate) fn changes(op: &Op) -> bool {
-    match op {
-        Op::Via { what, .. } => changes(what),
-        Op::Open { flags, .. } => flags.write || flags.truncate || flags.append,
-        Op::Access { want, .. } => want.write,
-        Op::DataAddress { .. } => false,
-        op => op.is_change(),
-    }
 }
 
 /// True if the operation frees room in the end, and so is let through while the table is full: removals, also of what a rename replaces,

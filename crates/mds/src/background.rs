@@ -1,4 +1,4 @@
-//! Background work, done on ticks a little at a time: time-outs, sums, eviction, and the remains of ended sessions.
+//! State of background work, and work that needs no record: eviction, and the remains of ended sessions. Ticks are `stages/upkeep.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 

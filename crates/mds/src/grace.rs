@@ -3,17 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use loligo_namespace::{Ctx, Found, Need, prepare};
 use loligo_types::msg::Reclaim;
-use loligo_types::{Cred, Ino, Kind, Lease, Op, OpenFlags, SessionId, Stamp};
+use loligo_types::{Ino, SessionId};
 
-use crate::cluster::Cluster;
-use crate::core::Core;
 use crate::io::Identity;
-use crate::open::{HANDLES_MAX, Opens};
-use crate::paths::PathCache;
-use crate::recall::Recalls;
-use crate::rights::{NOBODY, Squash};
+use crate::open::HANDLES_MAX;
+use crate::rights::Squash;
 use crate::session::{Session, Sessions, Slot, Standing};
 
 /// It goes on.
@@ -27,6 +22,9 @@ pub(crate) struct Grace {
     /// Reclaims of sessions, while the inodes in them are being read.
     told: BTreeMap<SessionId, Telling>,
 }
+
+/// Inodes that a session had open, each with whether it wrote.
+pub(crate) type OpenInos = BTreeSet<(Ino, bool)>;
 
 /// Reclaim of one session.
 #[derive(Debug)]
@@ -47,9 +45,6 @@ struct Telling {
     /// The identity that told it, if its rights depend on where something is.
     limited: Option<Arc<Identity>>,
 }
-
-/// Reads for one reclaim, one after the other, at most: as many directories as can lie above each other, and their entries.
-const ROUNDS_MAX: usize = 2 * loligo_types::limits::DEPTH_MAX;
 
 /// Reads for one reclaim that may fail: a table that cannot be read for so many ticks will not be, and what cannot be found is not given back.
 const FAILED_MAX: u32 = 100;
@@ -144,6 +139,21 @@ impl Grace {
     fn lasts(&self, session: &Session) -> u64 {
         if session.is_remote() { self.cut_off_until_ms } else { self.until_ms }
     }
+
+    /// The identity of a session that tells what it held, if its rights depend on where something is; and its opens, each with whether
+    /// it writes.
+    pub(crate) fn opens_of(&self, id: SessionId) -> Option<(Option<Arc<Identity>>, OpenInos)> {
+        let told = self.told.get(&id)?;
+        let opens = told.held.opens.iter().take(HANDLES_MAX);
+        Some((told.limited.clone(), opens.map(|(_, ino, flags, _)| (*ino, flags.write)).collect()))
+    }
+
+    /// So many reads are under way for a reclaim.
+    pub(crate) fn waits_for(&mut self, id: SessionId, reads: usize) {
+        if let Some(told) = self.told.get_mut(&id) {
+            told.left = reads;
+        }
+    }
 }
 
 /// Time after the grace time for which orphans that nobody has open are kept: for requests sent again that made them.
@@ -158,105 +168,5 @@ impl Sessions {
     /// Until when the grace time lasts for those that have not come back; 0: there are none.
     pub(crate) fn grace_until(&self, grace: &Grace) -> u64 {
         self.missing().map(|(_, session)| grace.lasts(session)).max().unwrap_or(0)
-    }
-
-    /// A peer that may not act for everybody must be allowed to open it itself (by its user alone: its groups are not known):
-    /// its word that it had it open is not enough. One that acts for all but root, if a user is who may. What another one may write to has no
-    /// setuid and setgid: that ended when it was opened.
-    pub(crate) fn may_take_back(&self, core: &Core, slot: Slot, squash: Squash, ino: Ino, flags: OpenFlags) -> bool {
-        let (Some(session), Found::Here(inode)) = (self.get(slot), core.tree.find(ino)) else {
-            return false;
-        };
-        if flags.write && inode.kind == Kind::File && inode.mode & 0o6000 != 0 {
-            return false;
-        }
-        let users = match squash {
-            Squash::None => vec![Cred::user(session.uid, u32::MAX)],
-            Squash::Root => {
-                vec![Cred::user(inode.uid, NOBODY), Cred::user(NOBODY, inode.gid), Cred::user(NOBODY, NOBODY)]
-            }
-            Squash::All => vec![Cred::user(NOBODY, NOBODY)],
-        };
-        users.into_iter().any(|mut cred| {
-            squash.apply(&mut cred);
-            core.may_open(&cred, ino, flags)
-        })
-    }
-}
-
-impl PathCache {
-    /// The opens that a limited session reclaims where it may not have them. `None`: something must be read, or another rank asked, first.
-    pub(crate) fn refused_by_paths(
-        &mut self,
-        core: &mut Core,
-        cluster: &mut Cluster,
-        grace: &mut Option<Grace>,
-        slot: Slot,
-        id: SessionId,
-    ) -> Option<BTreeSet<(Ino, bool)>> {
-        let told = grace.as_ref().and_then(|grace| grace.told.get(&id))?;
-        let Some(identity) = told.limited.clone() else { return Some(BTreeSet::new()) };
-        let opens = told.held.opens.iter().take(HANDLES_MAX);
-        let opens: BTreeSet<(Ino, bool)> = opens.map(|(_, ino, flags, _)| (*ino, flags.write)).collect();
-        let (mut refused, mut reads, mut asks) = (BTreeSet::new(), 0, false);
-        for open in opens {
-            match self.may_have_open(core, cluster, slot, id, &identity.rights, open) {
-                Some(Ok(true)) => {}
-                Some(Ok(false)) => drop(refused.insert(open)),
-                Some(Err(count)) => reads += count,
-                None => asks = true,
-            }
-        }
-        if let Some(told) = grace.as_mut().and_then(|grace| grace.told.get_mut(&id)) {
-            told.left = reads;
-        }
-        (reads == 0 && !asks).then_some(refused)
-    }
-}
-
-impl Cluster {
-    /// Records to read before it is known which of these inodes are there, and are this rank's: in a cluster also
-    /// directories above them, one by one.
-    pub(crate) fn reclaim_needs(&mut self, core: &mut Core, inos: &[Ino], rounds: usize) -> Vec<Need> {
-        let mut needs = Vec::new();
-        if self.is_alone() {
-            let unknown = inos.iter().filter(|ino| rounds == 0 && matches!(core.tree.find(**ino), Found::Unknown));
-            needs.extend(unknown.map(|ino| Need::Inode(*ino)));
-        } else if rounds < ROUNDS_MAX {
-            inos.iter().for_each(|ino| _ = self.locate(core, *ino, &mut needs));
-            needs.sort();
-            needs.dedup();
-        }
-        needs
-    }
-}
-
-impl Core {
-    fn may_open(&self, cred: &Cred, ino: Ino, flags: OpenFlags) -> bool {
-        let stamp = Stamp { now: self.now.wall, ino: self.tree.next_ino() };
-        let ctx = Ctx {
-            cred,
-            distrusted: false,
-            stamp,
-            handle_read: false,
-            handle_write: false,
-            open_count: &|_| 1,
-            route_version: &|_| None,
-        };
-        let flags = OpenFlags { truncate: false, ..flags };
-        prepare(&self.tree, &Op::Open { ino, flags, handle: 0 }, &ctx).is_ok()
-    }
-}
-
-impl Recalls {
-    /// Rights that several sessions claim although they exclude each other: all give them up.
-    pub(crate) fn settle_reclaimed(&mut self, core: &mut Core, sessions: &Sessions, opens: &Opens, ino: Ino) {
-        let holders: Vec<(Slot, Lease)> = opens.all_rights(ino).collect();
-        for (slot, rights) in holders {
-            let excess = rights.without(opens.allowed(ino, slot));
-            if !excess.is_none() && !self.pending(ino, slot).has(excess) {
-                self.recall(core, sessions, ino, slot, excess | Lease::ATTR, 0);
-            }
-        }
     }
 }

@@ -1,4 +1,5 @@
-//! Which leases and rights go with an answer; decided when the answer leaves, so that a recall always comes after.
+//! Leases that are welcome with an answer. Those that go with it are decided when it leaves, so that a recall always comes after
+//! (`stages/answer.rs`).
 
 use loligo_namespace::Tree;
 use loligo_types::{Answer, FsError, FsResult, Ino, Kind, Lease, Op};

@@ -1,4 +1,4 @@
-//! Begin of sessions, their continuation over a new connection, and their end.
+//! Handshake: checks of a client that says hello, and the answer. Begin and end of the session are `stages/sessions.rs`.
 
 use loligo_types::SessionId;
 use loligo_types::msg::{Hello, PROTOCOL_VERSION, Refusal, ToClient, Welcome};

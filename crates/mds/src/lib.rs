@@ -4,18 +4,25 @@
 //! [`Output`]s and carries them out in order. What it is *not*: the namespace (what an operation does stands in
 //! `loligo-namespace`), bytes of records or messages, file data (that is the object server's).
 //!
-//! The way of a request, one file for each stage, in this order; read [`mod@io`] and then `execute.rs` first:
+//! The machine (`machine.rs`) is a table of *parts*. A part owns its state and does not know the machine: its methods take the other parts
+//! that they need, first of all the core (`core.rs`: settings, moment, tree, ends of the journal, requests that wait, outputs). The *stages*
+//! are the methods of the machine: they call parts, and commit what those decide.
 //!
-//! | stage | file | may wait for |
-//! |---|---|---|
-//! | admit | `admit.rs` | the end of the grace time, room in the journal |
-//! | where | `paths.rs` (only of identities that are limited to paths) | records of the table, other ranks |
-//! | need | `load.rs` | records of the table |
-//! | prepare | `execute.rs` | |
-//! | conflict | `conflict.rs`, `recall.rs` | leases and rights of other sessions |
-//! | apply, log | `commit.rs` | |
-//! | gate | `gate.rs` | the journal; a cut also the objects |
-//! | grant, reply | `grant.rs` | |
+//! The way of a request, in this order; read [`mod@io`] and then `stages/run.rs` first:
+//!
+//! | step | stage | parts | may wait for |
+//! |---|---|---|---|
+//! | admit | `stages/run.rs` | `admit.rs` | the end of the grace time, room in the journal |
+//! | where | `stages/run.rs` | `paths.rs` (only of identities that are limited to paths) | records of the table, other ranks |
+//! | need | `stages/run.rs` | `load.rs`, `reads.rs` | records of the table |
+//! | prepare | `stages/decide.rs` | | |
+//! | conflict | `stages/decide.rs` | `conflict.rs`, `recall.rs` | leases and rights of other sessions |
+//! | apply, log | `stages/decide.rs` | `log.rs` | |
+//! | gate | `stages/answer.rs` | `gate.rs` | the journal; a cut also the objects |
+//! | grant, reply | `stages/answer.rs` | `grant.rs`, `reply.rs` | |
+//!
+//! The other stages: `stages/sessions.rs`, `stages/files.rs`, `stages/upkeep.rs`, `stages/restart.rs`, `stages/status.rs`, those of decoupled
+//! subtrees (`decouple/stages`) and of several ranks (`cluster`).
 //!
 //! A request that waits holds nothing that another request waits for: it only forbids new grants on the inodes it is
 //! about to touch (see `park.rs`). So nobody waits in a circle, and what it waits for only shrinks.
@@ -61,6 +68,7 @@ mod paths;
 mod pause;
 mod reads;
 mod recall;
+mod reclaim;
 mod recover;
 mod relaxed;
 mod reply;

@@ -1,4 +1,4 @@
-//! Reading records of the table on demand. The same record is read once for all who wait for it.
+//! Reads of records of the table under way, and who waits for them. The same record is read once for all who wait for it.
 //!
 //! A read that was given out before a checkpoint was done may bring what that checkpoint replaced. Memory wins over
 //! it only as long as memory remembers; so the end of a checkpoint, which lets memory forget, is held back until all

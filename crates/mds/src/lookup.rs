@@ -7,10 +7,10 @@
 
 use loligo_types::{Event, Ino, Kind};
 
-use crate::cluster::is_same_way;
 use crate::core::Core;
 use crate::job::{Job, WaitReason};
 use crate::lookup_leases::LookupLeases;
+use crate::shortcuts::is_same_way;
 
 impl LookupLeases {
     /// Nothing, if a decided change may be applied as far as promises go; else this is what to wait for.

@@ -14,7 +14,6 @@ use std::sync::Arc;
 use loligo_namespace::{Change, Ctx, Found, Need, Tree, prepare};
 use loligo_types::{Answer, FsError, Ino, Kind, Name, Op, OpenFlags, Origin, Rank, SessionId, Stamp, limits};
 
-use crate::admit::changes;
 use crate::cluster::{Cluster, Where, principal};
 use crate::core::Core;
 use crate::job::{Job, WaitReason};
@@ -23,7 +22,7 @@ use crate::open::{Handle, Opens};
 use crate::peer::PeerMsg;
 use crate::rights::{Grant, Rights};
 use crate::session::Slot;
-use crate::step::Step;
+use crate::step::{Step, changes};
 
 /// Time for which an answer of another rank about its directories is believed, milliseconds.
 const KEEP_MS: u64 = 1000;

@@ -1,4 +1,4 @@
-//! Start: a new file system, or what the table and the journal tell of an old one.
+//! Replay of records into parts. The order of a start is `stages/restart.rs`.
 
 use loligo_journal::Record;
 use loligo_types::{Event, Ino, Lsn, PeerRecord, SessionRecord};

@@ -10,7 +10,7 @@
 use std::collections::BTreeSet;
 
 use loligo_namespace::Tree;
-use loligo_types::{Event, Ino, Name, Rank};
+use loligo_types::{Event, Ino, Inode, Name, Rank};
 
 use crate::config::Config;
 use crate::hash::IntMap;
@@ -137,7 +137,7 @@ impl Shortcuts {
         }
         match event {
             Event::Inode(inode) if self.has_through(inode.ino) => {
-                let same = |before: &loligo_types::Inode| crate::cluster::is_same_way(before, inode);
+                let same = |before: &Inode| is_same_way(before, inode);
                 if !tree.inode(inode.ino).is_some_and(same) {
                     self.drop_through(inode.ino);
                 }
@@ -158,6 +158,16 @@ pub(crate) fn shortcut_key(tree: &Tree, dir: Ino, names: &[Name]) -> u64 {
 /// The most that are kept.
 pub(crate) fn shortcuts_most(config: &Config) -> usize {
     config.some(MOST)
+}
+
+/// True if two records of a directory are the same to paths that lead through it. Under placement `table` the right to search it does not
+/// matter to them.
+pub(crate) fn is_same_way(a: &Inode, b: &Inode) -> bool {
+    let way = |inode: &Inode| (inode.parent, inode.place, inode.nlink == 0);
+    let search = |inode: &Inode| (inode.mode, inode.uid, inode.gid);
+    way(a) == way(b)
+        && a.lookup_lease() == b.lookup_lease()
+        && (a.ino.is_table() || search(a) == search(b) && a.acl() == b.acl())
 }
 
 #[cfg(test)]

@@ -45,3 +45,14 @@ pub(crate) fn origin_of(job: &Job, ino: Ino, value: u64) -> Origin {
     // What the client had of answers is filled in when the record is made.
     Origin { session: job.session, seq: job.seq, answered: loligo_types::Seq(0), ino, value }
 }
+
+/// True if the operation is refused to a read-only peer. File locks are let through: they change nothing that stays.
+pub(crate) fn changes(op: &Op) -> bool {
+    match op {
+        Op::Via { what, .. } => changes(what),
+        Op::Open { flags, .. } => flags.write || flags.truncate || flags.append,
+        Op::Access { want, .. } => want.write,
+        Op::DataAddress { .. } => false,
+        op => op.is_change(),
+    }
+}

@@ -68,7 +68,7 @@ pub(crate) use self::locks::Use;
 pub(crate) use self::peers::Peers;
 pub(crate) use self::pins::pinned_dirs;
 pub(crate) use self::placement::Placement;
-pub(crate) use self::replicas::{Replicas, Way, is_same_way};
+pub(crate) use self::replicas::{Replicas, Way};
 use crate::balance::Balance;
 use crate::core::Core;
 use crate::job::{Job, WaitReason};

@@ -1,4 +1,4 @@
-//! Life of a decoupled subtree: its begin, its renewal and its end.
+//! Life of a decoupled subtree: its begin, its renewal and its end. Here is what parts do for it; the order is `stages/ends.rs`.
 //!
 //! Decoupling is recorded first, so that from then on nobody gets anything of the subtree. Then all that others hold on it is asked back.
 //! Only then its owner is answered. Where others may work meanwhile nothing is asked back (`allow.rs`).

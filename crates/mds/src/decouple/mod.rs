@@ -1,9 +1,12 @@
 //! Decoupled subtrees: one client has all below a directory for itself, changes it where it is, and gives back what it made as a whole.
-//! Here who has what, and which request goes where; `begin.rs` how it comes about and ends, `away.rs` what becomes of one whose owner is
-//! not heard, `shut.rs` what others meet, `fetch.rs` what the owner is told, `objects.rs` what of its files' bytes it may have, `look.rs`
-//! whether what it made is its to say, `shape.rs` and `whole.rs` whether that is a tree, `merge.rs` how it becomes true, `into_table.rs` how it gets into the table past memory, `allow.rs` what is otherwise where others may work meanwhile, `read.rs` where they may read, `fork.rs` files of which both have a version,
-//! `status.rs` what is shown, `nested.rs` what policies of directories below have to say, `bounds.rs` those above; with several ranks, `gather.rs` how all of it comes to one of them, and `migration_guard.rs` that it stays there. Not what the
-//! owner does meanwhile.
+//! Here who has what, and which request goes where; `begin.rs` how it comes about and ends, `away.rs` what becomes of one whose owner
+//! is not heard, `shut.rs` what others meet, `stages/asks.rs` what the owner is told, `objects.rs` what of its files' bytes it may
+//! have, `look.rs` whether what it made is its to say, `shape.rs` and `whole.rs` whether that is a tree, `merge.rs` how it becomes
+//! true, `into_table.rs` how it gets into the table past memory, `allow.rs` what is otherwise where others may work meanwhile,
+//! `read.rs` where they may read, `fork.rs` files of which both have a version, `status.rs` what is shown, `nested.rs` what policies of
+//! directories below have to say, `bounds.rs` those above; with several ranks, `gather.rs` how all of it comes to one of them, and
+//! `migration_guard.rs` that it stays there. What the machine does for them with several parts is in `stages`. Not what the owner does
+//! meanwhile.
 //!
 //! Source: Cudele (Sevilla 2018), chapter 6. With `interfere: block`, what is decoupled is nobody else's, in no way: not by a path, nor
 //! by a number, nor through something that was open. So what the owner fetched stays as it was fetched, and what it has decided

@@ -7,7 +7,7 @@ use loligo_namespace::{Change, answer_again, need, need_again};
 use loligo_types::msg::{Request, ToClient};
 use loligo_types::{Answer, FsError, FsResult, Op, Origin, Rank, SubtreeOp, limits};
 
-use crate::admit::{changes, may_claim};
+use crate::admit::may_claim;
 use crate::cluster::Gathered;
 use crate::grant::Asks;
 use crate::io::{ConnId, Output, Peer};
@@ -17,7 +17,7 @@ use crate::open::Handle;
 use crate::reply::Reply;
 use crate::rights::Squash;
 use crate::session::Slot;
-use crate::step::{Step, data_of, origin_of};
+use crate::step::{Step, changes, data_of, origin_of};
 use crate::walk::Walk;
 use crate::window::Verdict;
 

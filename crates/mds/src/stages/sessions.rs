@@ -1,4 +1,4 @@
-//! Sessions from the handshake to their end, and what they say beside requests. How a session that is dead ends in steps: `ending.rs`.
+//! Sessions from the handshake to their end, and what they say beside requests. A session that is dead ends in steps (`ending.rs`).
 
 use std::collections::BTreeSet;
 

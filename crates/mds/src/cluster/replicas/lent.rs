@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use loligo_namespace::{Found, Lookup, Need};
 use loligo_types::{Event, Ino, Inode, Kind, Name, Rank};
 
-use super::{LENT_MS, is_same_way};
+use super::LENT_MS;
 use crate::cluster::{Atlas, Cluster, Replicas, Where};
 use crate::core::Core;
 use crate::decouple::Decoupled;
@@ -14,6 +14,7 @@ use crate::grace::Grace;
 use crate::job::{Job, WaitReason};
 use crate::load::Waiter;
 use crate::peer::PeerMsg;
+use crate::shortcuts::is_same_way;
 
 /// Questions that wait for records at most.
 const LATE_MAX: usize = 10_000;

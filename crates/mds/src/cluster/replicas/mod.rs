@@ -16,7 +16,7 @@
 mod held;
 mod lent;
 
-use loligo_types::{Inode, limits};
+use loligo_types::limits;
 
 use self::held::Held;
 pub(crate) use self::held::Way;
@@ -33,13 +33,3 @@ pub(crate) struct Replicas {
 const LENT_MS: u64 = limits::REPLICA_MS + limits::REPLICA_MS / 10;
 /// After this the holder asks to keep them, milliseconds.
 const KEEP_MS: u64 = limits::REPLICA_MS / 3;
-
-/// True if two records of a directory are the same to paths that lead through it. Under placement `table` the right to search it does not
-/// matter to them.
-pub(crate) fn is_same_way(a: &Inode, b: &Inode) -> bool {
-    let way = |inode: &Inode| (inode.parent, inode.place, inode.nlink == 0);
-    let search = |inode: &Inode| (inode.mode, inode.uid, inode.gid);
-    way(a) == way(b)
-        && a.lookup_lease() == b.lookup_lease()
-        && (a.ino.is_table() || search(a) == search(b) && a.acl() == b.acl())
-}
