@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 use loligo_types::msg::Hello;
 use loligo_types::{Answer, Lsn, Rank, SessionId};
 
-use crate::cluster::{Cluster, principal};
+use crate::cluster::Cluster;
+use crate::cluster::principal;
 use crate::core::Core;
 use crate::grant::Asks;
 use crate::handshake::Begun;

@@ -14,7 +14,9 @@ use std::sync::Arc;
 use loligo_namespace::{Change, Ctx, Found, Need, Tree, prepare};
 use loligo_types::{Answer, FsError, Ino, Kind, Name, Op, OpenFlags, Origin, Rank, SessionId, Stamp, limits};
 
-use crate::cluster::{Cluster, Where, principal};
+use crate::cluster::Cluster;
+use crate::cluster::Where;
+use crate::cluster::principal;
 use crate::core::Core;
 use crate::job::{Job, WaitReason};
 use crate::load::Waiter;

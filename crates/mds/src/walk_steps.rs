@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use loligo_namespace::{Tree, check_search, is_searched_by_all};
 use loligo_types::{Answer, Cred, FsError, FsResult, Ino, Inode, Kind, Lease, Name, Op};
 
-use crate::cluster::{Cluster, Way};
+use crate::cluster::Cluster;
+use crate::cluster::Way;
 use crate::core::Core;
 use crate::heat::Heat;
 use crate::job::Job;

@@ -5,24 +5,28 @@
 //! | file | what |
 //! |---|---|
 //! | `mod.rs` | when it is asked, and what becomes of the answer |
+//! | `state.rs` | its state |
 //! | `pieces.rs` | what could move: directories and fragments with their heat |
+//! | `rules.rs` | what directories say of it |
 //! | `resolution.rs` | by which policy each of them is balanced |
 //! | `status.rs` | what is shown |
 
 mod pieces;
 mod resolution;
+mod rules;
+mod state;
 mod status;
-
-use std::collections::BTreeMap;
 
 use loligo_types::{Decision, Ino, Move, PolicyId, Rank, RankState, RankView, Snapshot, Weighed};
 
-use self::pieces::{Pieces, Scratch};
-pub(crate) use self::resolution::is_rule;
-use self::resolution::{Distants, Look, Stand};
+pub(crate) use self::rules::is_rule;
+pub(crate) use self::state::Balance;
 pub use self::status::BalanceStatus;
 use crate::admin::Told;
-use crate::cluster::{Atlas, Cluster, Exports, Where};
+use crate::balance::pieces::{Pieces, Scratch};
+use crate::balance::rules::{Look, Stand};
+use crate::cluster::Cluster;
+use crate::cluster::{Atlas, Exports, Where};
 use crate::core::Core;
 use crate::decouple::Decoupled;
 use crate::heat::Heat;
@@ -35,35 +39,6 @@ const AGAIN_MS: u64 = 100;
 const AGAINS_MAX: u32 = 5;
 /// Most that a decision may move; the rest is passed over.
 const MOVES_MAX: usize = 64;
-
-/// State of the balancer of this rank.
-#[derive(Default)]
-pub(crate) struct Balance {
-    /// Ticks so far.
-    tick: u64,
-    /// When the next one is, milliseconds; 0: not known yet.
-    next_ms: u64,
-    /// Times that the next one was put off because something had to be read first.
-    agains: u32,
-    /// The tick that was not answered yet.
-    asked: Option<u64>,
-    /// The load of this rank as the policy weighed it at the last tick.
-    weighed: Weighed,
-    /// When something came to a rank last, as the subtree map told, milliseconds.
-    came_ms: BTreeMap<Rank, u64>,
-    /// Directories of others above those of this rank.
-    distants: Distants,
-    /// Migrations that decisions began.
-    moves: u64,
-    /// Migrations that decisions wanted and that were refused.
-    refused: u64,
-    /// Ticks to which no answer came before the next one, and how many of these there were in a row up to now.
-    unanswered: u64,
-    silent: u64,
-    /// At the last tick there was something to ask.
-    asks: bool,
-    scratch: Scratch,
-}
 
 impl Atlas {
     /// The policy of the file system: by it this rank balances what stands under no other one.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use loligo_namespace::{Found, Tree};
 use loligo_types::{Frag, Ino, Inode, Kind, LoadVec, Piece, PieceHeat, Rank};
 
-use super::resolution::{Look, Rules, Stand};
+use crate::balance::rules::{Look, Rules, Stand};
 use crate::cluster::Atlas;
 use crate::core::Core;
 use crate::hash::IntMap;

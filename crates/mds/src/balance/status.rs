@@ -2,7 +2,7 @@
 
 use loligo_types::{PolicyId, Weighed};
 
-use crate::balance::Balance;
+use crate::balance::state::Balance;
 use crate::cluster::Atlas;
 
 /// Of one rank.

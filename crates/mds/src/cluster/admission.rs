@@ -6,27 +6,13 @@
 use std::collections::BTreeMap;
 
 use loligo_namespace::Need;
-use loligo_types::{Ino, Lsn, Op};
+use loligo_types::{Ino, Op};
 
-use super::borrow::Foreign;
+use crate::cluster::borrowing::{Foreign, Turn};
 use crate::cluster::{Borrowing, Replicas};
 use crate::core::Core;
 use crate::job::{Job, WaitReason};
 use crate::peer::TxId;
-
-/// A turn.
-struct Turn {
-    tx: TxId,
-    /// The record of the decision; none: it is not decided yet. When that is durable letters go to those that lent, and what is
-    /// asked of them then comes behind.
-    decided: Option<Lsn>,
-}
-
-/// All turns.
-#[derive(Default)]
-pub(crate) struct AdmissionQueue {
-    by_dir: BTreeMap<Ino, Turn>,
-}
 
 /// Directories of which all parts are wanted, and whether only to be shown.
 fn wanted(foreign: &Foreign) -> BTreeMap<Ino, bool> {

@@ -4,13 +4,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use loligo_namespace::Need;
 use loligo_types::{ClusterMap, Frag, Ino, Lsn, Rank, RankState, Route};
 
-use super::early_requests::EarlyRequests;
-use super::locate::Strangers;
-use super::routes::Routes;
-use super::stale_rows::StaleRows;
+use crate::cluster::births::EarlyRequests;
+use crate::cluster::routes::Routes;
+use crate::cluster::strangers::Strangers;
 use crate::hash::IntMap;
+use crate::load::Waiter;
 
 /// The state.
 #[derive(Default)]
@@ -76,4 +77,24 @@ impl Atlas {
     pub(crate) fn takes_more(&self, rank: Rank) -> bool {
         self.map.ranks.iter().any(|info| info.rank == rank && info.state == RankState::Up)
     }
+}
+
+/// Location of an inode, as far as it is known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Where {
+    /// It is this rank's, and in memory (also that it is gone).
+    Here,
+    /// It is another rank's, as far as is known.
+    Elsewhere(Rank),
+    /// Records must be read first.
+    Unknown,
+}
+
+/// All of them.
+#[derive(Default)]
+pub(crate) struct StaleRows {
+    /// Since when, milliseconds.
+    pub(super) since: BTreeMap<Ino, u64>,
+    /// Reads that wait for the next tick.
+    pub(super) later: Vec<(Need, Waiter)>,
 }

@@ -7,86 +7,14 @@ use loligo_namespace::{Loaded, Need, need};
 use loligo_types::peer::Apart;
 use loligo_types::{Event, Frag, FsError, Ino, Kind, Lease, Letter, Op, Rank};
 
-use super::Where;
-use super::admission::AdmissionQueue;
-use crate::cluster::{Atlas, Exports, Peers, Replicas};
+use crate::cluster::borrowing::{Borrowing, Failed, Foreign, Gathered, Tx};
+use crate::cluster::{Atlas, Exports, Peers, Replicas, Where};
 use crate::core::Core;
 use crate::job::{Job, WaitReason};
 use crate::peer::{Lent, PeerMsg, TxId, Want};
 use crate::recall::SHARED;
 use crate::session::Sessions;
 use crate::step::Step;
-
-/// A transaction.
-#[derive(Default)]
-pub(crate) struct Tx {
-    /// The request that it is for.
-    job: u64,
-    /// Records that were lent, by rank.
-    guests: BTreeMap<Rank, Vec<Loaded>>,
-    /// Fragments of directories that ranks have, as they said when they lent their parts.
-    parts: BTreeMap<Ino, BTreeMap<Rank, Vec<Frag>>>,
-    /// Number of opens of inodes at their ranks.
-    opens: BTreeMap<Ino, u32>,
-    /// Ranks that were asked at all, and so must be told of the end.
-    asked: BTreeSet<Rank>,
-    /// Ranks that have not answered, and in which round they were asked.
-    outstanding: BTreeMap<Rank, u32>,
-    /// Number of rounds of questions so far.
-    round: u32,
-    /// Ranks that said `Busy` and have neither lent nor called since. Only those are waited for.
-    calls: BTreeSet<Rank>,
-    /// Where inodes are that a rank did not have.
-    found: BTreeMap<Ino, Rank>,
-    /// Those of what was lent that are in decoupled subtrees of their ranks.
-    apart: Vec<Apart>,
-    /// One rank said no: all is given back when the others have answered.
-    denied: Option<FsError>,
-}
-
-impl Tx {
-    /// Puts down what a rank has lent.
-    fn keep(&mut self, from: Rank, lent: Lent) {
-        let Lent { items, opens, elsewhere, apart } = lent;
-        for item in &items {
-            if let Loaded::Part { dir, frags, .. } = item {
-                self.parts.entry(*dir).or_default().insert(from, frags.clone());
-            }
-        }
-        self.guests.insert(from, items);
-        self.opens.extend(opens);
-        self.found.extend(elsewhere);
-        self.apart.extend(apart);
-    }
-}
-
-/// The transactions that this rank coordinates.
-#[derive(Default)]
-pub(crate) struct Borrowing {
-    pub(super) txs: BTreeMap<TxId, Tx>,
-    pub(super) turns: AdmissionQueue,
-    last_tx: u64,
-}
-
-/// Records to borrow for a request, by rank.
-pub(super) type Foreign = BTreeMap<Rank, Vec<Want>>;
-
-/// Records that a request needs before it can be decided.
-pub(crate) enum Gathered {
-    /// Nothing.
-    All,
-    /// Records of this rank.
-    Own(Vec<Need>),
-    /// An inode that another rank has, of an operation that needs only to say so.
-    Remote(Ino, Rank),
-    /// Records of others.
-    Foreign(Foreign),
-    /// Nothing can be had now: a fragment is on its way between other ranks.
-    Again,
-}
-
-/// A request that fails because a rank does not lend what it needs.
-pub(crate) type Failed = Option<(Job, FsError)>;
 
 impl Borrowing {
     /// A rank has lent. The request that fails for it, as another rank that was asked has refused.
@@ -412,7 +340,7 @@ impl Borrowing {
         for (dir, by_rank) in &state.parts {
             let mut all = core.tree.own_frags(*dir).unwrap_or_default();
             all.extend(by_rank.values().flatten());
-            if super::spread::covers_all(&all) {
+            if super::cuts::covers_all(&all) {
                 core.tree.set_whole(*dir);
             }
         }

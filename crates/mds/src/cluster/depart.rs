@@ -6,19 +6,12 @@ use std::collections::BTreeSet;
 use loligo_namespace::Tree;
 use loligo_types::{Event, Frag, Ino, Inode, Kind, Loaded, MovedClient, Name, Rank, Route, Target, limits};
 
-use super::exports::Export;
-use super::size::{CACHED_MAX, inode_len};
-use super::spread::cut;
-use super::survey::{Moves, Survey, inode_of};
+use crate::cluster::cuts::cut;
+use crate::cluster::exports::Export;
+use crate::cluster::survey::{Moves, Survey, inode_of};
+use crate::cluster::tail::{CACHED_MAX, Changes, inode_len};
 use crate::cluster::{Atlas, Exports};
 use crate::core::Core;
-
-/// Changes of the moving inodes since the table has them. Absolute, so in their order they lead to the present state.
-pub(super) struct Changes {
-    pub(super) events: Vec<Event>,
-    /// The inodes of which something is said.
-    pub(super) departed: BTreeSet<Ino>,
-}
 
 /// A thing of which each change says all.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]

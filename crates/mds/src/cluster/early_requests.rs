@@ -3,55 +3,16 @@
 //! another one has given away, and that neither memory nor the table knows, that rank is asked first: its letters come before its answer.
 //! Who waits for the directory waits for that. Not here: how such directories are made (`scatter.rs`).
 
-use std::collections::BTreeMap;
-
 use loligo_namespace::Need;
 use loligo_types::{Event, Ino, Letter, Rank};
 
+use crate::cluster::births::Birth;
 use crate::cluster::{Atlas, Peers};
 use crate::core::Core;
 use crate::peer::PeerMsg;
 
 /// Time for which an answer counts, milliseconds: the table is read once more after it.
 const KEEP_MS: u64 = 2000;
-
-/// State of a question.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Birth {
-    /// It is asked, and not answered.
-    Asked,
-    /// The letter that makes it is here, and waits for others before it.
-    Coming,
-    /// Nothing that makes it is on its way: what the table says is so. Until when that counts.
-    Told(u64),
-}
-
-/// All questions.
-#[derive(Default)]
-pub(crate) struct EarlyRequests {
-    by_ino: BTreeMap<Ino, Birth>,
-}
-
-impl EarlyRequests {
-    /// True if a question about this inode is open: the table is not read for it meanwhile.
-    pub(crate) fn is_asked(&self, need: &Need) -> bool {
-        let Need::Inode(ino) = need else { return false };
-        !self.by_ino.is_empty() && matches!(self.by_ino.get(ino), Some(Birth::Asked | Birth::Coming))
-    }
-
-    /// Drops answers that are too old to count.
-    pub(crate) fn expire(&mut self, now_ms: u64) {
-        if !self.by_ino.is_empty() {
-            self.by_ino.retain(|_, birth| !matches!(birth, Birth::Told(until) if *until <= now_ms));
-        }
-    }
-
-    fn of(&self, rank: Rank) -> Vec<Ino> {
-        let of_it =
-            self.by_ino.iter().filter(|(ino, birth)| ino.birth_rank() == rank && !matches!(birth, Birth::Told(_)));
-        of_it.map(|(ino, _)| *ino).collect()
-    }
-}
 
 impl Atlas {
     /// The answer. The read that waited for it, if there is one: it ends, and those who wait look again.

@@ -1,28 +1,21 @@
 //! Migrations from this rank: the one under way and those that wait, and their own steps. The course of one, over all parts that have to do with
-//! it, is `stages/migrate.rs`'s.
+//! it, is `stages/migrate.rs`'s; steps that ask the subtree map are in `exporting.rs`.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use loligo_types::msg::ToClient;
-use loligo_types::{Frag, Ino, Kind, Lsn, Rank, Route, limits};
+use loligo_types::{Frag, Ino, Lsn, Rank, Route, limits};
 
-use super::Where;
-use super::holdings::{Held, Holders};
-use super::size::Tail;
-use super::spread::cut;
-use super::survey::Survey;
-use crate::admin::{Migration, Told};
-use crate::cluster::{Atlas, Cluster};
+use crate::admin::Migration;
+use crate::cluster::held::{Held, Holders};
+use crate::cluster::survey::Survey;
+use crate::cluster::tail::{RESIDUE_MAX, Tail};
 use crate::core::Core;
-use crate::decouple::Decoupled;
 use crate::io::{DataAccess, Output};
 use crate::job::WaitReason;
-use crate::load::Waiter;
 use crate::open::Opens;
 use crate::session::{Sessions, Slot};
 
-/// Changes that the table does not have: with more than this there is another round of checkpoints first.
-pub(super) const RESIDUE_MAX: usize = 10_000;
 /// It is tried so often to have no more than these: they make the record long.
 const RESIDUE_FEW: usize = 1000;
 const ROUNDS_FEW: u32 = 2;
@@ -96,8 +89,8 @@ pub(super) struct Wanted {
 /// Migrations from this rank: one at a time.
 #[derive(Default)]
 pub(crate) struct Exports {
-    last: u64,
-    last_ticket: u64,
+    pub(super) last: u64,
+    pub(super) last_ticket: u64,
     pub(super) now: Option<Box<Export>>,
     pub(super) waiting: VecDeque<Wanted>,
     /// Of those that move files: which.
@@ -177,16 +170,6 @@ impl Exports {
         }
     }
 
-    /// True if the directory exists and is this rank's. `None`: it has left memory, and is read first.
-    pub(super) fn has_dir(&mut self, core: &mut Core, atlas: &mut Atlas, dir: Ino) -> Option<bool> {
-        let mut wants = Vec::new();
-        let place = atlas.locate_of(core, self, dir, &mut wants);
-        if !wants.is_empty() {
-            atlas.load(core, wants, Waiter::Nobody);
-        }
-        (place != Where::Unknown).then(|| place == Where::Here && core.tree.inode(dir).is_some())
-    }
-
     /// A rank has applied letters up to here.
     pub(crate) fn export_received(&mut self, core: &mut Core, sessions: &Sessions, from: Rank, upto: u64) {
         let Some(mut export) = self.now.take() else { return };
@@ -212,30 +195,6 @@ impl Exports {
             }
         }
         self.now = Some(export);
-    }
-
-    /// A rank has what letters up to here brought in the table.
-    pub(crate) fn export_landed(&mut self, core: &Core, atlas: &mut Atlas, from: Rank, upto: u64) {
-        let Some(landing) = self.landing.get_mut(&from) else { return };
-        let mut landed = Vec::new();
-        landing.retain(|(seq, lsn)| {
-            if *seq <= upto {
-                landed.push(*lsn);
-            }
-            *seq > upto
-        });
-        if !landed.is_empty() {
-            atlas.departed.retain(|_, (rank, lsn)| *rank != from || !landed.contains(lsn));
-            // What was read, or is being read, may be from before it was in the table.
-            atlas.barrier = core.loads.newest();
-            atlas.foreign_inodes.clear();
-        }
-    }
-
-    /// A record with a departure was replayed.
-    pub(crate) fn replay_departure(&mut self, atlas: &mut Atlas, to: Rank, seq: u64, inos: &[Ino], lsn: Lsn) {
-        atlas.departed.extend(inos.iter().map(|ino| (*ino, (to, lsn))));
-        self.landing.entry(to).or_default().push((seq, lsn));
     }
 
     /// Directories have changed places by the decision of another rank: what was found to be below another one may not be.
@@ -313,83 +272,6 @@ impl Export {
                 let access = if opens.access(ino, slot) == DataAccess::None { DataAccess::None } else { access };
                 core.out.push_back(Output::Access { session, ino, access });
             }
-        }
-    }
-}
-
-impl Cluster {
-    /// Wants a subtree to be moved.
-    pub(crate) fn want_export(
-        &mut self,
-        core: &mut Core,
-        decoupled: &Decoupled,
-        dir: Ino,
-        frag: Option<Frag>,
-        to: Rank,
-    ) -> Told {
-        if !self.atlas.map.ranks.iter().any(|info| info.rank == to) {
-            let ranks: Vec<String> = self.atlas.map.ranks.iter().map(|info| info.rank.to_string()).collect();
-            return Told::Refused(match &ranks[..] {
-                [] => "this file system has one rank; add one: loligo rank add".into(),
-                ranks => format!("there is no rank {to}; there are {}", ranks.join(", ")),
-            });
-        }
-        if !self.atlas.takes_more(to) {
-            return Told::Refused(format!("rank {to} is being drained and takes nothing more: choose another one"));
-        }
-        if core.stopping {
-            return Told::Refused("the server is stopping".into());
-        }
-        if let Some(refused) = frag.and_then(|frag| self.atlas.cannot_cut(core, dir, frag)) {
-            return refused;
-        }
-        let mut wants = Vec::new();
-        match self.atlas.locate_of(core, &mut self.exports, dir, &mut wants) {
-            Where::Elsewhere(rank) => return Told::Elsewhere(rank),
-            Where::Unknown => drop(self.load(core, wants, Waiter::Nobody)),
-            Where::Here => {
-                let Some(inode) = core.tree.inode(dir) else {
-                    return Told::Refused(format!("inode {dir} does not exist (any more)"));
-                };
-                if inode.kind != Kind::Dir {
-                    return Told::Refused(format!("inode {dir} is not a directory"));
-                }
-                if to == core.me() {
-                    return Told::Refused(format!("directory {dir} is rank {to}'s already"));
-                }
-                let (moves, _) = cut(&core.frags_of(dir), frag);
-                if let Ok(Some(root)) = decoupled.stays_for(core, self, dir, &moves) {
-                    return Told::Refused(core.stays_text(dir, root));
-                }
-            }
-        }
-        Told::Begun(self.exports.wait(dir, frag, to))
-    }
-
-    /// From now on requests on what moves wait, and so do data operations. `inos`: files that are to be durable besides.
-    pub(super) fn freeze(
-        &mut self,
-        core: &mut Core,
-        sessions: &Sessions,
-        opens: &Opens,
-        export: &mut Export,
-        survey: &mut Survey,
-        mut inos: BTreeSet<Ino>,
-    ) {
-        export.frozen_ms = core.now.mono_ms;
-        for (ino, slot, access) in export.held.users(core, &mut self.exports, &mut self.atlas, opens, survey) {
-            let is_file = core.tree.inode(ino).is_some_and(|inode| inode.kind == Kind::File);
-            if let Some(session) = sessions.get(slot).map(|session| session.id).filter(|_| is_file) {
-                core.out.push_back(Output::Access { session, ino, access: DataAccess::Moving });
-                export.stopped.push((slot, ino, access));
-                inos.insert(ino);
-            }
-        }
-        export.quiesced = inos.is_empty();
-        if !inos.is_empty() {
-            self.exports.last_ticket += 1;
-            export.ticket = self.exports.last_ticket;
-            core.out.push_back(Output::Quiesce { ticket: export.ticket, inos: inos.into_iter().collect() });
         }
     }
 }

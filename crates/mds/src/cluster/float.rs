@@ -6,8 +6,9 @@ use std::collections::BTreeSet;
 
 use loligo_types::{Event, Ino, Kind, Place, Rank};
 
-use super::Where;
-use crate::cluster::{Atlas, Cluster, Exports, Peers};
+use crate::cluster::placement::Homes;
+use crate::cluster::state::Cluster;
+use crate::cluster::{Atlas, Exports, Peers, Where};
 use crate::core::Core;
 use crate::grace::Grace;
 use crate::load::Waiter;
@@ -21,14 +22,6 @@ const LOOKED_MAX: usize = 4096;
 const AGAIN_MAX: u32 = 10;
 /// Files that go home at once.
 const HOME_MAX: usize = 64;
-
-/// Progress of the look for files that are to go home.
-#[derive(Default)]
-pub(crate) struct Homes {
-    at_ms: u64,
-    place: usize,
-    again: u32,
-}
 
 impl Peers {
     fn takes_files(&self, atlas: &Atlas, rank: Rank) -> bool {

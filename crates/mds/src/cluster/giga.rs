@@ -5,27 +5,18 @@
 //! (`FragConfig`); how a fragment moves is `stages/migrate.rs`'s. Unlike GIGA+'s bitmaps the lines of the subtree map say who has which fragment: there are
 //! few directories of this size.
 
-use std::collections::BTreeSet;
-
 use loligo_namespace::{EXPECTED_ENTRIES, PLACEMENT, SUBTREE};
 use loligo_types::{Event, Frag, Ino, Op, Rank};
 
 use crate::admin::Told;
-use crate::cluster::{Atlas, Cluster, Peers, Placement};
+use crate::cluster::state::Cluster;
+use crate::cluster::{Atlas, Peers, Placement};
 use crate::core::Core;
 use crate::decouple::Decoupled;
 use crate::grace::Grace;
 
 /// Delay after which a fragment that could not be moved is tried again, milliseconds.
 const RETRY_MS: u64 = 1000;
-
-/// Directories that may have to be spread.
-#[derive(Default)]
-pub(crate) struct Growing {
-    dirs: BTreeSet<Ino>,
-    /// Nothing is tried before this, milliseconds.
-    not_before_ms: u64,
-}
 
 /// The rank for a fragment of a directory that begins at one of these ranks: equal shares of the hashes, ascending from its own.
 fn rank_of(frag: Frag, ranks: &[Rank], home: Rank) -> Option<Rank> {

@@ -1,12 +1,12 @@
 //! Goods of a rank that is drained, in the order in which they go, and the rank that each goes to: subtrees, directories that are here
-//! because of their numbers, files that live by themselves. Each is a migration as any (`exports.rs`). Not when they go: `drain.rs`.
+//! because of their numbers, files that live by themselves. Each is a migration as any (`exports.rs`). Not when they go: `draining.rs`.
 
 use loligo_types::{Ino, Rank, RankState};
 
-use super::Where;
-use super::drain::{Drain, RETRY_MS, Stage};
 use crate::admin::{Migration, Told};
-use crate::cluster::{Atlas, Cluster, Exports, Peers};
+use crate::cluster::drain::{Drain, RETRY_MS, Stage};
+use crate::cluster::state::Cluster;
+use crate::cluster::{Atlas, Exports, Peers, Where};
 use crate::core::Core;
 use crate::decouple::Decoupled;
 use crate::discard::Discards;

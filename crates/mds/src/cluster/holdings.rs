@@ -3,11 +3,12 @@
 //! What is held is looked through in small steps before the directory freezes, and what is given or opened meanwhile is
 //! remembered: so when it freezes, only what may move has to be looked at again. When that is: `stages/migrate.rs`.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use loligo_types::{Event, Ino, Lease, MovedClient, Rank};
 
-use super::survey::{Moves, Survey};
+use crate::cluster::held::{Held, HeldOne, Holders};
+use crate::cluster::survey::{Moves, Survey};
 use crate::cluster::{Atlas, Exports};
 use crate::core::Core;
 use crate::eof_cleanup::EofCleanup;
@@ -20,9 +21,6 @@ use crate::pace::Pace;
 use crate::recall::{Recalls, SHARED};
 use crate::session::{Sessions, Slot};
 
-/// Sessions with the inodes that they hold something of.
-pub(super) type Holders = BTreeMap<Slot, Vec<Ino>>;
-
 /// Cost of a note that something of an inode is held, beside the look at the inode, in units of [`crate::pace::Pace`].
 const NOTE: usize = 4;
 /// Records read at a time.
@@ -31,52 +29,8 @@ const READS_MAX: usize = 512;
 const ASKED_MAX: usize = 1024;
 /// Most times that all leases are looked through again because some were asked back.
 const ROUNDS_MAX: u32 = 4;
-/// Open inodes that can move with a subtree: nobody can be made to close them, and one letter names them all.
-const OPENS_MAX: usize = 65_536;
-
-/// Something that somebody has open, or a lease that somebody has on it.
-struct HeldOne {
-    ino: Ino,
-    lease: Option<(Slot, Lease)>,
-}
-
-/// Progress of the look at what clients hold.
-#[derive(Default)]
-pub(super) struct Held {
-    /// Leases below this place were not looked at; `None`: it has not begun.
-    place: Option<usize>,
-    /// Open inodes that were not looked at.
-    opens: Vec<Ino>,
-    /// Of these it is not known whether they move: records must be read first, and stay in memory until they are looked at.
-    unknown: Vec<HeldOne>,
-    /// Inodes that move and that somebody holds something of, and those that may have become such since they were looked at.
-    inos: BTreeSet<Ino>,
-    /// Leases among these.
-    leases: usize,
-    /// Leases asked back that were not given back yet, or were given anew.
-    asked: VecDeque<(Ino, Slot)>,
-    /// Set when some leases were asked back since the look began.
-    shed: bool,
-    rounds: u32,
-    done: bool,
-}
 
 impl Held {
-    /// True if records are being read for unknown inodes.
-    pub(super) fn asks(&self) -> bool {
-        !self.unknown.is_empty()
-    }
-
-    /// Inodes of which somebody may hold something.
-    pub(super) fn inos(&self) -> &BTreeSet<Ino> {
-        &self.inos
-    }
-
-    /// Of those that are open: whether there are more than can move.
-    pub(super) fn too_many(&self, is_open: impl Fn(Ino) -> bool) -> bool {
-        self.inos.len() > OPENS_MAX && self.inos.iter().filter(|ino| is_open(**ino)).count() > OPENS_MAX
-    }
-
     /// The next thing that somebody holds.
     fn next_held(&mut self, leases: &mut Leases, pace: &mut Pace) -> Option<HeldOne> {
         if let Some(ino) = self.opens.pop() {

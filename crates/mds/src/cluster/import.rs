@@ -2,7 +2,8 @@
 
 use loligo_types::{Event, FsError, Loaded, MovedClient, Rank, Route};
 
-use crate::cluster::{Atlas, Cluster, Peers};
+use crate::cluster::state::Cluster;
+use crate::cluster::{Atlas, Peers};
 use crate::core::Core;
 use crate::grace::Grace;
 use crate::peer::PeerMsg;

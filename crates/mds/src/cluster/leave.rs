@@ -6,8 +6,9 @@ use std::collections::BTreeSet;
 use loligo_namespace::{DirtyKey, Tree};
 use loligo_types::Ino;
 
-use super::survey::{Moves, Survey, inode_of};
-use crate::cluster::{Atlas, Cluster, Exports};
+use crate::cluster::state::Cluster;
+use crate::cluster::survey::{Moves, Survey, inode_of};
+use crate::cluster::{Atlas, Exports};
 use crate::core::Core;
 use crate::load::Waiter;
 

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use loligo_namespace::Need;
 use loligo_types::{Event, Ino, Letter, Lsn, PeerRecord, Rank};
 
-use super::Where;
 use crate::checkpoint::Checkpointer;
-use crate::cluster::{Atlas, Cluster, Exports, Peers};
+use crate::cluster::state::Cluster;
+use crate::cluster::{Atlas, Exports, Peers, Where};
 use crate::core::Core;
 use crate::job::WaitReason;
 use crate::peer::PeerMsg;

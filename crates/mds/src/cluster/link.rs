@@ -1,14 +1,13 @@
 //! Connections to other ranks: their state, hello, and when a rank that has started may serve. Lines of the subtree map are told with
 //! hello, and doubted where they cannot be so. Where each message goes is in `stages/links.rs`.
 
-use std::collections::VecDeque;
-use std::sync::Arc;
-
 use loligo_namespace::Need;
-use loligo_types::{Frag, Ino, Letter, Loaded, Lsn, Rank, Route};
+use loligo_types::{Frag, Ino, Rank, Route};
 
 use crate::balance::Balance;
-use crate::cluster::{Atlas, Cluster, Peers};
+use crate::cluster::peers::Link;
+use crate::cluster::state::Cluster;
+use crate::cluster::{Atlas, Peers};
 use crate::core::Core;
 use crate::eof_cleanup::EofCleanup;
 use crate::job::WaitReason;
@@ -16,43 +15,6 @@ use crate::load::Waiter;
 use crate::open::Opens;
 use crate::peer::PeerMsg;
 use crate::shortcuts::Shortcuts;
-
-/// State of the link to another rank.
-#[derive(Default)]
-pub(crate) struct Link {
-    /// There is a connection.
-    pub(crate) up: bool,
-    /// It has said hello on this connection.
-    pub(crate) greeted: bool,
-    /// Messages that came over this connection while this rank could not say hello yet; none once it has.
-    pub(crate) early: Option<Vec<PeerMsg>>,
-    /// Its life, when it last said hello.
-    pub(crate) life: u64,
-    /// It has promised letters up to this one before it said hello; its requests of before are void when they are here.
-    pub(crate) promised: u64,
-    /// It has said hello since this rank started, and its letters of before have come.
-    pub(crate) settled: bool,
-    /// Letters to it that it has not said to have: number, record, letter.
-    pub(crate) outbox: VecDeque<(u64, Lsn, Arc<Letter>)>,
-    /// Letters up to here were sent over this connection.
-    pub(crate) sent: u64,
-    /// It has letters up to here.
-    pub(crate) received: u64,
-    /// It needs none up to here again.
-    pub(crate) acked: u64,
-    /// Letters from it that were not applied yet.
-    pub(crate) inbox: VecDeque<(u64, Arc<Letter>)>,
-    /// Imports from it that the table does not have yet: number, record.
-    pub(crate) landing: VecDeque<(u64, Lsn)>,
-    /// Records of what its next migration brings.
-    pub(crate) cached: Vec<Loaded>,
-    /// A directory is being read for the letter at the head of the inbox.
-    pub(crate) reading: bool,
-    /// It has said that it has nothing any more, and waits to hear that nothing will come to it.
-    pub(crate) empty: bool,
-    /// It has said that nothing will come from it.
-    pub(crate) farewell: bool,
-}
 
 impl Peers {
     /// An error text if a rank does not know of letters that it once had or sent for good. The letters that it had are not here

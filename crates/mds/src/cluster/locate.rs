@@ -4,75 +4,22 @@
 //! The table may be behind: whoever has an inode may have changed it and not written it there yet. So it is believed to be
 //! this rank's only where this rank's own records say the same (see docs/cluster.md, "Authority").
 
-use std::collections::BTreeMap;
-
 use loligo_namespace::{Found, Loaded, Need};
 use loligo_types::{Ino, Inode, Place, Rank, limits};
 
 use crate::balance::Balance;
+use crate::cluster::atlas::Where;
 use crate::cluster::{Atlas, Exports};
 use crate::core::Core;
 
-/// Time that the table's records of foreign inodes are used, milliseconds.
-const KEEP_MS: u64 = 2000;
 /// Most of them.
 const KEEP_MAX: usize = 100_000;
-
-/// Location of an inode, as far as it is known.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Where {
-    /// It is this rank's, and in memory (also that it is gone).
-    Here,
-    /// It is another rank's, as far as is known.
-    Elsewhere(Rank),
-    /// Records must be read first.
-    Unknown,
-}
 
 /// One step of finding out.
 enum Look {
     Found(Where),
     /// The location is that of this directory above.
     Parent(Ino),
-}
-
-/// Table records of inodes that are not (known to be) this rank's.
-#[derive(Default)]
-pub(crate) struct Strangers {
-    by_ino: BTreeMap<Ino, (Option<(Ino, Place)>, u64)>,
-}
-
-impl Strangers {
-    fn put(&mut self, ino: Ino, inode: Option<&Inode>, now_ms: u64, most: usize) {
-        self.by_ino.insert(ino, (inode.map(|inode| (inode.parent, inode.place)), now_ms + KEEP_MS));
-        if self.by_ino.len() > most {
-            let any = self.by_ino.keys().find(|other| **other != ino).copied();
-            any.and_then(|any| self.by_ino.remove(&any));
-        }
-    }
-
-    /// Forgets what was read long ago.
-    pub(crate) fn expire(&mut self, now_ms: u64) {
-        if !self.by_ino.is_empty() {
-            self.by_ino.retain(|_, (_, until)| *until > now_ms);
-        }
-    }
-
-    /// The directory in which the table has an inode's primary name.
-    pub(crate) fn parent(&self, ino: Ino) -> Option<Ino> {
-        let ((parent, _), _) = self.by_ino.get(&ino).and_then(|(known, until)| Some(((*known)?, until)))?;
-        Some(parent)
-    }
-
-    /// It is this rank's, or the table may say something else by now.
-    pub(super) fn forget(&mut self, ino: Ino) {
-        self.by_ino.remove(&ino);
-    }
-
-    /// Something has changed hands.
-    pub(crate) fn clear(&mut self) {
-        self.by_ino.clear();
-    }
 }
 
 impl Atlas {

@@ -4,8 +4,8 @@
 use loligo_namespace::Found;
 use loligo_types::{Rank, RankState};
 
-use super::Drain;
-use crate::cluster::{Atlas, Cluster, Peers};
+use crate::cluster::state::Cluster;
+use crate::cluster::{Atlas, Drain, Peers};
 use crate::core::Core;
 use crate::peer::PeerMsg;
 

@@ -4,10 +4,10 @@
 use loligo_namespace::Need;
 use loligo_types::{Frag, Ino, Rank};
 
-use super::Where;
-use super::exports::{Export, Exports, Stage};
-use super::survey::Moves;
-use crate::cluster::{Atlas, Cluster};
+use crate::cluster::exports::{Export, Exports, Stage};
+use crate::cluster::state::Cluster;
+use crate::cluster::survey::Moves;
+use crate::cluster::{Atlas, Where};
 use crate::core::Core;
 use crate::decouple::Decoupled;
 use crate::job::WaitReason;

@@ -4,9 +4,9 @@
 use loligo_namespace::{PIN, pinned_ranks};
 use loligo_types::{Event, Ino, Loaded, Op, Rank};
 
-use super::Where;
 use crate::admin::Told;
-use crate::cluster::{Atlas, Cluster, Placement};
+use crate::cluster::state::Cluster;
+use crate::cluster::{Atlas, Placement, Where};
 use crate::core::Core;
 use crate::decouple::Decoupled;
 use crate::grace::Grace;

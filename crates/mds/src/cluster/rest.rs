@@ -1,6 +1,6 @@
 //! Work under way between a rank and others, for those who test it from outside. Changes nothing.
 
-use crate::cluster::Cluster;
+use crate::cluster::state::Cluster;
 use crate::core::Core;
 
 impl Cluster {

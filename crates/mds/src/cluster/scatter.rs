@@ -11,41 +11,10 @@ use loligo_namespace::Lookup;
 use loligo_types::hash::{mix, rank_by_path};
 use loligo_types::{Event, Ino, Name, Op, Rank, RankState};
 
-use crate::cluster::{Atlas, Cluster, Peers, Placement};
+use crate::cluster::state::Cluster;
+use crate::cluster::{Atlas, Peers, Placement};
 use crate::core::Core;
 use crate::job::Job;
-
-/// Numbers that are taken from the counter at once: what is left of them is lost with the rank's life.
-const TAKEN: u64 = 1024;
-
-/// Numbers that this rank may give to such directories.
-#[derive(Default)]
-pub(crate) struct Numbers {
-    next: u64,
-    end: u64,
-    /// Directories that other ranks have made here, in this life.
-    pub(super) came: u64,
-}
-
-impl Numbers {
-    /// If there are no more: takes some from the counter, with this record. None: there are some, or there will be no more.
-    fn take(&mut self, core: &Core) -> Option<Event> {
-        if self.next < self.end {
-            return None;
-        }
-        let first = core.tree.next_ino();
-        // Too large a count names no rank.
-        Ino(first.0 + TAKEN).scattered(Rank::ZERO)?;
-        (self.next, self.end) = (first.0, first.0 + TAKEN);
-        Some(Event::NextIno(Ino(first.0 + TAKEN)))
-    }
-
-    fn next(&mut self) -> Option<Ino> {
-        let number = (self.next < self.end).then_some(Ino(self.next))?;
-        self.next += 1;
-        Some(number)
-    }
-}
 
 impl Cluster {
     /// Where the directory that a request makes is to live, if that is not with its name. At another rank it counts as lent by that one while

@@ -6,26 +6,20 @@
 
 use std::collections::BTreeSet;
 
-use loligo_journal::codec::parts::put_inode;
 use loligo_journal::encode_record;
 use loligo_journal::frame::BODY_MAX;
-use loligo_types::{Event, Ino, Inode, limits};
+use loligo_types::{Event, Ino, limits};
 
-use super::depart::Changes;
-use super::exports::{Export, RESIDUE_MAX};
-use super::holdings::Clients;
-use super::survey::Survey;
+use crate::cluster::exports::Export;
+use crate::cluster::holdings::Clients;
+use crate::cluster::survey::Survey;
+use crate::cluster::tail::{Changes, RESIDUE_BYTES, inode_len};
 use crate::cluster::{Atlas, Exports};
 use crate::core::Core;
 
-/// Bytes of changes that the table does not have: with more there is another round of checkpoints first. All that moves waits
-/// while they are written, sent and written again.
-pub(super) const RESIDUE_BYTES: usize = 4 << 20;
 /// Bytes of what is counted here. Beside it there is room for what is not, at the other rank too: the directory itself, what
 /// both have counted of it, how far letters have come.
 const MOVE_MAX: usize = BODY_MAX - (1 << 20);
-/// Bytes of records that go ahead of the letter, so that they need not be read: those beyond are.
-pub(super) const CACHED_MAX: usize = 1 << 20;
 
 // What is left after a round, and the largest change, fit.
 const _: () = assert!(RESIDUE_BYTES + 8 * (limits::INLINE_MAX + limits::XATTR_TOTAL_MAX) < MOVE_MAX);
@@ -41,38 +35,8 @@ const LEASE: usize = 11;
 const LOCK: usize = 56;
 /// An inode's number.
 const INO: usize = 10;
-/// Bytes before an inode: the kind of the event, its number.
-const HEAD: usize = 11;
 /// A line of the subtree map, in the record and in the letter, and the fragment that departs.
 const LINE: usize = 96;
-
-/// All that was changed since a round of checkpoints began.
-#[derive(Default)]
-pub(crate) struct Tail {
-    pub(super) events: Vec<Event>,
-    /// The records in which that is have so many bytes.
-    bytes: usize,
-}
-
-impl Tail {
-    /// A record was made.
-    pub(crate) fn add(&mut self, events: &[Event], bytes: usize) {
-        self.events.extend_from_slice(events);
-        self.bytes += bytes;
-    }
-
-    /// True if these are more events than so many, or as much in bytes as [`RESIDUE_BYTES`] for each 10,000.
-    pub(super) fn is_long(&self, number: usize) -> bool {
-        self.events.len() > number || self.bytes > RESIDUE_BYTES * number.div_ceil(RESIDUE_MAX)
-    }
-}
-
-/// Length of an inode in a record, bytes.
-pub(super) fn inode_len(inode: &Inode, scratch: &mut Vec<u8>) -> usize {
-    scratch.clear();
-    put_inode(scratch, inode);
-    HEAD + scratch.len()
-}
 
 fn event_len(event: &Event, scratch: &mut Vec<u8>) -> usize {
     scratch.clear();

@@ -6,11 +6,12 @@ use std::collections::BTreeSet;
 use loligo_namespace::{Loaded, Need, Tree};
 use loligo_types::{About, Event, Frag, Ino, Inode, Lease, Name, Op, Rank, Route, Spread};
 
-use super::Where;
-use super::exports::Export;
-use super::routes::Routes;
 use crate::admin::Told;
-use crate::cluster::{Atlas, Borrowing, Cluster, Exports, Loans, Peers};
+use crate::cluster::cuts::{covers_all, cut};
+use crate::cluster::exports::Export;
+use crate::cluster::routes::Routes;
+use crate::cluster::state::Cluster;
+use crate::cluster::{Atlas, Borrowing, Exports, Loans, Peers, Where};
 use crate::core::Core;
 use crate::decouple::Decoupled;
 use crate::job::{Job, WaitReason};
@@ -19,35 +20,6 @@ use crate::peer::PeerMsg;
 use crate::recall::{Recalls, SHARED};
 use crate::session::{Sessions, Slot};
 use crate::step::Step;
-
-/// True if fragments are all hashes together.
-pub(super) fn covers_all(frags: &[Frag]) -> bool {
-    let all: u64 = frags.iter().map(|frag| 1u64 << (Frag::BITS_MAX - frag.bits)).sum();
-    all == 1 << Frag::BITS_MAX
-}
-
-/// Cuts a rank's fragments so that those in `wanted` (all, if none is named) can move: those that move, and those that
-/// stay.
-pub(super) fn cut(own: &[Frag], wanted: Option<Frag>) -> (Vec<Frag>, Vec<Frag>) {
-    let Some(wanted) = wanted else { return (own.to_vec(), Vec::new()) };
-    let (mut moves, mut stays) = (Vec::new(), Vec::new());
-    for frag in own {
-        if wanted.covers(*frag) {
-            moves.push(*frag);
-        } else if frag.covers(wanted) {
-            moves.push(wanted);
-            let mut at = wanted;
-            while at != *frag {
-                let Some(parent) = at.parent() else { break };
-                stays.push(Frag { bits: at.bits, value: at.value ^ 1 });
-                at = parent;
-            }
-        } else {
-            stays.push(*frag);
-        }
-    }
-    (moves, stays)
-}
 
 /// The hash of the names that a request is about first: the one it names, or the first one that it lists.
 fn hash_of(tree: &Tree, op: &Op) -> u64 {
@@ -316,26 +288,5 @@ impl Export {
     pub(super) fn has_other_frags(&self, core: &Core, inode: &Inode) -> bool {
         let is_part = core.tree.part(self.dir).is_some();
         core.frags_of(self.dir) != self.own || is_part != inode.part_of().is_some()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_cut_out_and_what_stays_are_all_together() {
-        let wanted = Frag { bits: 3, value: 5 };
-        let (moves, stays) = cut(&[Frag::WHOLE], Some(wanted));
-        assert_eq!(moves, [wanted]);
-        assert_eq!(stays.len(), 3);
-        let all: Vec<Frag> = moves.iter().chain(&stays).copied().collect();
-        assert!(covers_all(&all) && !covers_all(&stays));
-        assert!(all.iter().enumerate().all(|(at, a)| all[at + 1..].iter().all(|b| !a.covers(*b) && !b.covers(*a))));
-        let halves = Frag::WHOLE.split(1);
-        assert_eq!(cut(&halves, Some(halves[1])), (vec![halves[1]], vec![halves[0]]));
-        assert_eq!(cut(&halves[1..], Some(Frag::WHOLE)), (vec![halves[1]], vec![]));
-        assert_eq!(cut(&halves, None).0, halves);
-        assert_eq!(cut(&halves[..1], Some(halves[1])).0, []);
     }
 }

@@ -1,8 +1,6 @@
 //! Inodes of which the table tells what cannot be so: whoever has one has moved it, or removed it, and has not written that
 //! there yet. They are read again, once a tick, until the table tells something else. Nothing is locked meanwhile.
 
-use std::collections::BTreeMap;
-
 use loligo_namespace::Need;
 use loligo_types::{Event, Ino};
 
@@ -14,15 +12,6 @@ use crate::load::Waiter;
 const PATIENCE_MS: u64 = 10_000;
 /// Time for which it is remembered when a row was found stale, milliseconds.
 const KEEP_MS: u64 = 60_000;
-
-/// All of them.
-#[derive(Default)]
-pub(crate) struct StaleRows {
-    /// Since when, milliseconds.
-    since: BTreeMap<Ino, u64>,
-    /// Reads that wait for the next tick.
-    later: Vec<(Need, Waiter)>,
-}
 
 impl Atlas {
     /// Notes a change that other ranks can only learn from the table, so that it is there soon: a file which has names has become

@@ -3,7 +3,8 @@
 use loligo_namespace::{Found, Lookup, Need, Tree, may_search};
 use loligo_types::{Answer, FsError, Ino, Kind, Op, Rank};
 
-use crate::cluster::{Cluster, Where};
+use crate::cluster::Where;
+use crate::cluster::state::Cluster;
 use crate::core::Core;
 use crate::job::{Job, WaitReason};
 use crate::step::Step;

@@ -15,11 +15,11 @@ use loligo_types::{
     Answer, Conflict, Cred, DecoupledRecord, Event, FsError, Ino, Inode, Interfere, Need, SubtreeAnswer,
 };
 
-use super::intake::Intake;
-use super::look::{Bar, is_his_to_make, names_of};
 use crate::cluster::Cluster;
 use crate::core::Core;
 use crate::decouple::Decoupled;
+use crate::decouple::intake::Intake;
+use crate::decouple::look::{Bar, is_his_to_make, names_of};
 use crate::open::Opens;
 
 /// Most bytes of the parts of such a merge, and of the record that comes of it: it is decided upon at once.

@@ -9,11 +9,10 @@
 use loligo_types::limits::SUBTREE_INOS_MAX;
 use loligo_types::{DecoupledRecord, FsError, FsResult, Ino, Lease};
 
-use super::Owned;
-use super::objects::DataRights;
 use crate::cluster::Cluster;
 use crate::core::Core;
-use crate::decouple::Decoupled;
+use crate::decouple::objects::DataRights;
+use crate::decouple::{Decoupled, Owned};
 use crate::job::{Job, WaitReason};
 use crate::lease::Leases;
 use crate::open::Opens;

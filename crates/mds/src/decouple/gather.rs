@@ -17,7 +17,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use loligo_types::{Event, FsError, Ino, Kind, Need, Rank};
 
 use crate::admin::Told;
-use crate::cluster::{Cluster, Where};
+use crate::cluster::Cluster;
+use crate::cluster::Where;
 use crate::core::Core;
 use crate::decouple::Decoupled;
 use crate::job::{Job, WaitReason};

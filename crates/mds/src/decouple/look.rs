@@ -13,10 +13,10 @@ use loligo_types::{
     Cred, DecoupledRecord, Event, EventView, Ino, Inode, Interfere, Kind, Name, Need, Place, Placement,
 };
 
-use super::intake::Intake;
 use crate::cluster::Cluster;
 use crate::core::Core;
 use crate::decouple::Decoupled;
+use crate::decouple::intake::Intake;
 
 /// Obstacle of a part.
 pub(super) enum Bar {

@@ -5,7 +5,8 @@
 use loligo_namespace::{Found, Need};
 use loligo_types::{Event, Frag, FsError, Ino};
 
-use crate::cluster::{Cluster, Use, Where};
+use crate::cluster::Cluster;
+use crate::cluster::{Use, Where};
 use crate::core::Core;
 use crate::decouple::Decoupled;
 use crate::job::Job;

@@ -12,10 +12,10 @@ use loligo_namespace::{Found, SUBTREE, Tree, bounds_of};
 use loligo_subtree_policy::{Bounds, Broken, Cell, SubtreePolicy, Wanted};
 use loligo_types::{Answer, Event, FsError, Ino, Need, Op, Promise, RefusedBy, SubtreeAnswer};
 
-use super::gather::Far;
 use crate::cluster::Cluster;
 use crate::core::Core;
 use crate::decouple::Decoupled;
+use crate::decouple::gather::Far;
 use crate::io::{Output, Page, Scan};
 use crate::job::{Job, WaitReason};
 use crate::paths::PathCache;

@@ -12,7 +12,8 @@ use loligo_namespace::{Found, Lookup, Need, SUBTREE};
 use loligo_types::peer::Apart;
 use loligo_types::{FsError, Ino, Inode, Kind, Lease, Op};
 
-use crate::cluster::{Cluster, principal};
+use crate::cluster::Cluster;
+use crate::cluster::principal;
 use crate::core::Core;
 use crate::decouple::Decoupled;
 use crate::job::{Job, WaitReason};

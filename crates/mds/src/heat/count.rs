@@ -6,12 +6,13 @@
 use loligo_namespace::{Loaded, Lookup, Record, Recut, Tree};
 use loligo_types::{Event, Frag, FragHeat, Hit, Ino, Inode, Kind, Op};
 
-use super::table::Spot;
-use super::vec::DirChanges;
 use crate::balance::Balance;
-use crate::cluster::{Atlas, Cluster};
+use crate::cluster::Atlas;
+use crate::cluster::Cluster;
 use crate::core::Core;
 use crate::heat::Heat;
+use crate::heat::table::Spot;
+use crate::heat::vec::DirChanges;
 
 /// Fragments whose heat goes along when they move; colder ones are counted anew.
 const MOVED_MAX: usize = 4096;

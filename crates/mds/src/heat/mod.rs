@@ -11,7 +11,7 @@
 //! | `count.rs` | what counts as what |
 //! | `loligo_types::beat` | the load of a rank |
 //! | `gossip.rs` | how all ranks learn it |
-//! | `rank.rs` | both in the machine |
+//! | `rank.rs` | both of a rank |
 //! | `status.rs` | what is shown |
 
 mod count;

@@ -5,15 +5,16 @@ use std::collections::BTreeMap;
 use loligo_namespace::Tree;
 use loligo_types::{Ino, LoadVec, Rank, Weighed};
 
-use super::decay::DecayCounter;
-use super::gossip::Gossip;
-use super::sample::Sampler;
-use super::table::HeatTable;
-use super::vec::DecayVec;
-use super::{Beat, Load};
-use crate::cluster::{Atlas, Cluster};
+use crate::cluster::Atlas;
+use crate::cluster::Cluster;
 use crate::config::Config;
 use crate::core::Core;
+use crate::heat::decay::DecayCounter;
+use crate::heat::gossip::Gossip;
+use crate::heat::sample::Sampler;
+use crate::heat::table::HeatTable;
+use crate::heat::vec::DecayVec;
+use crate::heat::{Beat, Load};
 use crate::peer::PeerMsg;
 
 /// A thread that is less at work than this does not show what it could do, percent.

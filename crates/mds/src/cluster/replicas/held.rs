@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use loligo_namespace::{Need, check_search};
-use loligo_types::{Cred, FsError, Ino, Inode, Name, Rank, limits};
+use loligo_namespace::Need;
+use loligo_types::{FsError, Ino, Inode, Name, Rank, limits};
 
-use super::KEEP_MS;
-use crate::cluster::{Atlas, Cluster, Exports, Loans, Peers, Replicas, Where};
+use crate::cluster::replicas::KEEP_MS;
+use crate::cluster::{Peers, Replicas};
 use crate::core::Core;
 use crate::hash::IntMap;
 use crate::job::WaitReason;
@@ -24,14 +24,14 @@ const ASKED_MS: u64 = 500;
 
 /// Question to another rank.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Asked {
+pub(in crate::cluster) enum Asked {
     Name(Ino, Name),
     Dir(Ino),
 }
 
 /// State of a question.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Reply {
+pub(in crate::cluster) enum Reply {
     /// Nothing yet; since when, milliseconds.
     None(u64),
     /// No; when, milliseconds.
@@ -39,21 +39,21 @@ enum Reply {
 }
 
 /// One replica.
-struct Replica {
-    inode: Box<Inode>,
+pub(in crate::cluster) struct Replica {
+    pub(in crate::cluster) inode: Box<Inode>,
     /// The rank that has the directory.
-    from: Rank,
+    pub(in crate::cluster) from: Rank,
 }
 
 /// All of them.
 #[derive(Default)]
 pub(crate) struct Held {
-    dirs: IntMap<Ino, Replica>,
+    pub(in crate::cluster) dirs: IntMap<Ino, Replica>,
     /// Which directory has a name, by the one that this is in and its hash, as was said once: it counts only with a replica that says the same.
-    names: IntMap<(Ino, u64), (Name, Ino)>,
+    pub(in crate::cluster) names: IntMap<(Ino, u64), (Name, Ino)>,
     /// Until when those of a rank count, and when it was asked last, milliseconds.
-    until_ms: BTreeMap<Rank, (u64, u64)>,
-    asked: BTreeMap<Asked, Reply>,
+    pub(in crate::cluster) until_ms: BTreeMap<Rank, (u64, u64)>,
+    pub(in crate::cluster) asked: BTreeMap<Asked, Reply>,
     /// Steps of paths that were found by replicas, and that could not be; questions to other ranks.
     pub(crate) steps: u64,
     pub(crate) partings: u64,
@@ -66,7 +66,7 @@ impl Held {
         self.dirs.len()
     }
 
-    fn get(&self, ino: Ino, now_ms: u64) -> Option<&Inode> {
+    pub(in crate::cluster) fn get(&self, ino: Ino, now_ms: u64) -> Option<&Inode> {
         let replica = self.dirs.get(&ino)?;
         self.counts(replica.from, now_ms).then_some(&*replica.inode)
     }
@@ -77,7 +77,7 @@ impl Held {
     }
 
     /// True if the replicas of a rank count.
-    fn counts(&self, rank: Rank, now_ms: u64) -> bool {
+    pub(in crate::cluster) fn counts(&self, rank: Rank, now_ms: u64) -> bool {
         self.until_ms.get(&rank).is_some_and(|(until, _)| now_ms < *until)
     }
 
@@ -110,32 +110,13 @@ pub(crate) enum Way {
     Unknown,
 }
 
-impl Exports {
-    /// The records to read of a directory that is this rank's own, as the subtree map or its number says.
-    fn own_needs(&mut self, core: &mut Core, atlas: &mut Atlas, ino: Ino) -> Option<Vec<Need>> {
-        let mut wants = Vec::new();
-        let is_own = atlas.routes.home(ino) == Some(core.me());
-        (is_own && atlas.locate_of(core, self, ino, &mut wants) == Where::Unknown).then_some(wants)
-    }
-}
-
-impl Loans {
-    /// A directory of this rank's own, or its part of one.
-    fn own_dir<'a>(&self, core: &'a Core, exports: &Exports, ino: Ino) -> Option<&'a Inode> {
-        // What another rank decides on is not here yet when it is true; what moves may be another one's by now.
-        let owns = core.tree.owner(ino) == core.me() && self.locked(ino).is_none();
-        let owns = owns && !exports.drops();
-        core.tree.inode(ino).filter(|_| owns)
-    }
-}
-
 impl Replicas {
     /// True if replicas of a rank count.
     pub(crate) fn replicas_count(&self, core: &Core, rank: Rank) -> bool {
         self.held.counts(rank, core.now.mono_ms)
     }
 
-    fn ask_for(&mut self, core: &mut Core, peers: &Peers, what: Asked, rank: Rank) -> Way {
+    pub(in crate::cluster) fn ask_for(&mut self, core: &mut Core, peers: &Peers, what: Asked, rank: Rank) -> Way {
         let now = core.now.mono_ms;
         match self.held.asked.get(&what) {
             Some(Reply::None(since)) if now < since + ASKED_MS => return Way::Wait(WaitReason::Replicas),
@@ -270,74 +251,5 @@ impl Replicas {
             shortcuts.clear();
         }
         due.into_iter().for_each(|rank| core.tell(rank, PeerMsg::KeepReplicas { sent_ms: now }));
-    }
-}
-
-impl Atlas {
-    /// The rank that has a directory, as far as is known.
-    pub(crate) fn probable_home(&self, ino: Ino, near: Rank) -> Rank {
-        self.routes.home(ino).unwrap_or(near)
-    }
-}
-
-impl Cluster {
-    /// Which directory has a name in another rank's directory, by what this rank holds of both. `rank`: who has the name.
-    pub(crate) fn step_by_replica(&mut self, core: &mut Core, at: Ino, name: &Name, cred: &Cred, rank: Rank) -> Way {
-        let way = self.look_at_replicas(core, at, name, cred, rank);
-        match way {
-            Way::To(_) | Way::No(_) => self.replicas.held.steps += 1,
-            Way::Unknown => self.replicas.held.partings += 1,
-            Way::Wait(_) | Way::Load(_) => {}
-        }
-        way
-    }
-
-    fn look_at_replicas(&mut self, core: &mut Core, at: Ino, name: &Name, cred: &Cred, rank: Rank) -> Way {
-        if let Some(needs) = self.exports.own_needs(core, &mut self.atlas, at) {
-            return Way::Load(needs);
-        }
-        let now = core.now.mono_ms;
-        let may_search = match self.loans.own_dir(core, &self.exports, at).or_else(|| self.replicas.held.get(at, now)) {
-            Some(dir) => check_search(dir, cred),
-            None => return self.ask_replica(core, at, rank),
-        };
-        if let Err(error) = may_search {
-            return Way::No(error);
-        }
-        let hash = core.tree.hash(name);
-        let known = self.replicas.held.names.get(&(at, hash)).filter(|(known, _)| known == name);
-        let Some(ino) = known.map(|(_, ino)| *ino) else {
-            return self.replicas.ask_for(core, &self.peers, Asked::Name(at, name.clone()), rank);
-        };
-        if let Some(needs) = self.exports.own_needs(core, &mut self.atlas, ino) {
-            return Way::Load(needs);
-        }
-        let is_it = |dir: &Inode| dir.parent == at && dir.place.hash() == Some(hash) && dir.nlink > 0;
-        // A part of a directory does not say where that is: its name may have changed without it.
-        let own = self.loans.own_dir(core, &self.exports, ino).filter(|dir| dir.part_of().is_none());
-        match own.or_else(|| self.replicas.held.get(ino, now)) {
-            Some(dir) if is_it(dir) => Way::To(ino),
-            None => self.ask_replica(core, ino, rank),
-            Some(_) => {
-                self.replicas.held.names.remove(&(at, hash));
-                Way::Unknown
-            }
-        }
-    }
-
-    /// All of a directory that is this rank's, or a replica of another's, and whose.
-    pub(crate) fn known_dir<'a>(&'a self, core: &'a Core, ino: Ino) -> Option<(&'a Inode, Option<Rank>)> {
-        // A part of a directory does not say where that is.
-        if let Some(own) = self.loans.own_dir(core, &self.exports, ino).filter(|dir| dir.part_of().is_none()) {
-            return Some((own, None));
-        }
-        let replica = self.replicas.held.dirs.get(&ino)?;
-        let counts = self.replicas.held.counts(replica.from, core.now.mono_ms);
-        counts.then_some((&*replica.inode, Some(replica.from)))
-    }
-
-    fn ask_replica(&mut self, core: &mut Core, ino: Ino, near: Rank) -> Way {
-        let rank = self.atlas.probable_home(ino, near);
-        self.replicas.ask_for(core, &self.peers, Asked::Dir(ino), rank)
     }
 }

@@ -3,14 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use loligo_namespace::{Found, Lookup, Need};
-use loligo_types::{Event, Ino, Inode, Kind, Name, Rank};
+use loligo_namespace::Need;
+use loligo_types::{Event, Ino, Name, Rank};
 
-use super::LENT_MS;
-use crate::cluster::{Atlas, Cluster, Replicas, Where};
+use crate::cluster::replicas::LENT_MS;
+use crate::cluster::{Atlas, Replicas};
 use crate::core::Core;
-use crate::decouple::Decoupled;
-use crate::grace::Grace;
 use crate::job::{Job, WaitReason};
 use crate::load::Waiter;
 use crate::peer::PeerMsg;
@@ -20,7 +18,7 @@ use crate::shortcuts::is_same_way;
 const LATE_MAX: usize = 10_000;
 
 /// A question that waits for records.
-enum Late {
+pub(in crate::cluster) enum Late {
     Name(Ino, Name),
     /// With when it was asked, by the clock of who asks.
     Dir(Ino, u64),
@@ -30,11 +28,11 @@ enum Late {
 #[derive(Default)]
 pub(crate) struct Lent {
     /// By directory, who has one; whether it was asked back.
-    by_ino: BTreeMap<Ino, BTreeMap<Rank, bool>>,
+    pub(in crate::cluster) by_ino: BTreeMap<Ino, BTreeMap<Rank, bool>>,
     /// Until when those of a rank count, milliseconds.
-    until_ms: BTreeMap<Rank, u64>,
+    pub(in crate::cluster) until_ms: BTreeMap<Rank, u64>,
     /// Questions that wait for records, and who asks.
-    late: Vec<(Rank, Late)>,
+    pub(in crate::cluster) late: Vec<(Rank, Late)>,
     /// Number of times that a replica was asked back.
     pub(crate) asked_back: u64,
 }
@@ -56,7 +54,7 @@ impl Lent {
         self.by_ino.keys().copied().collect()
     }
 
-    fn is_asked_back(&self, ino: Ino) -> bool {
+    pub(in crate::cluster) fn is_asked_back(&self, ino: Ino) -> bool {
         self.by_ino.get(&ino).is_some_and(|ranks| ranks.values().any(|asked| *asked))
     }
 
@@ -88,7 +86,14 @@ impl Lent {
 impl Replicas {
     /// Reads the records that a question needs, and answers later. False if so much is being read that it would only be asked for
     /// in vain.
-    fn answer_later(&mut self, core: &mut Core, atlas: &mut Atlas, from: Rank, what: Late, needs: Vec<Need>) -> bool {
+    pub(in crate::cluster) fn answer_later(
+        &mut self,
+        core: &mut Core,
+        atlas: &mut Atlas,
+        from: Rank,
+        what: Late,
+        needs: Vec<Need>,
+    ) -> bool {
         if needs.is_empty() || self.lent.late.len() >= core.config.some(LATE_MAX) {
             return false;
         }
@@ -97,7 +102,7 @@ impl Replicas {
         true
     }
 
-    fn note_holder(&mut self, core: &Core, rank: Rank) {
+    pub(in crate::cluster) fn note_holder(&mut self, core: &Core, rank: Rank) {
         self.lent.until_ms.insert(rank, core.now.mono_ms + LENT_MS);
     }
 
@@ -164,129 +169,5 @@ impl Replicas {
             let untrue = self.changed_replicas(core, events);
             assert!(untrue.is_empty(), "rank {} changes what others have replicas of: {untrue:?}", core.me());
         }
-    }
-}
-
-impl Cluster {
-    /// A rank asks which directory has a name.
-    pub(crate) fn tell_name(&mut self, core: &mut Core, grace: &Option<Grace>, from: Rank, dir: Ino, name: Name) {
-        match self.dir_named(core, grace, dir, &name) {
-            Ok(ino) => core.tell_durably(from, PeerMsg::NameIs { dir, name, ino }),
-            Err(needs) => {
-                if !self.replicas.answer_later(core, &mut self.atlas, from, Late::Name(dir, name.clone()), needs) {
-                    core.tell_durably(from, PeerMsg::NameIs { dir, name, ino: None });
-                }
-            }
-        }
-    }
-
-    /// Something was read: those who asked are answered, or wait for more. `ok`: it could be read.
-    pub(crate) fn replicas_loaded(&mut self, core: &mut Core, grace: &Option<Grace>, decoupled: &Decoupled, ok: bool) {
-        for (from, what) in std::mem::take(&mut self.replicas.lent.late) {
-            match what {
-                Late::Name(dir, name) if ok => self.tell_name(core, grace, from, dir, name),
-                Late::Name(dir, name) => core.tell_durably(from, PeerMsg::NameIs { dir, name, ino: None }),
-                Late::Dir(ino, sent_ms) if ok => self.lend_replica(core, grace, decoupled, from, ino, sent_ms),
-                Late::Dir(ino, _) => core.tell_durably(from, PeerMsg::NoReplica { ino }),
-            }
-        }
-    }
-
-    /// `Err`: that must be read first; nothing: it cannot be said now.
-    fn dir_named(
-        &mut self,
-        core: &mut Core,
-        grace: &Option<Grace>,
-        dir: Ino,
-        name: &Name,
-    ) -> Result<Option<Ino>, Vec<Need>> {
-        if !self.peers.ready || grace.is_some() || !self.atlas.tree_has_names(core, dir, name) {
-            return Err(Vec::new());
-        }
-        let mut wants = Vec::new();
-        match self.atlas.locate_of(core, &mut self.exports, dir, &mut wants) {
-            Where::Here => {}
-            Where::Elsewhere(_) => return Err(Vec::new()),
-            Where::Unknown => return Err(wants),
-        }
-        match core.tree.entry(dir, name) {
-            Lookup::Present(target) => Ok((target.kind == Kind::Dir).then_some(target.ino)),
-            Lookup::Absent => Ok(None),
-            Lookup::Unknown => Err(vec![Need::Entry { dir, name: name.clone() }]),
-        }
-    }
-
-    /// A rank asks for a replica.
-    pub(crate) fn lend_replica(
-        &mut self,
-        core: &mut Core,
-        grace: &Option<Grace>,
-        decoupled: &Decoupled,
-        from: Rank,
-        ino: Ino,
-        sent_ms: u64,
-    ) {
-        let inode = match self.replica_of(core, grace, decoupled, ino) {
-            Ok(inode) => inode,
-            Err(needs) => {
-                if !self.replicas.answer_later(core, &mut self.atlas, from, Late::Dir(ino, sent_ms), needs) {
-                    core.tell_durably(from, PeerMsg::NoReplica { ino });
-                }
-                return;
-            }
-        };
-        let replica = PeerMsg::Replica { sent_ms, inode: Box::new(inode) };
-        self.replicas.lent.by_ino.entry(ino).or_default().insert(from, false);
-        self.replicas.note_holder(core, from);
-        core.tell_durably(from, replica);
-    }
-
-    /// A directory of this rank that nobody is about to change. `Err`: that must be read first; nothing: it cannot be had now.
-    fn replica_of(
-        &mut self,
-        core: &mut Core,
-        grace: &Option<Grace>,
-        decoupled: &Decoupled,
-        ino: Ino,
-    ) -> Result<Inode, Vec<Need>> {
-        if !self.is_lendable(core, grace, decoupled, ino)? {
-            return Err(Vec::new());
-        }
-        core.tree.inode(ino).cloned().ok_or_else(Vec::new)
-    }
-
-    /// True if an inode is a directory of this rank that nobody is about to change. `Err`: that must be read first.
-    pub(crate) fn is_lendable(
-        &mut self,
-        core: &mut Core,
-        grace: &Option<Grace>,
-        decoupled: &Decoupled,
-        ino: Ino,
-    ) -> Result<bool, Vec<Need>> {
-        if !self.peers.ready || grace.is_some() || core.stopping {
-            return Ok(false);
-        }
-        let mut wants = Vec::new();
-        match self.locate(core, ino, &mut wants) {
-            Where::Here => {}
-            Where::Elsewhere(_) => return Ok(false),
-            Where::Unknown => return Err(wants),
-        }
-        if core.parked.is_marked(ino)
-            || self.exports.is_leaving(core, &mut self.atlas, ino)
-            || self.loans.locked(ino).is_some()
-        {
-            return Ok(false);
-        }
-        if core.now.mono_ms < decoupled.asks_until_ms {
-            return Ok(false);
-        }
-        if self.replicas.lent.is_asked_back(ino)
-            || core.tree.has_decoupled() && !decoupled.is_free_above(core, self, ino)
-        {
-            return Ok(false);
-        }
-        let Found::Here(inode) = core.tree.find(ino) else { return Ok(false) };
-        Ok(inode.kind == Kind::Dir && inode.nlink > 0 && inode.part_of().is_none())
     }
 }

@@ -13,8 +13,8 @@
 //!
 //! Here what both sides share; `lent` is the rank that has the directory, `held` the one that goes by a replica of it. What a walk is: `walk.rs`.
 
-mod held;
-mod lent;
+pub(in crate::cluster) mod held;
+pub(in crate::cluster) mod lent;
 
 use loligo_types::limits;
 

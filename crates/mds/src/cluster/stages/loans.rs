@@ -4,8 +4,9 @@
 use loligo_namespace::{decided, ended_lines, lent_dirs};
 use loligo_types::{Event, Ino, Kind, Lease, PeerRecord, Rank};
 
-use crate::cluster::lend::{Search, name_of, replicated};
+use crate::cluster::lend::replicated;
 use crate::cluster::locks::Claim;
+use crate::cluster::search::{Search, name_of};
 use crate::load::Waiter;
 use crate::machine::Mds;
 use crate::peer::{Lent, PeerMsg, TxId, Want};

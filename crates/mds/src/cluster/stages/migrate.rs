@@ -5,13 +5,14 @@ use loligo_namespace::{Found, Need};
 use loligo_types::{Event, FsError, Ino, Inode, Kind, Letter, Rank};
 
 use crate::admin::{Ask, Told};
-use crate::cluster::depart::{Changes, cached_of};
+use crate::cluster::cuts::cut;
+use crate::cluster::depart::cached_of;
 use crate::cluster::exports::{Export, Stage, Wanted};
-use crate::cluster::holdings::{Clients, Held};
+use crate::cluster::held::Held;
+use crate::cluster::holdings::Clients;
 use crate::cluster::leave::has_changed_floating;
-use crate::cluster::size::Tail;
-use crate::cluster::spread::cut;
 use crate::cluster::survey::{Moves, Survey};
+use crate::cluster::tail::{Changes, Tail};
 use crate::cluster::{Atlas, Exports, Where};
 use crate::core::Core;
 use crate::io::Output;
