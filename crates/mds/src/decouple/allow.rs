@@ -82,7 +82,7 @@ impl Decoupled {
     }
 
     /// Lets the held inodes of a subtree go that its owner does not have open.
-    pub(super) fn let_go_closed(&mut self, core: &mut Core, opens: &mut Opens, record: &DecoupledRecord) {
+    pub(super) fn let_go_closed(&mut self, core: &Core, opens: &mut Opens, record: &DecoupledRecord) {
         let Some(owned) = self.by_dir.get_mut(&record.dir) else { return };
         if owned.held.open.is_empty() {
             return self.let_go(opens, record.dir);
@@ -110,7 +110,7 @@ impl Decoupled {
     }
 
     /// After a restart whatever has no name is held: some of it may be.
-    pub(super) fn hold_orphans(&mut self, core: &mut Core) {
+    pub(super) fn hold_orphans(&mut self, core: &Core) {
         let dirs: Vec<Ino> = self.by_dir.keys().copied().filter(|dir| core.allows(*dir)).collect();
         for dir in dirs {
             let inos = core.tree.orphans().collect();

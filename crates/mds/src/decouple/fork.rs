@@ -102,7 +102,7 @@ impl Decoupled {
     pub(super) fn stills_for_end(
         &mut self,
         core: &mut Core,
-        sessions: &mut Sessions,
+        sessions: &Sessions,
         opens: &mut Opens,
         discards: &Discards,
         record: &DecoupledRecord,
@@ -170,7 +170,7 @@ impl Decoupled {
     fn release_still(
         &mut self,
         core: &mut Core,
-        sessions: &mut Sessions,
+        sessions: &Sessions,
         opens: &Opens,
         dir: Ino,
         ino: Ino,
@@ -191,7 +191,7 @@ impl Decoupled {
     }
 
     /// A merge is not decided after all: others go on, and what was made for it is nobody's.
-    pub(super) fn end_still(&mut self, core: &mut Core, sessions: &mut Sessions, opens: &mut Opens, dir: Ino) {
+    pub(super) fn end_still(&mut self, core: &mut Core, sessions: &Sessions, opens: &mut Opens, dir: Ino) {
         let Some(owned) = self.by_dir.get_mut(&dir) else { return };
         if owned.forks.still.is_empty() && owned.forks.kept.is_empty() || owned.putting_back.is_some() {
             return;
@@ -321,7 +321,7 @@ impl Decoupled {
     pub(super) fn forks_merged(
         &mut self,
         core: &mut Core,
-        sessions: &mut Sessions,
+        sessions: &Sessions,
         opens: &mut Opens,
         record: &DecoupledRecord,
         Met { over, stay }: Met,
@@ -365,7 +365,7 @@ impl Decoupled {
     pub(crate) fn thaw_when_durable(
         &mut self,
         core: &mut Core,
-        sessions: &mut Sessions,
+        sessions: &Sessions,
         opens: &Opens,
         dir: Ino,
         at: Lsn,
@@ -379,7 +379,7 @@ impl Decoupled {
 
     /// Lets files go whose record is durable. To be called before drops of objects are given out: these are others' in files that have
     /// two versions, and of the file itself from now on.
-    pub(crate) fn emit_thaws(&mut self, core: &mut Core, sessions: &mut Sessions, opens: &Opens) {
+    pub(crate) fn emit_thaws(&mut self, core: &mut Core, sessions: &Sessions, opens: &Opens) {
         while self.thaws.front().is_some_and(|(at, ..)| *at <= core.log.durable)
             && let Some((_, dir, files)) = self.thaws.pop_front()
         {

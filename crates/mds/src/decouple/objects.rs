@@ -172,13 +172,7 @@ impl Decoupled {
 
 impl Opens {
     /// A session does not speak for the owner any more: it may do nothing that it might because of that alone. What it has open it may use.
-    pub(super) fn end_data_rights(
-        &self,
-        core: &mut Core,
-        sessions: &mut Sessions,
-        session: SessionId,
-        rights: DataRights,
-    ) {
+    pub(super) fn end_data_rights(&self, core: &mut Core, sessions: &Sessions, session: SessionId, rights: DataRights) {
         let slot = sessions.find(session);
         for ino in rights.files {
             let access = slot.map_or(DataAccess::None, |slot| self.access(ino, slot));

@@ -292,7 +292,7 @@ impl Decoupled {
     }
 
     /// Something that is no directory and may lose the directory which counts it was found to be in a subtree.
-    pub(super) fn note_lent(&mut self, core: &mut Core, ino: Ino, dir: Ino) {
+    pub(super) fn note_lent(&mut self, core: &Core, ino: Ino, dir: Ino) {
         let may_be_lost = |inode: &Inode| inode.kind != Kind::Dir && (inode.nlink > 1 || inode.place.rank().is_some());
         if core.tree.inode(ino).is_some_and(may_be_lost)
             && let Some(owned) = self.by_dir.get_mut(&dir)

@@ -301,7 +301,7 @@ impl Mds {
         if let Some(left) = &owned.putting_back {
             return !left.is_empty();
         }
-        if self.decoupled.stills_for_end(&mut self.core, &mut self.sessions, &mut self.opens, &self.discards, record) {
+        if self.decoupled.stills_for_end(&mut self.core, &self.sessions, &mut self.opens, &self.discards, record) {
             return true;
         }
         let Some(owned) = self.decoupled.by_dir.get_mut(&record.dir) else { return false };
@@ -309,7 +309,7 @@ impl Mds {
         owned.putting_back = Some(pairs.iter().map(|(ino, _)| *ino).collect());
         let rights = std::mem::take(&mut owned.data);
         if let Some((_, session)) = owned.by {
-            self.opens.end_data_rights(&mut self.core, &mut self.sessions, session, rights);
+            self.opens.end_data_rights(&mut self.core, &self.sessions, session, rights);
         }
         // Nobody goes on with it, also not after a crash in the middle: half of the files would be as they were, and its owner would not know.
         let ending = DecoupledRecord { owner: 0, ..record.clone() };
