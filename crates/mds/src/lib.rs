@@ -85,7 +85,6 @@ mod sync;
 mod tally;
 #[cfg(test)]
 mod tests;
-mod view;
 mod walk;
 mod walk_steps;
 mod weight;

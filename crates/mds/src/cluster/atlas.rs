@@ -1,5 +1,6 @@
-//! Which rank has what, as far as this one knows: the ranks, the lines of the subtree map, what the table says of others' inodes, and
-//! where the table is behind. It asks nobody and moves nothing.
+//! The rank that has each thing, as far as this one knows: the ranks, the lines of the subtree map, what the table says of others' inodes,
+//! and where the table is behind. Its methods are in files by subject (`locate.rs`, `spread.rs`, `stale_rows.rs` and others). Not here: how
+//! something comes to be another rank's (`exports.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 

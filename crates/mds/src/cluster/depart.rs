@@ -1,5 +1,5 @@
-//! The one record of a migration, at the rank that gives something away: what is in it, and in the letter that it holds. Not when
-//! it is made.
+//! The one record of a migration, at the rank that gives something away: the changes, lines and records that go into it and into the letter
+//! that it holds. It is made in `stages/migrate.rs`.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! Migrations from this rank: what is known of the one under way and of those that wait, and what changes it. What it does next is said by
-//! the stages (`export.rs`).
+//! Migrations from this rank: the one under way and those that wait, and their own steps. The course of one, over all parts that have to do with
+//! it, is `stages/migrate.rs`'s.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

@@ -1,6 +1,6 @@
 //! Migration of files that live by themselves, at the rank that gives them away: several at once, in place of a directory
 //! and what is below it. A rank that is drained gives all of them away; any other those that are counted by a directory of
-//! another rank, when nothing else moves: there their names are, most likely. The rest of the way is `export.rs`'s.
+//! another rank, when nothing else moves: there their names are, most likely. The rest of the way is `stages/migrate.rs`'s.
 
 use std::collections::BTreeSet;
 

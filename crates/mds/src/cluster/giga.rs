@@ -2,7 +2,7 @@
 //! GIGA+ (Patil and Gibson, FAST'11) as IndexFS uses it: a directory begins at its zeroth server, and whenever a partition overflows half of it
 //! goes to another server, until it is at all; digest §2.3. One of which its owner says that it will be large (`loligo.policy.expected_entries`) is cut at
 //! once, and comes to all while it is empty (IndexFS: `Mkdir_Presplit`). When a directory is cut, and into how many fragments, is decided as for any
-//! (`FragConfig`); how a fragment moves is `export.rs`'s. Unlike GIGA+'s bitmaps the lines of the subtree map say who has which fragment: there are
+//! (`FragConfig`); how a fragment moves is `stages/migrate.rs`'s. Unlike GIGA+'s bitmaps the lines of the subtree map say who has which fragment: there are
 //! few directories of this size.
 
 use std::collections::BTreeSet;

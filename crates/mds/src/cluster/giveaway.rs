@@ -1,5 +1,5 @@
-//! What a rank that gives everything away gives next, and to which rank: subtrees, directories that are here because of their numbers, files
-//! that live by themselves. Each is a migration as any (`export.rs`). When what is given is said by the stages (`drain.rs`).
+//! Goods of a rank that is drained, in the order in which they go, and the rank that each goes to: subtrees, directories that are here
+//! because of their numbers, files that live by themselves. Each is a migration as any (`exports.rs`). Not when they go: `drain.rs`.
 
 use loligo_types::{Ino, Rank, RankState};
 

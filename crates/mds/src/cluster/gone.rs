@@ -2,7 +2,7 @@
 //!
 //! What a client holds moves with the directories that it is in, and the client hears of that afterwards. One that ends in between says
 //! goodbye where it was; the rank to which it moved would wait for it as long as a session lives, and everybody who wants something
-//! that was lent to it. So whoever is told that a client is gone tells all others.
+//! that was lent to it. So whoever is told that a client is gone tells all others. The sessions end in `stages/links.rs`.
 
 use loligo_types::Rank;
 use loligo_types::peer::PeerMsg;

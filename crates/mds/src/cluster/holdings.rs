@@ -1,7 +1,7 @@
-//! Migration, at the rank that gives a subtree away: what clients hold on what moves. Not when that is taken from them.
+//! Migration, at the rank that gives a subtree away: what clients hold on what moves, and how it is taken from them.
 //!
 //! What is held is looked through in small steps before the directory freezes, and what is given or opened meanwhile is
-//! remembered: so when it freezes, only what may move has to be looked at again.
+//! remembered: so when it freezes, only what may move has to be looked at again. When that is: `stages/migrate.rs`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

@@ -1,4 +1,4 @@
-//! Migration, at the rank that gets a subtree: takes in what the table does not have, and what clients hold.
+//! Contents of a letter that moves something here, and the part of taking it in that needs no record. The rest is in `stages/letters.rs`.
 
 use loligo_types::{Event, FsError, Loaded, MovedClient, Rank, Route};
 

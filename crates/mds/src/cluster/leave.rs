@@ -1,5 +1,5 @@
-//! Obstacles to the record with which something moves to another rank, while requests on it are kept waiting: locks, data that is being
-//! dropped, holdings of clients and other ranks, and records that the table does not show yet. The course of a migration is in `export.rs`.
+//! Obstacles to the record with which something moves to another rank, while requests on it are kept waiting: what was changed or is lent
+//! below it, and records that the table does not show yet. The course of a migration is in `stages/migrate.rs`.
 
 use std::collections::BTreeSet;
 

@@ -3,12 +3,13 @@
 //! What clients hold is asked back before anything is locked, and meanwhile nothing new of it is given out: so no lock is
 //! held while a client is waited for. Of two transactions the older one waits for the younger one's locks; the younger
 //! one is denied, gives back all it has, and stands in a queue by age: when its turn comes it is lent what it wanted,
-//! unasked. What is locked of a directory for the sake of names are those names, not the directory (`locks`).
+//! unasked. What is locked of a directory for the sake of names are those names, not the directory (`locks`). The decision
+//! to lend needs many parts: `stages/loans.rs`.
 
 use std::collections::BTreeMap;
 
-use loligo_namespace::{Found, Loaded, Lookup, Need, Tree, decided, ended_lines, lent_dirs};
-use loligo_types::{Event, FsError, Ino, Kind, Lease, PeerRecord, Rank};
+use loligo_namespace::{Found, Loaded, Lookup, Need, Tree};
+use loligo_types::{FsError, Ino, Lease, Rank};
 
 use super::Where;
 use super::locks::{Claim, How, Locks, Use, claim, collide};
@@ -16,12 +17,9 @@ use crate::cluster::{Atlas, Exports};
 use crate::core::Core;
 use crate::eof_cleanup::EofCleanup;
 use crate::job::WaitReason;
-use crate::load::Waiter;
-use crate::machine::Mds;
 use crate::open::Opens;
 use crate::peer::{Lent, PeerMsg, TxId, Want};
 use crate::recall::SHARED;
-use crate::session::Slot;
 
 /// Time that inodes marked for a denied transaction stay marked, milliseconds. Then it is called in any case.
 const INTEREST_MS: u64 = 5000;
@@ -157,7 +155,8 @@ impl Loans {
         }
     }
 
-    /// What a loan is about to be considered for: the records, the client, and whether it waits for the first time. It stands in no queue meanwhile.
+    /// A loan is about to be considered: the records that it wants, its client, and whether it waits for the first time. It stands in no queue
+    /// meanwhile.
     pub(super) fn wanted(&mut self, tx: TxId) -> Option<(Vec<Want>, u64, bool)> {
         let loan = self.by_tx.get_mut(&tx)?;
         loan.queued = false;
@@ -201,7 +200,7 @@ impl Loans {
         true
     }
 
-    fn deny_loan(&mut self, core: &mut Core, opens: &mut Opens, tidy: &mut EofCleanup, tx: TxId) {
+    pub(super) fn deny_loan(&mut self, core: &mut Core, opens: &mut Opens, tidy: &mut EofCleanup, tx: TxId) {
         self.unlock(core, opens, tidy, tx);
         let Some(loan) = self.by_tx.get_mut(&tx) else { return };
         loan.stage = Stage::Denied;
@@ -216,7 +215,7 @@ impl Loans {
         core.tell(tx.rank, PeerMsg::Denied { tx, round, error: FsError::Io });
     }
 
-    fn mark_loan(&mut self, core: &mut Core, tx: TxId, inos: &[Ino]) {
+    pub(super) fn mark_loan(&mut self, core: &mut Core, tx: TxId, inos: &[Ino]) {
         let Some(loan) = self.by_tx.get_mut(&tx) else { return };
         let before = std::mem::replace(&mut loan.marks, inos.to_vec());
         core.parked.mark_inos(inos);
@@ -239,7 +238,7 @@ impl Loans {
         core.parked.wake(&WaitReason::Locked);
     }
 
-    fn end_loan(&mut self, core: &mut Core, opens: &mut Opens, tidy: &mut EofCleanup, tx: TxId) {
+    pub(super) fn end_loan(&mut self, core: &mut Core, opens: &mut Opens, tidy: &mut EofCleanup, tx: TxId) {
         self.unlock(core, opens, tidy, tx);
         if let Some(loan) = self.by_tx.remove(&tx) {
             core.parked.unmark_inos(&loan.marks);
@@ -269,7 +268,7 @@ impl Loans {
     }
 
     /// True if nothing has changed for a waiting loan, as locks go: this is asked of all after each transaction.
-    fn still_waits(&self, tx: TxId) -> bool {
+    pub(super) fn still_waits(&self, tx: TxId) -> bool {
         let loans = self;
         let Some(loan) = loans.by_tx.get(&tx).filter(|loan| loan.queued) else { return false };
         let holder = loans.against(tx, &loan.claims);
@@ -290,200 +289,23 @@ impl Loans {
     }
 }
 
-/// Answer to a transaction that asks for a loan.
-enum Verdict {
-    Wait,
-    Deny,
-    Lend(Lent, Vec<Claim>),
-}
-
 /// Results of the search for wanted records.
 #[derive(Default)]
-struct Search {
+pub(super) struct Search {
     /// To be read first.
-    needs: Vec<Need>,
-    claims: Vec<Claim>,
-    lent: Lent,
+    pub(super) needs: Vec<Need>,
+    pub(super) claims: Vec<Claim>,
+    pub(super) lent: Lent,
 }
 
 /// Inodes of which replicas of other ranks may become stale: not those that are locked for names alone, or only shown.
-fn replicated(claims: &[Claim]) -> Vec<Ino> {
+pub(super) fn replicated(claims: &[Claim]) -> Vec<Ino> {
     let may_change = |claim: &&Claim| !matches!(claim.how, How::Names(_) | How::Shown);
     claims.iter().filter(may_change).map(|claim| claim.ino).collect()
 }
 
-impl Mds {
-    /// Another rank wants to borrow.
-    pub(crate) fn borrowed(&mut self, from: Rank, tx: TxId, round: u32, client: u64, wants: Vec<Want>) {
-        if tx.rank != from {
-            return;
-        }
-        self.cluster.loans.want(&self.core, tx, round, client, wants);
-        self.run_loan(tx);
-    }
-
-    /// Goes on with a loan that waits, or was denied.
-    fn run_loan(&mut self, tx: TxId) {
-        // If it stops, an error would be the client's answer; unanswered, it asks the next life.
-        let Some((round, denied)) = self.cluster.loans.goes_on(tx).filter(|_| !self.core.stopping) else { return };
-        match self.consider_loan(tx) {
-            Verdict::Wait => {}
-            Verdict::Deny if denied => {}
-            Verdict::Deny => self.cluster.loans.deny_loan(&mut self.core, &mut self.opens, &mut self.tidy, tx),
-            Verdict::Lend(..) if denied && !self.cluster.peers.links.get(&tx.rank).is_some_and(|link| link.greeted) => {
-                // It would be locked until that rank is back, which wants nothing of before.
-            }
-            Verdict::Lend(lent, claims) => {
-                self.cluster.loans.lend(&mut self.core, tx, &claims);
-                self.core.tell_durably(tx.rank, PeerMsg::Lent { tx, round, lent });
-            }
-        }
-    }
-
-    fn consider_loan(&mut self, tx: TxId) -> Verdict {
-        if self.grace.is_some() || !self.cluster.peers.ready || self.decoupled.is_merging() {
-            // Of what is merged half is in memory.
-            return Verdict::Wait;
-        }
-        let Some((wants, client, first)) = self.cluster.loans.wanted(tx) else { return Verdict::Wait };
-        let mut search = Search::default();
-        for want in &wants {
-            search.look_for(&mut self.core, &mut self.cluster.exports, &mut self.cluster.atlas, tx.rank, want);
-        }
-        let Search { needs, claims, mut lent } = search;
-        if !needs.is_empty() {
-            self.cluster.load(&mut self.core, needs, Waiter::Loan(tx));
-            return Verdict::Wait;
-        }
-        if let Some(holder) = self.cluster.loans.queue(tx, &claims) {
-            return if holder < tx { Verdict::Deny } else { Verdict::Wait };
-        }
-        let names: Vec<(Ino, u64)> = wants.iter().filter_map(|want| name_of(&self.core.tree, want)).collect();
-        if names.into_iter().any(|(dir, hash)| self.cluster.exports.moved_name(dir, hash).is_some()) {
-            return Verdict::Deny;
-        }
-        // What another rank decides may cut a file.
-        let mut busy = |ino: Ino| {
-            self.discards.data_is_busy(&self.decoupled, ino)
-                || self.cluster.exports.is_leaving(&mut self.core, &mut self.cluster.atlas, ino)
-                || self.cluster.exports.is_spreading(ino)
-                || self.opens.wait_for_rooms(&mut self.tidy, ino).is_some()
-        };
-        if claims.iter().any(|claim| busy(claim.ino)) {
-            return Verdict::Deny;
-        }
-        let inos: Vec<Ino> = claims.iter().map(|claim| claim.ino).collect();
-        match self.decoupled.apart_of(&mut self.core, &mut self.cluster, &inos) {
-            Ok(apart) => lent.apart = apart,
-            Err(needs) => {
-                self.cluster.load(&mut self.core, needs, Waiter::Loan(tx));
-                return Verdict::Wait;
-            }
-        }
-        if self.ask_back(tx, client, &claims) {
-            return Verdict::Deny;
-        }
-        if !self.cluster.replicas.lent.is_empty()
-            && self.cluster.replicas.take_replicas_back(&mut self.core, &replicated(&claims))
-        {
-            self.cluster.loans.mark_loan(&mut self.core, tx, &inos);
-            return Verdict::Deny;
-        }
-        if self.promises.are_promised(&self.core, &replicated(&claims), first) {
-            self.cluster.loans.mark_loan(&mut self.core, tx, &inos);
-            return Verdict::Deny;
-        }
-        // Paths do not lead through what another rank decides on.
-        replicated(&claims).into_iter().for_each(|ino| self.shortcuts.drop_through(ino));
-        lent.opens = claims.iter().map(|claim| (claim.ino, self.opens.count(claim.ino))).collect();
-        Verdict::Lend(lent, claims)
-    }
-
-    /// Asks clients for what they must not hold; whether there is something.
-    fn ask_back(&mut self, tx: TxId, client: u64, claims: &[Claim]) -> bool {
-        let mut due: Vec<(Ino, Slot, Lease)> = Vec::new();
-        for Claim { ino, recall: bits, .. } in claims {
-            let leases = self.leases.holders(*ino).map(|(slot, held)| (slot, held & SHARED));
-            for (slot, held) in leases.chain(self.opens.all_rights(*ino)) {
-                let own = client != 0 && self.sessions.get(slot).is_some_and(|session| session.client == client);
-                if !own && held.any(*bits) {
-                    due.push((*ino, slot, held & *bits));
-                }
-            }
-        }
-        if due.is_empty() {
-            return false;
-        }
-        let inos: Vec<Ino> = claims.iter().map(|claim| claim.ino).collect();
-        self.cluster.loans.mark_loan(&mut self.core, tx, &inos);
-        due.into_iter()
-            .for_each(|(ino, slot, bits)| self.recalls.recall(&mut self.core, &self.sessions, ino, slot, bits, 0));
-        true
-    }
-
-    /// Something was unlocked, given back by a client, or read: those that wait or were denied go on, the oldest first.
-    pub(crate) fn next_loans(&mut self) {
-        for tx in self.cluster.loans.waiting() {
-            if !self.cluster.loans.still_waits(tx) {
-                self.run_loan(tx);
-            }
-        }
-    }
-
-    /// Something was read for a loan. It goes on at once: what was read may not stay in memory for long.
-    pub(crate) fn loan_loaded(&mut self, tx: TxId) {
-        self.run_loan(tx);
-    }
-
-    /// The decision of a transaction came: its changes are applied, and its locks go. False if something must be read first.
-    pub(crate) fn settle_loan(&mut self, tx: TxId, events: &[Event], peer: PeerRecord) -> bool {
-        let mut wants = Vec::new();
-        for ino in lent_dirs(events) {
-            self.cluster.locate(&mut self.core, ino, &mut wants);
-        }
-        if !wants.is_empty() {
-            self.cluster.load(&mut self.core, wants, Waiter::Letter(tx.rank));
-            return false;
-        }
-        let tree = &self.core.tree;
-        let mut all = decided(events, &mut |ino| tree.inode(ino).cloned(), &mut |ino| tree.part(ino).cloned());
-        all.extend(ended_lines(events));
-        all.push(Event::Peer(peer));
-        let moves = |event: &Event| match event {
-            Event::Inode(inode) => inode.kind == Kind::Dir,
-            Event::Route(_) | Event::RouteGone(_) => true,
-            _ => false,
-        };
-        if events.iter().any(moves) {
-            self.cluster.exports.disturb_export(&mut self.core, &self.sessions, &self.opens);
-        }
-        let born = self.cluster.placement.note_scattered(&self.core, events);
-        self.commit(None, &all);
-        for ino in born {
-            if let Some(ticket) = self.cluster.atlas.is_born(&self.core, ino) {
-                self.loaded(ticket, Vec::new());
-            }
-        }
-        for event in events {
-            if let Event::Orphan(ino) = event {
-                // Its last handle may have been closed meanwhile.
-                self.opens.closed(&self.core, &mut self.tidy, *ino);
-            }
-        }
-        self.cluster.loans.end_loan(&mut self.core, &mut self.opens, &mut self.tidy, tx);
-        true
-    }
-
-    /// Goes on with those that wait for time, and forgets those that did not come or wait for too long.
-    pub(crate) fn expire_loans(&mut self) {
-        if self.cluster.loans.expire(&mut self.core, &mut self.opens, &mut self.tidy) {
-            self.next_loans();
-        }
-    }
-}
-
 /// The name that is wanted.
-fn name_of(tree: &Tree, want: &Want) -> Option<(Ino, u64)> {
+pub(super) fn name_of(tree: &Tree, want: &Want) -> Option<(Ino, u64)> {
     match &want.need {
         Need::Entry { dir, name } => Some((*dir, tree.hash(name))),
         _ => None,
@@ -492,7 +314,14 @@ fn name_of(tree: &Tree, want: &Want) -> Option<(Ino, u64)> {
 
 impl Search {
     /// One record, and the inode that an entry points to.
-    fn look_for(&mut self, core: &mut Core, exports: &mut Exports, atlas: &mut Atlas, from: Rank, want: &Want) {
+    pub(super) fn look_for(
+        &mut self,
+        core: &mut Core,
+        exports: &mut Exports,
+        atlas: &mut Atlas,
+        from: Rank,
+        want: &Want,
+    ) {
         if let Need::Parts(dir) = want.need {
             let part = atlas.lend_part(core, from, dir);
             if let Loaded::Part { part: Some(_), .. } = part {

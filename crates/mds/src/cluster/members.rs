@@ -1,5 +1,5 @@
 //! Membership: ranks come, are drained, leave and are gone, while this one runs. The keeper of the cluster map says so;
-//! the rules stand in docs/cluster.md, "Membership".
+//! the rules stand in docs/cluster.md, "Membership". A new map goes through all parts in `stages/links.rs`.
 
 use loligo_namespace::Found;
 use loligo_types::{Rank, RankState};

@@ -1,5 +1,18 @@
 //! Parts of a rank that make it one of several: the subtree map, links to the others, letters, lending, migration. The
 //! protocols stand in docs/cluster.md. A rank alone in the cluster map does none of it.
+//!
+//! | part | state | its methods besides |
+//! |---|---|---|
+//! | `Atlas` | `atlas.rs`: which rank has what | `locate.rs`, `routes.rs`, `spread.rs`, `stale_rows.rs`, `early_requests.rs`, `nowhere.rs` |
+//! | `Peers` | `peers.rs`: the links to the others | `link.rs`, `letters.rs`, `members.rs`, `gone.rs` |
+//! | `Borrowing` | `borrow.rs`: transactions that this rank coordinates | `admission.rs` |
+//! | `Loans` | `lend.rs`: records lent to others' transactions | `locks.rs` |
+//! | `Replicas` | `replicas/`: of other ranks' directories, and at other ranks | |
+//! | `Exports` | `exports.rs`: migrations from here | `survey.rs`, `holdings.rs`, `depart.rs`, `leave.rs`, `moving.rs`, `float.rs`, `size.rs`, `written.rs` |
+//! | `Placement` | `placement.rs`: what is to be elsewhere | `pins.rs`, `giga.rs`, `recut.rs`, `scatter.rs` |
+//! | `Drain` | `drain.rs`: this rank gives everything away | `giveaway.rs` |
+//!
+//! A part is given what it needs of the others for the call. What needs them all, and what commits, is in `stages`.
 
 mod admission;
 mod atlas;
@@ -7,7 +20,6 @@ mod borrow;
 mod depart;
 mod drain;
 mod early_requests;
-mod export;
 mod exports;
 mod float;
 mod giga;
@@ -35,10 +47,10 @@ mod routes;
 mod scatter;
 mod size;
 mod spread;
+mod stages;
 mod stale_rows;
 mod steps;
 mod survey;
-mod upkeep;
 mod written;
 
 use loligo_namespace::{Need, Tree};

@@ -1,5 +1,5 @@
 //! Requests during a migration from this rank: they wait for inodes that move, and go where they have moved. The course of
-//! a migration is in `export.rs`.
+//! a migration is in `stages/migrate.rs`.
 
 use loligo_namespace::Need;
 use loligo_types::{Frag, Ino, Rank};

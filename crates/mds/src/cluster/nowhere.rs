@@ -2,7 +2,8 @@
 //! such a line is of a directory that was removed, of which its last rank told nobody; or the later line is still under way.
 //!
 //! What counts is the table: all that the rank ever had, or gave away, was there before it went. Who believed such a line would wait for a rank that
-//! does not come, or ask another one of the same number, which knows nothing. Not here: lines that name ranks which are there (`link.rs`, doubts).
+//! does not come, or ask another one of the same number, which knows nothing. Not here: lines that name ranks which are there (`link.rs`, doubts). They are
+//! forgotten in `stages/upkeep.rs`.
 
 use loligo_types::Route;
 

@@ -1,4 +1,4 @@
-//! The other ranks as one talks to them: the links, and messages that wait for the journal. Not what is said.
+//! The other ranks as this one talks to them: the links, and whether all have said hello. Not what is said.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -1,5 +1,5 @@
-//! What is to be somewhere else than it is, or to be cut otherwise: pinned and growing directories, files that go home, and the numbers
-//! of new directories. It is noted here, and looked at from time to time; migrations do the rest.
+//! Things that are to be somewhere else than they are, or to be cut otherwise: pinned and growing directories, files that go home, and
+//! the numbers of new directories. They are noted here, and looked at from time to time; migrations do the rest.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
 //! Directories whose fragments are several ranks': who has which names, this rank's part, and what moves between ranks.
-//! How a fragment is moved is in `export` and `import`; how parts are borrowed in `borrow` and `lend`.
+//! How a fragment is moved is in `exports` and `import`; how parts are borrowed in `borrow` and `lend`.
 
 use std::collections::BTreeSet;
 

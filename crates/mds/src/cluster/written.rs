@@ -1,6 +1,6 @@
 //! Migration, at the rank that gives a subtree away: what was written to files that move is durable before they do. The object
 //! server of the other rank knows of no write of before, so a sync that a client asks for there would not cover it. Not what
-//! is open (`export.rs`: that ends first).
+//! is open (`stages/migrate.rs`: that ends first).
 //!
 //! Most of it becomes durable while the directory is in use: all that was answered before a round of checkpoints began, with
 //! one sync of everything. What is written after that shows in the inodes that have changed since.

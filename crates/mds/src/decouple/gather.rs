@@ -1,5 +1,5 @@
 //! Before a directory is decoupled all below it comes to the rank that has it: of what is another rank's that one is asked for it, and
-//! gives it as it would give anything (a migration). Not how something moves (`cluster/export.rs`), and not why nothing leaves as long as
+//! gives it as it would give anything (a migration). Not how something moves (`cluster/exports.rs`), and not why nothing leaves as long as
 //! it is decoupled (`migration_guard.rs`).
 //!
 //! What is another rank's is below a line of the subtree map. Where such a directory is says its own rank, up to where its way leaves

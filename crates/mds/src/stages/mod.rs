@@ -10,3 +10,4 @@ mod run;
 mod sessions;
 mod status;
 mod upkeep;
+mod view;

@@ -251,7 +251,7 @@ impl Mds {
         job: &mut Job,
         record: &DecoupledRecord,
         (merge, used): (u64, Ino),
-        mut intake: Intake,
+        intake: Intake,
     ) -> Step {
         let (dir, parts) = (record.dir, intake.parts);
         let planned = self.settle_forks(job, record, &intake);

@@ -1,20 +1,18 @@
 //! Migration, at the rank that gives a subtree away. Until the one record that makes it true, nothing has happened that
-//! cannot be undone at once; after it, it is delivered, however often either side crashes.
+//! cannot be undone at once; after it, it is delivered, however often either side crashes. What is known of it: `exports.rs`.
 
 use loligo_namespace::{Found, Need};
 use loligo_types::{Event, FsError, Ino, Inode, Kind, Letter, Rank};
 
-use super::Where;
-use super::depart::{Changes, cached_of};
-use super::exports::{Export, Stage, Wanted};
-use super::holdings::{Clients, Held};
-use super::leave::has_changed_floating;
-use super::size::Tail;
-use super::spread::cut;
-use super::survey::Survey;
 use crate::admin::{Ask, Told};
-use crate::cluster::survey::Moves;
-use crate::cluster::{Atlas, Exports};
+use crate::cluster::depart::{Changes, cached_of};
+use crate::cluster::exports::{Export, Stage, Wanted};
+use crate::cluster::holdings::{Clients, Held};
+use crate::cluster::leave::has_changed_floating;
+use crate::cluster::size::Tail;
+use crate::cluster::spread::cut;
+use crate::cluster::survey::{Moves, Survey};
+use crate::cluster::{Atlas, Exports, Where};
 use crate::core::Core;
 use crate::io::Output;
 use crate::job::WaitReason;
@@ -28,7 +26,7 @@ const GIVE_UP_MS: u64 = 120_000;
 /// Requests are not kept waiting for longer than this before the record, milliseconds.
 const FREEZE_MS: u64 = 5000;
 /// Time to wait until files which live by themselves are in the table, milliseconds.
-pub(super) const FLOATING_MS: u64 = 200;
+const FLOATING_MS: u64 = 200;
 /// Ended migrations that are remembered for those who ask.
 const ENDED_MAX: usize = 64;
 
@@ -62,7 +60,7 @@ impl Mds {
         self.go_on();
     }
 
-    fn go_on(&mut self) {
+    pub(in crate::cluster) fn go_on(&mut self) {
         let Some(mut export) = self.cluster.exports.now.take() else { return self.next_export() };
         let before = export.stage;
         let end = self.step_stage(&mut export);
@@ -92,7 +90,7 @@ impl Mds {
     }
 
     /// From now on what is changed is remembered, and all before it gets into the table.
-    fn begin_round(&mut self, export: &mut Export) {
+    pub(in crate::cluster) fn begin_round(&mut self, export: &mut Export) {
         export.keeps = false;
         export.held.note_changed(&self.cluster.exports, &self.leases, &self.opens);
         self.cluster.exports.tail = Some(Tail::default());
@@ -100,7 +98,7 @@ impl Mds {
         export.stage = Stage::Settling(self.core.log.last);
     }
 
-    pub(super) fn end_export(&mut self, export: &Export, state: &str) {
+    fn end_export(&mut self, export: &Export, state: &str) {
         self.cluster.exports.tail = None;
         self.opens.look_ends(&mut self.leases);
         let mut told = export.describe(&self.core);
@@ -364,7 +362,7 @@ impl Mds {
     }
 
     /// Makes the record.
-    pub(super) fn make_move(&mut self, export: &mut Export, survey: &mut Survey, inode: &Inode, changes: Changes) {
+    fn make_move(&mut self, export: &mut Export, survey: &mut Survey, inode: &Inode, changes: Changes) {
         let Changes { mut events, mut departed } = changes;
         if export.itself {
             let mut inode = inode.clone();
@@ -420,7 +418,7 @@ impl Mds {
     }
 
     /// True if nothing is in the way of the record any more.
-    pub(super) fn may_move(&mut self, survey: &mut Survey, held: &mut Held, inode: &Inode, frozen_ms: u64) -> bool {
+    fn may_move(&mut self, survey: &mut Survey, held: &mut Held, inode: &Inode, frozen_ms: u64) -> bool {
         if self.cluster.replicas_move(&mut self.core, survey) {
             return false;
         }

@@ -1,11 +1,11 @@
-//! The work between ranks that comes with time: what ticks do, and what is put down or asked for again then. Not what messages do (`link.rs`).
+//! The work between ranks that comes with time: what ticks do, and what is put down or asked for again then. Not what messages do (`links.rs`).
 
 use std::collections::BTreeSet;
 
 use loligo_namespace::Need;
 use loligo_types::{Event, Ino};
 
-use super::giveaway::Ground;
+use crate::cluster::giveaway::Ground;
 use crate::decouple::POLICY_TICKETS;
 use crate::io::Page;
 use crate::job::WaitReason;
@@ -15,7 +15,7 @@ use crate::relaxed::TICKETS as RELAXED_TICKETS;
 
 impl Mds {
     /// Goes on with giving everything away.
-    pub(crate) fn step_drain(&mut self) {
+    fn step_drain(&mut self) {
         if self.core.stopping || self.grace.is_some() || !self.cluster.peers.ready {
             return;
         }
@@ -136,7 +136,7 @@ impl Mds {
 
     /// This rank has nothing any more: lines by which something is still its own are of directories that are gone, and the next rank with its number
     /// would take them for true.
-    pub(super) fn drop_own_lines(&mut self) {
+    fn drop_own_lines(&mut self) {
         let own = self
             .cluster
             .atlas
@@ -152,7 +152,7 @@ impl Mds {
     }
 
     /// Forgets lines that lead nowhere of directories that are gone. Also when a rank of that number has come again: it is another one.
-    pub(crate) fn forget_nowhere(&mut self) {
+    fn forget_nowhere(&mut self) {
         if self.cluster.atlas.nowhere.is_empty() || !self.cluster.peers.ready {
             return;
         }
@@ -191,7 +191,7 @@ impl Mds {
     }
 
     /// Those of ranks that were not heard for long do not count any more.
-    pub(crate) fn expire_lent(&mut self) {
+    fn expire_lent(&mut self) {
         for rank in self.cluster.replicas.lent.late(self.core.now.mono_ms) {
             self.cluster.replicas.lent.forget(rank);
             self.replicas_came_back();
