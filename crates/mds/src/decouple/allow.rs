@@ -11,12 +11,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use loligo_journal::decode_record;
 use loligo_namespace::{Found, is_within_bounds};
-use loligo_types::{
-    Answer, Conflict, Cred, DecoupledRecord, Event, FsError, Ino, Inode, Interfere, Need, SubtreeAnswer,
-};
+use loligo_types::{Answer, Cred, DecoupledRecord, Event, FsError, Ino, Inode, Interfere, Need, SubtreeAnswer};
 
 use super::intake::Intake;
 use super::look::{Bar, is_his_to_make, names_of};
+use super::state::Held;
 use crate::cluster::Cluster;
 use crate::core::Core;
 use crate::decouple::Decoupled;
@@ -25,25 +24,6 @@ use crate::open::Opens;
 /// Most bytes of the parts of such a merge, and of the record that comes of it: it is decided upon at once.
 pub(super) const BYTES_MAX: u64 = 8 << 20;
 pub(super) const RECORD_MAX: usize = 14 << 20;
-
-/// Inodes that others have removed below a root.
-#[derive(Default)]
-pub(super) struct Held {
-    pub(super) inos: BTreeSet<Ino>,
-    /// It was found so after a restart, when nobody can tell where it was: only what is the owner's own comes back.
-    found: bool,
-    /// Inodes that its owner has open, as it says: of these nothing goes with a merge.
-    pub(super) open: BTreeSet<Ino>,
-    /// Those that a merge of this life has left for that reason: their owner knows that they have no name.
-    pub(super) left: BTreeSet<Ino>,
-}
-
-/// Conflicts of the last merge, for an owner who asks again.
-#[derive(Default)]
-pub(super) struct LastConflicts {
-    pub(super) count: u64,
-    pub(super) told: Vec<Conflict>,
-}
 
 impl Core {
     /// True if others may work in a subtree.

@@ -10,7 +10,7 @@ use loligo_types::limits::SUBTREE_INOS_MAX;
 use loligo_types::{DecoupledRecord, FsError, FsResult, Ino, Lease};
 
 use super::Owned;
-use super::objects::DataRights;
+use super::state::DataRights;
 use crate::cluster::Cluster;
 use crate::core::Core;
 use crate::decouple::Decoupled;

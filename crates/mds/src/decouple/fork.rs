@@ -10,12 +10,13 @@
 //! wait, data requests are answered `Busy`, until the record is durable and the file is one again. Where both have changed a file, the
 //! others' objects are first made those of an orphan, which the merge gives a name. A crash before that leaves an orphan.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use loligo_namespace::{Change, is_written};
 use loligo_types::{Answer, DataError, DecoupledRecord, Event, Ino, Inode, Interfere, Layout, Lsn, SessionId};
 
 use super::intake::Intake;
+use super::state::{Kept, State};
 use crate::core::Core;
 use crate::decouple::Decoupled;
 use crate::discard::Discards;
@@ -27,48 +28,6 @@ use crate::session::Sessions;
 /// Orphans made in one record, and bytes of those that are held in their inodes.
 pub(super) const MADE_MAX: usize = 4096;
 pub(super) const MADE_BYTES_MAX: u64 = 4 << 20;
-
-/// The forked files of a subtree, as this life of the rank knows them.
-#[derive(Default)]
-pub(super) struct Forks {
-    /// Those of which the object server knows.
-    pub(super) frozen: BTreeSet<Ino>,
-    /// The record with files that are to be forked.
-    pub(super) noted: Option<Lsn>,
-    /// Files as others had them when they were forked, or looked at; and whether others had changed them before that.
-    pub(super) seen: BTreeMap<Ino, (Box<Inode>, bool)>,
-    /// The object server is asked about these, which are as they are here.
-    pub(super) asked: BTreeMap<Ino, Box<Inode>>,
-    /// The others' versions that the merge which is decided upon keeps, or puts back.
-    pub(super) kept: BTreeMap<Ino, Kept>,
-    /// Files that are held still for it, or for the end.
-    still: BTreeSet<Ino>,
-}
-
-impl Forks {
-    /// True if an orphan is to have a version of others: the merge that is prepared gives it a name.
-    pub(super) fn keeps(&self, orphan: Ino) -> bool {
-        self.kept.values().any(|kept| kept.to == Some(orphan))
-    }
-}
-
-/// The others' version of a file.
-pub(super) struct Kept {
-    /// The orphan that gets it; none: the file itself.
-    pub(super) to: Option<Ino>,
-    /// Its length, and the size of its objects.
-    pub(super) len: u64,
-    pub(super) object_size: u32,
-    pub(super) is: State,
-}
-
-pub(super) enum State {
-    /// It begins when this is durable.
-    Noted(Lsn),
-    Copied,
-    Done,
-    Failed(DataError),
-}
 
 /// Forked files in a merge.
 pub(super) struct Met {
@@ -88,9 +47,6 @@ impl Met {
 /// A file of a merge, its copy, and if its owner has removed it, the count of changes at which it was found. A file without a copy is its own: its
 /// owner has data in the inode, and others have written it.
 pub(super) type Drafted = (Ino, Ino, Option<u64>);
-
-/// When which files of the subtree with this root are let go; true: a file is one again.
-pub(super) type Thaws = (Lsn, Ino, Vec<(Ino, bool)>);
 
 /// An inode that differs in anything that others may know.
 pub(super) fn touched(inode: &Inode) -> Event {

@@ -133,6 +133,13 @@ impl Cluster {
         wants.dedup();
         self.wait_for(core, job, wants)
     }
+
+    /// The root of a decoupled subtree is told with most answers: before anything is done it must be in memory, where it may not be after a
+    /// restart.
+    pub(super) fn load_root(&mut self, core: &mut Core, job: &mut Job, dir: Ino) -> Option<Step> {
+        let is_missing = core.tree.decoupled(dir).is_some() && matches!(core.tree.find(dir), Found::Unknown);
+        is_missing.then(|| self.wait_to_know(core, job, vec![Need::Inode(dir)]))
+    }
 }
 
 /// The inode that a need is about.

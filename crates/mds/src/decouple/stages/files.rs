@@ -8,9 +8,10 @@ use loligo_types::{
     Answer, DataError, DecoupledRecord, Event, FsError, Ino, Inode, Interfere, Place, RStat, SubtreeAnswer,
 };
 
-use crate::decouple::fork::{Drafted, Kept, MADE_BYTES_MAX, MADE_MAX, State, change_of, touched};
+use crate::decouple::fork::{Drafted, MADE_BYTES_MAX, MADE_MAX, change_of, touched};
 use crate::decouple::intake::Intake;
 use crate::decouple::objects::{Verdict, note_objects};
+use crate::decouple::state::{Kept, State};
 use crate::io::{DataAccess, Output};
 use crate::job::{Job, WaitReason};
 use crate::machine::Mds;

@@ -8,12 +8,12 @@ use loligo_types::limits::MERGE_PART_MAX;
 use loligo_types::{Answer, DecoupledRecord, Event, FsError, Ino, Interfere, MergeInto};
 
 use crate::decouple::allow;
-use crate::decouple::allow::{Held, LastConflicts, RECORD_MAX};
+use crate::decouple::allow::RECORD_MAX;
 use crate::decouple::intake::Intake;
-use crate::decouple::into_table::IntoTable;
 use crate::decouple::look::Bar;
 use crate::decouple::merge::{BYTES_MAX, PARTS_MAX, REQUESTS_PER_PART, finals, fits_record};
 use crate::decouple::read::copies_gone;
+use crate::decouple::state::{Held, IntoTable, LastConflicts};
 use crate::job::{Job, WaitReason};
 use crate::machine::Mds;
 use crate::step::{Step, origin_of};
