@@ -32,7 +32,7 @@ impl Opens {
     /// on.
     pub(crate) fn room_first(
         &mut self,
-        core: &mut Core,
+        core: &Core,
         tidy: &mut EofCleanup,
         job: &mut Job,
         held: Option<Handle>,
@@ -72,7 +72,7 @@ impl Opens {
     }
 
     /// Somebody has written his room.
-    fn room_written(&mut self, core: &mut Core, job: &mut Job, ino: Ino, room: Room) -> Option<Step> {
+    fn room_written(&mut self, core: &Core, job: &mut Job, ino: Ino, room: Room) -> Option<Step> {
         let is_first = self.rooms(ino).all(|other| other.start >= room.start);
         if !room.broken && !is_first {
             return Some(Step::Wait(WaitReason::Data(ino)));
@@ -92,7 +92,7 @@ impl Opens {
     /// A writer at an offset lets the file grow, or did so as he knew it.
     fn grows_elsewhere(
         &self,
-        core: &mut Core,
+        core: &Core,
         tidy: &mut EofCleanup,
         ino: Ino,
         known: u32,
@@ -113,7 +113,7 @@ impl Opens {
     }
 
     /// Reserves room behind the end of the file.
-    pub(crate) fn reserve_behind(&mut self, core: &mut Core, job: &Job, ino: Ino, len: u64) -> Step {
+    pub(crate) fn reserve_behind(&mut self, core: &Core, job: &Job, ino: Ino, len: u64) -> Step {
         let Some(inode) = core.tree.inode(ino) else { return Step::Answer(Err(FsError::Stale)) };
         let (size, cuts) = (inode.size, inode.cuts);
         let start = self.rooms(ino).map(|room| room.end).fold(size, u64::max);

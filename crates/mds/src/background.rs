@@ -57,7 +57,7 @@ impl Background {
         }
     }
 
-    pub(crate) fn end_orphans(&mut self, core: &mut Core, opens: &mut Opens) {
+    pub(crate) fn end_orphans(&mut self, core: &Core, opens: &mut Opens) {
         if self.orphans_at_ms.is_some_and(|at| core.now.mono_ms >= at) {
             self.orphans_at_ms = None;
             let unused = core.tree.orphans().filter(|ino| opens.is_closed(*ino));

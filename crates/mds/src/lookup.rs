@@ -30,7 +30,7 @@ impl LookupLeases {
     }
 
     /// True if one of these has a lookup lease; then it is waited for. `first`: it was not before.
-    pub(crate) fn are_promised(&mut self, core: &mut Core, inos: &[Ino], first: bool) -> bool {
+    pub(crate) fn are_promised(&mut self, core: &Core, inos: &[Ino], first: bool) -> bool {
         let now = core.now.mono_ms;
         if self.is_empty(now) {
             return false;

@@ -378,7 +378,7 @@ impl Relaxed {
     #[inline]
     pub(crate) fn note_relaxed(
         &mut self,
-        core: &mut Core,
+        core: &Core,
         cluster: &Cluster,
         events: &[Event],
         lsn: Lsn,
@@ -398,14 +398,7 @@ impl Relaxed {
         }
     }
 
-    fn note_relaxed_record(
-        &mut self,
-        core: &mut Core,
-        cluster: &Cluster,
-        events: &[Event],
-        lsn: Lsn,
-        made: Option<Ino>,
-    ) {
+    fn note_relaxed_record(&mut self, core: &Core, cluster: &Cluster, events: &[Event], lsn: Lsn, made: Option<Ino>) {
         for event in events {
             if let Event::Orphan(ino) = event {
                 // It is in no directory any more.
@@ -499,7 +492,7 @@ impl Relaxed {
     #[inline]
     pub(crate) fn access_for_now(
         &mut self,
-        core: &mut Core,
+        core: &Core,
         decoupled: &Decoupled,
         ino: Ino,
         access: DataAccess,

@@ -16,14 +16,14 @@ const KEEP_TICKS: u64 = 8;
 
 impl Balance {
     /// By what a directory is balanced; `None`: something must be read first.
-    pub(super) fn stand(&mut self, core: &mut Core, dir: Ino, look: &mut Look) -> Option<Stand> {
+    pub(super) fn stand(&mut self, core: &Core, dir: Ino, look: &mut Look) -> Option<Stand> {
         let rules = self.rules(core, dir, look)?;
         let stand = rules.stand();
         look.is_any_named |= matches!(stand, Stand::Named(_));
         Some(stand)
     }
 
-    fn rules(&mut self, core: &mut Core, dir: Ino, look: &mut Look) -> Option<Rules> {
+    fn rules(&mut self, core: &Core, dir: Ino, look: &mut Look) -> Option<Rules> {
         let (mut way, mut at) = (Vec::new(), dir);
         let mut rules = loop {
             if let Some(known) = look.known.get(&at) {
@@ -50,7 +50,7 @@ impl Balance {
     }
 
     /// The rules that a directory sets itself, and its parent.
-    fn rules_at(&mut self, core: &mut Core, dir: Ino, look: &mut Look) -> Option<(Rules, Option<Ino>)> {
+    fn rules_at(&mut self, core: &Core, dir: Ino, look: &mut Look) -> Option<(Rules, Option<Ino>)> {
         let inode = match core.tree.find(dir) {
             Found::Here(inode) if inode.part_of().is_none() => inode,
             Found::Gone => return Some((Rules::STAYS, None)),
@@ -65,7 +65,7 @@ impl Balance {
     }
 
     /// By what all that is hot is balanced. What is laid out above others is asked for all of them.
-    pub(super) fn find_stands(&mut self, core: &mut Core, scratch: &mut Scratch, look: &mut Look) {
+    pub(super) fn find_stands(&mut self, core: &Core, scratch: &mut Scratch, look: &mut Look) {
         let nodes = scratch.nodes_mut();
         for at in 0..nodes.len() {
             let (before, rest) = nodes.split_at_mut(at);

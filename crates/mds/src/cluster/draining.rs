@@ -205,7 +205,7 @@ impl Drain {
     }
 
     /// True if this rank has nothing any more, and nothing is under way; else it goes on.
-    pub(super) fn is_empty(&mut self, ground: &mut Ground<'_>) -> bool {
+    pub(super) fn is_empty(&mut self, ground: &Ground<'_>) -> bool {
         if !ground.cluster.atlas.own_dirs(ground.core).is_empty() {
             self.stage = Stage::Giving;
             return false;

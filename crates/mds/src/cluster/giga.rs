@@ -34,7 +34,7 @@ impl Placement {
     /// Notes an event written into the table: if it says that a directory is cut, the directory may have to be spread, also if it was cut
     /// before a restart.
     #[inline]
-    pub(crate) fn note_growing(&mut self, core: &mut Core, atlas: &Atlas, event: &Event) {
+    pub(crate) fn note_growing(&mut self, core: &Core, atlas: &Atlas, event: &Event) {
         if let Event::Inode(inode) = event
             && inode.frag_bits > 0
         {
@@ -43,7 +43,7 @@ impl Placement {
     }
 
     /// A policy of a directory was set: where its directories live, or how many entries it will have.
-    pub(crate) fn note_policy(&mut self, core: &mut Core, atlas: &Atlas, op: &Op) {
+    pub(crate) fn note_policy(&mut self, core: &Core, atlas: &Atlas, op: &Op) {
         if let Op::SetXattr { ino, name, .. } = op
             && [PLACEMENT, SUBTREE, EXPECTED_ENTRIES].contains(&&**name)
         {
@@ -52,7 +52,7 @@ impl Placement {
     }
 
     /// A directory has been cut.
-    pub(crate) fn has_grown(&mut self, core: &mut Core, atlas: &Atlas, dir: Ino) {
+    pub(crate) fn has_grown(&mut self, core: &Core, atlas: &Atlas, dir: Ino) {
         let is_giga = |inode: &loligo_types::Inode| inode.places_dirs().scatters();
         if !atlas.is_alone() && core.tree.peek(dir).is_some_and(is_giga) {
             self.growing.dirs.insert(dir);

@@ -32,7 +32,7 @@ const ROUNDS_MAX: u32 = 4;
 
 impl Held {
     /// The next thing that somebody holds.
-    fn next_held(&mut self, leases: &mut Leases, pace: &mut Pace) -> Option<HeldOne> {
+    fn next_held(&mut self, leases: &Leases, pace: &mut Pace) -> Option<HeldOne> {
         if let Some(ino) = self.opens.pop() {
             return Some(HeldOne { ino, lease: None });
         }

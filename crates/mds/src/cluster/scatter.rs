@@ -94,7 +94,7 @@ impl Peers {
 
 impl Placement {
     /// The decision of a transaction came: the directories that it makes here.
-    pub(super) fn note_scattered(&mut self, core: &mut Core, events: &[Event]) -> Vec<Ino> {
+    pub(super) fn note_scattered(&mut self, core: &Core, events: &[Event]) -> Vec<Ino> {
         let new = |event: &Event| match event {
             Event::Inode(inode) if inode.ino.zeroth_rank() == Some(core.me()) => Some(inode.ino),
             _ => None,

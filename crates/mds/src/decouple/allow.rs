@@ -11,39 +11,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use loligo_journal::decode_record;
 use loligo_namespace::{Found, is_within_bounds};
-use loligo_types::{
-    Answer, Conflict, Cred, DecoupledRecord, Event, FsError, Ino, Inode, Interfere, Need, SubtreeAnswer,
-};
+use loligo_types::{Answer, Cred, DecoupledRecord, Event, FsError, Ino, Inode, Interfere, Need, SubtreeAnswer};
 
+use super::intake::Intake;
+use super::look::{Bar, is_his_to_make, names_of};
+use super::state::Held;
 use crate::cluster::Cluster;
 use crate::core::Core;
 use crate::decouple::Decoupled;
-use crate::decouple::intake::Intake;
-use crate::decouple::look::{Bar, is_his_to_make, names_of};
 use crate::open::Opens;
 
 /// Most bytes of the parts of such a merge, and of the record that comes of it: it is decided upon at once.
 pub(super) const BYTES_MAX: u64 = 8 << 20;
 pub(super) const RECORD_MAX: usize = 14 << 20;
-
-/// Inodes that others have removed below a root.
-#[derive(Default)]
-pub(super) struct Held {
-    pub(super) inos: BTreeSet<Ino>,
-    /// It was found so after a restart, when nobody can tell where it was: only what is the owner's own comes back.
-    found: bool,
-    /// Inodes that its owner has open, as it says: of these nothing goes with a merge.
-    pub(super) open: BTreeSet<Ino>,
-    /// Those that a merge of this life has left for that reason: their owner knows that they have no name.
-    pub(super) left: BTreeSet<Ino>,
-}
-
-/// Conflicts of the last merge, for an owner who asks again.
-#[derive(Default)]
-pub(super) struct LastConflicts {
-    pub(super) count: u64,
-    pub(super) told: Vec<Conflict>,
-}
 
 impl Core {
     /// True if others may work in a subtree.
@@ -82,7 +62,7 @@ impl Decoupled {
     }
 
     /// Lets the held inodes of a subtree go that its owner does not have open.
-    pub(super) fn let_go_closed(&mut self, core: &mut Core, opens: &mut Opens, record: &DecoupledRecord) {
+    pub(super) fn let_go_closed(&mut self, core: &Core, opens: &mut Opens, record: &DecoupledRecord) {
         let Some(owned) = self.by_dir.get_mut(&record.dir) else { return };
         if owned.held.open.is_empty() {
             return self.let_go(opens, record.dir);
@@ -110,7 +90,7 @@ impl Decoupled {
     }
 
     /// After a restart whatever has no name is held: some of it may be.
-    pub(super) fn hold_orphans(&mut self, core: &mut Core) {
+    pub(super) fn hold_orphans(&mut self, core: &Core) {
         let dirs: Vec<Ino> = self.by_dir.keys().copied().filter(|dir| core.allows(*dir)).collect();
         for dir in dirs {
             let inos = core.tree.orphans().collect();

@@ -9,10 +9,11 @@
 use loligo_types::limits::SUBTREE_INOS_MAX;
 use loligo_types::{DecoupledRecord, FsError, FsResult, Ino, Lease};
 
+use super::Owned;
+use super::state::DataRights;
 use crate::cluster::Cluster;
 use crate::core::Core;
-use crate::decouple::objects::DataRights;
-use crate::decouple::{Decoupled, Owned};
+use crate::decouple::Decoupled;
 use crate::job::{Job, WaitReason};
 use crate::lease::Leases;
 use crate::open::Opens;
@@ -29,7 +30,7 @@ pub(super) const ASKS_MS: u64 = 500;
 impl Leases {
     /// Leases on what is below, and on the names of the root. `by`: whose; nobody: everybody's.
     pub(super) fn held_below(
-        &mut self,
+        &self,
         core: &mut Core,
         cluster: &mut Cluster,
         dir: Ino,
@@ -61,7 +62,7 @@ impl Decoupled {
     }
 
     /// A session has ended: nobody speaks for what it had decoupled, until somebody who may does.
-    pub(crate) fn lose_decoupled(&mut self, core: &mut Core, sessions: &mut Sessions, opens: &mut Opens, slot: Slot) {
+    pub(crate) fn lose_decoupled(&mut self, core: &mut Core, sessions: &Sessions, opens: &mut Opens, slot: Slot) {
         let now = core.now.mono_ms;
         self.hidden.retain(|(_, of)| *of != slot);
         let mut lost = Vec::new();
@@ -78,7 +79,7 @@ impl Decoupled {
     }
 
     /// After a restart those whose sessions are still there speak for them.
-    pub(crate) fn recover_decoupled(&mut self, core: &mut Core, sessions: &mut Sessions) {
+    pub(crate) fn recover_decoupled(&mut self, core: &mut Core, sessions: &Sessions) {
         let lost_ms = core.now.mono_ms;
         let owned = |record: &DecoupledRecord| {
             let by = sessions.find(record.session).map(|slot| (slot, record.session));

@@ -12,13 +12,12 @@ use loligo_subtree_policy::{Bounds, Cell, SubtreePolicy, Wanted};
 use loligo_types::limits::{DEPTH_MAX, SUBTREE_JOURNALS};
 use loligo_types::{DecoupledRecord, FsError, Ino, Kind, Name, Need, Op, RenameMode};
 
-use crate::cluster::Cluster;
-use crate::cluster::Where;
+use super::intake::Intake;
+use super::look::names_of;
+use super::nested::{READS_MAX, refused, refused_by};
+use crate::cluster::{Cluster, Where};
 use crate::core::Core;
 use crate::decouple::Decoupled;
-use crate::decouple::intake::Intake;
-use crate::decouple::look::names_of;
-use crate::decouple::nested::{READS_MAX, refused, refused_by};
 use crate::job::{Job, WaitReason};
 use crate::paths::{PathCache, Up};
 use crate::step::Step;

@@ -10,12 +10,13 @@
 //! wait, data requests are answered `Busy`, until the record is durable and the file is one again. Where both have changed a file, the
 //! others' objects are first made those of an orphan, which the merge gives a name. A crash before that leaves an orphan.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use loligo_namespace::{Change, is_written};
 use loligo_types::{Answer, DataError, DecoupledRecord, Event, Ino, Inode, Interfere, Layout, Lsn, SessionId};
 
 use super::intake::Intake;
+use super::state::{Kept, State};
 use crate::core::Core;
 use crate::decouple::Decoupled;
 use crate::discard::Discards;
@@ -27,48 +28,6 @@ use crate::session::Sessions;
 /// Orphans made in one record, and bytes of those that are held in their inodes.
 pub(super) const MADE_MAX: usize = 4096;
 pub(super) const MADE_BYTES_MAX: u64 = 4 << 20;
-
-/// The forked files of a subtree, as this life of the rank knows them.
-#[derive(Default)]
-pub(super) struct Forks {
-    /// Those of which the object server knows.
-    pub(super) frozen: BTreeSet<Ino>,
-    /// The record with files that are to be forked.
-    pub(super) noted: Option<Lsn>,
-    /// Files as others had them when they were forked, or looked at; and whether others had changed them before that.
-    pub(super) seen: BTreeMap<Ino, (Box<Inode>, bool)>,
-    /// The object server is asked about these, which are as they are here.
-    pub(super) asked: BTreeMap<Ino, Box<Inode>>,
-    /// The others' versions that the merge which is decided upon keeps, or puts back.
-    pub(super) kept: BTreeMap<Ino, Kept>,
-    /// Files that are held still for it, or for the end.
-    still: BTreeSet<Ino>,
-}
-
-impl Forks {
-    /// True if an orphan is to have a version of others: the merge that is prepared gives it a name.
-    pub(super) fn keeps(&self, orphan: Ino) -> bool {
-        self.kept.values().any(|kept| kept.to == Some(orphan))
-    }
-}
-
-/// The others' version of a file.
-pub(super) struct Kept {
-    /// The orphan that gets it; none: the file itself.
-    pub(super) to: Option<Ino>,
-    /// Its length, and the size of its objects.
-    pub(super) len: u64,
-    pub(super) object_size: u32,
-    pub(super) is: State,
-}
-
-pub(super) enum State {
-    /// It begins when this is durable.
-    Noted(Lsn),
-    Copied,
-    Done,
-    Failed(DataError),
-}
 
 /// Forked files in a merge.
 pub(super) struct Met {
@@ -89,9 +48,6 @@ impl Met {
 /// owner has data in the inode, and others have written it.
 pub(super) type Drafted = (Ino, Ino, Option<u64>);
 
-/// When which files of the subtree with this root are let go; true: a file is one again.
-pub(super) type Thaws = (Lsn, Ino, Vec<(Ino, bool)>);
-
 /// An inode that differs in anything that others may know.
 pub(super) fn touched(inode: &Inode) -> Event {
     Event::Inode(Box::new(Inode { change: inode.change.wrapping_add(1), ..inode.clone() }))
@@ -102,7 +58,7 @@ impl Decoupled {
     pub(super) fn stills_for_end(
         &mut self,
         core: &mut Core,
-        sessions: &mut Sessions,
+        sessions: &Sessions,
         opens: &mut Opens,
         discards: &Discards,
         record: &DecoupledRecord,
@@ -170,7 +126,7 @@ impl Decoupled {
     fn release_still(
         &mut self,
         core: &mut Core,
-        sessions: &mut Sessions,
+        sessions: &Sessions,
         opens: &Opens,
         dir: Ino,
         ino: Ino,
@@ -191,7 +147,7 @@ impl Decoupled {
     }
 
     /// A merge is not decided after all: others go on, and what was made for it is nobody's.
-    pub(super) fn end_still(&mut self, core: &mut Core, sessions: &mut Sessions, opens: &mut Opens, dir: Ino) {
+    pub(super) fn end_still(&mut self, core: &mut Core, sessions: &Sessions, opens: &mut Opens, dir: Ino) {
         let Some(owned) = self.by_dir.get_mut(&dir) else { return };
         if owned.forks.still.is_empty() && owned.forks.kept.is_empty() || owned.putting_back.is_some() {
             return;
@@ -321,7 +277,7 @@ impl Decoupled {
     pub(super) fn forks_merged(
         &mut self,
         core: &mut Core,
-        sessions: &mut Sessions,
+        sessions: &Sessions,
         opens: &mut Opens,
         record: &DecoupledRecord,
         Met { over, stay }: Met,
@@ -365,7 +321,7 @@ impl Decoupled {
     pub(crate) fn thaw_when_durable(
         &mut self,
         core: &mut Core,
-        sessions: &mut Sessions,
+        sessions: &Sessions,
         opens: &Opens,
         dir: Ino,
         at: Lsn,
@@ -379,7 +335,7 @@ impl Decoupled {
 
     /// Lets files go whose record is durable. To be called before drops of objects are given out: these are others' in files that have
     /// two versions, and of the file itself from now on.
-    pub(crate) fn emit_thaws(&mut self, core: &mut Core, sessions: &mut Sessions, opens: &Opens) {
+    pub(crate) fn emit_thaws(&mut self, core: &mut Core, sessions: &Sessions, opens: &Opens) {
         while self.thaws.front().is_some_and(|(at, ..)| *at <= core.log.durable)
             && let Some((_, dir, files)) = self.thaws.pop_front()
         {

@@ -12,13 +12,13 @@
 //! owner asks for it; if it does not, the owner is told `Busy`. The same holds for scattered directories, which no line of the subtree map
 //! tells of; a directory that makes such itself cannot be decoupled at all.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use loligo_types::{Event, FsError, Ino, Kind, Need, Rank};
 
+use super::state::Gathering;
 use crate::admin::Told;
-use crate::cluster::Cluster;
-use crate::cluster::Where;
+use crate::cluster::{Cluster, Where};
 use crate::core::Core;
 use crate::decouple::Decoupled;
 use crate::job::{Job, WaitReason};
@@ -32,23 +32,6 @@ const GATHER_MS: u64 = 20_000;
 const AGAIN_MS: u64 = 500;
 /// Time to wait for a file, milliseconds.
 const FILE_MS: u64 = 5000;
-
-/// Progress of gathering a subtree.
-#[derive(Default)]
-pub(super) struct Gathering {
-    /// Only answers to later questions count.
-    after: u64,
-    /// Number of directories that had come here from others by then.
-    arrivals: u64,
-    /// Directories of others that are not below it.
-    clear: BTreeSet<Ino>,
-    /// Those that are, who has them, and when that one was asked last, milliseconds.
-    asked: BTreeMap<(Ino, Rank), u64>,
-    /// One of those that were asked does not give it.
-    refused: bool,
-    /// When it was last looked at, milliseconds.
-    at_ms: u64,
-}
 
 /// Where a directory of another rank is.
 pub(super) enum Far {

@@ -5,12 +5,11 @@
 //! The table may have rows of it before the journal has the record no more than rows of a checkpoint: it is waited for. What was read from the
 //! table before the rows were there is forgotten when they are.
 
-use std::collections::{BTreeSet, VecDeque};
-
 use loligo_namespace::{MergedRows, apply};
-use loligo_types::{Event, Ino, Lsn};
+use loligo_types::Ino;
 
 use super::Owned;
+use super::state::IntoTable;
 use crate::core::Core;
 use crate::decouple::Decoupled;
 use crate::io::Output;
@@ -19,26 +18,6 @@ use crate::pace::Pace;
 /// Units of pace for an inode that is forgotten, and for an event that is applied.
 const FORGET: usize = 4;
 const APPLY: usize = 40;
-
-/// Stage of a merge that goes into the table.
-#[derive(Debug)]
-pub(super) enum IntoTable {
-    /// The record is on its way into the journal.
-    Waits(Lsn, BTreeSet<Ino>),
-    /// The table is asked; with the number of the question.
-    Asked(u64, BTreeSet<Ino>),
-    /// The rows are there; reads up to this one may have seen the table before.
-    There(u64, BTreeSet<Ino>, Box<MergedRows>),
-    /// Memory forgets what it knew of these, and is told the rest.
-    Follows(BTreeSet<Ino>, VecDeque<Event>),
-}
-
-impl Owned {
-    /// True if memory has nothing to do for its merge now.
-    pub(super) fn waits_for_table(&self) -> bool {
-        !matches!(self.into_table, None | Some(IntoTable::Follows(..)))
-    }
-}
 
 impl Decoupled {
     /// The journal holds more: merges that wait for it go to the table.

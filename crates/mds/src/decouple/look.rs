@@ -13,10 +13,10 @@ use loligo_types::{
     Cred, DecoupledRecord, Event, EventView, Ino, Inode, Interfere, Kind, Name, Need, Place, Placement,
 };
 
+use super::intake::Intake;
 use crate::cluster::Cluster;
 use crate::core::Core;
 use crate::decouple::Decoupled;
-use crate::decouple::intake::Intake;
 
 /// Obstacle of a part.
 pub(super) enum Bar {
@@ -353,7 +353,7 @@ impl Core {
 
     /// A file that was there before, and may have names elsewhere, is spoken of: its links are counted in the end. What the owner has made
     /// itself never had a name outside.
-    fn note_linked(&mut self, record: &DecoupledRecord, ino: Ino, intake: &mut Intake) {
+    fn note_linked(&self, record: &DecoupledRecord, ino: Ino, intake: &mut Intake) {
         if record.is_granted(ino) || intake.linked.contains(&ino) {
             return;
         }
@@ -365,13 +365,7 @@ impl Core {
 
     /// A name is given or taken in a directory that was there before. If that has directories in it, the name may be one's, which must not be
     /// lost.
-    fn name_changes(
-        &mut self,
-        record: &DecoupledRecord,
-        dir: Ino,
-        name: &[u8],
-        intake: &mut Intake,
-    ) -> Result<(), Bar> {
+    fn name_changes(&self, record: &DecoupledRecord, dir: Ino, name: &[u8], intake: &mut Intake) -> Result<(), Bar> {
         if record.is_new(dir) || record.interfere == Interfere::Allow {
             return Ok(());
         }

@@ -11,12 +11,13 @@ use loligo_journal::encode_record;
 use loligo_namespace::{Found, Tree, is_within_bounds, merged, uncount};
 use loligo_types::{Event, FsError, Ino, Inode, Need};
 
+use super::allow;
+use super::intake::Intake;
+use super::look::Bar;
+use super::whole::HaveXattrs;
 use crate::cluster::Cluster;
 use crate::core::Core;
-use crate::decouple::intake::Intake;
-use crate::decouple::look::Bar;
-use crate::decouple::whole::HaveXattrs;
-use crate::decouple::{Decoupled, allow};
+use crate::decouple::Decoupled;
 use crate::job::{Job, WaitReason};
 use crate::step::Step;
 

@@ -5,8 +5,7 @@
 use loligo_namespace::{Found, Need};
 use loligo_types::{Event, Frag, FsError, Ino};
 
-use crate::cluster::Cluster;
-use crate::cluster::{Use, Where};
+use crate::cluster::{Cluster, Use, Where};
 use crate::core::Core;
 use crate::decouple::Decoupled;
 use crate::job::Job;
@@ -133,6 +132,13 @@ impl Cluster {
         wants.sort_unstable();
         wants.dedup();
         self.wait_for(core, job, wants)
+    }
+
+    /// The root of a decoupled subtree is told with most answers: before anything is done it must be in memory, where it may not be after a
+    /// restart.
+    pub(super) fn load_root(&mut self, core: &mut Core, job: &mut Job, dir: Ino) -> Option<Step> {
+        let is_missing = core.tree.decoupled(dir).is_some() && matches!(core.tree.find(dir), Found::Unknown);
+        is_missing.then(|| self.wait_to_know(core, job, vec![Need::Inode(dir)]))
     }
 }
 

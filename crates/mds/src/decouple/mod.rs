@@ -29,23 +29,20 @@ mod read;
 mod shape;
 mod shut;
 mod stages;
+mod state;
 mod status;
 mod whole;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use gather::Gathering;
 use intake::Intake;
-use loligo_namespace::{Found, Need};
 use loligo_types::{Answer, DecoupledRecord, FsError, FsResult, Ino, Lsn, SessionId, SplitRule, SubtreeAnswer};
-use objects::DataRights;
+use state::{DataRights, Gathering};
 
-use crate::cluster::Cluster;
 use crate::core::Core;
 use crate::job::Job;
 use crate::session::Slot;
-use crate::step::Step;
-pub(crate) use nested::TICKETS as POLICY_TICKETS;
+pub(crate) use state::TICKETS as POLICY_TICKETS;
 pub use status::{DecoupledCount, DecoupledStatus, OwnerAway};
 
 /// A decoupled subtree's state in this life of the rank; the record holds the rest.
@@ -76,17 +73,24 @@ pub(crate) struct Owned {
     /// Files with several names that were found to be below it.
     lent: BTreeSet<Ino>,
     /// It goes into the table first.
-    into_table: Option<into_table::IntoTable>,
+    into_table: Option<state::IntoTable>,
     /// Inodes that others have removed and its owner may have changed.
-    held: allow::Held,
+    held: state::Held,
     /// Files of which its owner and others each have a version.
-    forks: fork::Forks,
+    forks: state::Forks,
     /// Conflicts of the last merge of this life.
-    last: allow::LastConflicts,
+    last: state::LastConflicts,
     /// It is about to end: files that are not yet as they were at the last merge.
     putting_back: Option<BTreeSet<Ino>>,
     /// Files to put back, and their copies, when this record is durable.
     restores: Option<(Lsn, Vec<(Ino, Ino)>)>,
+}
+
+impl Owned {
+    /// True if memory has nothing to do for its merge now.
+    pub(super) fn waits_for_table(&self) -> bool {
+        !matches!(self.into_table, None | Some(state::IntoTable::Follows(..)))
+    }
 }
 
 /// All decoupled subtrees.
@@ -108,9 +112,9 @@ pub(crate) struct Decoupled {
     /// Files of which nobody changes the data for now.
     still: BTreeSet<Ino>,
     /// Those that go on when a record is durable.
-    thaws: VecDeque<fork::Thaws>,
+    thaws: VecDeque<state::Thaws>,
     /// Directories with policies of their own.
-    policied: nested::Policied,
+    policied: state::Policied,
 }
 
 impl Decoupled {
@@ -149,14 +153,5 @@ impl Core {
         let inline_max = self.tree.config().inline_max;
         let root = Box::new(root.clone());
         Ok(Answer::Subtree(Box::new(SubtreeAnswer::Decoupled { record, root, inline_max, split })))
-    }
-}
-
-impl Cluster {
-    /// The root of a decoupled subtree is told with most answers: before anything is done it must be in memory, where it may not be after a
-    /// restart.
-    fn load_root(&mut self, core: &mut Core, job: &mut Job, dir: Ino) -> Option<Step> {
-        let is_missing = core.tree.decoupled(dir).is_some() && matches!(core.tree.find(dir), Found::Unknown);
-        is_missing.then(|| self.wait_to_know(core, job, vec![Need::Inode(dir)]))
     }
 }

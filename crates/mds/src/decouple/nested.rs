@@ -5,65 +5,29 @@
 //! Such directories are found by notes in the table, one for each directory with a policy of its own, and by what this life of the rank and the
 //! journal that it began with say of policies: that may not be in the table yet. What comes from another rank comes with its part of that.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use loligo_namespace::{Found, SUBTREE, Tree, bounds_of};
 use loligo_subtree_policy::{Bounds, Broken, Cell, SubtreePolicy, Wanted};
 use loligo_types::{Answer, Event, FsError, Ino, Need, Op, Promise, RefusedBy, SubtreeAnswer};
 
+use super::gather::Far;
+use super::state::{Look, TICKETS};
 use crate::cluster::Cluster;
 use crate::core::Core;
 use crate::decouple::Decoupled;
-use crate::decouple::gather::Far;
 use crate::io::{Output, Page, Scan};
 use crate::job::{Job, WaitReason};
 use crate::paths::PathCache;
 use crate::step::Step;
 
-/// Tickets of these looks begin here: those of a rank that gives everything away are smaller.
-pub(crate) const TICKETS: u64 = 1 << 63;
 /// Time to wait for a page of the table before it is asked for again, milliseconds.
 const PAGE_MS: u64 = 10_000;
 /// Time to wait for a look in all, milliseconds.
 const LOOK_MS: u64 = 60_000;
 /// Records read at once.
 pub(super) const READS_MAX: usize = 1024;
-
-/// Directories with policies of their own, as far as is known without the table, and looks at that.
-#[derive(Default)]
-pub(crate) struct Policied {
-    known: BTreeSet<Ino>,
-    looks: BTreeMap<Ino, Look>,
-    last: u64,
-}
-
-/// A look at the table on behalf of a directory that is to be decoupled.
-struct Look {
-    ticket: u64,
-    /// Number of directories that had come here from other ranks when it began.
-    arrivals: u64,
-    asked_ms: u64,
-    next: Option<Ino>,
-    found: BTreeSet<Ino>,
-}
-
-impl Policied {
-    /// A record was made, or replayed.
-    fn note(&mut self, event: &Event) {
-        match event {
-            Event::Xattr { ino, name, .. } if **name == *SUBTREE => _ = self.known.insert(*ino),
-            Event::XattrGone { ino, name } if **name == *SUBTREE => _ = self.known.remove(ino),
-            Event::InodeGone(ino) => _ = self.known.remove(ino),
-            _ => {}
-        }
-    }
-
-    /// A request has ended.
-    pub(super) fn forget(&mut self, dir: Ino) {
-        self.looks.remove(&dir);
-    }
-}
 
 /// The answer where the policy of a directory is in the way.
 pub(super) fn refused(by: RefusedBy, dir: Ino) -> Step {

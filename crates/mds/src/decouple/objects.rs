@@ -6,12 +6,11 @@
 //! write any, for many numbers at once. When the subtree is not decoupled any more, objects of those that are no inodes are dropped. Not
 //! here: who may have a subtree, and its own journal in the store.
 
-use std::collections::BTreeSet;
-
 use loligo_namespace::{Found, Need, access};
 use loligo_types::limits::SUBTREE_JOURNALS;
 use loligo_types::{Cred, DecoupledRecord, FsError, FsResult, Ino, Interfere, Kind, SessionId};
 
+use super::state::DataRights;
 use crate::cluster::Cluster;
 use crate::core::Core;
 use crate::decouple::Decoupled;
@@ -23,25 +22,6 @@ use crate::session::Sessions;
 const AT_ONCE: u64 = 4096;
 /// Drops in one record.
 pub(super) const DROPS_MAX: usize = 512;
-
-/// Rights on objects of a session that speaks for a subtree's owner.
-#[derive(Default)]
-pub(super) struct DataRights {
-    files: BTreeSet<Ino>,
-    ranges: Vec<(Ino, u64, DataAccess)>,
-}
-
-impl DataRights {
-    /// One file more.
-    pub(super) fn add_file(&mut self, ino: Ino) {
-        self.files.insert(ino);
-    }
-
-    /// Files that were there before, one by one.
-    pub(super) fn files(&self) -> Vec<Ino> {
-        self.files.iter().copied().collect()
-    }
-}
 
 /// The owner's access to objects of all recorded numbers. It writes new files as it likes. Where others read the last merge, or work, it may
 /// only read merged files before it has said that it overwrites them.
@@ -172,13 +152,7 @@ impl Decoupled {
 
 impl Opens {
     /// A session does not speak for the owner any more: it may do nothing that it might because of that alone. What it has open it may use.
-    pub(super) fn end_data_rights(
-        &self,
-        core: &mut Core,
-        sessions: &mut Sessions,
-        session: SessionId,
-        rights: DataRights,
-    ) {
+    pub(super) fn end_data_rights(&self, core: &mut Core, sessions: &Sessions, session: SessionId, rights: DataRights) {
         let slot = sessions.find(session);
         for ino in rights.files {
             let access = slot.map_or(DataAccess::None, |slot| self.access(ino, slot));

@@ -133,7 +133,7 @@ impl Decoupled {
     pub(super) fn thaw_at_end(
         &mut self,
         core: &mut Core,
-        sessions: &mut Sessions,
+        sessions: &Sessions,
         opens: &Opens,
         record: &DecoupledRecord,
         at: Lsn,

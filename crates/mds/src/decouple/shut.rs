@@ -12,8 +12,7 @@ use loligo_namespace::{Found, Lookup, Need, SUBTREE};
 use loligo_types::peer::Apart;
 use loligo_types::{FsError, Ino, Inode, Kind, Lease, Op};
 
-use crate::cluster::Cluster;
-use crate::cluster::principal;
+use crate::cluster::{Cluster, principal};
 use crate::core::Core;
 use crate::decouple::Decoupled;
 use crate::job::{Job, WaitReason};
@@ -293,7 +292,7 @@ impl Decoupled {
     }
 
     /// Something that is no directory and may lose the directory which counts it was found to be in a subtree.
-    pub(super) fn note_lent(&mut self, core: &mut Core, ino: Ino, dir: Ino) {
+    pub(super) fn note_lent(&mut self, core: &Core, ino: Ino, dir: Ino) {
         let may_be_lost = |inode: &Inode| inode.kind != Kind::Dir && (inode.nlink > 1 || inode.place.rank().is_some());
         if core.tree.inode(ino).is_some_and(may_be_lost)
             && let Some(owned) = self.by_dir.get_mut(&dir)

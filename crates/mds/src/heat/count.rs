@@ -37,7 +37,7 @@ fn hit_of(op: &Op) -> Option<Hit> {
 impl Heat {
     /// Counts a request that was chosen for it.
     #[cold]
-    pub(crate) fn heat_op(&mut self, core: &mut Core, atlas: &Atlas, op: &Op) {
+    pub(crate) fn heat_op(&mut self, core: &Core, atlas: &Atlas, op: &Op) {
         let Some(hit) = hit_of(op) else { return };
         let weight = self.sampler.weight();
         let spot = atlas.spot_of(core, op);
@@ -54,19 +54,19 @@ impl Heat {
     }
 
     /// Counts a request that another rank is to answer.
-    pub(crate) fn heat_redirect(&mut self, core: &mut Core, atlas: &Atlas) {
+    pub(crate) fn heat_redirect(&mut self, core: &Core, atlas: &Atlas) {
         if self.sampler.choose() {
             self.hit(core, atlas, None, Hit::Ird, self.sampler.weight());
         }
     }
 
     /// Counts that read.
-    pub(crate) fn heat_fetch(&mut self, core: &mut Core, atlas: &Atlas, spots: Vec<Spot>) {
+    pub(crate) fn heat_fetch(&mut self, core: &Core, atlas: &Atlas, spots: Vec<Spot>) {
         self.hit_once(core, atlas, spots, Hit::Fetch);
     }
 
     /// Counts what goes into the table.
-    pub(crate) fn heat_store(&mut self, core: &mut Core, cluster: &mut Cluster, records: &[Record]) {
+    pub(crate) fn heat_store(&mut self, core: &Core, cluster: &mut Cluster, records: &[Record]) {
         let mut spots: Vec<Spot> = Vec::new();
         for record in records {
             cluster.placement.note_growing(core, &cluster.atlas, &record.event);
@@ -89,7 +89,7 @@ impl Heat {
     /// `dir` some may stay.
     pub(crate) fn heat_moved(
         &mut self,
-        core: &mut Core,
+        core: &Core,
         atlas: &Atlas,
         dir: Ino,
         is_gone: impl Fn(&Spot) -> bool,
@@ -116,14 +116,14 @@ impl Heat {
         }
     }
 
-    fn hit_once(&mut self, core: &mut Core, atlas: &Atlas, mut spots: Vec<Spot>, hit: Hit) {
+    fn hit_once(&mut self, core: &Core, atlas: &Atlas, mut spots: Vec<Spot>, hit: Hit) {
         spots.sort_unstable();
         spots.dedup();
         spots.into_iter().for_each(|spot| self.hit(core, atlas, Some(spot), hit, 1.0));
     }
 
     /// Counts for a fragment, or for what is done besides.
-    fn hit(&mut self, core: &mut Core, atlas: &Atlas, spot: Option<Spot>, hit: Hit, weight: f64) {
+    fn hit(&mut self, core: &Core, atlas: &Atlas, spot: Option<Spot>, hit: Hit, weight: f64) {
         let (now, half_life) = (core.now.mono_ms, core.config.heat_half_life_ms);
         *self.totals.of(hit) += weight;
         self.counted_here.hit(hit, weight, now, half_life);

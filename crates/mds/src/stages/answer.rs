@@ -23,7 +23,7 @@ impl Mds {
         };
         self.core.counters.tally_answer(&self.core.tree, job, op, &result);
         if self.heat.sampler.choose() {
-            self.heat.heat_op(&mut self.core, &self.cluster.atlas, &job.op);
+            self.heat.heat_op(&self.core, &self.cluster.atlas, &job.op);
         }
         let asks = Asks::of(&self.core.tree, job, &result);
         let ways = self.promise_ways(job);
@@ -120,7 +120,7 @@ impl Mds {
     pub(crate) fn durable(&mut self, lsn: Lsn) {
         self.core.log.durable = self.core.log.durable.max(lsn).min(self.core.log.last);
         self.relaxed.relaxed_durable(&mut self.core, &self.sessions, &self.opens, &mut self.cluster);
-        self.decoupled.emit_thaws(&mut self.core, &mut self.sessions, &self.opens);
+        self.decoupled.emit_thaws(&mut self.core, &self.sessions, &self.opens);
         self.discards.emit_discards(&mut self.core);
         self.decoupled.emit_restores(&mut self.core);
         self.decoupled.emit_forks(&mut self.core);

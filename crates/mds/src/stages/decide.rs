@@ -19,7 +19,7 @@ use crate::step::{Step, origin_of};
 
 impl Mds {
     pub(crate) fn step_loaded(&mut self, job: &mut Job, held: Option<Handle>) -> Step {
-        if let Some(step) = self.opens.room_first(&mut self.core, &mut self.tidy, job, held) {
+        if let Some(step) = self.opens.room_first(&self.core, &mut self.tidy, job, held) {
             return step;
         }
         match self.tidy_first(job, held) {
@@ -96,7 +96,7 @@ impl Mds {
         self.open_handle(job, &change.answer);
         if change.events.is_empty() {
             if let Op::Extend { ino, len: len @ 1.., .. } = job.op {
-                return self.opens.reserve_behind(&mut self.core, job, ino, len);
+                return self.opens.reserve_behind(&self.core, job, ino, len);
             }
             if let (Op::Readdir { dir, cookie: 1.., .. }, Answer::Entries { next, end: false, .. }) =
                 (&job.op, &change.answer)
@@ -116,7 +116,7 @@ impl Mds {
         self.relaxed.end(&relaxation, &events, lsn);
         self.sessions.use_number(job, &events);
         self.opens.room_used(&mut self.tidy, job);
-        self.cluster.placement.note_policy(&mut self.core, &self.cluster.atlas, &job.op);
+        self.cluster.placement.note_policy(&self.core, &self.cluster.atlas, &job.op);
         if let Some(dir) = job.within.filter(|_| !matches!(job.op, Op::Tmpfile { .. })) {
             self.decoupled.hold(dir, &events);
         }
@@ -305,7 +305,7 @@ impl Mds {
         encode_record(&mut record, origin.as_ref(), events);
         self.core.log.last_len = record.len();
         self.core.log.used += record.len() as u64;
-        self.relaxed.note_relaxed(&mut self.core, &self.cluster, events, lsn, made);
+        self.relaxed.note_relaxed(&self.core, &self.cluster, events, lsn, made);
         let alone = self.cluster.is_alone();
         if !alone {
             self.cluster.replicas.check_replicas(&self.core, events);

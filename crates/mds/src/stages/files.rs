@@ -16,7 +16,7 @@ use crate::step::Step;
 
 impl Mds {
     /// Ends handles. Unknown ones are ignored.
-    pub(crate) fn close(&mut self, job: &mut Job) -> Step {
+    pub(crate) fn close(&mut self, job: &Job) -> Step {
         let Op::Close { handles, lost } = &job.op else { return Step::Answer(Ok(Answer::Done)) };
         let (handles, lost) = (handles.clone(), *lost);
         // The client had not heard that these have moved: whoever has them now is to close them. If those are several, it asks again.
@@ -92,7 +92,7 @@ impl Mds {
                 let thaws = if of_copy.is_empty() { Vec::new() } else { vec![(ino, true)] };
                 events.extend(of_copy);
                 let at = self.commit(None, &events);
-                self.decoupled.thaw_when_durable(&mut self.core, &mut self.sessions, &self.opens, Ino(0), at, thaws);
+                self.decoupled.thaw_when_durable(&mut self.core, &self.sessions, &self.opens, Ino(0), at, thaws);
             }
         }
     }

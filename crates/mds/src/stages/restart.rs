@@ -145,7 +145,7 @@ impl Mds {
         self.core.tree.free_some(usize::MAX);
         // Who sent them begins anew.
         self.core.tree.drop_merges();
-        self.decoupled.recover_decoupled(&mut self.core, &mut self.sessions);
+        self.decoupled.recover_decoupled(&mut self.core, &self.sessions);
         // Counted in the life that they were made in.
         self.core.tree.take_recuts();
         self.begin_life();

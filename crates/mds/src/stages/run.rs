@@ -178,7 +178,7 @@ impl Mds {
         self.cluster.borrowing.give_back(&mut self.core, &mut job, false);
         self.close_unopened(&job);
         self.core.counters.tally_redirect(&self.core.tree, &job);
-        self.heat.heat_redirect(&mut self.core, &self.cluster.atlas);
+        self.heat.heat_redirect(&self.core, &self.cluster.atlas);
         let reply = Reply::redirect(job, rank);
         self.gate(reply);
     }

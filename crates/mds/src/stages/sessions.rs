@@ -256,7 +256,7 @@ impl Mds {
         self.commit(None, &[Event::SessionGone(session.id)]);
         self.cluster.drop_jobs(&mut self.core, slot);
         self.cluster.exports.forget_moved_handles(slot);
-        self.decoupled.lose_decoupled(&mut self.core, &mut self.sessions, &mut self.opens, slot);
+        self.decoupled.lose_decoupled(&mut self.core, &self.sessions, &mut self.opens, slot);
         let unlocked = self.locks.end(slot);
         self.grant_locks(unlocked);
         let opened = self.opens.end(slot);

@@ -33,7 +33,7 @@ impl Mds {
         }
         self.end_promises();
         self.background.free_slots(&self.core, &mut self.sessions, &mut self.leases);
-        self.background.end_orphans(&mut self.core, &mut self.opens);
+        self.background.end_orphans(&self.core, &mut self.opens);
         self.tidy_left();
         self.end_discards();
         self.relaxed.look_for_relaxed(&mut self.core, &self.sessions, &mut self.cluster);
@@ -265,12 +265,11 @@ impl Mds {
                 let cut = cut_dir(&item);
                 self.cluster.atlas.take_item(&mut self.core, &mut self.cluster.exports, &mut self.balance, item, stale);
                 // A rank that starts anew learns so of what it has not given away yet.
-                cut.into_iter()
-                    .for_each(|dir| self.cluster.placement.has_grown(&mut self.core, &self.cluster.atlas, dir));
+                cut.into_iter().for_each(|dir| self.cluster.placement.has_grown(&self.core, &self.cluster.atlas, dir));
             }
         }
         pinned.into_iter().for_each(|dir| self.cluster.placement.note_loaded_pin(&self.core, dir));
-        self.heat.heat_fetch(&mut self.core, &self.cluster.atlas, spots);
+        self.heat.heat_fetch(&self.core, &self.cluster.atlas, spots);
         self.core.loads.since_evict += 1;
         for waiter in waiters {
             match waiter {

@@ -97,7 +97,7 @@ impl Mds {
             self.cluster.loans.mark_loan(&mut self.core, tx, &inos);
             return Verdict::Deny;
         }
-        if self.promises.are_promised(&mut self.core, &replicated(&claims), first) {
+        if self.promises.are_promised(&self.core, &replicated(&claims), first) {
             self.cluster.loans.mark_loan(&mut self.core, tx, &inos);
             return Verdict::Deny;
         }
@@ -165,7 +165,7 @@ impl Mds {
         if events.iter().any(moves) {
             self.cluster.exports.disturb_export(&mut self.core, &self.sessions, &self.opens);
         }
-        let born = self.cluster.placement.note_scattered(&mut self.core, events);
+        let born = self.cluster.placement.note_scattered(&self.core, events);
         self.commit(None, &all);
         for ino in born {
             if let Some(ticket) = self.cluster.atlas.is_born(&self.core, ino) {

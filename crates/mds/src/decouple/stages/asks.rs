@@ -97,7 +97,7 @@ impl Mds {
             } else {
                 self.decoupled.may_be_below(&mut self.core, &mut self.cluster, ino, dir)
             } {
-                Ok(true) => self.decoupled.note_lent(&mut self.core, ino, dir),
+                Ok(true) => self.decoupled.note_lent(&self.core, ino, dir),
                 // Others have removed it since the owner heard of it; it does not hear of that before the merge.
                 Ok(false)
                     if self.core.tree.inode(ino).is_some_and(|inode| self.decoupled.is_held_for(&record, inode)) => {}

@@ -71,9 +71,9 @@ impl Mds {
             (owned.intake, owned.part_waits) = (None, None);
             let rights = std::mem::take(&mut owned.data);
             if let Some((_, session)) = before {
-                self.opens.end_data_rights(&mut self.core, &mut self.sessions, session, rights);
+                self.opens.end_data_rights(&mut self.core, &self.sessions, session, rights);
             }
-            self.decoupled.end_still(&mut self.core, &mut self.sessions, &mut self.opens, dir);
+            self.decoupled.end_still(&mut self.core, &self.sessions, &mut self.opens, dir);
         }
         let is_told = |record: &&DecoupledRecord| {
             record.session != job.session || owner.is_some_and(|owner| owner != record.owner)
@@ -275,7 +275,7 @@ impl Mds {
     /// So much of its owner's journal is in the store.
     pub(in crate::decouple) fn keep_journal(
         &mut self,
-        job: &mut Job,
+        job: &Job,
         dir: Ino,
         epoch: u64,
         journal: StoredJournal,
@@ -290,7 +290,7 @@ impl Mds {
         }))
     }
 
-    pub(in crate::decouple) fn recouple(&mut self, job: &mut Job, dir: Ino, epoch: u64) -> Step {
+    pub(in crate::decouple) fn recouple(&mut self, job: &Job, dir: Ino, epoch: u64) -> Step {
         let record = match self.decoupled.owned(&self.core, job, dir, epoch) {
             Ok(record) => record,
             Err(error) => return Step::Answer(Err(error)),
@@ -301,10 +301,10 @@ impl Mds {
         // Before it is gone: that is begun anew after a crash.
         self.drop_unmade(&record);
         let at = self.commit(Some(origin_of(job, Ino(0), 0)), &[Event::DecoupledGone(dir)]);
-        self.decoupled.thaw_at_end(&mut self.core, &mut self.sessions, &self.opens, &record, at);
+        self.decoupled.thaw_at_end(&mut self.core, &self.sessions, &self.opens, &record, at);
         self.decoupled.let_go(&mut self.opens, dir);
         if let Some(owned) = self.decoupled.by_dir.remove(&dir) {
-            self.opens.end_data_rights(&mut self.core, &mut self.sessions, job.session, owned.data);
+            self.opens.end_data_rights(&mut self.core, &self.sessions, job.session, owned.data);
         }
         Step::Answer(Ok(Answer::Done))
     }
@@ -336,7 +336,7 @@ impl Mds {
             self.core.out.push_back(Output::TakenBack { dir, path: self.path_of(dir), name, unmerged });
             self.drop_unmade(&record);
             let at = self.commit(None, &[Event::DecoupledGone(dir)]);
-            self.decoupled.thaw_at_end(&mut self.core, &mut self.sessions, &self.opens, &record, at);
+            self.decoupled.thaw_at_end(&mut self.core, &self.sessions, &self.opens, &record, at);
             self.decoupled.let_go(&mut self.opens, dir);
             self.decoupled.by_dir.remove(&dir);
             self.core.counters.decouplings_lost += 1;

@@ -8,9 +8,10 @@ use loligo_types::{
     Answer, DataError, DecoupledRecord, Event, FsError, Ino, Inode, Interfere, Place, RStat, SubtreeAnswer,
 };
 
-use crate::decouple::fork::{Drafted, Kept, MADE_BYTES_MAX, MADE_MAX, State, change_of, touched};
+use crate::decouple::fork::{Drafted, MADE_BYTES_MAX, MADE_MAX, change_of, touched};
 use crate::decouple::intake::Intake;
 use crate::decouple::objects::{Verdict, note_objects};
+use crate::decouple::state::{Kept, State};
 use crate::io::{DataAccess, Output};
 use crate::job::{Job, WaitReason};
 use crate::machine::Mds;
@@ -301,7 +302,7 @@ impl Mds {
         if let Some(left) = &owned.putting_back {
             return !left.is_empty();
         }
-        if self.decoupled.stills_for_end(&mut self.core, &mut self.sessions, &mut self.opens, &self.discards, record) {
+        if self.decoupled.stills_for_end(&mut self.core, &self.sessions, &mut self.opens, &self.discards, record) {
             return true;
         }
         let Some(owned) = self.decoupled.by_dir.get_mut(&record.dir) else { return false };
@@ -309,7 +310,7 @@ impl Mds {
         owned.putting_back = Some(pairs.iter().map(|(ino, _)| *ino).collect());
         let rights = std::mem::take(&mut owned.data);
         if let Some((_, session)) = owned.by {
-            self.opens.end_data_rights(&mut self.core, &mut self.sessions, session, rights);
+            self.opens.end_data_rights(&mut self.core, &self.sessions, session, rights);
         }
         // Nobody goes on with it, also not after a crash in the middle: half of the files would be as they were, and its owner would not know.
         let ending = DecoupledRecord { owner: 0, ..record.clone() };

@@ -8,12 +8,12 @@ use loligo_types::limits::MERGE_PART_MAX;
 use loligo_types::{Answer, DecoupledRecord, Event, FsError, Ino, Interfere, MergeInto};
 
 use crate::decouple::allow;
-use crate::decouple::allow::{Held, LastConflicts, RECORD_MAX};
+use crate::decouple::allow::RECORD_MAX;
 use crate::decouple::intake::Intake;
-use crate::decouple::into_table::IntoTable;
 use crate::decouple::look::Bar;
 use crate::decouple::merge::{BYTES_MAX, PARTS_MAX, REQUESTS_PER_PART, finals, fits_record};
 use crate::decouple::read::copies_gone;
+use crate::decouple::state::{Held, IntoTable, LastConflicts};
 use crate::job::{Job, WaitReason};
 use crate::machine::Mds;
 use crate::step::{Step, origin_of};
@@ -48,7 +48,7 @@ impl Mds {
         }
         if part == 0 {
             // Versions that were prepared for a merge which was given up may have changed since.
-            self.decoupled.end_still(&mut self.core, &mut self.sessions, &mut self.opens, dir);
+            self.decoupled.end_still(&mut self.core, &self.sessions, &mut self.opens, dir);
         }
         let Some(owned) = self.decoupled.by_dir.get_mut(&dir) else { return Step::Answer(Err(FsError::Stale)) };
         let mut intake = match part {
@@ -203,7 +203,7 @@ impl Mds {
         job: &mut Job,
         record: &DecoupledRecord,
         (merge, forks): (u64, &BTreeMap<Ino, Fork>),
-        intake: &mut Intake,
+        intake: &Intake,
     ) -> Result<Plan, Step> {
         let (mut there, mut needs) = (BTreeSet::new(), Vec::new());
         for ino in intake.draft.speaks_of() {
@@ -251,11 +251,11 @@ impl Mds {
         job: &mut Job,
         record: &DecoupledRecord,
         (merge, used): (u64, Ino),
-        mut intake: Intake,
+        intake: Intake,
     ) -> Step {
         let (dir, parts) = (record.dir, intake.parts);
         let planned = self.settle_forks(job, record, &intake);
-        let step = match planned.and_then(|forks| self.plan(job, record, (merge, &forks), &mut intake)) {
+        let step = match planned.and_then(|forks| self.plan(job, record, (merge, &forks), &intake)) {
             Ok(plan) if plan.bytes > RECORD_MAX => Step::Answer(Err(FsError::Quota)),
             Ok(plan) => {
                 let change = Change { events: plan.events, answer: Answer::Done, origin_ino: dir, origin_value: 0 };
@@ -270,7 +270,7 @@ impl Mds {
             Err(step) => step,
         };
         if matches!(step, Step::Answer(_)) {
-            self.decoupled.end_still(&mut self.core, &mut self.sessions, &mut self.opens, dir);
+            self.decoupled.end_still(&mut self.core, &self.sessions, &mut self.opens, dir);
         }
         self.decoupled.keep_intake(dir, parts, intake);
         step
@@ -278,7 +278,7 @@ impl Mds {
 
     fn merge_at_once(
         &mut self,
-        job: &mut Job,
+        job: &Job,
         record: &DecoupledRecord,
         (merge, used): (u64, Ino),
         intake: &Intake,
@@ -297,7 +297,7 @@ impl Mds {
         events.extend(lines);
         events.push(Event::Decoupled(Box::new(after.clone())));
         self.commit(Some(origin_of(job, Ino(0), merge)), &events);
-        self.decoupled.forks_merged(&mut self.core, &mut self.sessions, &mut self.opens, &after, met, &events);
+        self.decoupled.forks_merged(&mut self.core, &self.sessions, &mut self.opens, &after, met, &events);
         self.core.counters.subtree_merges += 1;
         self.core.counters.subtree_conflicts += last.count;
         // Somebody may have asked for a number before it meant anything.
@@ -309,7 +309,7 @@ impl Mds {
             owned.held.inos.extend(open);
         }
         // The owner fetches anew after a merge, so nothing that was removed comes back. Files that its programs have open stay.
-        self.decoupled.let_go_closed(&mut self.core, &mut self.opens, record);
+        self.decoupled.let_go_closed(&self.core, &mut self.opens, record);
         if let Some(owned) = self.decoupled.by_dir.get_mut(&dir) {
             owned.last = last;
         }
