@@ -105,7 +105,7 @@ impl Shortcuts {
             shortcut.found()
         );
         // Otherwise the walk itself finds out who refuses it, or asks for what it needs.
-        if !shortcut.lenders.iter().all(|rank| cluster.replicas.replicas_count(core, *rank))
+        if !shortcut.lenders.iter().all(|rank| cluster.replicas.held.replicas_count(core, *rank))
             || !shortcut.guarded.iter().all(searches)
         {
             return None;

@@ -8,8 +8,9 @@ use std::collections::BTreeMap;
 use loligo_namespace::Need;
 use loligo_types::{Ino, Op};
 
+use crate::cluster::Borrowing;
 use crate::cluster::borrowing::{Foreign, Turn};
-use crate::cluster::{Borrowing, Replicas};
+use crate::cluster::replicas::lent::Lent;
 use crate::core::Core;
 use crate::job::{Job, WaitReason};
 use crate::peer::TxId;
@@ -85,7 +86,7 @@ impl Borrowing {
     }
 }
 
-impl Replicas {
+impl Lent {
     /// Asks back replicas of directories that a request is about to change as a whole, while parts of them are borrowed, and not after
     /// that.
     pub(super) fn ask_for_replicas(&mut self, core: &mut Core, job: &mut Job, foreign: &Foreign) {

@@ -183,7 +183,7 @@ impl Borrowing {
             job.tx.into_iter().for_each(|tx| self.end_turn(core, tx));
             return Step::Wait(WaitReason::Locked);
         }
-        replicas.ask_for_replicas(core, job, &foreign);
+        replicas.lent.ask_for_replicas(core, job, &foreign);
         let client = sessions.get(job.slot).map_or(0, |session| session.client);
         let tx = self.transaction(core, job).0;
         self.take_turn(tx, &foreign);

@@ -45,7 +45,7 @@ impl Cluster {
             .into_iter()
             .filter(|ino| !matches!(survey.moves(core, &mut self.exports, &mut self.atlas, *ino), Moves::No))
             .collect();
-        self.replicas.take_replicas_back(core, &moving)
+        self.replicas.lent.take_replicas_back(core, &moving)
     }
 }
 

@@ -153,7 +153,7 @@ impl Cluster {
             routes: self.atlas.routes.without_under_way(self.atlas.routes.all()),
         };
         self.borrowing.void_loans_of(core, rank);
-        self.replicas.forget_replicas_of(core, shortcuts, rank);
+        self.replicas.held.forget_replicas_of(core, shortcuts, rank);
         core.tell_durably(rank, msg);
     }
 

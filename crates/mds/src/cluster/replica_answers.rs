@@ -17,7 +17,7 @@ impl Cluster {
         match self.dir_named(core, grace, dir, &name) {
             Ok(ino) => core.tell_durably(from, PeerMsg::NameIs { dir, name, ino }),
             Err(needs) => {
-                if !self.replicas.answer_later(core, &mut self.atlas, from, Late::Name(dir, name.clone()), needs) {
+                if !self.replicas.lent.answer_later(core, &mut self.atlas, from, Late::Name(dir, name.clone()), needs) {
                     core.tell_durably(from, PeerMsg::NameIs { dir, name, ino: None });
                 }
             }
@@ -73,7 +73,7 @@ impl Cluster {
         let inode = match self.replica_of(core, grace, decoupled, ino) {
             Ok(inode) => inode,
             Err(needs) => {
-                if !self.replicas.answer_later(core, &mut self.atlas, from, Late::Dir(ino, sent_ms), needs) {
+                if !self.replicas.lent.answer_later(core, &mut self.atlas, from, Late::Dir(ino, sent_ms), needs) {
                     core.tell_durably(from, PeerMsg::NoReplica { ino });
                 }
                 return;
@@ -81,7 +81,7 @@ impl Cluster {
         };
         let replica = PeerMsg::Replica { sent_ms, inode: Box::new(inode) };
         self.replicas.lent.by_ino.entry(ino).or_default().insert(from, false);
-        self.replicas.note_holder(core, from);
+        self.replicas.lent.note_holder(core, from);
         core.tell_durably(from, replica);
     }
 

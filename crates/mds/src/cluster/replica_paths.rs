@@ -62,7 +62,7 @@ impl Cluster {
         let hash = core.tree.hash(name);
         let known = self.replicas.held.names.get(&(at, hash)).filter(|(known, _)| known == name);
         let Some(ino) = known.map(|(_, ino)| *ino) else {
-            return self.replicas.ask_for(core, &self.peers, Asked::Name(at, name.clone()), rank);
+            return self.replicas.held.ask_for(core, &self.peers, Asked::Name(at, name.clone()), rank);
         };
         if let Some(needs) = self.exports.own_needs(core, &mut self.atlas, ino) {
             return Way::Load(needs);
@@ -93,6 +93,6 @@ impl Cluster {
 
     pub(super) fn ask_replica(&mut self, core: &mut Core, ino: Ino, near: Rank) -> Way {
         let rank = self.atlas.probable_home(ino, near);
-        self.replicas.ask_for(core, &self.peers, Asked::Dir(ino), rank)
+        self.replicas.held.ask_for(core, &self.peers, Asked::Dir(ino), rank)
     }
 }

@@ -182,7 +182,7 @@ impl Mds {
     /// Nothing, if the change may be applied now; else the recalls are on their way, and this is what to wait for.
     pub(crate) fn settle_conflicts(&mut self, job: &mut Job, change: &Change) -> Option<WaitReason> {
         if !self.cluster.replicas.lent.is_empty()
-            && let Some(why) = self.cluster.replicas.settle_replicas(&mut self.core, job, &change.events)
+            && let Some(why) = self.cluster.replicas.lent.settle_replicas(&mut self.core, job, &change.events)
         {
             return Some(why);
         }
@@ -308,7 +308,7 @@ impl Mds {
         self.relaxed.note_relaxed(&self.core, &self.cluster, events, lsn, made);
         let alone = self.cluster.is_alone();
         if !alone {
-            self.cluster.replicas.check_replicas(&self.core, events);
+            self.cluster.replicas.lent.check_replicas(&self.core, events);
             self.decoupled.note_arrivals(&self.core, events);
         }
         self.promises.check_promises(&self.core, events);

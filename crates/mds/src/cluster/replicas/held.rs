@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use loligo_namespace::Need;
 use loligo_types::{FsError, Ino, Inode, Name, Rank, limits};
 
-use crate::cluster::replicas::KEEP_MS;
-use crate::cluster::{Peers, Replicas};
+use crate::cluster::Peers;
 use crate::core::Core;
 use crate::hash::IntMap;
 use crate::job::WaitReason;
@@ -14,6 +13,8 @@ use crate::lookup_leases::LookupLeases;
 use crate::peer::PeerMsg;
 use crate::shortcuts::Shortcuts;
 
+/// After this the holder asks to keep them, milliseconds.
+const KEEP_MS: u64 = limits::REPLICA_MS / 3;
 /// Most of them; beyond, all are dropped: who comes next asks again.
 const HELD_MAX: usize = 1 << 17;
 /// Delay before a refused replica is asked for again, milliseconds. Its directory is mostly being changed, which takes less than
@@ -94,31 +95,15 @@ impl Held {
         }
         self.dirs.len() < before
     }
-}
 
-/// Where the next step of a path leads.
-pub(crate) enum Way {
-    /// To this directory.
-    To(Ino),
-    /// Nowhere: whoever asks may not search the directory.
-    No(FsError),
-    /// Another rank is asked.
-    Wait(WaitReason),
-    /// This must be read first.
-    Load(Vec<Need>),
-    /// Nobody says here.
-    Unknown,
-}
-
-impl Replicas {
     /// True if replicas of a rank count.
     pub(crate) fn replicas_count(&self, core: &Core, rank: Rank) -> bool {
-        self.held.counts(rank, core.now.mono_ms)
+        self.counts(rank, core.now.mono_ms)
     }
 
     pub(in crate::cluster) fn ask_for(&mut self, core: &mut Core, peers: &Peers, what: Asked, rank: Rank) -> Way {
         let now = core.now.mono_ms;
-        match self.held.asked.get(&what) {
+        match self.asked.get(&what) {
             Some(Reply::None(since)) if now < since + ASKED_MS => return Way::Wait(WaitReason::Replicas),
             Some(Reply::No(since)) if now < since + REFUSED_MS => return Way::Unknown,
             _ => {}
@@ -130,8 +115,8 @@ impl Replicas {
             Asked::Name(dir, name) => PeerMsg::AskName { dir: *dir, name: name.clone() },
             Asked::Dir(ino) => PeerMsg::AskReplica { ino: *ino, sent_ms: now },
         };
-        self.held.asked.insert(what, Reply::None(now));
-        self.held.asks += 1;
+        self.asked.insert(what, Reply::None(now));
+        self.asks += 1;
         core.tell(rank, msg);
         Way::Wait(WaitReason::Replicas)
     }
@@ -148,12 +133,12 @@ impl Replicas {
         let what = Asked::Name(dir, name.clone());
         match ino {
             Some(ino) => {
-                self.held.asked.remove(&what);
+                self.asked.remove(&what);
                 self.make_room_for_replicas(core, shortcuts);
                 let hash = core.tree.hash(&name);
-                self.held.names.insert((dir, hash), (name, ino));
+                self.names.insert((dir, hash), (name, ino));
             }
-            None => _ = self.held.asked.insert(what, Reply::No(core.now.mono_ms)),
+            None => _ = self.asked.insert(what, Reply::No(core.now.mono_ms)),
         }
         core.parked.wake(&WaitReason::Replicas);
     }
@@ -167,24 +152,24 @@ impl Replicas {
         sent_ms: u64,
         inode: Box<Inode>,
     ) {
-        self.held.asked.remove(&Asked::Dir(inode.ino));
+        self.asked.remove(&Asked::Dir(inode.ino));
         self.replicas_kept(core, shortcuts, from, sent_ms);
         self.make_room_for_replicas(core, shortcuts);
-        self.held.dirs.insert(inode.ino, Replica { inode, from });
+        self.dirs.insert(inode.ino, Replica { inode, from });
         core.parked.wake(&WaitReason::Replicas);
     }
 
     /// There is none to be had.
     pub(crate) fn replica_refused(&mut self, core: &mut Core, ino: Ino) {
-        self.held.asked.insert(Asked::Dir(ino), Reply::No(core.now.mono_ms));
+        self.asked.insert(Asked::Dir(ino), Reply::No(core.now.mono_ms));
         core.parked.wake(&WaitReason::Replicas);
     }
 
     fn make_room_for_replicas(&mut self, core: &Core, shortcuts: &mut Shortcuts) {
         let most = core.config.some(HELD_MAX);
-        if self.held.dirs.len() >= most || self.held.names.len() >= most {
-            self.held.dirs.clear();
-            self.held.names.clear();
+        if self.dirs.len() >= most || self.names.len() >= most {
+            self.dirs.clear();
+            self.names.clear();
             shortcuts.clear();
         }
     }
@@ -198,7 +183,7 @@ impl Replicas {
         from: Rank,
         ino: Ino,
     ) {
-        self.held.dirs.remove(&ino);
+        self.dirs.remove(&ino);
         shortcuts.drop_through(ino);
         let promised_ms = promises.left_ms(ino, core.now.mono_ms);
         core.tell(from, PeerMsg::ReplicaDropped { ino, promised_ms });
@@ -206,19 +191,18 @@ impl Replicas {
 
     /// Those of a rank go on to count.
     pub(crate) fn replicas_kept(&mut self, core: &Core, shortcuts: &mut Shortcuts, from: Rank, sent_ms: u64) {
-        if self.held.extend(from, sent_ms, core.now.mono_ms) {
+        if self.extend(from, sent_ms, core.now.mono_ms) {
             shortcuts.clear();
         }
     }
 
     /// The connection to a rank is gone, or is new: nothing that it has lent counts, and nothing that it was asked will be answered.
     pub(crate) fn forget_replicas_of(&mut self, core: &mut Core, shortcuts: &mut Shortcuts, rank: Rank) {
-        let held = &mut self.held;
-        held.dirs.retain(|_, replica| replica.from != rank);
-        held.until_ms.remove(&rank);
+        self.dirs.retain(|_, replica| replica.from != rank);
+        self.until_ms.remove(&rank);
         shortcuts.clear();
-        if !held.asked.is_empty() {
-            held.asked.clear();
+        if !self.asked.is_empty() {
+            self.asked.clear();
             core.parked.wake(&WaitReason::Replicas);
         }
     }
@@ -226,30 +210,42 @@ impl Replicas {
     /// Says to those who have lent something that it is still held, and forgets what was answered long ago.
     pub(crate) fn keep_held(&mut self, core: &mut Core, shortcuts: &mut Shortcuts) {
         let now = core.now.mono_ms;
-        let held = &mut self.held;
-        if !held.asked.is_empty() {
+        if !self.asked.is_empty() {
             let late = |reply: &Reply| match reply {
                 Reply::None(since) => now >= since + ASKED_MS,
                 Reply::No(since) => now >= since + REFUSED_MS,
             };
-            held.asked.retain(|_, reply| !late(reply));
+            self.asked.retain(|_, reply| !late(reply));
             core.parked.wake(&WaitReason::Replicas);
         }
-        let held = &mut self.held;
         let mut due = Vec::new();
-        held.until_ms.retain(|rank, (until, asked)| {
+        self.until_ms.retain(|rank, (until, asked)| {
             if now + limits::REPLICA_MS >= *until + KEEP_MS && now >= *asked + KEEP_MS {
                 *asked = now;
                 due.push(*rank);
             }
             now < *until
         });
-        let before = held.dirs.len();
-        let (dirs, until_ms) = (&mut held.dirs, &held.until_ms);
+        let before = self.dirs.len();
+        let (dirs, until_ms) = (&mut self.dirs, &self.until_ms);
         dirs.retain(|_, replica| until_ms.contains_key(&replica.from));
         if dirs.len() < before {
             shortcuts.clear();
         }
         due.into_iter().for_each(|rank| core.tell(rank, PeerMsg::KeepReplicas { sent_ms: now }));
     }
+}
+
+/// Where the next step of a path leads.
+pub(crate) enum Way {
+    /// To this directory.
+    To(Ino),
+    /// Nowhere: whoever asks may not search the directory.
+    No(FsError),
+    /// Another rank is asked.
+    Wait(WaitReason),
+    /// This must be read first.
+    Load(Vec<Need>),
+    /// Nobody says here.
+    Unknown,
 }

@@ -4,16 +4,17 @@
 use std::collections::BTreeMap;
 
 use loligo_namespace::Need;
-use loligo_types::{Event, Ino, Name, Rank};
+use loligo_types::{Event, Ino, Name, Rank, limits};
 
-use crate::cluster::replicas::LENT_MS;
-use crate::cluster::{Atlas, Replicas};
+use crate::cluster::Atlas;
 use crate::core::Core;
 use crate::job::{Job, WaitReason};
 use crate::load::Waiter;
 use crate::peer::PeerMsg;
 use crate::shortcuts::is_same_way;
 
+/// Time that replicas count for the rank that lends them, milliseconds.
+const LENT_MS: u64 = limits::REPLICA_MS + limits::REPLICA_MS / 10;
 /// Questions that wait for records at most.
 const LATE_MAX: usize = 10_000;
 
@@ -81,9 +82,7 @@ impl Lent {
             }
         }
     }
-}
 
-impl Replicas {
     /// Reads the records that a question needs, and answers later. False if so much is being read that it would only be asked for
     /// in vain.
     pub(in crate::cluster) fn answer_later(
@@ -94,22 +93,22 @@ impl Replicas {
         what: Late,
         needs: Vec<Need>,
     ) -> bool {
-        if needs.is_empty() || self.lent.late.len() >= core.config.some(LATE_MAX) {
+        if needs.is_empty() || self.late.len() >= core.config.some(LATE_MAX) {
             return false;
         }
-        self.lent.late.push((from, what));
+        self.late.push((from, what));
         atlas.load(core, needs, Waiter::Replicas);
         true
     }
 
     pub(in crate::cluster) fn note_holder(&mut self, core: &Core, rank: Rank) {
-        self.lent.until_ms.insert(rank, core.now.mono_ms + LENT_MS);
+        self.until_ms.insert(rank, core.now.mono_ms + LENT_MS);
     }
 
     /// A rank goes on to hold what it has.
     pub(crate) fn keep_replicas(&mut self, core: &mut Core, from: Rank, sent_ms: u64) {
         // Those that have come to their end are not known any more.
-        if self.lent.until_ms.get(&from).is_some_and(|until| core.now.mono_ms <= *until) {
+        if self.until_ms.get(&from).is_some_and(|until| core.now.mono_ms <= *until) {
             self.note_holder(core, from);
             core.tell_durably(from, PeerMsg::ReplicasKept { sent_ms });
         }
@@ -119,21 +118,21 @@ impl Replicas {
     pub(crate) fn take_replicas_back(&mut self, core: &mut Core, inos: &[Ino]) -> bool {
         let mut due = Vec::new();
         for ino in inos {
-            let Some(ranks) = self.lent.by_ino.get_mut(ino) else { continue };
+            let Some(ranks) = self.by_ino.get_mut(ino) else { continue };
             for (rank, asked) in ranks {
                 if !std::mem::replace(asked, true) {
                     due.push((*rank, *ino));
                 }
             }
         }
-        self.lent.asked_back += due.len() as u64;
+        self.asked_back += due.len() as u64;
         due.into_iter().for_each(|(rank, ino)| core.tell_durably(rank, PeerMsg::DropReplica { ino }));
-        inos.iter().any(|ino| self.lent.by_ino.contains_key(ino))
+        inos.iter().any(|ino| self.by_ino.contains_key(ino))
     }
 
     /// The same of all.
     pub(crate) fn take_all_replicas_back(&mut self, core: &mut Core) -> bool {
-        let lent = self.lent.inos();
+        let lent = self.inos();
         self.take_replicas_back(core, &lent)
     }
 
@@ -149,7 +148,7 @@ impl Replicas {
 
     /// The directories that somebody has a replica of and that events change in a way that matters to it.
     fn changed_replicas(&self, core: &Core, events: &[Event]) -> Vec<Ino> {
-        let lent = &self.lent.by_ino;
+        let lent = &self.by_ino;
         let changed = |event: &Event| match event {
             Event::Inode(inode) if lent.contains_key(&inode.ino) && inode.part_of().is_none() => {
                 let before = core.tree.inode(inode.ino)?;
@@ -165,7 +164,7 @@ impl Replicas {
     /// for.
     #[inline]
     pub(crate) fn check_replicas(&self, core: &Core, events: &[Event]) {
-        if cfg!(debug_assertions) && !self.lent.is_empty() {
+        if cfg!(debug_assertions) && !self.is_empty() {
             let untrue = self.changed_replicas(core, events);
             assert!(untrue.is_empty(), "rank {} changes what others have replicas of: {untrue:?}", core.me());
         }

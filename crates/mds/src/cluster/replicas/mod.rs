@@ -16,8 +16,6 @@
 pub(in crate::cluster) mod held;
 pub(in crate::cluster) mod lent;
 
-use loligo_types::limits;
-
 use self::held::Held;
 pub(crate) use self::held::Way;
 use self::lent::Lent;
@@ -28,8 +26,3 @@ pub(crate) struct Replicas {
     pub(crate) held: Held,
     pub(crate) lent: Lent,
 }
-
-/// Time that replicas count for the rank that lends them, milliseconds.
-const LENT_MS: u64 = limits::REPLICA_MS + limits::REPLICA_MS / 10;
-/// After this the holder asks to keep them, milliseconds.
-const KEEP_MS: u64 = limits::REPLICA_MS / 3;

@@ -25,7 +25,7 @@ impl Mds {
         link.inbox.clear();
         link.cached.clear();
         self.cluster.borrowing.void_loans_of(&mut self.core, rank);
-        self.cluster.replicas.forget_replicas_of(&mut self.core, &mut self.shortcuts, rank);
+        self.cluster.replicas.held.forget_replicas_of(&mut self.core, &mut self.shortcuts, rank);
         self.export_lost(rank);
     }
 
@@ -94,22 +94,24 @@ impl Mds {
             }
             PeerMsg::AskName { dir, name } => self.cluster.tell_name(&mut self.core, &self.grace, from, dir, name),
             PeerMsg::NameIs { dir, name, ino } => {
-                self.cluster.replicas.name_told(&mut self.core, &mut self.shortcuts, dir, name, ino)
+                self.cluster.replicas.held.name_told(&mut self.core, &mut self.shortcuts, dir, name, ino)
             }
             PeerMsg::AskReplica { ino, sent_ms } => {
                 self.cluster.lend_replica(&mut self.core, &self.grace, &self.decoupled, from, ino, sent_ms)
             }
             PeerMsg::Replica { sent_ms, inode } => {
-                self.cluster.replicas.replica_came(&mut self.core, &mut self.shortcuts, from, sent_ms, inode)
+                self.cluster.replicas.held.replica_came(&mut self.core, &mut self.shortcuts, from, sent_ms, inode)
             }
-            PeerMsg::NoReplica { ino } => self.cluster.replicas.replica_refused(&mut self.core, ino),
+            PeerMsg::NoReplica { ino } => self.cluster.replicas.held.replica_refused(&mut self.core, ino),
             PeerMsg::DropReplica { ino } => {
-                self.cluster.replicas.drop_replica(&mut self.core, &mut self.shortcuts, &self.promises, from, ino)
+                self.cluster.replicas.held.drop_replica(&mut self.core, &mut self.shortcuts, &self.promises, from, ino)
             }
             PeerMsg::ReplicaDropped { ino, promised_ms } => self.replica_dropped(from, ino, promised_ms),
-            PeerMsg::KeepReplicas { sent_ms } => self.cluster.replicas.keep_replicas(&mut self.core, from, sent_ms),
+            PeerMsg::KeepReplicas { sent_ms } => {
+                self.cluster.replicas.lent.keep_replicas(&mut self.core, from, sent_ms)
+            }
             PeerMsg::ReplicasKept { sent_ms } => {
-                self.cluster.replicas.replicas_kept(&self.core, &mut self.shortcuts, from, sent_ms)
+                self.cluster.replicas.held.replicas_kept(&self.core, &mut self.shortcuts, from, sent_ms)
             }
             PeerMsg::Way { number, ino, up, at, bounds } => self.way_told(number, ino, (up, at), bounds),
         }

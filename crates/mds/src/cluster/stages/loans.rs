@@ -92,7 +92,7 @@ impl Mds {
             return Verdict::Deny;
         }
         if !self.cluster.replicas.lent.is_empty()
-            && self.cluster.replicas.take_replicas_back(&mut self.core, &replicated(&claims))
+            && self.cluster.replicas.lent.take_replicas_back(&mut self.core, &replicated(&claims))
         {
             self.cluster.loans.mark_loan(&mut self.core, tx, &inos);
             return Verdict::Deny;

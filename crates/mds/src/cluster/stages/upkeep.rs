@@ -119,7 +119,7 @@ impl Mds {
         self.forget_nowhere();
         self.expire_loans();
         self.expire_lent();
-        self.cluster.replicas.keep_held(&mut self.core, &mut self.shortcuts);
+        self.cluster.replicas.held.keep_held(&mut self.core, &mut self.shortcuts);
         self.step_export();
         self.note_acks();
         self.send_landed();

@@ -253,7 +253,7 @@ impl Mds {
             Err(needs) => return Some(self.cluster.wait_to_know(&mut self.core, job, needs)),
         };
         if due.is_empty() {
-            if self.cluster.replicas.take_all_replicas_back(&mut self.core) {
+            if self.cluster.replicas.lent.take_all_replicas_back(&mut self.core) {
                 // Those who gave one back would ask for it again at once, and it would never come to an end.
                 self.decoupled.asks_until_ms = self.core.now.mono_ms + ASKS_MS;
                 return Some(Step::Wait(WaitReason::Replicas));
