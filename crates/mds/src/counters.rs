@@ -139,7 +139,7 @@ impl Counters {
         }
     }
 
-    /// It goes on, or is answered.
+    /// A request goes on, or is answered.
     #[inline]
     pub(crate) fn tally_waited(&mut self, job: &mut Job, now_ms: u64) {
         let Some((why, since_ms)) = job.waits.take() else { return };

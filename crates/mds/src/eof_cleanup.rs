@@ -65,7 +65,7 @@ impl EofCleanup {
         }
     }
 
-    /// It is looked at.
+    /// The file is being looked at: it is not left any more.
     pub(crate) fn is_looked_at(&mut self, ino: Ino) {
         self.left.remove(&ino);
     }

@@ -60,7 +60,7 @@ impl Gate {
         self.queue.pop_front().map(|(_, gated)| gated)
     }
 
-    /// The same for the end of a handshake.
+    /// Lets the end of a handshake wait until all that was applied before it is durable.
     pub(crate) fn gate_welcome(
         &mut self,
         core: &mut Core,

@@ -79,7 +79,7 @@ impl Grace {
         told.left == 0 && !told.has_failed
     }
 
-    /// One of them has failed.
+    /// One of the reads for a reclaim has failed.
     pub(crate) fn one_has_failed(&mut self, id: SessionId) {
         if let Some(told) = self.told.get_mut(&id)
             && told.failures < FAILED_MAX

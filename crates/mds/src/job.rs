@@ -66,7 +66,7 @@ impl Job {
         self.again.filter(|_| !matches!(self.op, Op::GetAttr { .. }))
     }
 
-    /// It begins to wait.
+    /// The request begins to wait.
     pub(crate) fn begins_to_wait(&mut self, why: &WaitReason, now_ms: u64) {
         self.waits = Some((why.place() as u8, now_ms));
     }

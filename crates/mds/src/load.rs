@@ -165,7 +165,7 @@ impl Loads {
         true
     }
 
-    /// Another rank is asked: nothing is read, and the end of the question ends it.
+    /// A need for which another rank is asked: nothing is read, and the end of the question ends it.
     pub(crate) fn await_birth(&mut self, need: Need, waiter: Waiter) {
         self.last_birth += 1;
         let ticket = BIRTHS + self.last_birth;

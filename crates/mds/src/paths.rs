@@ -109,7 +109,7 @@ impl PathCache {
         None
     }
 
-    /// The same of one inode, which the request changes or not.
+    /// The step of a request at one inode, which it changes or not, if its client may not do it there.
     pub(crate) fn limit_at(
         &mut self,
         core: &mut Core,

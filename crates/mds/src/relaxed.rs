@@ -170,7 +170,7 @@ impl Relaxed {
         self.numbers.are_few()
     }
 
-    /// These are reserved, by the record at `lsn`.
+    /// Numbers that are reserved by the record at `lsn`.
     pub(crate) fn take_numbers(&mut self, first: Ino, after: Ino, lsn: Lsn) {
         self.numbers.more = Some((first.0, after.0, lsn));
     }

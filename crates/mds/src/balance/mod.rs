@@ -150,6 +150,7 @@ impl Balance {
             names,
         }
     }
+
     /// The load as the policy weighs it, for other ranks.
     pub(crate) fn weighed(&self, atlas: &Atlas) -> Weighed {
         if self.weighed.policy == atlas.policy() { self.weighed } else { Weighed::default() }

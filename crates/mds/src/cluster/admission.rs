@@ -47,7 +47,7 @@ impl Borrowing {
         }
     }
 
-    /// It is decided with the next record.
+    /// The transaction that has a turn is decided with the next record.
     pub(super) fn decide_turn(&mut self, core: &Core, tx: TxId) {
         let lsn = core.log.last.next();
         self.turns.by_dir.values_mut().filter(|turn| turn.tx == tx).for_each(|turn| turn.decided = Some(lsn));

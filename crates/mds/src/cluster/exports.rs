@@ -265,7 +265,7 @@ impl Export {
         &mut self.survey
     }
 
-    /// It does not happen: everything goes on as before.
+    /// A migration does not happen: everything goes on as before.
     pub(super) fn thaw(&mut self, core: &mut Core, opens: &Opens, sessions: &Sessions) {
         for (slot, ino, access) in std::mem::take(&mut self.stopped) {
             if let Some(session) = sessions.get(slot).map(|session| session.id) {

@@ -159,7 +159,7 @@ impl Loans {
         Some((loan.wants.clone(), loan.client, loan.stage == Stage::Waiting))
     }
 
-    /// It is known what it is to lock. The transaction that is in the way of that, if there is one: it stands in the queue then.
+    /// Notes what a loan is to lock. The transaction that is in the way of that, if there is one: it stands in the queue then.
     pub(super) fn queue(&mut self, tx: TxId, claims: &[Claim]) -> Option<TxId> {
         let holder = self.against(tx, claims);
         if let Some(loan) = self.by_tx.get_mut(&tx) {
@@ -168,7 +168,7 @@ impl Loans {
         holder
     }
 
-    /// Those that wait or were denied, the oldest first.
+    /// The loans that wait or were denied, the oldest first.
     pub(super) fn waiting(&self) -> Vec<TxId> {
         let waits = |loan: &Loan| matches!(loan.stage, Stage::Waiting | Stage::Denied);
         self.by_tx.iter().filter(|(_, loan)| waits(loan)).map(|(tx, _)| *tx).collect()

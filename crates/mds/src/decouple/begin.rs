@@ -101,7 +101,7 @@ impl Sessions {
 }
 
 impl Recalls {
-    /// The same of these.
+    /// Waits until these files are closed by all.
     pub(super) fn wait_for_closes_of(
         &mut self,
         core: &mut Core,

@@ -129,7 +129,8 @@ impl Decoupled {
         }
     }
 
-    /// The same where the subtree ends with the record at `at`. What others then change in a file must not be put back once more.
+    /// All read the objects as they are, because the subtree ends with the record at `at`. What others then change in a file must not
+    /// be put back once more.
     pub(super) fn thaw_at_end(
         &mut self,
         core: &mut Core,

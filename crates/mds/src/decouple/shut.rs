@@ -250,9 +250,9 @@ impl Decoupled {
         self.by_dir.iter().find(|(_, owned)| owned.lent.contains(&ino)).map(|(dir, _)| *dir)
     }
 
-    /// The same for what its owner speaks of. A file with several names is known by the directory that counts it; if that is gone, nobody
-    /// can tell where it is, and the owner's word is taken: it may change of it what it may change of any file. Not the word of who may do things
-    /// below paths only.
+    /// True if something that the owner speaks of is below a directory. A file with several names is known by the directory that counts
+    /// it; if that is gone, nobody can tell where it is, and the owner's word is taken: it may change of it what it may change of any
+    /// file. Not the word of who may do things below paths only.
     pub(super) fn may_be_below(
         &self,
         core: &mut Core,

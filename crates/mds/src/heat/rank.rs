@@ -152,7 +152,8 @@ impl Heat {
             core.tell(to, PeerMsg::Beat(beats.clone()));
         }
     }
-    /// The same for who has added up already what was counted.
+
+    /// The load of this rank, for who has added up already what was counted.
     pub(crate) fn load_with(&self, core: &Core, waiting: usize, sum: &LoadVec) -> Load {
         let (now, half_life) = (core.now.mono_ms, core.config.heat_half_life_ms);
         let (auth, besides) = (sum.metaload(), self.besides.get(now, half_life));

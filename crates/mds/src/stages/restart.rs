@@ -355,7 +355,8 @@ impl Mds {
         }
     }
 
-    /// Another rank has said it. One that does not have the inode is asked again with the next tick, or another one.
+    /// Another rank has said what is above an inode. One that does not have the inode is asked again with the next tick, or another
+    /// one.
     pub(crate) fn way_told(&mut self, number: u64, ino: Ino, way: (Vec<u64>, Ino), bounds: Policies) {
         if self.ways.hear(&mut self.core, number, ino, way, bounds) {
             self.reclaim_by_ways();

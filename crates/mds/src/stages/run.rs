@@ -257,7 +257,7 @@ impl Mds {
         }
     }
 
-    /// The same where some of what is needed may be other ranks'.
+    /// A step where some of what is needed may be other ranks'.
     fn step_in_cluster(&mut self, job: &mut Job, held: Option<Handle>) -> Step {
         if let Some(tx) = job.tx {
             self.cluster.borrowing.invite(&mut self.core, tx);

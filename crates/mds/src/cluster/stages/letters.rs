@@ -108,7 +108,8 @@ impl Mds {
         true
     }
 
-    /// It has. `part`: only fragments of a directory, with what was counted of it. False if something must be read first.
+    /// Another rank has given a subtree. `part`: only fragments of a directory, with what was counted of it. False if something must be
+    /// read first.
     fn import(&mut self, from: Rank, part: Option<&Inode>, moved: &Moved<'_>, peer: PeerRecord) -> bool {
         let Moved { routes, events, clients } = *moved;
         let mut all = events.to_vec();

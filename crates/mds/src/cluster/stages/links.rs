@@ -219,7 +219,7 @@ impl Mds {
         }
     }
 
-    /// Another rank says so.
+    /// Another rank says that a client has ended.
     fn client_gone(&mut self, client: u64) {
         if client != 0 {
             self.cluster.peers.note_gone(client);

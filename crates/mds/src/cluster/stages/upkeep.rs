@@ -190,7 +190,7 @@ impl Mds {
         }
     }
 
-    /// Those of ranks that were not heard for long do not count any more.
+    /// Replicas of ranks that were not heard for long do not count any more.
     fn expire_lent(&mut self) {
         for rank in self.cluster.replicas.lent.late(self.core.now.mono_ms) {
             self.cluster.replicas.lent.forget(rank);

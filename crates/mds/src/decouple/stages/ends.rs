@@ -343,7 +343,7 @@ impl Mds {
         }
     }
 
-    /// Another one is the owner from now on, if it may be.
+    /// Another client is the owner from now on, if it may be.
     pub(in crate::decouple) fn take_over_subtree(&mut self, job: &mut Job, dir: Ino, owner: u64, now: bool) -> Step {
         if let Err(error) = self.decoupled.may_take_over(&self.core, &self.sessions, job, dir, owner, now) {
             return Step::Answer(Err(error));

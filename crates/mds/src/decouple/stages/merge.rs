@@ -339,7 +339,7 @@ impl Mds {
         }
     }
 
-    /// One of them has ended.
+    /// A merge that was brought into memory in steps has ended.
     fn end_merge(&mut self, dir: Ino) {
         if let Some(owned) = self.decoupled.by_dir.get_mut(&dir) {
             owned.merging = false;
