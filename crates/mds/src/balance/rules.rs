@@ -10,7 +10,7 @@ use crate::core::Core;
 use crate::hash::IntMap;
 
 /// Records that are read for one look.
-pub(super) const READ_MAX: usize = 256;
+const READ_MAX: usize = 256;
 
 /// By what something is balanced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -127,7 +127,7 @@ pub(crate) fn is_rule(event: &Event) -> bool {
 }
 
 /// The place of a name, which is added if it is new.
-pub(super) fn place_in(names: &mut Vec<Arc<str>>, name: &str) -> u32 {
+fn place_in(names: &mut Vec<Arc<str>>, name: &str) -> u32 {
     let at = names.iter().position(|other| **other == *name).unwrap_or(names.len());
     if at == names.len() {
         names.push(name.into());

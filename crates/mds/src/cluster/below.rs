@@ -15,15 +15,15 @@ use crate::peer::PeerMsg;
 
 /// Costs in units of [`crate::pace::Pace`]: to look at a file in the directory of the one before, or if it must be sought, to
 /// look at anything else, to forget an inode, and to free an entry.
-pub(super) const NEAR: usize = 1;
+const NEAR: usize = 1;
 
-pub(super) const SOUGHT: usize = 4;
+const SOUGHT: usize = 4;
 
-pub(super) const FAR: usize = 8;
+const FAR: usize = 8;
 
 pub(super) const FORGET: usize = 12;
 
-pub(super) const ENTRY: usize = 3;
+const ENTRY: usize = 3;
 
 impl Exports {
     /// True if a rename between two names would change what is below the directory of the survey.
@@ -77,7 +77,7 @@ impl Exports {
     }
 
     /// Takes a migration out whose record is made or about to be, and its survey.
-    pub(super) fn take_moving(&mut self) -> Option<(Box<Export>, Survey)> {
+    fn take_moving(&mut self) -> Option<(Box<Export>, Survey)> {
         let begun = |export: &mut Box<Export>| matches!(export.stage, Stage::Moving(_) | Stage::Cleaning);
         let mut export = self.now.take_if(begun)?;
         let survey = std::mem::take(&mut export.survey);
@@ -85,7 +85,7 @@ impl Exports {
     }
 
     /// Puts it back; where goes what moves.
-    pub(super) fn put_moving_back(
+    fn put_moving_back(
         &mut self,
         mut export: Box<Export>,
         survey: Survey,
@@ -104,19 +104,19 @@ impl Exports {
 
 impl Atlas {
     /// True if the authority over an inode is that over its parent directory.
-    pub(super) fn is_embedded(&self, inode: &Inode) -> bool {
+    fn is_embedded(&self, inode: &Inode) -> bool {
         inode.place.hash().is_some() && inode.parent.0 != 0 && self.routes.home(inode.ino).is_none()
     }
 
     /// True if a directory that is in memory is another rank's, by a line of the subtree map.
-    pub(super) fn is_another_ones(&self, core: &Core, dir: Ino) -> bool {
+    fn is_another_ones(&self, core: &Core, dir: Ino) -> bool {
         core.tree.part(dir).is_none() && self.routes.home(dir).is_some_and(|rank| rank != core.me())
     }
 }
 
 impl Pace {
     /// Frees entries of what is forgotten, for the rest of this step; whether all are.
-    pub(super) fn free_buried(&mut self, core: &mut Core) -> bool {
+    fn free_buried(&mut self, core: &mut Core) -> bool {
         let max = self.left() / ENTRY + 1;
         let freed = core.tree.free_some(max);
         self.spend(freed * ENTRY);
@@ -192,13 +192,7 @@ impl Survey {
     }
 
     /// The same of one of which is known that it is not in the directory of the one before.
-    pub(super) fn moves_alone(
-        &mut self,
-        core: &mut Core,
-        exports: &mut Exports,
-        atlas: &mut Atlas,
-        ino: Ino,
-    ) -> (Moves, usize) {
+    fn moves_alone(&mut self, core: &mut Core, exports: &mut Exports, atlas: &mut Atlas, ino: Ino) -> (Moves, usize) {
         let inode = core.tree.peek(ino);
         let parent =
             inode.filter(|inode| inode.kind != Kind::Dir && atlas.is_embedded(inode)).map(|inode| inode.parent);
@@ -214,7 +208,7 @@ impl Survey {
     }
 
     /// Tells if the inode of a name moves, if it moves with the name.
-    pub(super) fn moves_below(
+    fn moves_below(
         &mut self,
         core: &mut Core,
         exports: &mut Exports,
@@ -281,7 +275,7 @@ impl Survey {
     }
 
     /// Looks at a slice of memory, and does something with each inode that moves: what that cost.
-    pub(super) fn look_and(
+    fn look_and(
         &mut self,
         core: &mut Core,
         exports: &mut Exports,

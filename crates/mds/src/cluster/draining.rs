@@ -16,13 +16,13 @@ use crate::peer::PeerMsg;
 use crate::session::Sessions;
 
 /// Time to wait for a scan of the table before it is asked for again: it may have failed, milliseconds.
-pub(super) const SCAN_MS: u64 = 10_000;
+const SCAN_MS: u64 = 10_000;
 
 /// Directories that a refusal names.
-pub(super) const NAMED_MAX: usize = 5;
+const NAMED_MAX: usize = 5;
 
 /// The refusal for directories that are bound to this rank.
-pub(super) fn bound_text(me: Rank, bound: &[Ino]) -> String {
+fn bound_text(me: Rank, bound: &[Ino]) -> String {
     let mut named: Vec<String> = bound.iter().take(NAMED_MAX).map(|ino| format!("inode {ino}")).collect();
     if bound.len() > NAMED_MAX {
         named.push(format!("{} more", bound.len() - NAMED_MAX));
@@ -108,7 +108,7 @@ impl Cluster {
     }
 
     /// True if nothing is under way that this rank has a part in.
-    pub(super) fn has_landed(&self, core: &Core, discards: &Discards, tidy: &EofCleanup) -> bool {
+    fn has_landed(&self, core: &Core, discards: &Discards, tidy: &EofCleanup) -> bool {
         let quiet = self.exports.is_idle()
             && self.atlas.departed.is_empty()
             && self.borrowing.txs.is_empty()
@@ -267,7 +267,7 @@ impl Drain {
         }
     }
 
-    pub(super) fn take_pins(&mut self, core: &mut Core, atlas: &Atlas, page: Page) {
+    fn take_pins(&mut self, core: &mut Core, atlas: &Atlas, page: Page) {
         for (dir, ranks) in page.found {
             if !ranks.contains(&core.config.rank) {
                 continue;
@@ -294,7 +294,7 @@ impl Drain {
         }
     }
 
-    pub(super) fn take_floating(&mut self, core: &Core, page: Page) {
+    fn take_floating(&mut self, core: &Core, page: Page) {
         let files = page.found.into_iter().map(|(ino, _)| ino);
         self.files = files.filter(|ino| !core.tree.is_orphan(*ino)).collect();
         self.stage = Stage::GivingFiles(page.next);

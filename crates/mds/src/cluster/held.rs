@@ -10,7 +10,7 @@ use crate::session::Slot;
 pub(super) type Holders = BTreeMap<Slot, Vec<Ino>>;
 
 /// Open inodes that can move with a subtree: nobody can be made to close them, and one letter names them all.
-pub(super) const OPENS_MAX: usize = 65_536;
+const OPENS_MAX: usize = 65_536;
 
 /// Something that somebody has open, or a lease that somebody has on it.
 pub(super) struct HeldOne {

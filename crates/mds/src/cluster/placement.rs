@@ -41,7 +41,7 @@ pub(crate) struct Growing {
 }
 
 /// Numbers that are taken from the counter at once: what is left of them is lost with the rank's life.
-pub(super) const TAKEN: u64 = 1024;
+const TAKEN: u64 = 1024;
 
 /// Numbers that this rank may give to such directories.
 #[derive(Default)]

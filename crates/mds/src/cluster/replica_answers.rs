@@ -37,7 +37,7 @@ impl Cluster {
     }
 
     /// `Err`: that must be read first; nothing: it cannot be said now.
-    pub(super) fn dir_named(
+    fn dir_named(
         &mut self,
         core: &mut Core,
         grace: &Option<Grace>,
@@ -86,7 +86,7 @@ impl Cluster {
     }
 
     /// A directory of this rank that nobody is about to change. `Err`: that must be read first; nothing: it cannot be had now.
-    pub(super) fn replica_of(
+    fn replica_of(
         &mut self,
         core: &mut Core,
         grace: &Option<Grace>,

@@ -11,7 +11,7 @@ use crate::core::Core;
 
 impl Exports {
     /// The records to read of a directory that is this rank's own, as the subtree map or its number says.
-    pub(super) fn own_needs(&mut self, core: &mut Core, atlas: &mut Atlas, ino: Ino) -> Option<Vec<Need>> {
+    fn own_needs(&mut self, core: &mut Core, atlas: &mut Atlas, ino: Ino) -> Option<Vec<Need>> {
         let mut wants = Vec::new();
         let is_own = atlas.routes.home(ino) == Some(core.me());
         (is_own && atlas.locate_of(core, self, ino, &mut wants) == Where::Unknown).then_some(wants)
@@ -20,7 +20,7 @@ impl Exports {
 
 impl Loans {
     /// A directory of this rank's own, or its part of one.
-    pub(super) fn own_dir<'a>(&self, core: &'a Core, exports: &Exports, ino: Ino) -> Option<&'a Inode> {
+    fn own_dir<'a>(&self, core: &'a Core, exports: &Exports, ino: Ino) -> Option<&'a Inode> {
         // What another rank decides on is not here yet when it is true; what moves may be another one's by now.
         let owns = core.tree.owner(ino) == core.me() && self.locked(ino).is_none();
         let owns = owns && !exports.drops();
@@ -47,7 +47,7 @@ impl Cluster {
         way
     }
 
-    pub(super) fn look_at_replicas(&mut self, core: &mut Core, at: Ino, name: &Name, cred: &Cred, rank: Rank) -> Way {
+    fn look_at_replicas(&mut self, core: &mut Core, at: Ino, name: &Name, cred: &Cred, rank: Rank) -> Way {
         if let Some(needs) = self.exports.own_needs(core, &mut self.atlas, at) {
             return Way::Load(needs);
         }
@@ -91,7 +91,7 @@ impl Cluster {
         counts.then_some((&*replica.inode, Some(replica.from)))
     }
 
-    pub(super) fn ask_replica(&mut self, core: &mut Core, ino: Ino, near: Rank) -> Way {
+    fn ask_replica(&mut self, core: &mut Core, ino: Ino, near: Rank) -> Way {
         let rank = self.atlas.probable_home(ino, near);
         self.replicas.held.ask_for(core, &self.peers, Asked::Dir(ino), rank)
     }

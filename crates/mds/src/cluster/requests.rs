@@ -18,13 +18,13 @@ use crate::session::Slot;
 use crate::step::{Step, handle_of};
 
 /// Lines of the subtree map that a client is told in one message at most, however long the map is.
-pub(super) const ROUTES_TOLD: usize = 256;
+const ROUTES_TOLD: usize = 256;
 
 /// Directories above the one that was asked for that are looked at for that.
-pub(super) const ABOVE_TOLD: usize = 1024;
+const ABOVE_TOLD: usize = 1024;
 
 /// Most handles that are remembered to have moved.
-pub(super) const MOVED_HANDLES_MAX: usize = 1 << 16;
+const MOVED_HANDLES_MAX: usize = 1 << 16;
 
 impl Atlas {
     /// The step of a request if something that it is about is only still in memory here, because it moves or has moved: the request
@@ -81,7 +81,7 @@ impl Atlas {
         self.routes.without_fresh(self.lines_about(core, ino))
     }
 
-    pub(super) fn lines_about(&self, core: &Core, ino: Option<Ino>) -> Vec<loligo_types::Route> {
+    fn lines_about(&self, core: &Core, ino: Option<Ino>) -> Vec<loligo_types::Route> {
         let routes = &self.routes;
         let most = core.config.some(ROUTES_TOLD);
         if routes.len() <= most {
@@ -137,7 +137,7 @@ pub(crate) fn principal(op: &Op) -> Option<Ino> {
 }
 
 /// The use that a request makes of an inode.
-pub(super) fn use_of(tree: &Tree, op: &Op, ino: Ino) -> Use {
+fn use_of(tree: &Tree, op: &Op, ino: Ino) -> Use {
     let changes = op.is_change();
     match only_names(tree, op, ino) {
         Some(hashes) => Use::Names { hashes, changes },
@@ -148,7 +148,7 @@ pub(super) fn use_of(tree: &Tree, op: &Op, ino: Ino) -> Use {
 
 /// The hashes of the names that are all that a request looks at or changes of an inode, beside what is counted of it and
 /// that it does not move; none if it wants more.
-pub(super) fn only_names(tree: &Tree, op: &Op, ino: Ino) -> Option<Vec<u64>> {
+fn only_names(tree: &Tree, op: &Op, ino: Ino) -> Option<Vec<u64>> {
     let (dir, name, second) = match op {
         Op::Lookup { dir, name }
         | Op::Create { dir, name, .. }

@@ -70,7 +70,7 @@ impl Search {
     }
 
     /// True if the inode is here and can be lent.
-    pub(super) fn look_for_inode(
+    fn look_for_inode(
         &mut self,
         core: &mut Core,
         exports: &mut Exports,

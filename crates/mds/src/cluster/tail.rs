@@ -41,7 +41,7 @@ pub(super) fn inode_len(inode: &Inode, scratch: &mut Vec<u8>) -> usize {
 }
 
 /// Bytes before an inode: the kind of the event, its number.
-pub(super) const HEAD: usize = 11;
+const HEAD: usize = 11;
 
 /// Changes of the moving inodes since the table has them. Absolute, so in their order they lead to the present state.
 pub(super) struct Changes {
