@@ -2,7 +2,7 @@
 
 use loligo_types::{Frag, Ino, Rank, Route};
 
-use crate::heat::SpotRates;
+use crate::heat::{DirChanges, LoadVec};
 
 /// A question or an order.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -90,4 +90,21 @@ pub struct DrainStatus {
     pub took_ms: u64,
     /// Why it does not go on, and what to do.
     pub stuck: Option<String>,
+}
+
+/// Rates of a fragment of a directory, per second, on average over the last half-lives of the counters.
+#[derive(Clone, PartialEq, Debug)]
+pub struct SpotRates {
+    /// The directory.
+    pub dir: Ino,
+    /// The fragment.
+    pub frag: Frag,
+    /// The directory above, if it is known without reading.
+    pub parent: Option<Ino>,
+    /// Entries that this rank counts in the directory. Of one whose fragments are several ranks' that is what came since it has them.
+    pub entries: u64,
+    /// Counts per second.
+    pub load: LoadVec,
+    /// Changes of directories below it per second.
+    pub dirs: DirChanges,
 }

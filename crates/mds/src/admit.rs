@@ -1,37 +1,21 @@
-//! Admission: whose request it is, whether it may be in that name, whether it was executed before, whether there is
-//! room for it.
+//! Admission: checks of a request's name, of its time, and of the room for it. A request that came before is found by its session
+//! (`window.rs`).
 
-use std::sync::Arc;
+use loligo_types::{Cred, Event, FsError, Op, RenameMode, SubtreeOp};
 
-use loligo_types::msg::{Request, ToClient};
-use loligo_types::{Cred, Event, FsError, Op, RenameMode, SubtreeOp, limits};
-
-use crate::execute::Step;
-use crate::gate::Reply;
-use crate::grant::Asks;
-use crate::io::{ConnId, Output, Peer};
-use crate::machine::Mds;
-use crate::park::{Job, WaitReason};
-use crate::rights::Squash;
-use crate::session::Slot;
-use crate::walk::Walk;
-use crate::window::Verdict;
+use crate::cluster::Cluster;
+use crate::core::Core;
+use crate::decouple::Decoupled;
+use crate::grace::Grace;
+use crate::io::Peer;
+use crate::job::{Job, WaitReason};
+use crate::session::Sessions;
+use crate::step::Step;
 
 /// True if the peer may act as this user.
-fn may_claim(peer: &Peer, cred: &Cred) -> bool {
+pub(crate) fn may_claim(peer: &Peer, cred: &Cred) -> bool {
     let in_groups = || std::iter::once(&cred.gid).chain(&cred.groups).all(|gid| peer.groups.contains(gid));
     peer.trusted || (peer.uid == Some(cred.uid) && in_groups())
-}
-
-/// True if the operation is refused to a read-only peer. File locks are let through: they change nothing that stays.
-pub(crate) fn changes(op: &Op) -> bool {
-    match op {
-        Op::Via { what, .. } => changes(what),
-        Op::Open { flags, .. } => flags.write || flags.truncate || flags.append,
-        Op::Access { want, .. } => want.write,
-        Op::DataAddress { .. } => false,
-        op => op.is_change(),
-    }
 }
 
 /// True if the operation frees room in the end, and so is let through while the table is full: removals, also of what a rename replaces,
@@ -53,7 +37,7 @@ fn needs_journal(op: &Op) -> bool {
     matches!(**what, SubtreeOp::Part { .. } | SubtreeOp::Overwrite { .. } | SubtreeOp::Decouple { resume: 0, .. })
 }
 
-impl Mds {
+impl Core {
     /// True if a change makes the file system larger, and so is refused when the store has no room: something new, a name more, an xattr,
     /// longer contents. A change that leaves the size as it was is done: a program that replaces a file by another one must be able to.
     pub(crate) fn adds(&self, op: &Op, events: &[Event]) -> bool {
@@ -80,97 +64,16 @@ impl Mds {
         }
     }
 
-    /// A request came on a connection that speaks for a session.
-    pub(crate) fn request(&mut self, conn: ConnId, slot: Slot, request: Request) {
-        let Some(session) = self.sessions.get_mut(slot) else { return };
-        session.requests += 1;
-        session.window.forget_below(request.answered.min(request.seq));
-        let verdict = session.window.admit(request.seq);
-        let (id, running) = (session.id, session.window.running());
-        let again = match verdict {
-            Verdict::New => None,
-            Verdict::Again(ino, value) => Some((ino, value)),
-            Verdict::Running | Verdict::Old => return,
-            Verdict::TooFar => {
-                let msg = ToClient::reply(request.seq.0, Err(FsError::Busy));
-                return self.out.push_back(Output::Send { conn, msg });
-            }
-        };
-        let Request { seq, mut want, mut cred, mut op, ino, ways, .. } = request;
-        let reply = |error| Reply {
-            slot,
-            session: id,
-            seq,
-            result: Err(error),
-            asks: Asks::default(),
-            ways: Vec::new(),
-            lag: None,
-            shows: Vec::new(),
-            cut: None,
-            redirect: None,
-        };
-        let peer = self.sessions.conns.get(&conn).map(|conn| &conn.peer);
-        if !peer.is_some_and(|peer| may_claim(peer, &cred)) {
-            return self.gate(reply(FsError::NotAuthorized));
-        }
-        peer.map_or(Squash::None, Peer::squash).apply(&mut cred);
-        let distrusted = !peer.is_some_and(Peer::may_be_root);
-        if distrusted {
-            // Only who may act as root may say that a caller has CAP_FSETID.
-            op.end_privileges();
-        }
-        if peer.is_some_and(Peer::is_read_only) && changes(&op) {
-            return self.gate(reply(FsError::ReadOnly));
-        }
-        let limited = peer.and_then(Peer::limited).map(|identity| (Arc::clone(identity), self.ways.asks()));
-        if running > limits::IN_FLIGHT_MAX || !self.parked.has_room(slot, self.config.waiting_bytes_max) {
-            return self.gate(reply(FsError::Busy));
-        }
-        let (op, walk) = match Walk::begin(op, &mut want, limited.as_ref(), ways.is_some()) {
-            Ok(begun) => begun,
-            Err(error) => return self.gate(reply(error)),
-        };
-        let since_ms = self.now.mono_ms;
-        let (flushed, marks) = (Vec::new(), Vec::new());
-        let (tx, reads) = (None, 0);
-        let mut job = Job {
-            id: 0,
-            slot,
-            session: id,
-            seq,
-            want,
-            cred,
-            distrusted,
-            op,
-            walk,
-            ino,
-            again,
-            flushed,
-            marks,
-            tx,
-            since_ms,
-            waits: None,
-            closing_ms: None,
-            scattered: None,
-            reads,
-            within: None,
-            path_bound: limited.is_some(),
-            way_only: false,
-            limited,
-            lease_depth: ways,
-            lag: None,
-            is_strict: false,
-        };
-        match self.begin_walk(&mut job) {
-            Some(result) => self.finish(job, result),
-            None => self.run(job),
-        }
-    }
-
     /// The first check of every request, each time it starts.
     #[inline]
-    pub(crate) fn admission(&self, job: &Job) -> Option<Step> {
-        if self.grace.is_some() {
+    pub(crate) fn admission(
+        &self,
+        sessions: &Sessions,
+        cluster: &Cluster,
+        grace: &Option<Grace>,
+        job: &Job,
+    ) -> Option<Step> {
+        if grace.is_some() {
             return Some(Step::Wait(WaitReason::Grace));
         }
         if self.stopping && job.repeats().is_none() {
@@ -183,7 +86,7 @@ impl Mds {
         if self.log.stuck && needs_journal(&job.op) {
             return Some(Step::Answer(Err(FsError::NoSpace)));
         }
-        if !self.is_short_of_space() {
+        if !self.is_short_of_space(sessions, cluster) {
             return None;
         }
         if !self.log.full {
@@ -201,9 +104,9 @@ impl Mds {
     /// record, as of a subtree that came, may make it longer than the limit. A request that waited then would wait for that
     /// record.
     #[inline]
-    pub(crate) fn is_short_of_space(&self) -> bool {
+    pub(crate) fn is_short_of_space(&self, sessions: &Sessions, cluster: &Cluster) -> bool {
         let long = self.log.limit > 0 && self.log.used >= self.log.limit;
-        long && self.journal_is_needed() || self.is_overfull(self.config.cache_bytes_max / 8)
+        long && self.journal_is_needed(sessions, cluster) || self.is_overfull(self.config.cache_bytes_max / 8)
     }
 
     /// True if the cache is over its limit by more than this, and it has enough dirty records, which eviction cannot
@@ -225,20 +128,29 @@ impl Mds {
     }
 
     /// Lets those go on that waited for room, if there is some.
-    pub(crate) fn wake_if_room(&mut self) {
-        if !self.is_short_of_space() {
+    pub(crate) fn wake_if_room(&mut self, sessions: &Sessions, cluster: &Cluster) {
+        if !self.is_short_of_space(sessions, cluster) {
             self.parked.wake(&WaitReason::Space);
         }
     }
+}
 
+impl Decoupled {
     /// The driver says how long the journal is.
-    pub(crate) fn journal_space(&mut self, used: u64, limit: u64) {
-        (self.log.used, self.log.limit) = (used, limit);
+    pub(crate) fn journal_space(
+        &mut self,
+        core: &mut Core,
+        sessions: &Sessions,
+        cluster: &Cluster,
+        used: u64,
+        limit: u64,
+    ) {
+        (core.log.used, core.log.limit) = (used, limit);
         if limit > 0 && used >= limit {
             // Whoever sends parts and no end of them must not hold up all others.
-            self.drop_intakes();
+            self.drop_intakes(core);
         }
-        self.wake_if_room();
+        core.wake_if_room(sessions, cluster);
     }
 }
 

@@ -4,12 +4,15 @@
 //! it was taken.
 
 use loligo_namespace::Record;
-use loligo_types::{Event, Lsn};
+use loligo_types::Lsn;
 
+use crate::cluster::Cluster;
+use crate::core::Core;
+use crate::grace::Grace;
+use crate::heat::Heat;
 use crate::io::Output;
-use crate::machine::Mds;
-use crate::park::WaitReason;
-use crate::session::Slot;
+use crate::job::WaitReason;
+use crate::session::Sessions;
 
 /// Delay before a failed checkpoint is tried again, milliseconds.
 const RETRY_MS: u64 = 1000;
@@ -60,253 +63,223 @@ pub(crate) struct Checkpointer {
     soon: Option<Soon>,
 }
 
-impl Mds {
-    /// Goes on with checkpointing, or starts a round if it is time.
-    pub(crate) fn checkpoint(&mut self) {
-        if self.checkpointer.slice.is_some() || self.now.mono_ms < self.checkpointer.retry_ms {
-            return;
+impl Checkpointer {
+    /// True if nothing can be written now: a slice is on its way, or has failed a moment ago.
+    pub(crate) fn is_held_up(&self, core: &Core) -> bool {
+        self.slice.is_some() || core.now.mono_ms < self.retry_ms
+    }
+
+    /// True if a round is to begin.
+    pub(crate) fn begins_round(&self, core: &Core, sessions: &Sessions) -> bool {
+        self.round.is_none() && self.is_time_to_checkpoint(core, sessions)
+    }
+
+    pub(crate) fn begin_round(&mut self, upto: Lsn) {
+        self.round = Some(upto);
+    }
+
+    /// Everything up to a record is wanted in the table.
+    pub(crate) fn want(&mut self, lsn: Lsn) {
+        if self.round.is_none_or(|round| round < lsn) {
+            self.round = Some(lsn);
         }
-        if self.checkpointer.round.is_none() && self.is_time_to_checkpoint() {
-            self.save_sessions();
-            self.checkpointer.round = Some(self.log.last);
-        }
-        let Some(upto) = self.checkpointer.round else { return };
+    }
+
+    /// Takes the next slice of the round, or ends it.
+    pub(crate) fn go_on(&mut self, core: &mut Core, cluster: &mut Cluster, heat: &mut Heat, grace: &Option<Grace>) {
+        let Some(upto) = self.round else { return };
         let mut idle = 0;
-        while self.tree.oldest_dirty().is_some_and(|oldest| oldest <= upto) {
+        while core.tree.oldest_dirty().is_some_and(|oldest| oldest <= upto) {
             if idle == IDLE_SLICES {
                 // The rest at the next tick.
                 return;
             }
-            let taken = self.tree.take_checkpoint(self.config.checkpoint_records);
+            let taken = core.tree.take_checkpoint(core.config.checkpoint_records);
             if taken.records.is_empty() {
-                self.tree.checkpoint_done();
+                core.tree.checkpoint_done();
                 idle += 1;
                 continue;
             }
-            self.checkpointer.last_id += 1;
-            let id = self.checkpointer.last_id;
-            self.checkpointer.slice = Some(Slice { id, records: Some(taken.records), upto: taken.upto, landed: None });
-            return self.emit_checkpoint();
+            self.last_id += 1;
+            let id = self.last_id;
+            self.slice = Some(Slice { id, records: Some(taken.records), upto: taken.upto, landed: None });
+            return self.emit_checkpoint(core, cluster, heat);
         }
-        self.checkpointer.round = None;
-        self.checkpointer.ended_ms = self.now.mono_ms;
-        if let Some(soon) = &mut self.checkpointer.soon {
+        self.round = None;
+        self.ended_ms = core.now.mono_ms;
+        if let Some(soon) = &mut self.soon {
             soon.rounds += 1;
-            self.stop_if_soon();
+            self.stop_if_soon(core, cluster, grace);
         }
     }
 
-    /// Wants everything up to a record in the table soon.
-    pub(crate) fn checkpoint_upto(&mut self, lsn: Lsn) {
-        if self.checkpointer.round.is_none_or(|round| round < lsn) {
-            self.checkpointer.round = Some(lsn);
+    /// The slice is in the table; false if it is another one.
+    pub(crate) fn is_written(&mut self, core: &mut Core, id: u64) -> bool {
+        let Some(slice) = self.slice.as_mut().filter(|slice| slice.id == id) else { return false };
+        slice.landed = Some(core.loads.newest());
+        self.failed = 0;
+        core.log.full = false;
+        true
+    }
+
+    /// Ends the slice that is in the table, unless a read is under way that may have seen the table before it; whether it has ended.
+    pub(crate) fn land(&mut self, core: &mut Core) -> bool {
+        let landed = self.slice.as_ref().and_then(|slice| slice.landed);
+        let Some(behind) = landed else { return false };
+        if core.loads.is_behind(behind) {
+            return false;
         }
-        self.checkpoint();
-    }
-
-    /// True if a slice is on its way into the table.
-    pub(crate) fn checkpoint_is_under_way(&self) -> bool {
-        self.checkpointer.slice.is_some()
-    }
-
-    fn is_time_to_checkpoint(&self) -> bool {
-        let dirty = self.tree.oldest_dirty().is_some() || self.oldest_unsaved().is_some();
-        // On a full disk what removals have freed of the journal is needed soon.
-        let age_max = if self.log.no_room { RETRY_MS } else { self.config.dirty_ms_max };
-        let old = self.now.mono_ms >= self.checkpointer.ended_ms + age_max;
-        let long = self.log.limit > 0 && self.log.used > self.log.limit / 2;
-        // Before changes have to wait for it.
-        let full = self.is_overfull(self.config.cache_bytes_max / 16);
-        let many = self.tree.dirty_records() > self.config.dirty_max
-            || self.tree.dirty_queue() / IDLE_TIMES > self.config.dirty_max;
-        dirty && (self.stopping || self.checkpointer.soon.is_some() || old || long || full || many)
-    }
-
-    /// The oldest change that only the journal knows to be executed.
-    fn oldest_unsaved(&self) -> Option<Lsn> {
-        self.sessions.iter().filter_map(|(_, session)| session.unsaved).min()
-    }
-
-    /// Puts what the journal knows of executed requests into the records of their sessions, so that it can be trimmed.
-    fn save_sessions(&mut self) {
-        let unsaved = self.sessions.iter().filter(|(_, session)| session.unsaved.is_some());
-        let slots: Vec<Slot> = unsaved.map(|(slot, _)| slot).collect();
-        for slot in slots {
-            let Some(session) = self.sessions.get_mut(slot) else { continue };
-            session.unsaved = None;
-            let record = session.record();
-            self.commit(None, &[Event::Session(record)]);
-        }
-    }
-
-    /// Gives the slice out as soon as the journal holds all that it contains.
-    pub(crate) fn emit_checkpoint(&mut self) {
-        let durable = self.log.durable;
-        if let Some(slice) = self.checkpointer.slice.as_mut().filter(|slice| slice.upto <= durable)
-            && let Some(records) = slice.records.take()
-        {
-            let id = slice.id;
-            self.heat_store(&records);
-            self.out.push_back(Output::Checkpoint { id, records });
-        }
-    }
-
-    /// The slice is in the table.
-    pub(crate) fn checkpoint_done(&mut self, id: u64) {
-        let newest = self.loads.newest();
-        let Some(slice) = self.checkpointer.slice.as_mut().filter(|slice| slice.id == id) else { return };
-        slice.landed = Some(newest);
-        self.checkpointer.failed = 0;
-        self.log.full = false;
-        self.land_checkpoint();
-    }
-
-    /// Ends the slice, once no read is under way that may have seen the table before it.
-    pub(crate) fn land_checkpoint(&mut self) {
-        let landed = self.checkpointer.slice.as_ref().and_then(|slice| slice.landed);
-        let Some(behind) = landed else { return };
-        if self.loads.is_behind(behind) {
-            return;
-        }
-        self.checkpointer.slice = None;
-        self.tree.checkpoint_done();
-        self.trim();
-        if !self.cluster.is_alone() {
-            self.send_landed();
-            self.step_export();
-        }
-        self.checkpoint();
-        self.wake_if_room();
+        self.slice = None;
+        core.tree.checkpoint_done();
+        true
     }
 
     /// True if a slice is in the table and its end is held back.
     #[cfg(test)]
-    pub(crate) fn checkpoint_is_held(&self) -> bool {
-        self.checkpointer.slice.as_ref().is_some_and(|slice| slice.landed.is_some())
+    pub(crate) fn is_held(&self) -> bool {
+        self.slice.as_ref().is_some_and(|slice| slice.landed.is_some())
+    }
+
+    /// A record is wanted in the table for good: asks for that, if it is there; else up to where a checkpoint is needed before.
+    pub(crate) fn settle(
+        &mut self,
+        core: &mut Core,
+        sessions: &Sessions,
+        cluster: &mut Cluster,
+        lsn: Lsn,
+    ) -> Option<Lsn> {
+        let oldest = core.tree.oldest_dirty().unwrap_or(core.log.last.next());
+        // What a merge made true gets into memory after its record, and is dirty from then on only.
+        let written = oldest.min(core.log.durable.next());
+        let table_upto = core.tree.settled_for_merges(written);
+        if table_upto <= lsn {
+            let with_merges = if table_upto < written { core.log.last } else { lsn };
+            return Some(with_merges.max(lsn));
+        }
+        let atlas = &mut cluster.atlas;
+        if atlas.settling <= lsn || core.now.mono_ms >= atlas.settling_ms + SETTLE_AGAIN_MS {
+            (atlas.settling, atlas.settling_ms) = (table_upto, core.now.mono_ms);
+            let replay_from = core.needed_from(sessions, cluster);
+            self.trimmed = self.trimmed.max(replay_from);
+            core.out.push_back(Output::Settle { replay_from, table_upto });
+        }
+        None
+    }
+
+    /// The rank is to stop soon; false if it stops, or was told so.
+    pub(crate) fn stops_soon(&mut self, core: &Core) -> bool {
+        if core.stopping || self.soon.is_some() {
+            return false;
+        }
+        self.soon = Some(Soon { rounds: 0, until_ms: core.now.mono_ms + SOON_MS });
+        true
+    }
+
+    /// True if a slice is on its way into the table.
+    pub(crate) fn checkpoint_is_under_way(&self) -> bool {
+        self.slice.is_some()
+    }
+
+    fn is_time_to_checkpoint(&self, core: &Core, sessions: &Sessions) -> bool {
+        let dirty = core.tree.oldest_dirty().is_some() || sessions.oldest_unsaved().is_some();
+        // On a full disk what removals have freed of the journal is needed soon.
+        let age_max = if core.log.no_room { RETRY_MS } else { core.config.dirty_ms_max };
+        let old = core.now.mono_ms >= self.ended_ms + age_max;
+        let long = core.log.limit > 0 && core.log.used > core.log.limit / 2;
+        // Before changes have to wait for it.
+        let full = core.is_overfull(core.config.cache_bytes_max / 16);
+        let many = core.tree.dirty_records() > core.config.dirty_max
+            || core.tree.dirty_queue() / IDLE_TIMES > core.config.dirty_max;
+        dirty && (core.stopping || self.soon.is_some() || old || long || full || many)
+    }
+
+    /// Gives the slice out as soon as the journal holds all that it contains.
+    pub(crate) fn emit_checkpoint(&mut self, core: &mut Core, cluster: &mut Cluster, heat: &mut Heat) {
+        let durable = core.log.durable;
+        if let Some(slice) = self.slice.as_mut().filter(|slice| slice.upto <= durable)
+            && let Some(records) = slice.records.take()
+        {
+            let id = slice.id;
+            heat.heat_store(core, cluster, &records);
+            core.out.push_back(Output::Checkpoint { id, records });
+        }
     }
 
     /// The slice could not be written.
-    pub(crate) fn checkpoint_failed(&mut self, id: u64, full: bool) {
-        if self.checkpointer.slice.as_ref().is_none_or(|slice| slice.id != id) {
+    pub(crate) fn checkpoint_failed(&mut self, core: &mut Core, id: u64, full: bool) {
+        if self.slice.as_ref().is_none_or(|slice| slice.id != id) {
             return;
         }
-        self.checkpointer.slice = None;
-        self.tree.checkpoint_failed();
-        self.checkpointer.retry_ms = self.now.mono_ms + RETRY_MS;
-        self.counters.checkpoints_failed += 1;
-        self.checkpointer.failed += 1;
-        if self.stopping && !full && self.checkpointer.failed >= STOP_TRIES && !self.stopped {
-            self.stopped = true;
+        self.slice = None;
+        core.tree.checkpoint_failed();
+        self.retry_ms = core.now.mono_ms + RETRY_MS;
+        core.counters.checkpoints_failed += 1;
+        self.failed += 1;
+        if core.stopping && !full && self.failed >= STOP_TRIES && !core.stopped {
+            core.stopped = true;
             let text = "the store takes no more writes, so it cannot be stopped in order: check the disk under the data directory, or the \
                         cluster, then start the server again; it recovers everything it acknowledged from its journal";
-            self.out.push_back(Output::Fatal { text: text.into() });
+            core.out.push_back(Output::Fatal { text: text.into() });
         }
-        if full && !self.log.full {
-            self.log.full = true;
+        if full && !core.log.full {
+            core.log.full = true;
             // Those who wait learn that waiting does not help.
-            self.parked.wake(&WaitReason::Space);
+            core.parked.wake(&WaitReason::Space);
         }
     }
 
+    /// Says from where on the journal is needed, if that is further than before.
+    pub(crate) fn trim(&mut self, core: &mut Core, sessions: &Sessions, cluster: &Cluster) {
+        let below = core.needed_from(sessions, cluster);
+        if below > self.trimmed {
+            self.trimmed = below;
+            core.tree.drop_pins(below);
+            core.out.push_back(Output::Trim { below });
+        }
+    }
+
+    /// Stops if it is to stop soon and little is left, or it does not get less. Nobody is served before the grace time is over, so
+    /// then there is nothing to wait for.
+    pub(crate) fn stop_if_soon(&mut self, core: &mut Core, cluster: &Cluster, grace: &Option<Grace>) {
+        let Some(Soon { rounds, until_ms }) = self.soon else { return };
+        let late = rounds >= SOON_ROUNDS || core.now.mono_ms >= until_ms || grace.is_some();
+        if late || core.tree.dirty_records() <= core.config.checkpoint_records {
+            self.soon = None;
+            self.stop(core, cluster);
+        }
+    }
+
+    /// Stop: everything goes into the table first.
+    pub(crate) fn stop(&mut self, core: &mut Core, cluster: &Cluster) {
+        core.stopping = true;
+        self.retry_ms = 0;
+        cluster.borrowing.stop_borrowing(core);
+    }
+}
+
+impl Sessions {
+    /// The oldest change that only the journal knows to be executed.
+    pub(crate) fn oldest_unsaved(&self) -> Option<Lsn> {
+        self.iter().filter_map(|(_, session)| session.unsaved).min()
+    }
+}
+
+impl Core {
     /// The journal is needed from here on.
-    pub(crate) fn needed_from(&self) -> Lsn {
-        let needed =
-            self.tree.oldest_dirty().into_iter().chain(self.oldest_unsaved()).chain(self.oldest_promise()).min();
+    pub(crate) fn needed_from(&self, sessions: &Sessions, cluster: &Cluster) -> Lsn {
+        let needed = self
+            .tree
+            .oldest_dirty()
+            .into_iter()
+            .chain(sessions.oldest_unsaved())
+            .chain(cluster.atlas.oldest_promise(&cluster.peers))
+            .min();
         let needed = needed.unwrap_or(self.log.last.next()).min(self.log.durable.next());
         self.tree.needed_for_merges(needed)
     }
 
     /// True if some of the journal is still needed, so that a checkpoint, or another rank, will free it.
-    pub(crate) fn journal_is_needed(&self) -> bool {
-        self.needed_from() <= self.log.last
-    }
-
-    /// Wants everything up to a record in the table for good; whether it is.
-    pub(crate) fn settle_upto(&mut self, lsn: Lsn) -> bool {
-        if self.cluster.settled > lsn {
-            return true;
-        }
-        let oldest = self.tree.oldest_dirty().unwrap_or(self.log.last.next());
-        // What a merge made true gets into memory after its record, and is dirty from then on only.
-        let written = oldest.min(self.log.durable.next());
-        let table_upto = self.tree.settled_for_merges(written);
-        if table_upto <= lsn {
-            let with_merges = if table_upto < written { self.log.last } else { lsn };
-            self.checkpoint_upto(with_merges.max(lsn));
-        } else if self.cluster.settling <= lsn || self.now.mono_ms >= self.cluster.settling_ms + SETTLE_AGAIN_MS {
-            self.cluster.settling = table_upto;
-            self.cluster.settling_ms = self.now.mono_ms;
-            let replay_from = self.needed_from();
-            self.checkpointer.trimmed = self.checkpointer.trimmed.max(replay_from);
-            self.out.push_back(Output::Settle { replay_from, table_upto });
-        }
-        false
-    }
-
-    /// It is.
-    pub(crate) fn table_settled(&mut self, table_upto: Lsn) {
-        self.cluster.settled = self.cluster.settled.max(table_upto);
-        self.send_landed();
-        self.step_export();
-    }
-
-    /// Says from where on the journal is needed, if that is further than before.
-    pub(crate) fn trim(&mut self) {
-        let below = self.needed_from();
-        if below > self.checkpointer.trimmed {
-            self.checkpointer.trimmed = below;
-            self.tree.drop_pins(below);
-            self.out.push_back(Output::Trim { below });
-        }
-    }
-
-    /// Another server is to run this rank: writes most into the table while it serves, and stops then.
-    pub(crate) fn stop_soon(&mut self) {
-        if self.stopping || self.checkpointer.soon.is_some() {
-            return;
-        }
-        self.checkpointer.soon = Some(Soon { rounds: 0, until_ms: self.now.mono_ms + SOON_MS });
-        self.stop_if_soon();
-        self.checkpoint();
-    }
-
-    /// Stops if it is to stop soon and little is left, or it does not get less. Nobody is served before the grace time is over, so
-    /// then there is nothing to wait for.
-    pub(crate) fn stop_if_soon(&mut self) {
-        let Some(Soon { rounds, until_ms }) = self.checkpointer.soon else { return };
-        let late = rounds >= SOON_ROUNDS || self.now.mono_ms >= until_ms || self.grace.is_some();
-        if late || self.tree.dirty_records() <= self.config.checkpoint_records {
-            self.checkpointer.soon = None;
-            self.stop();
-        }
-    }
-
-    /// Stop: everything goes into the table first.
-    pub(crate) fn stop(&mut self) {
-        self.stopping = true;
-        self.checkpointer.retry_ms = 0;
-        self.stop_borrowing();
-    }
-
-    /// Says so when everything is out and in the table.
-    pub(crate) fn try_stop(&mut self) {
-        if self.stopped {
-            return;
-        }
-        self.end_discards();
-        self.drop_intakes();
-        self.checkpoint();
-        let clean = self.tree.oldest_dirty().is_none() && self.oldest_unsaved().is_none();
-        let clean = clean && self.checkpointer.slice.is_none() && self.tree.oldest_merge().is_none();
-        if clean && self.gate.len() == 0 && self.log.durable == self.log.last {
-            self.trim();
-            self.stopped = true;
-            // Others may not have come to their stop yet, and this rank may live until they have. What a client asks for or
-            // writes from now on the next life would not know of.
-            let mut conns: Vec<_> = self.sessions.conns.keys().copied().collect();
-            conns.sort_unstable();
-            conns.into_iter().for_each(|conn| self.close_conn(conn));
-            self.out.push_back(Output::Stopped);
-        }
+    pub(crate) fn journal_is_needed(&self, sessions: &Sessions, cluster: &Cluster) -> bool {
+        self.needed_from(sessions, cluster) <= self.log.last
     }
 }

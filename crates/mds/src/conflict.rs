@@ -3,24 +3,23 @@
 //!
 //! The decision itself tells: each event names the record that changes. So nobody is asked for a request that fails.
 
-use std::collections::BTreeMap;
-
-use loligo_namespace::{Change, Lookup, Tree};
+use loligo_namespace::{Lookup, Tree};
 use loligo_types::{Answer, Event, Ino, Kind, Lease, Name, Op};
 
-use crate::machine::Mds;
-use crate::park::{Job, WaitReason};
+use crate::job::Job;
+use crate::lease::Leases;
+use crate::open::Opens;
 use crate::recall::{DATA, SHARED};
 use crate::session::Slot;
 
 /// Bits that others must not hold.
-type Claim = (Ino, Lease);
+pub(crate) type Claim = (Ino, Lease);
 
 /// More are found by an index.
-const CLAIMS_FEW: usize = 32;
+pub(crate) const CLAIMS_FEW: usize = 32;
 
 /// True if the operation may cut the file or change its data.
-fn changes_data(op: &Op) -> bool {
+pub(crate) fn changes_data(op: &Op) -> bool {
     match op {
         Op::SetAttr { set, .. } => set.size.is_some(),
         Op::Open { flags, .. } | Op::Create { flags, .. } => flags.truncate,
@@ -36,7 +35,7 @@ fn is_same(tree: &Tree, dir: Ino, name: &Name, ino: Ino) -> bool {
 }
 
 /// The claim of an event. An inode whose change counter stays only brings sums up to date, which nobody caches.
-fn claim_of(tree: &Tree, event: &Event, data: bool) -> Option<Claim> {
+pub(crate) fn claim_of(tree: &Tree, event: &Event, data: bool) -> Option<Claim> {
     match event {
         Event::Inode(inode) => {
             let before = tree.inode(inode.ino)?;
@@ -54,18 +53,18 @@ fn claim_of(tree: &Tree, event: &Event, data: bool) -> Option<Claim> {
     }
 }
 
-impl Mds {
+impl Opens {
     /// The claim of an answer: opens take rights from others, and attributes must have what others hold back.
-    fn claim_of_answer(&self, job: &Job, answer: &Answer) -> Option<Claim> {
+    pub(crate) fn claim_of_answer(&self, job: &Job, answer: &Answer) -> Option<Claim> {
         match (&job.op, answer) {
             (Op::Open { flags, .. } | Op::Create { flags, .. }, Answer::Opened { attr, .. }) => {
                 if attr.kind != Kind::File {
                     return None;
                 }
                 let (ino, slot) = (attr.ino, job.slot);
-                let writers = flags.write || self.opens.any_writer(ino);
+                let writers = flags.write || self.any_writer(ino);
                 let mut bits = if writers { DATA } else { Lease::BUFFER };
-                if flags.write && !self.opens.others_open(ino, slot) {
+                if flags.write && !self.others_open(ino, slot) {
                     // Who may hold changes back must be the only one who knows the attributes.
                     bits = bits | Lease::ATTR;
                 }
@@ -79,114 +78,46 @@ impl Mds {
         }
     }
 
-    /// The leases and rights that a holder must give up for a claim.
-    fn due(&self, job: &Job, (ino, bits): Claim, holder: Slot, held: Lease) -> Lease {
-        if holder == job.slot {
-            return Lease::NONE;
-        }
-        let mut due = held & bits;
-        if bits.has(Lease::FLUSH) && held.has(Lease::BUFFER) && !job.flushed.contains(&ino) {
-            due = due | Lease::FLUSH;
-        }
-        if due.has(Lease::BUFFER) {
-            // Under BUFFER attributes are cached without a lease.
-            due = due | Lease::ATTR;
-        }
-        due
-    }
-
-    fn holders_due(&self, job: &Job, claim: Claim) -> Vec<(Slot, Lease)> {
-        let mut due: Vec<(Slot, Lease)> = Vec::new();
-        let leases = self.leases.holders(claim.0).map(|(slot, held)| (slot, held & SHARED));
-        for (slot, held) in leases.chain(self.opens.others_rights(claim.0, job.slot)) {
-            let bits = self.due(job, claim, slot, held);
+    pub(crate) fn holders_due(&self, leases: &Leases, job: &Job, claim: Claim) -> Vec<(Slot, Lease)> {
+        let mut all_due: Vec<(Slot, Lease)> = Vec::new();
+        let leases = leases.holders(claim.0).map(|(slot, held)| (slot, held & SHARED));
+        for (slot, held) in leases.chain(self.others_rights(claim.0, job.slot)) {
+            let bits = due(job, claim, slot, held);
             if bits.is_none() {
                 continue;
             }
-            match due.iter_mut().find(|(s, _)| *s == slot) {
+            match all_due.iter_mut().find(|(s, _)| *s == slot) {
                 Some((_, all)) => *all = *all | bits,
-                None => due.push((slot, bits)),
+                None => all_due.push((slot, bits)),
             }
         }
-        due
+        all_due
     }
 
     #[inline]
-    fn conflicts(&self, job: &Job, claim: Claim) -> bool {
+    pub(crate) fn conflicts(&self, leases: &Leases, job: &Job, claim: Claim) -> bool {
         let (ino, bits) = claim;
         // Each look is a walk through cold memory, so only where the bits can be held.
-        let leased = bits.any(SHARED)
-            && self.leases.holders(ino).any(|(slot, held)| !self.due(job, claim, slot, held & SHARED).is_none());
+        let leased =
+            bits.any(SHARED) && leases.holders(ino).any(|(slot, held)| !due(job, claim, slot, held & SHARED).is_none());
         leased
             || bits.any(DATA | Lease::FLUSH)
-                && self
-                    .opens
-                    .others_rights(ino, job.slot)
-                    .any(|(slot, held)| !self.due(job, claim, slot, held).is_none())
+                && self.others_rights(ino, job.slot).any(|(slot, held)| !due(job, claim, slot, held).is_none())
     }
+}
 
-    /// Nothing, if the change may be applied now; else the recalls are on their way, and this is what to wait for.
-    pub(crate) fn settle_conflicts(&mut self, job: &mut Job, change: &Change) -> Option<WaitReason> {
-        if !self.cluster.lent.is_empty()
-            && let Some(why) = self.settle_replicas(job, &change.events)
-        {
-            return Some(why);
-        }
-        if !self.promises.is_empty(self.now.mono_ms)
-            && let Some(why) = self.settle_promises(job, &change.events)
-        {
-            return Some(why);
-        }
-        if self.sessions.len() < 2 {
-            return None;
-        }
-        let data = changes_data(&job.op);
-        let events = || change.events.iter().filter_map(|event| claim_of(&self.tree, event, data));
-        let answer = self.claim_of_answer(job, &change.answer);
-        if !events().chain(answer).any(|claim| self.conflicts(job, claim)) {
-            return None;
-        }
-        let mut claims: Vec<Claim> = Vec::new();
-        // A merge may claim very much; other requests a few.
-        let mut places: BTreeMap<Ino, usize> = BTreeMap::new();
-        for (ino, bits) in events().chain(answer) {
-            if claims.len() == CLAIMS_FEW && places.is_empty() {
-                places.extend(claims.iter().enumerate().map(|(place, (ino, _))| (*ino, place)));
-            }
-            let known = match places.is_empty() {
-                true => claims.iter().position(|(other, _)| *other == ino),
-                false => places.get(&ino).copied(),
-            };
-            match known {
-                Some(place) => claims[place].1 = claims[place].1 | bits,
-                None => {
-                    if !places.is_empty() {
-                        places.insert(ino, claims.len());
-                    }
-                    claims.push((ino, bits));
-                }
-            }
-        }
-        Some(self.recall_all(job, claims))
+/// The leases and rights that a holder must give up for a claim.
+fn due(job: &Job, (ino, bits): Claim, holder: Slot, held: Lease) -> Lease {
+    if holder == job.slot {
+        return Lease::NONE;
     }
-
-    fn recall_all(&mut self, job: &mut Job, claims: Vec<Claim>) -> WaitReason {
-        let id = self.parked.number(job);
-        let mut count = 0;
-        for claim in &claims {
-            for (slot, bits) in self.holders_due(job, *claim) {
-                self.recall(claim.0, slot, bits, id);
-                count += 1;
-                if claim.1.has(Lease::NAMES) {
-                    // Several work in this directory: lending it out again at once would only mean asking again.
-                    self.background.contended.insert(claim.0, self.now.mono_ms + self.config.contended_ms);
-                }
-                if bits.has(Lease::FLUSH) && !job.flushed.contains(&claim.0) {
-                    job.flushed.push(claim.0);
-                }
-            }
-        }
-        self.parked.mark(job, claims.into_iter().map(|(ino, _)| ino).collect());
-        WaitReason::Recall(count)
+    let mut due = held & bits;
+    if bits.has(Lease::FLUSH) && held.has(Lease::BUFFER) && !job.flushed.contains(&ino) {
+        due = due | Lease::FLUSH;
     }
+    if due.has(Lease::BUFFER) {
+        // Under BUFFER attributes are cached without a lease.
+        due = due | Lease::ATTR;
+    }
+    due
 }

@@ -14,13 +14,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use loligo_namespace::Found;
 use loligo_types::{Event, Ino, Lsn};
 
-use crate::gate::Reply;
+use crate::core::Core;
 use crate::io::Output;
-use crate::machine::Mds;
-use crate::park::WaitReason;
+use crate::reply::Reply;
 
 struct Discard {
     from: u64,
@@ -38,6 +36,8 @@ pub(crate) struct Discards {
     replies: BTreeMap<Ino, Vec<Reply>>,
     /// Removed inodes whose drop is done; the journal is told of many at once.
     done: Vec<Ino>,
+    /// Files whose inline data is on its way to an object, with the size of their objects.
+    pub(crate) spills: BTreeMap<Ino, u32>,
 }
 
 /// Most removed inodes in one record of drops that are done.
@@ -77,75 +77,59 @@ impl Discards {
         self.by_ino.is_empty() && self.done.is_empty()
     }
 
+    /// The oldest drop of the inode is done; whether it was the last.
+    pub(crate) fn one_is_done(&mut self, ino: Ino) -> bool {
+        let Some(queue) = self.by_ino.get_mut(&ino) else { return false };
+        if queue.front().is_none_or(|discard| !discard.emitted) {
+            return false;
+        }
+        queue.pop_front();
+        if !queue.is_empty() {
+            return false;
+        }
+        self.by_ino.remove(&ino);
+        true
+    }
+
+    /// The journal is to be told that nothing is left of a removed inode; whether it is to be told at once.
+    pub(crate) fn note_done(&mut self, ino: Ino) -> bool {
+        self.done.push(ino);
+        self.done.len() >= DONE_MAX
+    }
+
+    /// Events that tell the journal of removed inodes of which nothing is left.
+    pub(crate) fn take_done(&mut self) -> Vec<Event> {
+        self.done.drain(..).map(Event::DiscardGone).collect()
+    }
+
+    /// The answers that waited for it.
+    pub(crate) fn take_replies(&mut self, ino: Ino) -> Vec<Reply> {
+        self.replies.remove(&ino).unwrap_or_default()
+    }
+
     /// Of how many inodes something is to be dropped.
     pub(crate) fn len(&self) -> usize {
         self.by_ino.len()
     }
-}
 
-impl Mds {
     /// Gives out the drops whose change is durable.
-    pub(crate) fn emit_discards(&mut self) {
-        while let Some((lsn, ino)) = self.discards.waiting.front().copied() {
-            if lsn > self.log.durable {
+    pub(crate) fn emit_discards(&mut self, core: &mut Core) {
+        while let Some((lsn, ino)) = self.waiting.front().copied() {
+            if lsn > core.log.durable {
                 return;
             }
-            self.discards.waiting.pop_front();
-            let queue = self.discards.by_ino.get_mut(&ino);
+            self.waiting.pop_front();
+            let queue = self.by_ino.get_mut(&ino);
             if let Some(discard) = queue.and_then(|queue| queue.iter_mut().find(|d| d.lsn == lsn && !d.emitted)) {
                 discard.emitted = true;
                 let (from, object_size) = (discard.from, discard.object_size);
-                self.out.push_back(Output::Discard { ino, from, object_size });
+                core.out.push_back(Output::Discard { ino, from, object_size });
             }
         }
-    }
-
-    /// The oldest drop of the inode is done.
-    pub(crate) fn discarded(&mut self, ino: Ino) {
-        let Some(queue) = self.discards.by_ino.get_mut(&ino) else { return };
-        if queue.front().is_none_or(|discard| !discard.emitted) {
-            return;
-        }
-        queue.pop_front();
-        if !queue.is_empty() {
-            return;
-        }
-        self.discards.by_ino.remove(&ino);
-        if matches!(self.tree.find(ino), Found::Gone) {
-            // Its number is never used again, so that a repeated drop does no harm.
-            self.discards.done.push(ino);
-            if self.discards.done.len() >= DONE_MAX {
-                self.end_discards();
-            }
-        } else {
-            self.commit(None, &[Event::DiscardGone(ino)]);
-        }
-        for reply in self.discards.replies.remove(&ino).unwrap_or_default() {
-            if self.config.direct.is_some() {
-                // Its client may write in the store by itself then, and nothing orders that with a drop that a crash repeats.
-                self.gate(reply);
-            } else {
-                self.release(reply);
-            }
-        }
-        self.parked.wake(&WaitReason::Data(ino));
-    }
-
-    /// Tells the journal of the drops that are done.
-    pub(crate) fn end_discards(&mut self) {
-        if !self.discards.done.is_empty() {
-            let events: Vec<Event> = self.discards.done.drain(..).map(Event::DiscardGone).collect();
-            self.commit(None, &events);
-        }
-    }
-
-    /// True if the file's data or size must stay as they are for now.
-    pub(crate) fn data_is_busy(&self, ino: Ino) -> bool {
-        self.drops_or_spills(ino) || self.is_still(ino)
     }
 
     /// True if objects of the file are being dropped, or its inline data moved to one.
     pub(crate) fn drops_or_spills(&self, ino: Ino) -> bool {
-        self.discards.is_pending(ino) || self.spills.contains_key(&ino)
+        self.is_pending(ino) || self.spills.contains_key(&ino)
     }
 }

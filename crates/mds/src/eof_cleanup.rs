@@ -11,14 +11,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use loligo_namespace::{Found, Need};
-use loligo_types::{Event, Ino, Kind, Layout, Lease, Op};
+use loligo_types::{Ino, Lease};
 
-use crate::cluster::Where;
-use crate::load::Waiter;
-use crate::machine::Mds;
-use crate::open::Handle;
-use crate::park::{Job, WaitReason};
+use crate::core::Core;
+use crate::open::Opens;
 use crate::room::Appended;
 
 /// Knowledge of the bytes beyond the ends of files.
@@ -35,7 +31,7 @@ pub(crate) struct EofCleanup {
 }
 
 /// Files of dead sessions looked at in one tick.
-const LEFT_PER_TICK: usize = 64;
+pub(crate) const LEFT_PER_TICK: usize = 64;
 
 impl EofCleanup {
     /// A session that had the file open for writing has died.
@@ -67,6 +63,16 @@ impl EofCleanup {
         if !self.appended.is_empty() {
             self.appended.remove(&ino);
         }
+    }
+
+    /// The file is being looked at: it is not left any more.
+    pub(crate) fn is_looked_at(&mut self, ino: Ino) {
+        self.left.remove(&ino);
+    }
+
+    /// Nothing is left there from now on.
+    pub(crate) fn know(&mut self, ino: Ino) {
+        self.known.insert(ino);
     }
 
     /// True if nothing lies beyond the end but what the file's writers write now.
@@ -113,109 +119,28 @@ impl EofCleanup {
     pub(crate) fn appended(&self, ino: Ino) -> Option<Appended> {
         self.appended.get(&ino).copied()
     }
-}
-
-impl Mds {
-    /// If the request lets a file of several writers grow over what may be left there: drops that first, and says what
-    /// to wait for.
-    pub(crate) fn tidy_first(&mut self, job: &Job, held: Option<Handle>) -> Option<WaitReason> {
-        let ino = match job.op {
-            Op::Extend { len: 0, .. } => return None,
-            Op::Extend { ino, .. } => ino,
-            // Who holds CACHE and writes is alone.
-            Op::SetData { ino, grow_to: Some(to), cuts, .. } if !self.opens.rights(ino, job.slot).has(Lease::CACHE) => {
-                if self.opens.room(ino, job.slot).is_some_and(|room| room.end == to) {
-                    // He grows over what he has written himself.
-                    return None;
-                }
-                self.tree.inode(ino).filter(|inode| to > inode.size && cuts == inode.cuts)?.ino
-            }
-            _ => return None,
-        };
-        if self.tidy.known.contains(&ino) || !held.is_some_and(|handle| handle.write) {
-            return None;
-        }
-        self.cut_beyond(ino).then_some(WaitReason::Data(ino))
-    }
-
-    /// Drops what lies beyond the end of a file of objects that several write, or did: what they have written there and not told of is
-    /// refused as stale.
-    fn cut_beyond(&mut self, ino: Ino) -> bool {
-        let file = self.tree.inode(ino).filter(|inode| inode.kind == Kind::File && !inode.inline);
-        let Some(mut inode) = file.cloned() else { return false };
-        inode.cuts = inode.cuts.wrapping_add(1);
-        let discard = Event::Discard { ino, from: inode.size, object_size: inode.layout().object_size };
-        self.commit(None, &[Event::Inode(Box::new(inode)), discard]);
-        self.tidy.known.insert(ino);
-        true
-    }
-
-    /// Drops what dead sessions left of files, a few at a time.
-    pub(crate) fn tidy_left(&mut self) {
-        let some: Vec<Ino> = self.tidy.left.iter().take(self.config.some(LEFT_PER_TICK)).copied().collect();
-        some.into_iter().for_each(|ino| self.tidy_one(ino));
-    }
-
-    /// Drops what dead sessions left of a file, unless that is done already. Goes on as soon as something was read for it:
-    /// what was may not stay in memory for long.
-    pub(crate) fn tidy_one(&mut self, ino: Ino) {
-        let held_up = self.grace.is_some() || self.stopping || !self.cluster.ready || self.is_short_of_space();
-        if held_up || !self.tidy.left.contains(&ino) {
-            return;
-        }
-        if self.data_is_busy(ino) || self.opens.has_rooms(ino) {
-            return;
-        }
-        let mut wants = Vec::new();
-        let place = self.locate_here(ino, &mut wants);
-        if place == Where::Unknown {
-            self.load(wants, Waiter::EofCleanup(ino));
-            return;
-        }
-        self.tidy.left.remove(&ino);
-        if place == Where::Here {
-            match (self.opens.any_writer(ino), self.is_alone_with(ino)) {
-                // It drops that itself, and may be writing there now, also in the store by itself.
-                (true, true) => {}
-                (true, false) => _ = self.cut_beyond(ino),
-                (false, _) => self.drop_left(ino),
-            }
-        }
-    }
-
-    /// The location of a file; a rank alone has all.
-    fn locate_here(&mut self, ino: Ino, wants: &mut Vec<Need>) -> Where {
-        if !self.cluster.is_alone() {
-            return self.locate(ino, wants);
-        }
-        if !matches!(self.tree.find(ino), Found::Unknown) {
-            return Where::Here;
-        }
-        wants.push(Need::Inode(ino));
-        Where::Unknown
-    }
-
-    fn drop_left(&mut self, ino: Ino) {
-        let (from, object_size) = match self.tree.find(ino) {
-            Found::Here(inode) if inode.kind == Kind::File => {
-                (if inode.inline { 0 } else { inode.size }, inode.layout().object_size)
-            }
-            // It may have been inline, and dropped nothing. Which size its objects had is all the same here.
-            Found::Gone => (0, Layout::default().object_size),
-            Found::Here(_) | Found::Unknown => return,
-        };
-        self.commit(None, &[Event::Discard { ino, from, object_size }]);
-    }
-
-    /// True if somebody holds CACHE: if that one writes he is alone.
-    fn is_alone_with(&self, ino: Ino) -> bool {
-        self.opens.all_rights(ino).any(|(_, rights)| rights.has(Lease::CACHE))
-    }
 
     /// Notes that the bytes beyond the end of a file are being dropped.
-    pub(crate) fn dropped(&mut self, ino: Ino) {
-        if !self.is_alone_with(ino) && self.opens.any_writer(ino) {
-            self.tidy.known.insert(ino);
+    pub(crate) fn dropped(&mut self, opens: &Opens, ino: Ino) {
+        if !opens.is_alone_with(ino) && opens.any_writer(ino) {
+            self.known.insert(ino);
+        }
+    }
+}
+
+impl Opens {
+    /// True if somebody holds CACHE: if that one writes he is alone.
+    pub(crate) fn is_alone_with(&self, ino: Ino) -> bool {
+        self.all_rights(ino).any(|(_, rights)| rights.has(Lease::CACHE))
+    }
+
+    /// A handle on the inode has ended: it may be the last of an orphan.
+    pub(crate) fn closed(&mut self, core: &Core, tidy: &mut EofCleanup, ino: Ino) {
+        if self.is_closed(ino) {
+            tidy.forget(ino);
+            if core.tree.is_orphan(ino) {
+                self.reaps.insert(ino);
+            }
         }
     }
 }

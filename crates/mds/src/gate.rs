@@ -2,82 +2,18 @@
 
 use std::collections::VecDeque;
 
-use loligo_types::msg::{Hello, ToClient};
-use loligo_types::{Answer, FsResult, Ino, Lsn, Rank, Seq, SessionId};
+use loligo_types::msg::Hello;
+use loligo_types::{Answer, Lsn, Rank, SessionId};
 
+use crate::cluster::Cluster;
 use crate::cluster::principal;
+use crate::core::Core;
 use crate::grant::Asks;
-use crate::io::{ConnId, Output};
-use crate::machine::Mds;
-use crate::park::Job;
-use crate::relaxed::Lag;
-use crate::session::Slot;
-
-/// It is another rank's to answer.
-#[derive(Clone, Copy)]
-pub(crate) struct Redirect {
-    rank: Rank,
-    /// It was executed here before: what it made.
-    done: Option<(Ino, u64)>,
-    /// The inode that it is about.
-    about: Option<Ino>,
-}
-
-/// An answer on its way.
-pub(crate) struct Reply {
-    pub(crate) slot: Slot,
-    pub(crate) session: SessionId,
-    pub(crate) seq: Seq,
-    pub(crate) result: FsResult<Answer>,
-    /// Leases that would be welcome with it.
-    pub(crate) asks: Asks,
-    /// Lookup leases that it brings.
-    pub(crate) ways: Vec<(Ino, u16)>,
-    /// Inode that it shows and whose objects were cut, which must be done first.
-    pub(crate) cut: Option<Ino>,
-    pub(crate) redirect: Option<Redirect>,
-    /// It may leave before the journal is durable.
-    pub(crate) lag: Option<Lag>,
-    /// Inodes that it is about, as far as their last changes are not durable.
-    pub(crate) shows: Vec<Ino>,
-}
-
-impl Reply {
-    /// Of a request that is executed.
-    pub(crate) fn new(mds: &mut Mds, job: Job, result: FsResult<Answer>) -> Reply {
-        let op = match &job.walk {
-            Some(walk) => mds.counters.count(&walk.op(), result.is_ok()),
-            None => mds.counters.count(&job.op, result.is_ok()),
-        };
-        mds.tally_answer(&job, op, &result);
-        if mds.heat.sampler.choose() {
-            mds.heat_op(&job.op);
-        }
-        let asks = Asks::of(&mds.tree, &job, &result);
-        let ways = mds.promise_ways(&job);
-        // Whoever sees the file as it is after a cut may write to it at once, and the drop must not come after that.
-        let cut = result.as_ref().ok().and_then(Answer::attr).map(|attr| attr.ino);
-        let cut = cut.filter(|ino| mds.discards.is_pending(*ino));
-        let lag = match job.lag {
-            Some(lag) => Some(lag),
-            None if !job.is_strict => mds.lag_of(&job),
-            None => None,
-        };
-        let shows = mds.shown_by(&job, &result);
-        Reply {
-            slot: job.slot,
-            session: job.session,
-            seq: job.seq,
-            result,
-            asks,
-            ways,
-            cut,
-            redirect: None,
-            lag,
-            shows,
-        }
-    }
-}
+use crate::handshake::Begun;
+use crate::io::ConnId;
+use crate::job::Job;
+use crate::reply::{Redirect, Reply};
+use crate::session::{Sessions, Slot};
 
 impl Reply {
     /// Sends the client to another rank.
@@ -92,7 +28,7 @@ impl Reply {
 
 // Welcomes are few: a box around each reply would cost more than their empty room.
 #[allow(clippy::large_enum_variant)]
-enum Gated {
+pub(crate) enum Gated {
     Reply(Reply),
     Welcome { conn: ConnId, slot: Slot, session: SessionId },
     Hello(ConnId, Hello),
@@ -110,90 +46,46 @@ impl Gate {
     pub(crate) fn len(&self) -> usize {
         self.queue.len()
     }
-}
 
-impl Mds {
-    /// Lets an answer leave as soon as all that was applied before it is durable.
-    pub(crate) fn gate(&mut self, mut reply: Reply) {
-        if self.log.last <= self.log.durable {
-            return self.pass(reply);
-        }
-        if reply.lag.is_some_and(|lag| self.may_run_ahead(lag)) {
-            self.relaxed.early += 1;
-            // What is promised for a time is not asked back when a crash takes it back.
-            reply.ways.clear();
-            return self.pass(reply);
-        }
-        self.gate.queue.push_back((self.log.last, Gated::Reply(reply)));
+    /// An answer waits until all that was applied before it is durable.
+    pub(crate) fn wait(&mut self, core: &Core, reply: Reply) {
+        self.queue.push_back((core.log.last, Gated::Reply(reply)));
     }
 
-    /// The same for the end of a handshake.
-    pub(crate) fn gate_welcome(&mut self, conn: ConnId, slot: Slot, session: SessionId) {
-        if self.log.last <= self.log.durable {
-            return self.welcome(conn, slot, session, false, false);
+    /// The next one that may leave.
+    pub(crate) fn next(&mut self, core: &Core) -> Option<Gated> {
+        if self.queue.front().is_none_or(|(upto, _)| *upto > core.log.durable) {
+            return None;
         }
-        self.gate.queue.push_back((self.log.last, Gated::Welcome { conn, slot, session }));
+        self.queue.pop_front().map(|(_, gated)| gated)
+    }
+
+    /// Lets the end of a handshake wait until all that was applied before it is durable.
+    pub(crate) fn gate_welcome(
+        &mut self,
+        core: &mut Core,
+        sessions: &mut Sessions,
+        cluster: &Cluster,
+        conn: ConnId,
+        slot: Slot,
+        session: SessionId,
+    ) {
+        if core.log.last <= core.log.durable {
+            return sessions.welcome(core, cluster, conn, slot, session, Begun::default());
+        }
+        self.queue.push_back((core.log.last, Gated::Welcome { conn, slot, session }));
     }
 
     /// A client that says hello is heard later.
-    pub(crate) fn gate_hello(&mut self, conn: ConnId, hello: Hello) {
-        self.gate.queue.push_back((self.log.last, Gated::Hello(conn, hello)));
+    pub(crate) fn gate_hello(&mut self, core: &Core, conn: ConnId, hello: Hello) {
+        self.queue.push_back((core.log.last, Gated::Hello(conn, hello)));
     }
 
     /// A client that is told that its session has ended begins anew, and nothing of before may come back.
-    pub(crate) fn gate_evicted(&mut self, conn: ConnId) {
-        if self.log.last <= self.log.durable {
-            return self.say_evicted(conn);
+    pub(crate) fn gate_evicted(&mut self, core: &mut Core, sessions: &mut Sessions, conn: ConnId) {
+        if core.log.last <= core.log.durable {
+            return sessions.say_evicted(core, conn);
         }
-        self.gate.queue.push_back((self.log.last, Gated::Evicted(conn)));
-    }
-
-    /// The journal is durable up to here.
-    pub(crate) fn durable(&mut self, lsn: Lsn) {
-        self.log.durable = self.log.durable.max(lsn).min(self.log.last);
-        self.relaxed_durable();
-        self.emit_thaws();
-        self.emit_discards();
-        self.emit_restores();
-        self.emit_forks();
-        self.emit_checkpoint();
-        self.emit_merge_rows();
-        let greeted = self.cluster_durable();
-        while self.gate.queue.front().is_some_and(|(upto, _)| *upto <= self.log.durable) {
-            match self.gate.queue.pop_front() {
-                Some((_, Gated::Reply(reply))) => self.pass(reply),
-                Some((_, Gated::Welcome { conn, slot, session })) => self.welcome(conn, slot, session, false, false),
-                Some((_, Gated::Hello(conn, hello))) => self.hello(conn, hello),
-                Some((_, Gated::Evicted(conn))) => self.say_evicted(conn),
-                None => {}
-            }
-        }
-        greeted.into_iter().for_each(|rank| self.hello_said(rank));
-    }
-
-    fn pass(&mut self, reply: Reply) {
-        match reply.cut {
-            Some(ino) if self.discards.is_pending(ino) => self.discards.wait(ino, reply),
-            _ => self.release(reply),
-        }
-    }
-
-    /// The answer leaves, with the leases that can be given at this moment.
-    pub(crate) fn release(&mut self, mut reply: Reply) {
-        let Some(session) = self.sessions.same(reply.slot, reply.session) else { return };
-        session.window.answer(reply.seq);
-        session.errors += u64::from(reply.result.is_err());
-        let Some(conn) = session.conn else { return };
-        if let Some(Redirect { rank, done, about }) = reply.redirect {
-            let routes = self.routes_about(about);
-            let msg = ToClient::Redirect { seq: reply.seq, rank, routes, done };
-            return self.out.push_back(Output::Send { conn, msg });
-        }
-        let granted = self.grant(&mut reply);
-        let volatile = self.volatile(reply.lag.is_some(), &reply.shows);
-        let msg = ToClient::Reply { seq: reply.seq, result: reply.result, granted, ways: reply.ways, volatile };
-        self.out.push_back(Output::Send { conn, msg });
-        // Behind the answer: a recall of what the answer brings must not come before it.
-        self.shed_leases(reply.slot);
+        self.queue.push_back((core.log.last, Gated::Evicted(conn)));
     }
 }

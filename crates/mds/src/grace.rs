@@ -3,19 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use loligo_namespace::{Ctx, Found, Need, prepare};
 use loligo_types::msg::Reclaim;
-use loligo_types::{Cred, Ino, Kind, Lease, Op, OpenFlags, SessionId, Stamp};
+use loligo_types::{Ino, SessionId};
 
-use crate::cluster::Where;
-use crate::io::{Identity, Peer};
-use crate::load::Waiter;
-use crate::machine::Mds;
-use crate::open::{HANDLES_MAX, Handle};
-use crate::park::WaitReason;
-use crate::recall::{DATA, SHARED};
-use crate::rights::{NOBODY, Squash};
-use crate::session::{Session, Slot, Standing};
+use crate::io::Identity;
+use crate::open::HANDLES_MAX;
+use crate::rights::Squash;
+use crate::session::{Session, Sessions, Slot, Standing};
 
 /// It goes on.
 #[derive(Debug)]
@@ -28,6 +22,9 @@ pub(crate) struct Grace {
     /// Reclaims of sessions, while the inodes in them are being read.
     told: BTreeMap<SessionId, Telling>,
 }
+
+/// Inodes that a session had open, each with whether it wrote.
+pub(crate) type OpenInos = BTreeSet<(Ino, bool)>;
 
 /// Reclaim of one session.
 #[derive(Debug)]
@@ -49,9 +46,6 @@ struct Telling {
     limited: Option<Arc<Identity>>,
 }
 
-/// Reads for one reclaim, one after the other, at most: as many directories as can lie above each other, and their entries.
-const ROUNDS_MAX: usize = 2 * loligo_types::limits::DEPTH_MAX;
-
 /// Reads for one reclaim that may fail: a table that cannot be read for so many ticks will not be, and what cannot be found is not given back.
 const FAILED_MAX: u32 = 100;
 
@@ -66,100 +60,28 @@ impl Grace {
         self.cut_off_until_ms += ms;
     }
 
-    /// Until when it goes on for a session that has not come back.
-    fn lasts(&self, session: &Session) -> u64 {
-        if session.is_remote() { self.cut_off_until_ms } else { self.until_ms }
-    }
-}
-
-/// Time after the grace time for which orphans that nobody has open are kept: for requests sent again that made them.
-const ORPHANS_KEPT_MS: u64 = 2000;
-
-impl Mds {
-    /// Ends the grace time if all known sessions came back or are gone, or if it is over; those that did not come back
-    /// are evicted then.
-    pub(crate) fn check_grace(&mut self) {
-        let Some(grace) = &self.grace else { return };
-        if self.now.mono_ms < self.grace_until(grace) {
-            return;
-        }
-        let missing: Vec<Slot> = self.missing().map(|(slot, _)| slot).collect();
-        // What they held nobody knows: until nothing of them can take effect any more nobody may act.
-        let (in_steps, missing) = missing.into_iter().partition::<Vec<_>, _>(|slot| self.ends_in_steps(*slot));
-        in_steps.into_iter().for_each(|slot| self.evict_session(slot));
-        if self.sessions.any_ends() {
-            return;
-        }
-        self.grace = None;
-        missing.into_iter().for_each(|slot| self.evict_session(slot));
-        self.background.orphans_at_ms = Some(self.now.mono_ms + ORPHANS_KEPT_MS);
-        self.parked.wake(&WaitReason::Grace);
+    /// A session tells what it held. `peer`: it came over a connection that may act for everybody; which users it does not act for.
+    pub(crate) fn begin(
+        &mut self,
+        id: SessionId,
+        held: Reclaim,
+        (trusted, squash): (bool, Squash),
+        limited: Option<Arc<Identity>>,
+    ) {
+        let telling = Telling { held, left: 0, rounds: 0, has_failed: false, failures: 0, trusted, squash, limited };
+        self.told.insert(id, telling);
     }
 
-    /// Known sessions that have not come back all the way.
-    pub(crate) fn missing(&self) -> impl Iterator<Item = (Slot, &Session)> + '_ {
-        self.sessions.iter().filter(|(_, session)| session.standing != Standing::Here && session.ending.is_none())
-    }
-
-    /// Until when the grace time lasts for those that have not come back; 0: there are none.
-    pub(crate) fn grace_until(&self, grace: &Grace) -> u64 {
-        self.missing().map(|(_, session)| grace.lasts(session)).max().unwrap_or(0)
-    }
-
-    /// The driver knows that the process of a session is dead.
-    pub(crate) fn peer_dead(&mut self, session: SessionId) {
-        if let Some(slot) = self.sessions.find(session)
-            && self.sessions.get(slot).is_some_and(|session| session.conn.is_none())
-        {
-            self.end_session(slot);
-        }
-    }
-
-    /// A session has come back all the way.
-    pub(crate) fn reclaimed(&mut self, slot: Slot) {
-        if let Some(session) = self.sessions.get_mut(slot) {
-            session.standing = Standing::Here;
-            self.check_grace();
-        }
-    }
-
-    /// Takes the holdings of a session from before the restart. First the inodes that it had open are read.
-    pub(crate) fn reclaim(&mut self, slot: Slot, held: Reclaim) {
-        let Some(session) = self.sessions.get_mut(slot) else { return };
-        if session.standing != Standing::Back || self.grace.is_none() {
-            return;
-        }
-        session.standing = Standing::Reclaiming;
-        let id = session.id;
-        let peer = session.conn.and_then(|conn| self.sessions.conns.get(&conn)).map(|conn| &conn.peer);
-        let (trusted, squash) = (peer.is_some_and(|peer| peer.trusted), peer.map_or(Squash::None, Peer::squash));
-        let limited = peer.and_then(Peer::limited).cloned();
-        let mut held = held;
-        if peer.is_some_and(Peer::is_read_only) {
-            // It cannot have had them: it is not believed.
-            held.opens.retain(|(_, _, flags, _)| !(flags.write || flags.truncate || flags.append));
-        }
-        if let Some(grace) = &mut self.grace {
-            grace.told.insert(
-                id,
-                Telling { held, left: 0, rounds: 0, has_failed: false, failures: 0, trusted, squash, limited },
-            );
-        }
-        self.reclaim_further(slot, id);
-    }
-
-    /// One of the reads for a reclaim is done.
-    pub(crate) fn reclaim_loaded(&mut self, slot: Slot, id: SessionId) {
-        let Some(told) = self.grace.as_mut().and_then(|grace| grace.told.get_mut(&id)) else { return };
+    /// One of the reads for a reclaim is done; whether all are, and none has failed.
+    pub(crate) fn one_is_read(&mut self, id: SessionId) -> bool {
+        let Some(told) = self.told.get_mut(&id) else { return false };
         told.left -= 1;
-        if told.left == 0 && !told.has_failed {
-            self.reclaim_further(slot, id);
-        }
+        told.left == 0 && !told.has_failed
     }
 
-    /// One of them failed: it is tried again with the next tick.
-    pub(crate) fn reclaim_failed(&mut self, slot: Slot, id: SessionId) {
-        if let Some(told) = self.grace.as_mut().and_then(|grace| grace.told.get_mut(&id))
+    /// One of the reads for a reclaim has failed.
+    pub(crate) fn one_has_failed(&mut self, id: SessionId) {
+        if let Some(told) = self.told.get_mut(&id)
             && told.failures < FAILED_MAX
         {
             if !told.has_failed {
@@ -168,196 +90,83 @@ impl Mds {
             }
             (told.has_failed, told.failures) = (true, told.failures + 1);
         }
-        self.reclaim_loaded(slot, id);
     }
 
-    /// A tick: what could not be read for a reclaim is read again.
-    pub(crate) fn reclaim_again(&mut self) {
-        let Some(grace) = &mut self.grace else { return };
-        let failed = grace.told.iter_mut().filter(|(_, told)| told.has_failed && told.left == 0);
-        let sessions: Vec<SessionId> = failed
+    /// The reclaims for which something is to be read again.
+    pub(crate) fn take_failed(&mut self) -> Vec<SessionId> {
+        let failed = self.told.iter_mut().filter(|(_, told)| told.has_failed && told.left == 0);
+        failed
             .map(|(id, told)| {
                 told.has_failed = false;
                 *id
             })
-            .collect();
-        self.reclaim_of(sessions);
+            .collect()
     }
 
-    /// Reads what is missing for a reclaim, or gives back what was held.
-    fn reclaim_further(&mut self, slot: Slot, id: SessionId) {
-        let Some(told) = self.grace.as_mut().and_then(|grace| grace.told.get(&id)) else { return };
+    /// The inodes that a session had open, and how often something was read for it.
+    pub(crate) fn open_inos(&self, id: SessionId) -> Option<(Vec<Ino>, usize)> {
+        let told = self.told.get(&id)?;
         let mut inos: Vec<Ino> = told.held.opens.iter().take(HANDLES_MAX).map(|(_, ino, ..)| *ino).collect();
         inos.sort();
         inos.dedup();
-        let rounds = told.rounds;
-        let needs = self.reclaim_needs(&inos, rounds);
-        let count = self.load(needs, Waiter::Reclaim(slot, id));
-        let Some(grace) = &mut self.grace else { return };
-        if let (1.., Some(told)) = (count, grace.told.get_mut(&id)) {
-            (told.left, told.rounds) = (count, told.rounds + 1);
-            return;
-        }
-        let Some(refused) = self.refused_by_paths(slot, id) else { return };
-        let Some(told) = self.grace.as_mut().and_then(|grace| grace.told.remove(&id)) else { return };
-        let session = self.sessions.same(slot, id);
-        if session.is_some_and(|session| session.standing == Standing::Reclaiming) {
-            self.take_back(slot, id, told.held, (told.trusted, told.squash), &refused);
-            self.reclaimed(slot);
+        Some((inos, told.rounds))
+    }
+
+    /// So many reads are under way for a reclaim; whether it waits for them.
+    pub(crate) fn is_read_for(&mut self, id: SessionId, count: usize) -> bool {
+        match self.told.get_mut(&id) {
+            Some(told) if count > 0 => {
+                (told.left, told.rounds) = (count, told.rounds + 1);
+                true
+            }
+            _ => false,
         }
     }
 
-    /// The opens that a limited session reclaims where it may not have them. `None`: something must be read, or another rank asked, first.
-    fn refused_by_paths(&mut self, slot: Slot, id: SessionId) -> Option<BTreeSet<(Ino, bool)>> {
-        let told = self.grace.as_ref().and_then(|grace| grace.told.get(&id))?;
-        let Some(identity) = told.limited.clone() else { return Some(BTreeSet::new()) };
+    /// The reclaims of sessions whose rights depend on where something is, as far as nothing is read for them.
+    pub(crate) fn limited(&self) -> Vec<SessionId> {
+        let waits = |told: &Telling| told.limited.is_some() && told.left == 0;
+        self.told.iter().filter(|(_, told)| waits(told)).map(|(id, _)| *id).collect()
+    }
+
+    /// Takes a reclaim out: what was held, and who has told it.
+    pub(crate) fn end(&mut self, id: SessionId) -> Option<(Reclaim, (bool, Squash))> {
+        let told = self.told.remove(&id)?;
+        Some((told.held, (told.trusted, told.squash)))
+    }
+
+    /// Until when it goes on for a session that has not come back.
+    fn lasts(&self, session: &Session) -> u64 {
+        if session.is_remote() { self.cut_off_until_ms } else { self.until_ms }
+    }
+
+    /// The identity of a session that tells what it held, if its rights depend on where something is; and its opens, each with whether
+    /// it writes.
+    pub(crate) fn opens_of(&self, id: SessionId) -> Option<(Option<Arc<Identity>>, OpenInos)> {
+        let told = self.told.get(&id)?;
         let opens = told.held.opens.iter().take(HANDLES_MAX);
-        let opens: BTreeSet<(Ino, bool)> = opens.map(|(_, ino, flags, _)| (*ino, flags.write)).collect();
-        let (mut refused, mut reads, mut asks) = (BTreeSet::new(), 0, false);
-        for open in opens {
-            match self.may_have_open(slot, id, &identity.rights, open) {
-                Some(Ok(true)) => {}
-                Some(Ok(false)) => drop(refused.insert(open)),
-                Some(Err(count)) => reads += count,
-                None => asks = true,
-            }
-        }
-        if let Some(told) = self.grace.as_mut().and_then(|grace| grace.told.get_mut(&id)) {
+        Some((told.limited.clone(), opens.map(|(_, ino, flags, _)| (*ino, flags.write)).collect()))
+    }
+
+    /// So many reads are under way for a reclaim.
+    pub(crate) fn waits_for(&mut self, id: SessionId, reads: usize) {
+        if let Some(told) = self.told.get_mut(&id) {
             told.left = reads;
         }
-        (reads == 0 && !asks).then_some(refused)
+    }
+}
+
+/// Time after the grace time for which orphans that nobody has open are kept: for requests sent again that made them.
+pub(crate) const ORPHANS_KEPT_MS: u64 = 2000;
+
+impl Sessions {
+    /// Known sessions that have not come back all the way.
+    pub(crate) fn missing(&self) -> impl Iterator<Item = (Slot, &Session)> + '_ {
+        self.iter().filter(|(_, session)| session.standing != Standing::Here && session.ending.is_none())
     }
 
-    /// Other ranks may have said where something is that limited sessions had open.
-    pub(crate) fn reclaim_by_ways(&mut self) {
-        let Some(grace) = &self.grace else { return };
-        let waits = |told: &Telling| told.limited.is_some() && told.left == 0;
-        let sessions: Vec<SessionId> = grace.told.iter().filter(|(_, told)| waits(told)).map(|(id, _)| *id).collect();
-        self.reclaim_of(sessions);
-    }
-
-    fn reclaim_of(&mut self, sessions: Vec<SessionId>) {
-        for id in sessions {
-            match self.sessions.find(id) {
-                Some(slot) => self.reclaim_further(slot, id),
-                None => drop(self.grace.as_mut().and_then(|grace| grace.told.remove(&id))),
-            }
-        }
-    }
-
-    /// Records to read before it is known which of these inodes are there, and are this rank's: in a cluster also
-    /// directories above them, one by one.
-    fn reclaim_needs(&mut self, inos: &[Ino], rounds: usize) -> Vec<Need> {
-        let mut needs = Vec::new();
-        if self.cluster.is_alone() {
-            let unknown = inos.iter().filter(|ino| rounds == 0 && matches!(self.tree.find(**ino), Found::Unknown));
-            needs.extend(unknown.map(|ino| Need::Inode(*ino)));
-        } else if rounds < ROUNDS_MAX {
-            inos.iter().for_each(|ino| _ = self.locate(*ino, &mut needs));
-            needs.sort();
-            needs.dedup();
-        }
-        needs
-    }
-
-    /// Gives a session back what it held. What conflicts with what others said before is asked back at once.
-    fn take_back(
-        &mut self,
-        slot: Slot,
-        id: SessionId,
-        held: Reclaim,
-        (trusted, squash): (bool, Squash),
-        refused: &BTreeSet<(Ino, bool)>,
-    ) {
-        let believed = trusted && squash == Squash::None;
-        for (number, ino, flags, rights) in &held.opens {
-            if !refused.contains(&(*ino, flags.write)) && (believed || self.may_take_back(slot, squash, *ino, *flags)) {
-                self.take_back_open(slot, id, *number, *ino, *flags, *rights);
-            } else if flags.write && self.sessions.get(slot).is_some_and(|session| !session.addresses.is_empty()) {
-                // It may be writing that file in the store at this moment.
-                return self.evict_session(slot);
-            }
-        }
-        held.opens.iter().for_each(|(_, ino, ..)| self.settle_reclaimed(*ino));
-        for (ino, handle, lock) in held.locks {
-            let known = self.opens.handle(slot, handle).is_some_and(|open| open.ino == ino);
-            if known && !self.locks.is_full(ino) && self.locks.conflict(ino, slot, &lock).is_none() {
-                self.locks.set(ino, slot, handle, lock);
-            }
-        }
-        // All of them, however many: what is left out here would stay in the client's cache for ever.
-        for (ino, bits) in held.leases {
-            if bits.any(SHARED) {
-                self.leases.grant(ino, slot, bits & SHARED);
-            }
-        }
-        self.shed_leases(slot);
-    }
-
-    fn take_back_open(&mut self, slot: Slot, id: SessionId, number: u64, ino: Ino, flags: OpenFlags, rights: Lease) {
-        let taken = self.opens.handles(slot) >= HANDLES_MAX || self.opens.handle(slot, number).is_some();
-        // A directory of which this rank has only a part is open where its home is.
-        let is_here = self.home_of_part(ino).is_none();
-        let kind = self.tree.inode(ino).filter(|_| is_here).map(|inode| inode.kind);
-        if taken || !matches!(kind, Some(Kind::File | Kind::Dir)) {
-            if let Where::Elsewhere(rank) = self.locate(ino, &mut Vec::new()) {
-                // What was open of it has gone there before the restart, if it was here. The client may close it before it hears of that.
-                self.note_moved_handles(&[(slot, number)], rank);
-            }
-            return;
-        }
-        let is_file = kind == Some(Kind::File);
-        let change = self.opens.open(slot, number, Handle::new(ino, flags));
-        if is_file {
-            self.tell_access(id, change);
-            self.opens.give(ino, slot, rights & DATA);
-        }
-    }
-
-    /// A peer that may not act for everybody must be allowed to open it itself (by its user alone: its groups are not known):
-    /// its word that it had it open is not enough. One that acts for all but root, if a user is who may. What another one may write to has no
-    /// setuid and setgid: that ended when it was opened.
-    fn may_take_back(&self, slot: Slot, squash: Squash, ino: Ino, flags: OpenFlags) -> bool {
-        let (Some(session), Found::Here(inode)) = (self.sessions.get(slot), self.tree.find(ino)) else { return false };
-        if flags.write && inode.kind == Kind::File && inode.mode & 0o6000 != 0 {
-            return false;
-        }
-        let users = match squash {
-            Squash::None => vec![Cred::user(session.uid, u32::MAX)],
-            Squash::Root => {
-                vec![Cred::user(inode.uid, NOBODY), Cred::user(NOBODY, inode.gid), Cred::user(NOBODY, NOBODY)]
-            }
-            Squash::All => vec![Cred::user(NOBODY, NOBODY)],
-        };
-        users.into_iter().any(|mut cred| {
-            squash.apply(&mut cred);
-            self.may_open(&cred, ino, flags)
-        })
-    }
-
-    fn may_open(&self, cred: &Cred, ino: Ino, flags: OpenFlags) -> bool {
-        let stamp = Stamp { now: self.now.wall, ino: self.tree.next_ino() };
-        let ctx = Ctx {
-            cred,
-            distrusted: false,
-            stamp,
-            handle_read: false,
-            handle_write: false,
-            open_count: &|_| 1,
-            route_version: &|_| None,
-        };
-        let flags = OpenFlags { truncate: false, ..flags };
-        prepare(&self.tree, &Op::Open { ino, flags, handle: 0 }, &ctx).is_ok()
-    }
-
-    /// Rights that several sessions claim although they exclude each other: all give them up.
-    fn settle_reclaimed(&mut self, ino: Ino) {
-        let holders: Vec<(Slot, Lease)> = self.opens.all_rights(ino).collect();
-        for (slot, rights) in holders {
-            let excess = rights.without(self.opens.allowed(ino, slot));
-            if !excess.is_none() && !self.recalls.pending(ino, slot).has(excess) {
-                self.recall(ino, slot, excess | Lease::ATTR, 0);
-            }
-        }
+    /// Until when the grace time lasts for those that have not come back; 0: there are none.
+    pub(crate) fn grace_until(&self, grace: &Grace) -> u64 {
+        self.missing().map(|(_, session)| grace.lasts(session)).max().unwrap_or(0)
     }
 }

@@ -11,18 +11,23 @@ impl Hasher for IntHasher {
     fn finish(&self) -> u64 {
         self.0
     }
+
     fn write(&mut self, bytes: &[u8]) {
         bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
     }
+
     fn write_u8(&mut self, n: u8) {
         self.write_u64(u64::from(n));
     }
+
     fn write_u32(&mut self, n: u32) {
         self.write_u64(u64::from(n));
     }
+
     fn write_u16(&mut self, n: u16) {
         self.write_u64(u64::from(n));
     }
+
     fn write_u64(&mut self, n: u64) {
         self.0 = (self.0 ^ n).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32);
     }

@@ -9,13 +9,14 @@
 use loligo_namespace::{Loaded, Need};
 use loligo_types::Ino;
 
+use crate::cluster::Atlas;
+use crate::core::Core;
 use crate::load::Waiter;
-use crate::machine::Mds;
 
 /// Hashes take no more than one part of the cache in so many.
 const PART_MAX: usize = 8;
 
-impl Mds {
+impl Core {
     /// Directories and hashes of names that were looked for in the table and are not there.
     pub(crate) fn missed(&self, items: &[Loaded]) -> Vec<(Ino, u64)> {
         let missed = |item: &Loaded| match item {
@@ -23,22 +24,6 @@ impl Mds {
             _ => None,
         };
         items.iter().filter_map(missed).collect()
-    }
-
-    /// Reads the next hashes in the fragment that has this one, unless they are known, or being read, or there are too many.
-    pub(crate) fn read_ahead(&mut self, dir: Ino, hash: u64) {
-        if self.tree.hash_bytes() >= self.config.cache_bytes_max / PART_MAX {
-            return;
-        }
-        if self.cluster.routes.of(dir, hash).is_some_and(|rank| rank != self.me()) {
-            return;
-        }
-        let frag = self.cluster.routes.frag(dir, || hash);
-        let Some(from_hash) = self.tree.unknown_from(dir, frag, hash) else { return };
-        let need = Need::Hashes { dir, from_hash };
-        if !self.loads.is_read(&need) {
-            self.read_now(vec![need], Waiter::Ahead);
-        }
     }
 
     /// Where the listing of directories goes on after what was just read. To be asked before memory has it.
@@ -51,39 +36,57 @@ impl Mds {
         };
         items.iter().filter_map(behind).collect()
     }
+}
+
+impl Atlas {
+    /// Reads the next hashes in the fragment that has this one, unless they are known, or being read, or there are too many.
+    pub(crate) fn read_ahead(&self, core: &mut Core, dir: Ino, hash: u64) {
+        if core.tree.hash_bytes() >= core.config.cache_bytes_max / PART_MAX {
+            return;
+        }
+        if self.routes.of(dir, hash).is_some_and(|rank| rank != core.me()) {
+            return;
+        }
+        let frag = self.routes.frag(dir, || hash);
+        let Some(from_hash) = core.tree.unknown_from(dir, frag, hash) else { return };
+        let need = Need::Hashes { dir, from_hash };
+        if !core.loads.is_read(&need) {
+            self.read_now(core, vec![need], Waiter::Ahead);
+        }
+    }
 
     /// Reads the entries from this hash on, if they are this rank's and there is room.
-    pub(crate) fn read_on(&mut self, dir: Ino, from_hash: u64) {
-        if self.tree.is_known_before(dir, from_hash) {
-            self.read_range(dir, from_hash);
+    pub(crate) fn read_on(&self, core: &mut Core, dir: Ino, from_hash: u64) {
+        if core.tree.is_known_before(dir, from_hash) {
+            self.read_range(core, dir, from_hash);
         }
     }
 
     /// Where a read under way goes on has become known.
-    pub(crate) fn load_goes_on(&mut self, ticket: u64, dir: Ino, from_hash: u64) {
-        self.loads.goes_on(ticket, dir, from_hash);
-        self.read_behind(ticket);
+    pub(crate) fn load_goes_on(&self, core: &mut Core, ticket: u64, dir: Ino, from_hash: u64) {
+        core.loads.goes_on(ticket, dir, from_hash);
+        self.read_behind(core, ticket);
     }
 
     /// Reads the entries behind those of a read under way, if a request waits for that, and it goes on behind what is known.
-    pub(crate) fn read_behind(&mut self, ticket: u64) {
-        if let Some((dir, from_hash, behind)) = self.loads.awaited_range(ticket)
-            && self.tree.is_known_before(dir, from_hash)
+    pub(crate) fn read_behind(&self, core: &mut Core, ticket: u64) {
+        if let Some((dir, from_hash, behind)) = core.loads.awaited_range(ticket)
+            && core.tree.is_known_before(dir, from_hash)
         {
-            self.read_range(dir, behind);
+            self.read_range(core, dir, behind);
         }
     }
 
-    fn read_range(&mut self, dir: Ino, from_hash: u64) {
-        if self.tree.memory_bytes() >= self.config.cache_bytes_max {
+    fn read_range(&self, core: &mut Core, dir: Ino, from_hash: u64) {
+        if core.tree.memory_bytes() >= core.config.cache_bytes_max {
             return;
         }
-        if self.cluster.routes.of(dir, from_hash).is_some_and(|rank| rank != self.me()) {
+        if self.routes.of(dir, from_hash).is_some_and(|rank| rank != core.me()) {
             return;
         }
         let need = Need::Range { dir, from_hash };
-        if !self.loads.is_read(&need) {
-            self.read_now(vec![need], Waiter::Ahead);
+        if !core.loads.is_read(&need) {
+            self.read_now(core, vec![need], Waiter::Ahead);
         }
     }
 }

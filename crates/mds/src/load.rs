@@ -1,4 +1,4 @@
-//! Reading records of the table on demand. The same record is read once for all who wait for it.
+//! Reads of records of the table under way, and who waits for them. The same record is read once for all who wait for it.
 //!
 //! A read that was given out before a checkpoint was done may bring what that checkpoint replaced. Memory wins over
 //! it only as long as memory remembers; so the end of a checkpoint, which lets memory forget, is held back until all
@@ -7,12 +7,8 @@
 use std::collections::BTreeMap;
 
 use loligo_namespace::{Loaded, Need};
-use loligo_types::{FsError, Ino, Rank, SessionId};
+use loligo_types::{Ino, Rank, SessionId};
 
-use crate::cluster::pinned_dirs;
-use crate::io::Output;
-use crate::machine::Mds;
-use crate::park::WaitReason;
 use crate::peer::TxId;
 use crate::session::Slot;
 
@@ -49,7 +45,7 @@ impl Waiter {
     /// True if a read for it counts as load ([`loligo_types::Hit::Fetch`]): one that a client's request or another rank's waits for.
     /// Reads for migrations, drains, sums and read-ahead do not count. A balancer that sees them would move directories because
     /// directories were moved.
-    fn is_load(self) -> bool {
+    pub(crate) fn is_load(self) -> bool {
         match self {
             Waiter::Job(_) | Waiter::Loan(_) | Waiter::Way(..) | Waiter::Replicas => true,
             // Imports come as letters, too.
@@ -79,7 +75,7 @@ pub(crate) struct Loads {
     last_birth: u64,
     tickets: BTreeMap<u64, Ticket>,
     by_need: BTreeMap<Need, u64>,
-    since_evict: usize,
+    pub(crate) since_evict: usize,
 }
 
 /// Tickets from here on are for what another rank is asked: nothing is read for them, and so no checkpoint waits for them.
@@ -132,144 +128,65 @@ impl Loads {
     pub(crate) fn len(&self) -> usize {
         self.tickets.len()
     }
-}
 
-/// A directory that is cut into fragments.
-fn cut_dir(item: &Loaded) -> Option<Ino> {
-    match item {
-        Loaded::Inode(ino, Some(inode)) if inode.frag_bits > 0 => Some(*ino),
-        _ => None,
-    }
-}
-
-impl Mds {
-    /// Reads these for somebody; how many reads that is to wait for.
-    pub(crate) fn load(&mut self, mut needs: Vec<Need>, waiter: Waiter) -> usize {
-        let later = self.read_later(&mut needs, waiter);
-        later + self.read_now(needs, waiter)
+    /// A read has ended; who waits for it.
+    pub(crate) fn end_ticket(&mut self, ticket: u64) -> Option<Vec<Waiter>> {
+        let done = self.tickets.remove(&ticket)?;
+        done.needs.iter().for_each(|need| _ = self.by_need.remove(need));
+        Some(done.waiters)
     }
 
-    /// The same, also of what was to be read later.
-    pub(crate) fn read_now(&mut self, needs: Vec<Need>, waiter: Waiter) -> usize {
-        let (mut count, mut fresh) = (0, Vec::new());
-        let mut joined = Vec::new();
+    /// True if so much was read that the size of the cache is to be looked at again; from then on it is counted anew.
+    pub(crate) fn is_time_to_evict(&mut self) -> bool {
+        let is_time = self.since_evict >= LOADS_PER_EVICT;
+        if is_time {
+            self.since_evict = 0;
+        }
+        is_time
+    }
+
+    /// Of some needs, the reads under way for them, and those that nothing is read for.
+    pub(crate) fn part(&self, needs: Vec<Need>) -> (Vec<u64>, Vec<Need>) {
+        let (mut joined, mut fresh) = (Vec::new(), Vec::new());
         for need in needs {
-            match self.loads.by_need.get(&need) {
+            match self.by_need.get(&need) {
                 Some(ticket) if !joined.contains(ticket) => joined.push(*ticket),
                 Some(_) => {}
                 None => fresh.push(need),
             }
         }
-        for number in joined {
-            if let Some(ticket) = self.loads.tickets.get_mut(&number) {
-                ticket.waiters.push(waiter);
-                count += 1;
-                self.read_behind(number);
-            }
-        }
-        let births = &self.cluster.births;
-        for need in fresh.extract_if(.., |need| births.is_asked(need)) {
-            // Nothing is read: the end of the question ends it.
-            self.loads.last_birth += 1;
-            let ticket = BIRTHS + self.loads.last_birth;
-            self.loads.by_need.insert(need.clone(), ticket);
-            self.loads.tickets.insert(ticket, Ticket { needs: vec![need], waiters: vec![waiter], behind: None });
-            count += 1;
-        }
-        if !fresh.is_empty() {
-            self.loads.last += 1;
-            let ticket = self.loads.last;
-            fresh.iter().for_each(|need| _ = self.loads.by_need.insert(need.clone(), ticket));
-            self.loads.tickets.insert(ticket, Ticket { needs: fresh.clone(), waiters: vec![waiter], behind: None });
-            self.out.push_back(Output::Load { ticket, needs: fresh });
-            count += 1;
-        }
-        count
+        (joined, fresh)
     }
 
-    /// The records came.
-    pub(crate) fn loaded(&mut self, ticket: u64, items: Vec<Loaded>) {
-        let Some(done) = self.end_ticket(ticket) else { return };
-        let is_load = done.waiters.iter().any(|waiter| waiter.is_load());
-        let spots = if is_load { self.spots_of(&items) } else { Vec::new() };
-        let missed = self.missed(&items);
-        let is_awaited = done.waiters.iter().any(|waiter| matches!(waiter, Waiter::Job(_)));
-        let listed = if is_awaited { self.listed(&items) } else { Vec::new() };
-        let pinned = pinned_dirs(&items);
-        if self.cluster.is_alone() {
-            items.into_iter().for_each(|item| self.tree.load(item));
-        } else {
-            let stale = ticket <= self.cluster.barrier;
-            for item in items {
-                let cut = cut_dir(&item);
-                self.take_item(item, stale);
-                // A rank that starts anew learns so of what it has not given away yet.
-                cut.into_iter().for_each(|dir| self.has_grown(dir));
-            }
-        }
-        pinned.into_iter().for_each(|dir| self.note_loaded_pin(dir));
-        self.heat_fetch(spots);
-        self.loads.since_evict += 1;
-        for waiter in done.waiters {
-            match waiter {
-                Waiter::Job(id) => self.parked.less(id),
-                Waiter::Reap(ino) => drop(self.reaps.insert(ino)),
-                Waiter::EofCleanup(ino) => self.tidy_one(ino),
-                Waiter::Sums => self.background.sums_waiting = false,
-                Waiter::Reclaim(slot, session) => self.reclaim_loaded(slot, session),
-                Waiter::Way(rank, number, ino) => self.tell_way(rank, number, ino),
-                Waiter::Replicas => self.replicas_loaded(true),
-                Waiter::Loan(tx) => self.loan_loaded(tx),
-                Waiter::Letter(rank) => self.letter_loaded(rank),
-                Waiter::Survey => self.survey_loaded(),
-                Waiter::Nobody => self.parked.wake(&WaitReason::Locked),
-                Waiter::Ahead => {}
-            }
-        }
-        missed.into_iter().for_each(|(dir, hash)| self.read_ahead(dir, hash));
-        listed.into_iter().for_each(|(dir, hash)| self.read_on(dir, hash));
-        self.land_checkpoint();
-        self.land_merge_rows();
+    /// Somebody more waits for a read; whether there is one.
+    pub(crate) fn join(&mut self, ticket: u64, waiter: Waiter) -> bool {
+        let Some(ticket) = self.tickets.get_mut(&ticket) else { return false };
+        ticket.waiters.push(waiter);
+        true
     }
 
-    /// They could not be read: the requests fail, background work is tried again later.
-    pub(crate) fn load_failed(&mut self, ticket: u64) {
-        let Some(done) = self.end_ticket(ticket) else { return };
-        for waiter in done.waiters {
-            match waiter {
-                Waiter::Job(id) => {
-                    if let Some(job) = self.parked.take(id) {
-                        self.fail(job, FsError::Io);
-                    }
-                }
-                Waiter::Reap(ino) => drop(self.background.reap_later.insert(ino)),
-                Waiter::Replicas => self.replicas_loaded(false),
-                // It asks again.
-                Waiter::EofCleanup(_) | Waiter::Way(..) => {}
-                Waiter::Sums => self.background.sums_waiting = false,
-                Waiter::Reclaim(slot, session) => self.reclaim_failed(slot, session),
-                Waiter::Loan(tx) => self.loan_failed(tx),
-                Waiter::Letter(rank) => self.letter_loaded(rank),
-                Waiter::Survey => self.survey_loaded(),
-                Waiter::Nobody => self.parked.wake(&WaitReason::Locked),
-                Waiter::Ahead => {}
-            }
-        }
-        self.land_checkpoint();
-        self.land_merge_rows();
+    /// A need for which another rank is asked: nothing is read, and the end of the question ends it.
+    pub(crate) fn await_birth(&mut self, need: Need, waiter: Waiter) {
+        self.last_birth += 1;
+        let ticket = BIRTHS + self.last_birth;
+        self.by_need.insert(need.clone(), ticket);
+        self.tickets.insert(ticket, Ticket { needs: vec![need], waiters: vec![waiter], behind: None });
     }
 
-    /// Gives memory back between ticks, when much was read; after those who waited for it have gone on.
-    pub(crate) fn evict_after_loads(&mut self) {
-        if self.loads.since_evict >= LOADS_PER_EVICT {
-            self.loads.since_evict = 0;
-            self.evict();
-        }
+    /// A new read; its number.
+    pub(crate) fn begin(&mut self, needs: &[Need], waiter: Waiter) -> u64 {
+        self.last += 1;
+        let ticket = self.last;
+        needs.iter().for_each(|need| _ = self.by_need.insert(need.clone(), ticket));
+        self.tickets.insert(ticket, Ticket { needs: needs.to_vec(), waiters: vec![waiter], behind: None });
+        ticket
     }
+}
 
-    fn end_ticket(&mut self, ticket: u64) -> Option<Ticket> {
-        let done = self.loads.tickets.remove(&ticket)?;
-        done.needs.iter().for_each(|need| _ = self.loads.by_need.remove(need));
-        Some(done)
+/// A directory that is cut into fragments.
+pub(crate) fn cut_dir(item: &Loaded) -> Option<Ino> {
+    match item {
+        Loaded::Inode(ino, Some(inode)) if inode.frag_bits > 0 => Some(*ino),
+        _ => None,
     }
 }

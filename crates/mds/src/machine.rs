@@ -1,37 +1,30 @@
 //! The machine: its parts side by side, and which stage each input goes to.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-
-use loligo_namespace::Tree;
-use loligo_types::msg::ToServer;
 use loligo_types::{Ino, StatFs};
 
 use crate::background::Background;
 use crate::balance::Balance;
 use crate::checkpoint::Checkpointer;
 use crate::cluster::Cluster;
-use crate::commit::Log;
 use crate::config::{Config, Now};
+use crate::core::Core;
 use crate::decouple::Decoupled;
 use crate::discard::Discards;
 use crate::eof_cleanup::EofCleanup;
 use crate::gate::Gate;
 use crate::grace::Grace;
 use crate::heat::Heat;
-use crate::io::{ConnId, Input, Output};
+use crate::io::{Input, Output};
 use crate::lease::Leases;
-use crate::load::Loads;
 use crate::lock::Locks;
 use crate::lookup_leases::LookupLeases;
 use crate::open::Opens;
 use crate::pace::Pace;
-use crate::park::Parked;
 use crate::paths::PathCache;
-use crate::recall::{Recalls, SHARED};
+use crate::recall::Recalls;
 use crate::relaxed::Relaxed;
-use crate::session::{Sessions, Standing};
+use crate::session::Sessions;
 use crate::shortcuts::Shortcuts;
-use crate::status::Counters;
 use crate::sync::Syncs;
 
 /// Most orphans ended after one input.
@@ -39,32 +32,21 @@ const REAPS_PER_INPUT: usize = 64;
 
 /// A metadata server's rank. Feed it with [`Mds::handle`], then carry out what [`Mds::pop`] gives until it is empty.
 pub struct Mds {
-    pub(crate) config: Config,
-    pub(crate) now: Now,
-    pub(crate) out: VecDeque<Output>,
-    pub(crate) tree: Tree,
-    pub(crate) log: Log,
+    pub(crate) core: Core,
     pub(crate) gate: Gate,
     pub(crate) sessions: Sessions,
     pub(crate) leases: Leases,
     pub(crate) recalls: Recalls,
     pub(crate) opens: Opens,
     pub(crate) locks: Locks,
-    pub(crate) loads: Loads,
-    pub(crate) parked: Parked,
     pub(crate) discards: Discards,
-    /// Files whose inline data is on its way to an object, with the size of their objects.
-    pub(crate) spills: BTreeMap<Ino, u32>,
     pub(crate) syncs: Syncs,
     pub(crate) tidy: EofCleanup,
-    /// Orphans that may have had their last close.
-    pub(crate) reaps: BTreeSet<Ino>,
     pub(crate) checkpointer: Checkpointer,
     pub(crate) cluster: Cluster,
     pub(crate) background: Background,
     pub(crate) grace: Option<Grace>,
     pub(crate) statfs: StatFs,
-    pub(crate) counters: Counters,
     pub(crate) heat: Heat,
     pub(crate) balance: Balance,
     pub(crate) ways: PathCache,
@@ -73,43 +55,29 @@ pub struct Mds {
     pub(crate) relaxed: Relaxed,
     pub(crate) decoupled: Decoupled,
     pub(crate) pace: Pace,
-    pub(crate) stopping: bool,
-    pub(crate) stopped: bool,
 }
 
 impl Mds {
     /// A machine over an existing table, before anything is known of it.
     pub(crate) fn empty(config: Config, now: Now) -> Mds {
-        let settings = loligo_namespace::Config { inline_max: config.inline_max, rank: config.rank, frag: config.frag };
-        let tree = Tree::new(config.hash_key, settings);
         let heat = Heat::new(&config);
-        let mut cluster = Cluster { map: config.map.clone(), ..Cluster::default() };
-        cluster.routes.set_ranks(&config.map, config.rank);
+        let cluster = Cluster::new(&config.map, config.rank);
         Mds {
-            config,
-            now,
-            out: VecDeque::new(),
-            tree,
-            log: Log::default(),
+            core: Core::new(config, now),
             gate: Gate::default(),
             sessions: Sessions::default(),
             leases: Leases::default(),
             recalls: Recalls::default(),
             opens: Opens::default(),
             locks: Locks::default(),
-            loads: Loads::default(),
-            parked: Parked::default(),
             discards: Discards::default(),
-            spills: BTreeMap::new(),
             syncs: Syncs::default(),
             tidy: EofCleanup::default(),
-            reaps: BTreeSet::new(),
             checkpointer: Checkpointer::default(),
             cluster,
             background: Background::default(),
             grace: None,
             statfs: StatFs::default(),
-            counters: Counters::default(),
             heat,
             balance: Balance::default(),
             ways: PathCache::default(),
@@ -118,37 +86,37 @@ impl Mds {
             relaxed: Relaxed::default(),
             decoupled: Decoupled::default(),
             pace: Pace::default(),
-            stopping: false,
-            stopped: false,
         }
     }
 
     /// Something happened. Time never goes back; an earlier time counts as the last one.
     pub fn handle(&mut self, now: Now, input: Input) {
-        self.now = Now { mono_ms: now.mono_ms.max(self.now.mono_ms), wall: now.wall };
-        if self.log.failed {
+        self.core.now = Now { mono_ms: now.mono_ms.max(self.core.now.mono_ms), wall: now.wall };
+        if self.core.log.failed {
             return;
         }
         match input {
             Input::Message { conn, msg } => self.message(conn, msg),
             Input::Durable { lsn } => self.durable(lsn),
             Input::Loaded { ticket, items } => self.loaded(ticket, items),
-            Input::LoadGoesOn { ticket, dir, from_hash } => self.load_goes_on(ticket, dir, from_hash),
+            Input::LoadGoesOn { ticket, dir, from_hash } => {
+                self.cluster.atlas.load_goes_on(&mut self.core, ticket, dir, from_hash)
+            }
             Input::LoadFailed { ticket } => self.load_failed(ticket),
-            Input::Connected { conn, peer } => self.connected(conn, peer),
+            Input::Connected { conn, peer } => self.sessions.connected(conn, peer),
             Input::Disconnected { conn } => self.disconnected(conn),
             Input::JournalFailed => return self.journal_failed(),
             Input::CheckpointDone { id } => self.checkpoint_done(id),
-            Input::MergeRowsDone { id, merged } => self.merge_rows_done(id, merged),
-            Input::CheckpointFailed { id, full } => self.checkpoint_failed(id, full),
+            Input::MergeRowsDone { id, merged } => self.decoupled.merge_rows_done(&mut self.core, id, merged),
+            Input::CheckpointFailed { id, full } => self.checkpointer.checkpoint_failed(&mut self.core, id, full),
             Input::Discarded { ino } => self.discarded(ino),
-            Input::Restored { ino } => self.put_back(ino),
-            Input::Kept { to, result } => self.theirs_kept(to, result),
-            Input::Fork { ino, size } => self.fork_is(ino, size),
+            Input::Restored { ino } => self.decoupled.put_back(&mut self.core, ino),
+            Input::Kept { to, result } => self.decoupled.theirs_kept(&mut self.core, &mut self.opens, to, result),
+            Input::Fork { ino, size } => self.decoupled.fork_is(&mut self.core, ino, size),
             Input::Spilled { ino, ok } => self.spilled(ino, ok),
             Input::DataSynced { ticket, ok } => self.data_synced(ticket, ok),
             Input::PeerDead { session } => self.peer_dead(session),
-            Input::PeerUp { rank } => self.peer_up(rank),
+            Input::PeerUp { rank } => self.cluster.peer_up(&mut self.core, &mut self.shortcuts, rank),
             Input::PeerDown { rank } => self.peer_down(rank),
             Input::Peer { from, msg } => self.peer_message(from, msg),
             Input::Map(map) => self.map_changed(map),
@@ -160,17 +128,21 @@ impl Mds {
             Input::Identities(left) => self.identities_left(&left),
             Input::Admin { id, ask } => self.admin(id, ask),
             Input::StatFs(totals) => self.statfs = totals,
-            Input::Cpu { percent, busy_percent } => self.measured(percent, busy_percent),
-            Input::Decided(decision) => self.decided(decision),
-            Input::JournalSpace { used, limit } => self.journal_space(used, limit),
-            Input::Full(full) => self.log.no_room = full,
-            Input::JournalFull(full) => self.journal_full(full),
+            Input::Cpu { percent, busy_percent } => self.heat.measured(&self.core, percent, busy_percent),
+            Input::Decided(decision) => {
+                self.balance.decided(&mut self.core, &mut self.cluster, &self.decoupled, decision)
+            }
+            Input::JournalSpace { used, limit } => {
+                self.decoupled.journal_space(&mut self.core, &self.sessions, &self.cluster, used, limit)
+            }
+            Input::Full(full) => self.core.log.no_room = full,
+            Input::JournalFull(full) => self.core.journal_full(full),
             Input::Tick => self.tick(),
             Input::Again => {
                 self.step_merges();
                 self.step_export();
             }
-            Input::Stop => self.stop(),
+            Input::Stop => self.checkpointer.stop(&mut self.core, &self.cluster),
             Input::StopSoon => self.stop_soon(),
         }
         self.settle();
@@ -178,12 +150,12 @@ impl Mds {
 
     /// The next thing to do, in order.
     pub fn pop(&mut self) -> Option<Output> {
-        self.out.pop_front()
+        self.core.out.pop_front()
     }
 
     /// All there is to do, in order.
     pub fn drain(&mut self) -> std::collections::vec_deque::Drain<'_, Output> {
-        self.out.drain(..)
+        self.core.out.drain(..)
     }
 
     /// Work done so far by long works that go in steps, in units of some 25 ns: tells how long a step takes without measuring it.
@@ -200,7 +172,7 @@ impl Mds {
     fn settle(&mut self) {
         loop {
             self.rooms_ended();
-            while let Some(job) = self.parked.next_ready() {
+            while let Some(job) = self.core.parked.next_ready() {
                 self.run(job);
                 self.rooms_ended();
             }
@@ -209,73 +181,35 @@ impl Mds {
                 self.next_loans();
                 continue;
             }
-            if self.reaps.is_empty() || self.grace.is_some() {
+            if self.opens.reaps.is_empty() || self.grace.is_some() {
                 break;
             }
-            self.reap_some(self.config.some(REAPS_PER_INPUT));
-            if !self.parked.has_ready() {
+            self.reap_some(self.core.config.some(REAPS_PER_INPUT));
+            if !self.core.parked.has_ready() {
                 break;
             }
         }
-        self.evict_after_loads();
-        if self.stopping {
+        if self.core.loads.is_time_to_evict() {
+            // Those who waited for what was read have gone on.
+            self.core.evict(&self.cluster, &self.grace);
+        }
+        if self.core.stopping {
             self.try_stop();
-        }
-    }
-
-    fn message(&mut self, conn: ConnId, msg: ToServer) {
-        let Some(entry) = self.sessions.conns.get(&conn) else { return };
-        let Some(slot) = entry.slot else {
-            match msg {
-                ToServer::Hello(hello) => self.hello(conn, hello),
-                // Nothing else makes sense on a connection without a session.
-                _ => self.close_conn(conn),
-            }
-            return;
-        };
-        if let Some(session) = self.sessions.get_mut(slot) {
-            session.heard_ms = self.now.mono_ms;
-            session.met = true;
-            if session.standing == Standing::Back && !matches!(msg, ToServer::Reclaim(_) | ToServer::Ping) {
-                self.reclaimed(slot);
-            }
-        }
-        match msg {
-            ToServer::Request(request) => {
-                self.pace.request();
-                self.request(conn, slot, request);
-            }
-            ToServer::RecallDone { ino, id } => self.recall_done(slot, ino, id),
-            ToServer::Release(leases) => {
-                for (ino, bits) in leases {
-                    self.leases.take(ino, slot, bits & SHARED);
-                    self.opens.take(ino, slot, bits.without(SHARED));
-                }
-            }
-            ToServer::Ping => self.ping(slot),
-            ToServer::Goodbye { gone } => {
-                self.goodbye(slot, gone);
-                self.close_conn(conn);
-            }
-            ToServer::Reclaim(held) => self.reclaim(slot, held),
-            ToServer::Hello(hello) => self.hello(conn, hello),
-            // The driver's to give to the object server.
-            ToServer::Data(_) => {}
         }
     }
 
     /// Memory is ahead of the disk and cannot be trusted: nothing leaves any more.
     fn journal_failed(&mut self) {
-        self.log.failed = true;
-        self.out.clear();
+        self.core.log.failed = true;
+        self.core.out.clear();
         let text = "a write or sync of the journal failed, so changes in memory may be lost: check the disk under the \
                     data directory, then start the server again; it recovers everything it acknowledged";
-        self.out.push_back(Output::Fatal { text: text.into() });
+        self.core.out.push_back(Output::Fatal { text: text.into() });
     }
 
     /// Totals for `statfs`: the store's, and the inodes counted below the root.
     pub(crate) fn totals(&self) -> StatFs {
-        let counted = self.tree.inode(Ino::ROOT).map(|root| (root.rstat().entries + 1).max(1) as u64);
+        let counted = self.core.tree.inode(Ino::ROOT).map(|root| (root.rstat().entries + 1).max(1) as u64);
         StatFs { inodes: counted.unwrap_or(self.statfs.inodes), ..self.statfs }
     }
 }

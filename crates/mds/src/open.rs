@@ -3,14 +3,17 @@
 //! CACHE: only readers have the file open, or only one session has. BUFFER: only one session has it open, and for
 //! writing. Otherwise nobody has a right, and every read and write goes to the servers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use loligo_types::{Ino, Lease, OpenFlags};
+use loligo_types::{FsError, FsResult, Ino, Lease, Op, OpenFlags};
 
+use crate::core::Core;
 use crate::hash::IntMap;
 use crate::io::DataAccess;
+use crate::job::Job;
 use crate::room::Room;
 use crate::session::Slot;
+use crate::step::handle_of;
 
 /// Most handles of one session.
 pub(crate) const HANDLES_MAX: usize = 1 << 20;
@@ -28,9 +31,7 @@ impl Handle {
     pub(crate) fn flags(self) -> OpenFlags {
         OpenFlags { read: self.read, write: self.write, ..OpenFlags::default() }
     }
-}
 
-impl Handle {
     pub(crate) fn new(ino: Ino, flags: OpenFlags) -> Handle {
         Handle { ino, read: flags.read || flags.exec, write: flags.write }
     }
@@ -62,6 +63,8 @@ pub(crate) struct Opens {
     rooms: BTreeMap<(Slot, Ino), u64>,
     /// Files of which room is not reserved any more, and whether it was given up without being written.
     ended_rooms: Vec<(Ino, bool)>,
+    /// Orphans that may have had their last close.
+    pub(crate) reaps: BTreeSet<Ino>,
 }
 
 impl Opens {
@@ -347,6 +350,27 @@ impl Opens {
     fn access_change(&self, ino: Ino, slot: Slot, before: DataAccess) -> AccessChange {
         let now = self.access(ino, slot);
         (now != before).then_some((ino, now))
+    }
+
+    /// The handle that the operation goes through.
+    pub(crate) fn check_handle(&self, core: &Core, job: &Job) -> FsResult<Option<Handle>> {
+        if job.op.opens().is_some() && self.handles(job.slot) >= HANDLES_MAX {
+            return Err(FsError::NoSpace);
+        }
+        let Some((number, ino)) = handle_of(&job.op) else { return Ok(None) };
+        match self.handle(job.slot, number) {
+            Some(handle) if handle.ino == ino => Ok(Some(handle)),
+            // It is open at the home of the directory.
+            None if matches!(job.op, Op::Readdir { .. }) && core.tree.part(ino).is_some() => Ok(None),
+            _ => Err(FsError::BadHandle),
+        }
+    }
+
+    /// The handle that a request to open got before, if its answer was lost. The open was allowed then, and may not be any more (or, of a
+    /// new file whose mode lets nobody write, by that alone).
+    pub(crate) fn opened_before(&self, job: &Job) -> Option<Handle> {
+        let Op::Open { ino, handle, .. } = &job.op else { return None };
+        self.handle(job.slot, *handle).filter(|opened| opened.ino == *ino)
     }
 }
 

@@ -11,19 +11,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use loligo_namespace::{Change, Found, Need};
-use loligo_types::{Answer, FsError, Ino, Kind, Name, Op, Rank, SessionId, limits};
+use loligo_namespace::{Change, Ctx, Found, Need, Tree, prepare};
+use loligo_types::{Answer, FsError, Ino, Kind, Name, Op, OpenFlags, Origin, Rank, SessionId, Stamp, limits};
 
-use crate::admit::changes;
-use crate::cluster::{Where, principal};
-use crate::execute::Step;
+use crate::cluster::Cluster;
+use crate::cluster::Where;
+use crate::cluster::principal;
+use crate::core::Core;
+use crate::job::{Job, WaitReason};
 use crate::load::Waiter;
-use crate::machine::Mds;
-use crate::open::Handle;
-use crate::park::{Job, WaitReason};
+use crate::open::{Handle, Opens};
 use crate::peer::PeerMsg;
 use crate::rights::{Grant, Rights};
 use crate::session::Slot;
+use crate::step::{Step, changes};
 
 /// Time for which an answer of another rank about its directories is believed, milliseconds.
 const KEEP_MS: u64 = 1000;
@@ -46,9 +47,260 @@ pub(crate) struct PathCache {
 }
 
 impl PathCache {
+    /// Forgets what was heard long ago, and who was asked. True if somebody waits for an answer, who asks again now.
+    pub(crate) fn forget_old(&mut self, core: &mut Core) -> bool {
+        let now = core.now.mono_ms;
+        self.known.retain(|_, heard| now < heard.ms + KEEP_MS);
+        let asked = !std::mem::take(&mut self.asked).is_empty();
+        if asked {
+            core.parked.wake(&WaitReason::Above);
+        }
+        asked
+    }
+
+    /// Puts down what another rank has said of an inode; false if it says nothing.
+    pub(crate) fn hear(
+        &mut self,
+        core: &mut Core,
+        number: u64,
+        ino: Ino,
+        (up, at): (Vec<u64>, Ino),
+        bounds: Policies,
+    ) -> bool {
+        if at == ino && ino != Ino::ROOT {
+            return false;
+        }
+        self.asked.remove(&ino);
+        if self.known.len() >= KEEP_MAX {
+            self.known.clear();
+        }
+        self.known.insert(ino, Heard { up, at, bounds, ms: core.now.mono_ms, number });
+        core.parked.wake(&WaitReason::Above);
+        true
+    }
+
     /// Number of questions so far: the number of the last one.
     pub(crate) fn asks(&self) -> u64 {
         self.last
+    }
+
+    /// Checks the request of a limited identity: `None` if it may go on.
+    pub(crate) fn limit(
+        &mut self,
+        core: &mut Core,
+        opens: &Opens,
+        cluster: &mut Cluster,
+        job: &mut Job,
+        held: Option<Handle>,
+    ) -> Option<Step> {
+        let (identity, _) = job.limited.clone()?;
+        let change = changes(&job.op);
+        job.way_only = false;
+        let through_handle = held.is_some_and(|handle| handle.write || !change);
+        if !through_handle && let Some(subject) = principal(&job.op) {
+            for ino in [Some(subject), second_subject(&job.op)].into_iter().flatten() {
+                let step = self.limit_at(core, opens, cluster, job, &identity.rights, (ino, change));
+                if step.is_some() {
+                    return step;
+                }
+            }
+        }
+        job.limited = None;
+        None
+    }
+
+    /// The step of a request at one inode, which it changes or not, if its client may not do it there.
+    pub(crate) fn limit_at(
+        &mut self,
+        core: &mut Core,
+        opens: &Opens,
+        cluster: &mut Cluster,
+        job: &mut Job,
+        rights: &Rights,
+        (ino, change): (Ino, bool),
+    ) -> Option<Step> {
+        let open = opens.open_by(job.slot, ino).is_some_and(|writes| writes || !change);
+        let is_file = core.tree.inode(ino).is_some_and(|inode| inode.kind != Kind::Dir);
+        if open && is_file && second_subject(&job.op) != Some(ino) {
+            return None;
+        }
+        let (names, oldest) = match self.way(core, cluster, ino) {
+            Way::Found { names, oldest } => (names, oldest),
+            Way::Load(needs) => return Some(cluster.wait_for(core, job, needs)),
+            Way::Ask(at, rank) => return Some(self.ask_way(core, at, rank)),
+        };
+        let verdict = match names {
+            Some(names) => {
+                let verdict = verdict(&core.tree, rights, &names, &job.op, change);
+                let lists = matches!(job.op, Op::ListXattr { .. });
+                job.way_only = lists && rights_at(&core.tree, rights, &names, change) != Verdict::Yes;
+                verdict
+            }
+            None if matches!(core.tree.find(ino), Found::Gone) => return None,
+            None if open => return None,
+            None => Verdict::No,
+        };
+        if verdict == Verdict::Yes {
+            return None;
+        }
+        if job.limited.as_ref().is_some_and(|(_, before)| oldest <= *before) {
+            // Something may have moved since.
+            self.known.clear();
+            return self.limit_at(core, opens, cluster, job, rights, (ino, change));
+        }
+        let error = if verdict == Verdict::OnlyRead { FsError::ReadOnly } else { FsError::Access };
+        Some(Step::Answer(Err(error)))
+    }
+
+    fn way(&self, core: &mut Core, cluster: &mut Cluster, ino: Ino) -> Way {
+        let now = core.now.mono_ms;
+        let (mut names, mut at, mut oldest) = (Vec::new(), ino, u64::MAX);
+        for _ in 0..limits::DEPTH_MAX {
+            if at == Ino::ROOT {
+                names.reverse();
+                return Way::Found { names: Some(names), oldest };
+            }
+            if at.0 == 0 {
+                break;
+            }
+            match cluster.next(core, at) {
+                Next::Up { hash, parent } => {
+                    names.push(hash);
+                    at = parent;
+                }
+                Next::Nowhere => break,
+                Next::Load(needs) => return Way::Load(needs),
+                Next::Elsewhere(rank) => match self.known.get(&at).filter(|heard| now < heard.ms + KEEP_MS) {
+                    Some(heard) => {
+                        names.extend(&heard.up);
+                        (at, oldest) = (heard.at, oldest.min(heard.number));
+                    }
+                    None => return Way::Ask(at, rank),
+                },
+            }
+        }
+        Way::Found { names: None, oldest }
+    }
+
+    /// The first directory above something of another rank that that one does not have, or 0 if it is in none: as it has answered a
+    /// question after this one. `None`: it is asked.
+    pub(crate) fn above_there(&mut self, core: &mut Core, ino: Ino, rank: Rank, after: u64) -> Option<Ino> {
+        match self.known.get(&ino).filter(|heard| heard.number > after) {
+            Some(heard) => Some(heard.at),
+            None => {
+                self.ask_way(core, ino, rank);
+                None
+            }
+        }
+    }
+
+    /// The same, with the policies on the way there that may have a floor or a ceiling.
+    pub(crate) fn bounds_there(&mut self, core: &mut Core, ino: Ino, rank: Rank) -> Option<(Ino, Policies)> {
+        match self.known.get(&ino) {
+            Some(heard) => Some((heard.at, heard.bounds.clone())),
+            None => {
+                self.ask_way(core, ino, rank);
+                None
+            }
+        }
+    }
+
+    fn ask_way(&mut self, core: &mut Core, ino: Ino, rank: Rank) -> Step {
+        if self.asked.insert(ino) {
+            self.last += 1;
+            let number = self.last;
+            core.tell(rank, PeerMsg::AskWay { number, ino });
+        }
+        Step::Wait(WaitReason::Above)
+    }
+
+    /// Of what a limited session says to have had open before a restart: whether it may. `None`: something is read or asked first.
+    pub(crate) fn may_have_open(
+        &mut self,
+        core: &mut Core,
+        cluster: &mut Cluster,
+        slot: Slot,
+        session: SessionId,
+        rights: &Rights,
+        (ino, write): (Ino, bool),
+    ) -> Option<Result<bool, usize>> {
+        match self.way(core, cluster, ino) {
+            Way::Found { names: None, .. } => Some(Ok(false)),
+            Way::Found { names: Some(names), .. } => {
+                Some(Ok(rights_at(&core.tree, rights, &names, write) == Verdict::Yes))
+            }
+            Way::Load(needs) => Some(Err(cluster.load(core, needs, Waiter::Reclaim(slot, session)))),
+            Way::Ask(at, rank) => {
+                self.ask_way(core, at, rank);
+                None
+            }
+        }
+    }
+
+    /// The step for a request about a subtree with the number of an executed one; `None` if it may go on. Nothing says that it is the same
+    /// request.
+    pub(crate) fn admit_again(
+        &mut self,
+        core: &mut Core,
+        opens: &Opens,
+        cluster: &mut Cluster,
+        job: &mut Job,
+        dir: Ino,
+    ) -> Option<Step> {
+        if !cluster.is_alone() {
+            if !cluster.peers.ready {
+                return Some(Step::Wait(WaitReason::Peers));
+            }
+            let mut wants = Vec::new();
+            match cluster.locate(core, dir, &mut wants) {
+                Where::Here => {}
+                // As long as it was this client's it was here.
+                Where::Elsewhere(_) => return Some(Step::Answer(Err(FsError::Stale))),
+                Where::Unknown => return Some(cluster.wait_for(core, job, wants)),
+            }
+        }
+        if job.limited.is_some() { self.limit(core, opens, cluster, job, None) } else { None }
+    }
+
+    /// Why a request to open does not open what was found or made when its number was executed. That need not have been the same request: a
+    /// number does not say what was asked. So whoever has not just made the file, nor has it open, must be allowed to open it now.
+    pub(crate) fn refuse_opening_again(
+        &mut self,
+        core: &mut Core,
+        opens: &Opens,
+        cluster: &mut Cluster,
+        job: &mut Job,
+        origin: &Origin,
+    ) -> Option<Step> {
+        let (_, flags) = job.op.opens()?;
+        let needs_write = flags.write || flags.truncate || flags.append;
+        let inode = core.tree.inode(origin.ino)?;
+        // A new file is open to who made it, whatever its mode says.
+        let is_new = origin.value != 0 && inode.kind == Kind::File && inode.uid == job.cred.uid;
+        let has_name = inode.nlink > 0;
+        if let Some((identity, _)) = job.limited.clone()
+            && (has_name || !is_new)
+            && let Some(step) = self.limit_at(core, opens, cluster, job, &identity.rights, (origin.ino, needs_write))
+        {
+            return Some(step);
+        }
+        if is_new {
+            return None;
+        }
+        let held = opens.opened_before(job);
+        let ctx = Ctx {
+            cred: &job.cred,
+            stamp: Stamp { now: core.now.wall, ino: core.tree.next_ino() },
+            handle_read: held.is_some_and(|handle| handle.read),
+            handle_write: held.is_some_and(|handle| handle.write),
+            open_count: &|_| 1,
+            route_version: &|_| None,
+            // Asked for the permission alone: nothing is opened by this.
+            distrusted: false,
+        };
+        let flags = OpenFlags { truncate: false, write: flags.write || flags.truncate, ..flags };
+        let open = Op::Open { ino: origin.ino, flags, handle: 0 };
+        prepare(&core.tree, &open, &ctx).err().map(|error| Step::Answer(Err(error)))
     }
 }
 
@@ -144,220 +396,53 @@ pub(crate) fn shown_on_the_way(mut change: Change) -> Change {
     change
 }
 
-impl Mds {
-    /// Checks the request of a limited identity: `None` if it may go on.
-    pub(crate) fn limit(&mut self, job: &mut Job, held: Option<Handle>) -> Option<Step> {
-        let (identity, _) = job.limited.clone()?;
-        let change = changes(&job.op);
-        job.way_only = false;
-        let through_handle = held.is_some_and(|handle| handle.write || !change);
-        if !through_handle && let Some(subject) = principal(&job.op) {
-            for ino in [Some(subject), second_subject(&job.op)].into_iter().flatten() {
-                let step = self.limit_at(job, &identity.rights, ino, change);
-                if step.is_some() {
-                    return step;
-                }
-            }
-        }
-        job.limited = None;
-        None
+fn verdict(tree: &Tree, rights: &Rights, names: &[u64], op: &Op, change: bool) -> Verdict {
+    let verdict = rights_at(tree, rights, names, change);
+    if verdict != Verdict::No || change {
+        return verdict;
     }
+    let is_above = |grant: &&Grant| grant.path.len() > names.len() && begins(tree, &grant.path[..names.len()], names);
+    let mut below = rights.grants().iter().filter(is_above);
+    let may = match op {
+        Op::Lookup { name, .. } => below.any(|grant| grant.path[names.len()] == *name),
+        op => shows_only_itself(op) && below.next().is_some(),
+    };
+    if may { Verdict::Yes } else { Verdict::No }
+}
 
-    /// The same of one inode.
-    pub(crate) fn limit_at(&mut self, job: &mut Job, rights: &Rights, ino: Ino, change: bool) -> Option<Step> {
-        let open = self.opens.open_by(job.slot, ino).is_some_and(|writes| writes || !change);
-        let is_file = self.tree.inode(ino).is_some_and(|inode| inode.kind != Kind::Dir);
-        if open && is_file && second_subject(&job.op) != Some(ino) {
-            return None;
+fn rights_at(tree: &Tree, rights: &Rights, names: &[u64], change: bool) -> Verdict {
+    let covers = |grant: &&Grant| begins(tree, &grant.path, names);
+    let mut verdict = Verdict::No;
+    for grant in rights.grants().iter().filter(covers) {
+        if grant.write || !change {
+            return Verdict::Yes;
         }
-        let (names, oldest) = match self.way(ino) {
-            Way::Found { names, oldest } => (names, oldest),
-            Way::Load(needs) => return Some(self.wait_for(job, needs)),
-            Way::Ask(at, rank) => return Some(self.ask_way(at, rank)),
-        };
-        let verdict = match names {
-            Some(names) => {
-                let verdict = self.verdict(rights, &names, &job.op, change);
-                let lists = matches!(job.op, Op::ListXattr { .. });
-                job.way_only = lists && self.rights_at(rights, &names, change) != Verdict::Yes;
-                verdict
-            }
-            None if matches!(self.tree.find(ino), Found::Gone) => return None,
-            None if open => return None,
-            None => Verdict::No,
-        };
-        if verdict == Verdict::Yes {
-            return None;
-        }
-        if job.limited.as_ref().is_some_and(|(_, before)| oldest <= *before) {
-            // Something may have moved since.
-            self.ways.known.clear();
-            return self.limit_at(job, rights, ino, change);
-        }
-        let error = if verdict == Verdict::OnlyRead { FsError::ReadOnly } else { FsError::Access };
-        Some(Step::Answer(Err(error)))
+        verdict = Verdict::OnlyRead;
     }
+    verdict
+}
 
-    fn verdict(&self, rights: &Rights, names: &[u64], op: &Op, change: bool) -> Verdict {
-        let verdict = self.rights_at(rights, names, change);
-        if verdict != Verdict::No || change {
-            return verdict;
-        }
-        let is_above =
-            |grant: &&Grant| grant.path.len() > names.len() && self.begins(&grant.path[..names.len()], names);
-        let mut below = rights.grants().iter().filter(is_above);
-        let may = match op {
-            Op::Lookup { name, .. } => below.any(|grant| grant.path[names.len()] == *name),
-            op => shows_only_itself(op) && below.next().is_some(),
-        };
-        if may { Verdict::Yes } else { Verdict::No }
-    }
+/// True if a way begins with this path.
+fn begins(tree: &Tree, path: &[Name], way: &[u64]) -> bool {
+    path.len() <= way.len() && path.iter().zip(way).all(|(name, hash)| tree.hash(name) == *hash)
+}
 
-    fn rights_at(&self, rights: &Rights, names: &[u64], change: bool) -> Verdict {
-        let covers = |grant: &&Grant| self.begins(&grant.path, names);
-        let mut verdict = Verdict::No;
-        for grant in rights.grants().iter().filter(covers) {
-            if grant.write || !change {
-                return Verdict::Yes;
-            }
-            verdict = Verdict::OnlyRead;
-        }
-        verdict
-    }
-
-    /// True if a way begins with this path.
-    fn begins(&self, path: &[Name], way: &[u64]) -> bool {
-        path.len() <= way.len() && path.iter().zip(way).all(|(name, hash)| self.tree.hash(name) == *hash)
-    }
-
-    fn way(&mut self, ino: Ino) -> Way {
-        let now = self.now.mono_ms;
-        let (mut names, mut at, mut oldest) = (Vec::new(), ino, u64::MAX);
-        for _ in 0..limits::DEPTH_MAX {
-            if at == Ino::ROOT {
-                names.reverse();
-                return Way::Found { names: Some(names), oldest };
-            }
-            if at.0 == 0 {
-                break;
-            }
-            match self.next(at) {
-                Next::Up { hash, parent } => {
-                    names.push(hash);
-                    at = parent;
-                }
-                Next::Nowhere => break,
-                Next::Load(needs) => return Way::Load(needs),
-                Next::Elsewhere(rank) => match self.ways.known.get(&at).filter(|heard| now < heard.ms + KEEP_MS) {
-                    Some(heard) => {
-                        names.extend(&heard.up);
-                        (at, oldest) = (heard.at, oldest.min(heard.number));
-                    }
-                    None => return Way::Ask(at, rank),
-                },
-            }
-        }
-        Way::Found { names: None, oldest }
-    }
-
-    /// The directory that an inode is in.
-    pub(crate) fn up(&mut self, at: Ino) -> Up {
-        if let Some(home) = self.home_of_part(at) {
-            // What this rank has of it says what its names are, not where it is.
-            return Up::Elsewhere(home);
-        }
-        match self.next(at) {
-            Next::Up { parent, hash } => Up::To(parent, hash),
-            Next::Nowhere => Up::Nowhere,
-            Next::Elsewhere(rank) => Up::Elsewhere(rank),
-            Next::Load(needs) => Up::Load(needs),
-        }
-    }
-
-    fn next(&mut self, at: Ino) -> Next {
-        // What has moved and is not dropped from memory yet says where it was.
-        match self.has_moved(at) {
-            Ok(None) => {}
-            Ok(Some(rank)) => return Next::Elsewhere(rank),
-            Err(needs) => return Next::Load(needs),
-        }
-        loop {
-            match self.tree.find(at) {
-                Found::Here(inode) if inode.parent.0 == 0 => return Next::Nowhere,
-                Found::Here(inode) => {
-                    return Next::Up { hash: inode.place.hash().unwrap_or(NO_NAME), parent: inode.parent };
-                }
-                Found::Gone => return Next::Nowhere,
-                Found::Unknown if self.cluster.is_alone() => return Next::Load(vec![Need::Inode(at)]),
-                Found::Unknown => {}
-            }
-            let mut wants = Vec::new();
-            match self.locate(at, &mut wants) {
-                // It is known to be gone now.
-                Where::Here => {}
-                Where::Elsewhere(rank) => return Next::Elsewhere(rank),
-                Where::Unknown => return Next::Load(wants),
-            }
-        }
-    }
-
-    /// The first directory above something of another rank that that one does not have, or 0 if it is in none: as it has answered a
-    /// question after this one. `None`: it is asked.
-    pub(crate) fn above_there(&mut self, ino: Ino, rank: Rank, after: u64) -> Option<Ino> {
-        match self.ways.known.get(&ino).filter(|heard| heard.number > after) {
-            Some(heard) => Some(heard.at),
-            None => {
-                self.ask_way(ino, rank);
-                None
-            }
-        }
-    }
-
-    /// The same, with the policies on the way there that may have a floor or a ceiling.
-    pub(crate) fn bounds_there(&mut self, ino: Ino, rank: Rank) -> Option<(Ino, Policies)> {
-        match self.ways.known.get(&ino) {
-            Some(heard) => Some((heard.at, heard.bounds.clone())),
-            None => {
-                self.ask_way(ino, rank);
-                None
-            }
-        }
-    }
-
-    fn ask_way(&mut self, ino: Ino, rank: Rank) -> Step {
-        if self.ways.asked.insert(ino) {
-            self.ways.last += 1;
-            let number = self.ways.last;
-            self.tell(rank, PeerMsg::AskWay { number, ino });
-        }
-        Step::Wait(WaitReason::Above)
-    }
-
-    /// A tick: who waits asks again. The rank may not have been there, or something else may have it by now.
-    pub(crate) fn ask_ways_again(&mut self) {
-        let now = self.now.mono_ms;
-        self.ways.known.retain(|_, heard| now < heard.ms + KEEP_MS);
-        if !std::mem::take(&mut self.ways.asked).is_empty() {
-            self.parked.wake(&WaitReason::Above);
-            self.reclaim_by_ways();
-        }
-    }
-
+impl Cluster {
     /// Another rank asks what is above something. Answered when all that is said is durable.
-    pub(crate) fn tell_way(&mut self, from: Rank, number: u64, ino: Ino) {
-        if !self.cluster.ready {
+    pub(crate) fn tell_way(&mut self, core: &mut Core, from: Rank, number: u64, ino: Ino) {
+        if !self.peers.ready {
             return;
         }
         let (mut up, mut at, mut bounds) = (Vec::new(), ino, Vec::new());
-        if ino == Ino::ROOT && self.add_bounds(ino, &mut bounds).is_err() {
-            self.load(vec![Need::Inode(ino), Need::Xattrs(ino)], Waiter::Way(from, number, ino));
+        if ino == Ino::ROOT && core.add_bounds(ino, &mut bounds).is_err() {
+            self.load(core, vec![Need::Inode(ino), Need::Xattrs(ino)], Waiter::Way(from, number, ino));
             return;
         }
         while at != Ino::ROOT && at.0 != 0 && up.len() < limits::DEPTH_MAX {
-            match self.next(at) {
+            match self.next(core, at) {
                 Next::Up { hash, parent } => {
-                    if let Err(needs) = self.add_bounds(at, &mut bounds) {
-                        self.load(needs, Waiter::Way(from, number, ino));
+                    if let Err(needs) = core.add_bounds(at, &mut bounds) {
+                        self.load(core, needs, Waiter::Way(from, number, ino));
                         return;
                     }
                     up.push(hash);
@@ -365,46 +450,53 @@ impl Mds {
                 }
                 Next::Nowhere => at = Ino(0),
                 Next::Load(needs) => {
-                    self.load(needs, Waiter::Way(from, number, ino));
+                    self.load(core, needs, Waiter::Way(from, number, ino));
                     return;
                 }
                 Next::Elsewhere(_) if at == ino => return,
                 Next::Elsewhere(_) => break,
             }
         }
-        self.tell_durably(from, PeerMsg::Way { number, ino, up, at, bounds });
+        core.tell_durably(from, PeerMsg::Way { number, ino, up, at, bounds });
     }
 
-    /// Another rank has said it. One that does not have the inode is asked again with the next tick, or another one.
-    pub(crate) fn way_told(&mut self, number: u64, ino: Ino, way: (Vec<u64>, Ino), bounds: Policies) {
-        let (up, at) = way;
-        if at == ino && ino != Ino::ROOT {
-            return;
+    /// The directory that an inode is in.
+    pub(crate) fn up(&mut self, core: &mut Core, at: Ino) -> Up {
+        if let Some(home) = self.atlas.home_of_part(core, at) {
+            // What this rank has of it says what its names are, not where it is.
+            return Up::Elsewhere(home);
         }
-        self.ways.asked.remove(&ino);
-        if self.ways.known.len() >= KEEP_MAX {
-            self.ways.known.clear();
+        match self.next(core, at) {
+            Next::Up { parent, hash } => Up::To(parent, hash),
+            Next::Nowhere => Up::Nowhere,
+            Next::Elsewhere(rank) => Up::Elsewhere(rank),
+            Next::Load(needs) => Up::Load(needs),
         }
-        self.ways.known.insert(ino, Heard { up, at, bounds, ms: self.now.mono_ms, number });
-        self.parked.wake(&WaitReason::Above);
-        self.reclaim_by_ways();
     }
 
-    /// Of what a limited session says to have had open before a restart: whether it may. `None`: something is read or asked first.
-    pub(crate) fn may_have_open(
-        &mut self,
-        slot: Slot,
-        session: SessionId,
-        rights: &Rights,
-        (ino, write): (Ino, bool),
-    ) -> Option<Result<bool, usize>> {
-        match self.way(ino) {
-            Way::Found { names: None, .. } => Some(Ok(false)),
-            Way::Found { names: Some(names), .. } => Some(Ok(self.rights_at(rights, &names, write) == Verdict::Yes)),
-            Way::Load(needs) => Some(Err(self.load(needs, Waiter::Reclaim(slot, session)))),
-            Way::Ask(at, rank) => {
-                self.ask_way(at, rank);
-                None
+    fn next(&mut self, core: &mut Core, at: Ino) -> Next {
+        // What has moved and is not dropped from memory yet says where it was.
+        match self.exports.has_moved(core, &mut self.atlas, at) {
+            Ok(None) => {}
+            Ok(Some(rank)) => return Next::Elsewhere(rank),
+            Err(needs) => return Next::Load(needs),
+        }
+        loop {
+            match core.tree.find(at) {
+                Found::Here(inode) if inode.parent.0 == 0 => return Next::Nowhere,
+                Found::Here(inode) => {
+                    return Next::Up { hash: inode.place.hash().unwrap_or(NO_NAME), parent: inode.parent };
+                }
+                Found::Gone => return Next::Nowhere,
+                Found::Unknown if self.is_alone() => return Next::Load(vec![Need::Inode(at)]),
+                Found::Unknown => {}
+            }
+            let mut wants = Vec::new();
+            match self.locate(core, at, &mut wants) {
+                // It is known to be gone now.
+                Where::Here => {}
+                Where::Elsewhere(rank) => return Next::Elsewhere(rank),
+                Where::Unknown => return Next::Load(wants),
             }
         }
     }

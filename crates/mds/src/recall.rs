@@ -8,9 +8,12 @@ use std::collections::BTreeMap;
 use loligo_types::msg::ToClient;
 use loligo_types::{Ino, Lease};
 
+use crate::core::Core;
+use crate::eof_cleanup::EofCleanup;
 use crate::io::Output;
-use crate::machine::Mds;
-use crate::session::{Session, Slot};
+use crate::lease::Leases;
+use crate::open::Opens;
+use crate::session::{Session, Sessions, Slot};
 
 /// Bits that the leases hold; the others are rights that come with opens.
 pub(crate) const SHARED: Lease = Lease(Lease::ATTR.0 | Lease::NAMES.0);
@@ -79,6 +82,37 @@ impl Recalls {
         self.of(ino).find(|(_, recall)| recall.slot == slot && recall.bits.has(bits)).map(|(id, _)| id)
     }
 
+    /// True if this was asked of the session.
+    pub(crate) fn is_asked(&self, slot: Slot, ino: Ino, id: u64) -> bool {
+        self.by_id.get(&id).is_some_and(|recall| recall.slot == slot && recall.ino == ino)
+    }
+
+    /// The numbers of all that a session was asked for.
+    pub(crate) fn ids_of(&self, slot: Slot) -> Vec<u64> {
+        self.by_id.iter().filter(|(_, recall)| recall.slot == slot).map(|(id, _)| *id).collect()
+    }
+
+    /// The end of a recall: its bits are given back, or lost. False if nothing was asked.
+    pub(crate) fn end(
+        &mut self,
+        core: &mut Core,
+        sessions: &mut Sessions,
+        leases: &mut Leases,
+        opens: &mut Opens,
+        id: u64,
+    ) -> bool {
+        let Some(recall) = self.remove(id) else { return false };
+        leases.take(recall.ino, recall.slot, recall.bits & SHARED);
+        opens.take(recall.ino, recall.slot, recall.bits & DATA);
+        if recall.shed
+            && let Some(session) = sessions.get_mut(recall.slot)
+        {
+            session.shedding = session.shedding.saturating_sub(1);
+        }
+        recall.waiters.into_iter().for_each(|job| core.parked.less(job));
+        true
+    }
+
     fn remove(&mut self, id: u64) -> Option<Recall> {
         let recall = self.by_id.remove(&id)?;
         if let Some(ids) = self.by_ino.get_mut(&recall.ino) {
@@ -89,122 +123,100 @@ impl Recalls {
         }
         Some(recall)
     }
-}
 
-impl Mds {
-    /// Asks bits back, for a request (or for nobody: 0) to wait for.
-    pub(crate) fn recall(&mut self, ino: Ino, slot: Slot, bits: Lease, job: u64) {
-        let waiters = if job == 0 { Vec::new() } else { vec![job] };
-        if let Some(id) = self.recalls.covering(ino, slot, bits) {
-            if let Some(recall) = self.recalls.by_id.get_mut(&id) {
-                recall.waiters.extend(waiters);
-            }
+    /// Sessions that have not obeyed, and rely on nothing any more.
+    pub(crate) fn disobedient(&self, core: &Core, sessions: &Sessions, opens: &Opens, tidy: &EofCleanup) -> Vec<Slot> {
+        let relies = |session: &Session| core.now.mono_ms <= session.assured_ms + u64::from(core.config.session_ms);
+        let overdue = self.older_than(core.overdue_ms(0)).map(|recall| recall.slot);
+        let overdue = overdue.chain(opens.slow_writers(tidy, core.overdue_ms(0)));
+        overdue.filter(|slot| sessions.get(*slot).is_some_and(|session| !relies(session))).collect()
+    }
+
+    /// A session asks whether it is heard.
+    pub(crate) fn ping(&self, core: &mut Core, sessions: &mut Sessions, opens: &Opens, tidy: &EofCleanup, slot: Slot) {
+        if let Some(session) = sessions.get_mut(slot) {
+            session.pongs_owed += 1;
+        }
+        self.pay_pongs(core, sessions, opens, tidy, slot);
+    }
+
+    /// Tells a session that it is heard, as often as it has asked.
+    pub(crate) fn pay_pongs(
+        &self,
+        core: &mut Core,
+        sessions: &mut Sessions,
+        opens: &Opens,
+        tidy: &EofCleanup,
+        slot: Slot,
+    ) {
+        if self.is_overdue(core, opens, tidy, slot, 0) {
             return;
         }
-        self.recalls.last += 1;
-        let id = self.recalls.last;
-        let since_ms = self.now.mono_ms;
-        self.recalls.by_id.insert(id, Recall { ino, slot, bits, since_ms, shed: false, waiters });
-        self.recalls.by_ino.entry(ino).or_default().push(id);
-        self.counters.recalls += 1;
-        if let Some(conn) = self.sessions.get(slot).and_then(|session| session.conn) {
-            self.out.push_back(Output::Send { conn, msg: ToClient::Recall { ino, id, bits } });
+        let now_ms = core.now.mono_ms;
+        let Some(session) = sessions.get_mut(slot) else { return };
+        let owed = std::mem::take(&mut session.pongs_owed);
+        let Some(conn) = session.conn.filter(|_| owed > 0) else { return };
+        session.assured_ms = now_ms;
+        for _ in 0..owed {
+            core.out.push_back(Output::Send { conn, msg: ToClient::Pong { at_ms: now_ms.max(1) } });
         }
     }
 
     /// Asks a session for leases because it holds too many. Nobody waits.
-    pub(crate) fn shed(&mut self, ino: Ino, slot: Slot, bits: Lease) {
-        let before = self.recalls.last;
-        self.recall(ino, slot, bits, 0);
-        if self.recalls.last > before
-            && let Some(recall) = self.recalls.by_id.get_mut(&self.recalls.last)
+    pub(crate) fn shed(&mut self, core: &mut Core, sessions: &mut Sessions, ino: Ino, slot: Slot, bits: Lease) {
+        let before = self.last;
+        self.recall(core, sessions, ino, slot, bits, 0);
+        if self.last > before
+            && let Some(recall) = self.by_id.get_mut(&self.last)
         {
             recall.shed = true;
-            if let Some(session) = self.sessions.get_mut(slot) {
+            if let Some(session) = sessions.get_mut(slot) {
                 session.shedding += 1;
             }
         }
     }
 
-    /// The session obeyed. Unknown recalls (of an earlier life of the server) are ignored.
-    pub(crate) fn recall_done(&mut self, slot: Slot, ino: Ino, id: u64) {
-        if self.recalls.by_id.get(&id).is_none_or(|recall| recall.slot != slot || recall.ino != ino) {
-            return;
-        }
-        self.end_recall(id);
-        self.pay_pongs(slot);
-    }
-
     /// True if the session has not obeyed a recall, or held up others with room that it has reserved, for `recall_ms`, and so much longer,
     /// milliseconds.
-    pub(crate) fn is_overdue(&self, slot: Slot, longer_ms: u32) -> bool {
-        let overdue_ms = self.overdue_ms(longer_ms);
-        self.recalls.older_than(overdue_ms).any(|recall| recall.slot == slot)
-            || self.slow_writers(overdue_ms).any(|slow| slow == slot)
-    }
-
-    /// Recalls of before are overdue, milliseconds.
-    fn overdue_ms(&self, longer_ms: u32) -> u64 {
-        self.now.mono_ms.saturating_sub(u64::from(self.config.recall_ms) + u64::from(longer_ms))
-    }
-
-    /// Sessions that have not obeyed, and rely on nothing any more.
-    pub(crate) fn disobedient(&self) -> Vec<Slot> {
-        let relies = |session: &Session| self.now.mono_ms <= session.assured_ms + u64::from(self.config.session_ms);
-        let overdue = self.recalls.older_than(self.overdue_ms(0)).map(|recall| recall.slot);
-        let overdue = overdue.chain(self.slow_writers(self.overdue_ms(0)));
-        overdue.filter(|slot| self.sessions.get(*slot).is_some_and(|session| !relies(session))).collect()
-    }
-
-    /// A session asks whether it is heard.
-    pub(crate) fn ping(&mut self, slot: Slot) {
-        if let Some(session) = self.sessions.get_mut(slot) {
-            session.pongs_owed += 1;
-        }
-        self.pay_pongs(slot);
-    }
-
-    /// Tells a session that it is heard, as often as it has asked.
-    fn pay_pongs(&mut self, slot: Slot) {
-        if self.is_overdue(slot, 0) {
-            return;
-        }
-        let now_ms = self.now.mono_ms;
-        let Some(session) = self.sessions.get_mut(slot) else { return };
-        let owed = std::mem::take(&mut session.pongs_owed);
-        let Some(conn) = session.conn.filter(|_| owed > 0) else { return };
-        session.assured_ms = now_ms;
-        for _ in 0..owed {
-            self.out.push_back(Output::Send { conn, msg: ToClient::Pong { at_ms: now_ms.max(1) } });
-        }
+    pub(crate) fn is_overdue(&self, core: &Core, opens: &Opens, tidy: &EofCleanup, slot: Slot, longer_ms: u32) -> bool {
+        let overdue_ms = core.overdue_ms(longer_ms);
+        self.older_than(overdue_ms).any(|recall| recall.slot == slot)
+            || opens.slow_writers(tidy, overdue_ms).any(|slow| slow == slot)
     }
 
     /// The session has a new connection: what was asked on the old one may be lost.
-    pub(crate) fn repeat_recalls(&mut self, slot: Slot) {
-        let Some(conn) = self.sessions.get(slot).and_then(|session| session.conn) else { return };
-        for (id, recall) in self.recalls.by_id.iter().filter(|(_, recall)| recall.slot == slot) {
+    pub(crate) fn repeat_recalls(&self, core: &mut Core, sessions: &Sessions, slot: Slot) {
+        let Some(conn) = sessions.get(slot).and_then(|session| session.conn) else { return };
+        for (id, recall) in self.by_id.iter().filter(|(_, recall)| recall.slot == slot) {
             let msg = ToClient::Recall { ino: recall.ino, id: *id, bits: recall.bits };
-            self.out.push_back(Output::Send { conn, msg });
+            core.out.push_back(Output::Send { conn, msg });
         }
     }
 
-    /// The session is gone, and so is all it held.
-    pub(crate) fn end_recalls_of(&mut self, slot: Slot) {
-        let of_it = self.recalls.by_id.iter().filter(|(_, recall)| recall.slot == slot);
-        let ids: Vec<u64> = of_it.map(|(id, _)| *id).collect();
-        ids.into_iter().for_each(|id| self.end_recall(id));
-    }
-
-    fn end_recall(&mut self, id: u64) {
-        let Some(recall) = self.recalls.remove(id) else { return };
-        self.leases.take(recall.ino, recall.slot, recall.bits & SHARED);
-        self.opens.take(recall.ino, recall.slot, recall.bits & DATA);
-        if recall.shed
-            && let Some(session) = self.sessions.get_mut(recall.slot)
-        {
-            session.shedding = session.shedding.saturating_sub(1);
+    /// Asks bits back, for a request (or for nobody: 0) to wait for.
+    pub(crate) fn recall(&mut self, core: &mut Core, sessions: &Sessions, ino: Ino, slot: Slot, bits: Lease, job: u64) {
+        let waiters = if job == 0 { Vec::new() } else { vec![job] };
+        if let Some(id) = self.covering(ino, slot, bits) {
+            if let Some(recall) = self.by_id.get_mut(&id) {
+                recall.waiters.extend(waiters);
+            }
+            return;
         }
-        recall.waiters.into_iter().for_each(|job| self.parked.less(job));
-        self.next_loans();
+        self.last += 1;
+        let id = self.last;
+        let since_ms = core.now.mono_ms;
+        self.by_id.insert(id, Recall { ino, slot, bits, since_ms, shed: false, waiters });
+        self.by_ino.entry(ino).or_default().push(id);
+        core.counters.recalls += 1;
+        if let Some(conn) = sessions.get(slot).and_then(|session| session.conn) {
+            core.out.push_back(Output::Send { conn, msg: ToClient::Recall { ino, id, bits } });
+        }
+    }
+}
+
+impl Core {
+    /// Recalls of before are overdue, milliseconds.
+    fn overdue_ms(&self, longer_ms: u32) -> u64 {
+        self.now.mono_ms.saturating_sub(u64::from(self.config.recall_ms) + u64::from(longer_ms))
     }
 }

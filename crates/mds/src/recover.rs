@@ -1,184 +1,44 @@
-//! Start: a new file system, or what the table and the journal tell of an old one.
+//! Replay of records into parts. The order of a start is `stages/restart.rs`.
 
 use loligo_journal::Record;
-use loligo_namespace::{Loaded, Tree, apply};
-use loligo_types::{Event, Ino, Lsn, PeerRecord, Rank, SessionRecord, TableMeta};
+use loligo_types::{Event, Ino, Lsn, PeerRecord, SessionRecord};
 
-use crate::config::{Config, Now};
-use crate::grace::Grace;
-use crate::machine::Mds;
-use crate::session::{Session, Slot};
+use crate::cluster::Cluster;
+use crate::core::Core;
+use crate::session::{Session, Sessions};
 
-impl Mds {
-    /// A machine for a new file system: its first record makes the root.
-    pub fn new(config: Config, now: Now) -> Mds {
-        let mut mds = Mds::recover(config, TableMeta::default(), now);
-        mds.recovered(now, Lsn(0));
-        mds
-    }
-
-    /// Begins a start: then [`Mds::replay`] each record of the journal in order, then [`Mds::recovered`].
-    pub fn recover(config: Config, meta: TableMeta, now: Now) -> Mds {
-        let mut mds = Mds::empty(config, now);
-        if meta.next_ino.0 != 0 {
-            mds.tree.load(Loaded::NextIno(meta.next_ino));
-        }
-        mds.cluster.settled = meta.table_upto;
-        for record in meta.sessions {
-            mds.sessions.insert(Session::restore(&record, now.mono_ms));
-            mds.tree.load(Loaded::Session(record));
-        }
-        for route in meta.routes {
-            mds.cluster.routes.learn(route);
-            mds.tree.load(Loaded::Route(route));
-        }
-        // As if they had been told: what another rank has given to this one is this one's with the letter, not before.
-        mds.learn_routes(None, meta.other_routes);
-        for part in meta.parts {
-            mds.tree.load(Loaded::Inode(part.ino, Some(Box::new(part))));
-        }
-        meta.peers.into_iter().for_each(|peer| mds.tree.load(Loaded::Peer(peer)));
-        meta.decoupled.into_iter().for_each(|record| mds.tree.load(Loaded::Decoupled(Box::new(record))));
-        meta.orphans.into_iter().for_each(|ino| mds.tree.load(Loaded::Orphan(ino)));
-        for (ino, from, object_size) in meta.discards {
-            mds.tree.load(Loaded::Discard { ino, from, object_size });
-        }
-        mds
-    }
-
-    /// A record of the journal.
-    pub fn replay(&mut self, lsn: Lsn, record: &Record) {
-        self.log.last = self.log.last.max(lsn);
-        for event in &record.events {
-            if lsn < self.cluster.settled && event.is_of_inode() {
-                // It may be another rank's by now.
-                continue;
-            }
-            if let Event::Peer(peer) = event {
-                self.replay_received(peer, lsn);
-            }
-            apply(&mut self.tree, event, lsn);
-            match event {
-                Event::Session(session) => self.replay_session(session),
-                Event::SessionGone(id) => {
-                    if let Some(slot) = self.sessions.find(*id) {
-                        self.sessions.remove(slot);
-                        self.sessions.free_slot(slot);
-                    }
-                }
-                Event::Letter { to, seq, letter } => self.letter_written(*to, *seq, letter, lsn),
-                Event::Route(route) => {
-                    self.cluster.routes.learn(*route);
-                    if route.rank == self.config.rank {
-                        self.cluster.imported = lsn;
-                    }
-                }
-                Event::RouteGone(dir) => self.cluster.routes.forget(*dir),
-                Event::Xattr { .. } | Event::XattrGone { .. } => {
-                    self.note_pin(event);
-                    self.note_promise(event);
-                    self.relaxed.note_policy(event, lsn);
-                }
-                _ => {}
-            }
-        }
-        self.replay_departures(lsn, record);
-        let Some(origin) = &record.origin else { return };
-        let slot = self.sessions.find(origin.session);
-        if let Some(session) = slot.and_then(|slot| self.sessions.get_mut(slot)) {
-            session.window.forget_below(origin.answered);
-            session.window.replay(origin.seq, origin.ino, origin.value);
-            session.unsaved.get_or_insert(lsn);
-            if !session.grants.is_empty() {
-                crate::numbers::made_by(&record.events, |ino| _ = session.grants.use_up(ino));
-            }
-        }
-    }
-
+impl Cluster {
     /// A record that was made when a letter came: the other rank is not told that what it brought is in the table before it is.
-    fn replay_received(&mut self, peer: &PeerRecord, lsn: Lsn) {
-        if lsn >= self.cluster.settled && peer.received > self.tree.peer(peer.rank).received {
-            self.cluster.links.entry(peer.rank).or_default().landing.push_back((peer.received, lsn));
+    pub(crate) fn replay_received(&mut self, core: &Core, peer: &PeerRecord, lsn: Lsn) {
+        if lsn >= self.atlas.settled && peer.received > core.tree.peer(peer.rank).received {
+            self.peers.links.entry(peer.rank).or_default().landing.push_back((peer.received, lsn));
         }
     }
 
     /// Replays the departures of a record: inodes that it gave to another rank, which may not have them in the table
     /// yet; and those that it took.
-    fn replay_departures(&mut self, lsn: Lsn, record: &Record) {
+    pub(crate) fn replay_departures(&mut self, lsn: Lsn, record: &Record) {
         let mut gone: &[Ino] = &[];
         for event in &record.events {
             match event {
                 Event::Departed(inos) => gone = inos,
                 Event::Letter { to, seq, letter } if letter.gives().is_some() => {
-                    self.replay_departure(*to, *seq, gone, lsn);
+                    self.exports.replay_departure(&mut self.atlas, *to, *seq, gone, lsn);
                 }
                 // Back again.
-                Event::Inode(inode) if inode.part_of().is_none() => drop(self.cluster.departed.remove(&inode.ino)),
+                Event::Inode(inode) if inode.part_of().is_none() => drop(self.atlas.departed.remove(&inode.ino)),
                 _ => {}
             }
         }
     }
+}
 
-    /// Links to all others, without connections yet.
-    fn begin_life(&mut self) {
-        self.cluster.life = u64::try_from(self.now.wall.0).unwrap_or(0).max(1);
-        let others = self.cluster.map.ranks.iter().map(|info| info.rank).filter(|rank| *rank != self.config.rank);
-        for rank in others.collect::<Vec<_>>() {
-            let acked = self.tree.peer(rank).acked;
-            let link = self.cluster.links.entry(rank).or_default();
-            link.outbox.retain(|(seq, ..)| *seq > acked);
-            link.received = acked;
-            for (seq, _, letter) in &link.outbox {
-                if let Some(routes) = letter.gives() {
-                    self.cluster.routes.is_under_way(routes, (rank, *seq));
-                }
-            }
-        }
-        self.forget_removed();
-        self.begin_or_end_drain();
-        self.check_ready();
-    }
-
-    fn replay_session(&mut self, record: &SessionRecord) {
-        let session = Session::restore(record, self.now.mono_ms);
-        match self.sessions.find(record.id).and_then(|slot| self.sessions.get_mut(slot)) {
+impl Sessions {
+    pub(crate) fn replay_session(&mut self, core: &Core, record: &SessionRecord) {
+        let session = Session::restore(record, core.now.mono_ms);
+        match self.find(record.id).and_then(|slot| self.get_mut(slot)) {
             Some(known) => *known = session,
-            None => drop(self.sessions.insert(session)),
-        }
-    }
-
-    /// All of the journal was replayed; `last` is its last record (also if that was trimmed). The grace time begins if
-    /// there are sessions to wait for.
-    pub fn recovered(&mut self, now: Now, last: Lsn) {
-        self.now = now;
-        self.recalls.begin(u64::try_from(now.wall.0).unwrap_or(0));
-        self.log.last = self.log.last.max(last);
-        self.log.durable = self.log.last;
-        self.log.recovered = self.log.last;
-        self.tree.free_some(usize::MAX);
-        // Who sent them begins anew.
-        self.tree.drop_merges();
-        self.recover_decoupled();
-        // Counted in the life that they were made in.
-        self.tree.take_recuts();
-        self.begin_life();
-        if self.config.rank == Rank::ZERO && self.log.last == Lsn(0) && self.tree.next_ino() <= Ino::FIRST {
-            let (mode, uid, gid) = self.config.root;
-            self.commit(None, &Tree::format(now.wall, mode, uid, gid));
-        }
-        let discards: Vec<(Ino, u64, u32)> = self.tree.discards().collect();
-        for (ino, from, object_size) in discards {
-            self.discards.add(ino, from, object_size, self.log.durable);
-        }
-        self.emit_discards();
-        let (grace_ms, session_ms) = (u64::from(self.config.grace_ms), u64::from(self.config.session_ms));
-        self.grace = Some(Grace::until(now.mono_ms + grace_ms, now.mono_ms + grace_ms.max(session_ms)));
-        let local: Vec<Slot> = self.sessions.iter().filter(|(_, s)| s.local).map(|(slot, _)| slot).collect();
-        local.into_iter().for_each(|slot| self.end_session(slot));
-        self.check_grace();
-        if self.grace.is_some() {
-            // What it promised before to sessions that are still there.
-            self.promises.raise_floor(now.mono_ms);
+            None => drop(self.insert(session)),
         }
     }
 }

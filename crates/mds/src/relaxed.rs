@@ -23,14 +23,18 @@ use loligo_namespace::{Found, Need, SUBTREE};
 use loligo_subtree_policy::SubtreePolicy;
 use loligo_types::limits::DEPTH_MAX;
 use loligo_types::msg::Volatile;
-use loligo_types::{About, Answer, Event, FsResult, Ino, Inode, Kind, Letter, Lsn, Op};
+use loligo_types::{About, Answer, Event, FsResult, Ino, Inode, Kind, Letter, Lsn, Op, SessionId};
 
+use crate::cluster::Cluster;
+use crate::core::Core;
+use crate::decouple::Decoupled;
 use crate::hash::IntMap;
 use crate::io::{DataAccess, Output, Page, Scan};
+use crate::job::{Job, Lag, WaitReason};
 use crate::load::Waiter;
-use crate::machine::Mds;
-use crate::park::{Job, WaitReason};
+use crate::open::{AccessChange, Opens};
 use crate::paths::Up;
+use crate::session::Sessions;
 use crate::status::RelaxedStatus;
 
 /// Tickets of the look for policies begin here: those of other looks are smaller, or much larger.
@@ -42,18 +46,9 @@ const READS_MAX: usize = 256;
 /// Directories of which it is remembered whether they are relaxed.
 const MEMO_MAX: usize = 1 << 16;
 /// Numbers that are reserved with one record; more are when half of them are used.
-const NUMBERS: u64 = 8192;
+pub(crate) const NUMBERS: u64 = 8192;
 /// Inodes whose last change may be not durable: beyond, answers wait for the journal.
 const FRESH_MAX: usize = 1 << 16;
-
-/// The policy that counts in a directory, if it is relaxed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Lag {
-    /// The directory whose policy it is.
-    root: Ino,
-    /// Longest time for which a change may be not durable, milliseconds.
-    ms: u64,
-}
 
 /// The relaxation of a request: the lag that its policy permits, if it is relaxed.
 #[derive(Clone, Copy, Default)]
@@ -165,9 +160,29 @@ fn lag_of(dir: Ino, text: &[u8]) -> Option<Lag> {
 }
 
 impl Relaxed {
+    /// True if somebody waits for the record of a new file.
+    pub(crate) fn awaits_birth(&self) -> bool {
+        self.birth_awaited
+    }
+
+    /// True if more numbers are to be reserved.
+    pub(crate) fn lacks_numbers(&self) -> bool {
+        self.numbers.are_few()
+    }
+
+    /// Numbers that are reserved by the record at `lsn`.
+    pub(crate) fn take_numbers(&mut self, first: Ino, after: Ino, lsn: Lsn) {
+        self.numbers.more = Some((first.0, after.0, lsn));
+    }
+
+    /// The next number that is reserved durably.
+    pub(crate) fn next_number(&mut self, core: &Core) -> Option<Ino> {
+        self.numbers.peek(core.log.durable)
+    }
+
     /// True if any directory may be relaxed.
     #[inline]
-    fn is_any(&self) -> bool {
+    pub(crate) fn is_any(&self) -> bool {
         self.some > 0
     }
 
@@ -245,37 +260,59 @@ impl Relaxed {
         let (directories, early, behind) = (self.some, self.early, self.fresh.len());
         RelaxedStatus { directories, early, behind, lag_ms: self.age(now_ms) }
     }
-}
 
-/// The inodes that an event changes.
-fn changed_by(event: &Event) -> Option<Ino> {
-    match event {
-        Event::Inode(inode) => Some(inode.ino),
-        Event::InodeGone(ino) | Event::Xattr { ino, .. } | Event::XattrGone { ino, .. } => Some(*ino),
-        Event::Entry { dir, .. } | Event::EntryGone { dir, .. } => Some(*dir),
-        _ => None,
+    /// The journal is durable up to here.
+    pub(crate) fn relaxed_durable(
+        &mut self,
+        core: &mut Core,
+        sessions: &Sessions,
+        opens: &Opens,
+        cluster: &mut Cluster,
+    ) {
+        self.birth_awaited &= core.log.durable < core.log.last;
+        while let Some((lsn, ..)) = self.order.front()
+            && *lsn <= core.log.durable
+        {
+            let Some((lsn, _, inos)) = self.order.pop_front() else { return };
+            for ino in inos {
+                if self.fresh.get(&ino) == Some(&lsn) {
+                    self.fresh.remove(&ino);
+                }
+                // The first record that says something of it made it.
+                if self.unborn.remove(&ino) && self.held.remove(&ino) {
+                    if cluster.exports.is_leaving(core, &mut cluster.atlas, ino) {
+                        // Another rank is about to have it, which says what may be done.
+                        continue;
+                    }
+                    for (slot, access) in opens.users(ino) {
+                        if let Some(session) = sessions.get(slot).map(|session| session.id) {
+                            core.out.push_back(Output::Access { session, ino, access });
+                        }
+                    }
+                    core.parked.wake(&WaitReason::Data(ino));
+                }
+            }
+        }
     }
-}
 
-impl Mds {
     /// The lag that counts at an inode, if that is known without reading. Unknown is strict.
-    fn lag_at(&mut self, ino: Ino) -> Option<Lag> {
+    fn lag_at(&mut self, core: &mut Core, cluster: &mut Cluster, ino: Ino) -> Option<Lag> {
         let (mut at, mut way) = (ino, Vec::new());
         let mut found = None;
         for _ in 0..DEPTH_MAX {
-            if let Some(known) = self.relaxed.memo.get(&at) {
+            if let Some(known) = self.memo.get(&at) {
                 found = *known;
                 break;
             }
-            let up = self.up(at);
+            let up = cluster.up(core, at);
             if let Up::Load(needs) = up {
-                self.load(needs, Waiter::Nobody);
+                cluster.load(core, needs, Waiter::Nobody);
                 return None;
             }
-            if !self.cluster.is_alone() && (matches!(up, Up::Elsewhere(_)) || self.cluster.routes.is_spread(at)) {
+            if !cluster.is_alone() && (matches!(up, Up::Elsewhere(_)) || cluster.atlas.routes.is_spread(at)) {
                 return None;
             }
-            if let Some(own) = self.relaxed.policies.get(&at) {
+            if let Some(own) = self.policies.get(&at) {
                 found = *own;
                 way.push(at);
                 break;
@@ -290,12 +327,12 @@ impl Mds {
                 _ => return None,
             }
         }
-        if self.relaxed.memo.len() + way.len() > MEMO_MAX {
-            self.relaxed.memo.clear();
+        if self.memo.len() + way.len() > MEMO_MAX {
+            self.memo.clear();
         }
         for dir in way {
-            if dir != ino || self.tree.inode(dir).is_some_and(|inode| inode.kind == Kind::Dir) {
-                self.relaxed.memo.insert(dir, found);
+            if dir != ino || core.tree.inode(dir).is_some_and(|inode| inode.kind == Kind::Dir) {
+                self.memo.insert(dir, found);
             }
         }
         found
@@ -303,21 +340,21 @@ impl Mds {
 
     /// The lag of a request, if all that it is about is relaxed by the same policy.
     #[inline]
-    pub(crate) fn lag_of(&mut self, job: &Job) -> Option<Lag> {
-        if !self.relaxed.is_any() {
+    pub(crate) fn lag_of(&mut self, core: &mut Core, cluster: &mut Cluster, job: &Job) -> Option<Lag> {
+        if !self.is_any() {
             return None;
         }
-        self.lag_of_op(job)
+        self.lag_of_op(core, cluster, job)
     }
 
-    fn lag_of_op(&mut self, job: &Job) -> Option<Lag> {
-        if !self.relaxed.knows_all() || self.is_between_ranks() || job.tx.is_some() || job.within.is_some() {
+    fn lag_of_op(&mut self, core: &mut Core, cluster: &mut Cluster, job: &Job) -> Option<Lag> {
+        if !self.knows_all() || cluster.is_between_ranks() || job.tx.is_some() || job.within.is_some() {
             return None;
         }
         let ino = match (&job.op, job.op.about()) {
             (Op::Rename { dir, new_dir, .. }, _) => {
-                let lag = self.lag_at(*dir)?;
-                return (dir == new_dir || self.lag_at(*new_dir) == Some(lag)).then_some(lag);
+                let lag = self.lag_at(core, cluster, *dir)?;
+                return (dir == new_dir || self.lag_at(core, cluster, *new_dir) == Some(lag)).then_some(lag);
             }
             // What says where something is, or what counts there, and what ends only with a durable record.
             (Op::Link { .. } | Op::Tmpfile { .. } | Op::Subtree { .. } | Op::Persist, _) | (_, About::Nothing) => {
@@ -330,85 +367,56 @@ impl Mds {
             (_, About::Inode(ino)) => ino,
         };
         let is_elsewhere = |inode: &Inode| inode.nlink != 1 || inode.place.hash().is_none();
-        if self.tree.inode(ino).is_some_and(|inode| inode.kind != Kind::Dir && is_elsewhere(inode)) {
+        if core.tree.inode(ino).is_some_and(|inode| inode.kind != Kind::Dir && is_elsewhere(inode)) {
             // Other directories show it, too; or the one that counts it does not.
             return None;
         }
-        self.lag_at(ino)
-    }
-
-    /// True if nobody waits for records that are not journaled yet, so that more can be gathered before they are written: relaxed changes
-    /// may be behind for a moment.
-    pub fn journal_may_wait(&self) -> bool {
-        self.relaxed.is_any()
-            && !self.waits_for_journal()
-            && !self.relaxed.birth_awaited
-            && self.grace.is_none()
-            && !self.stopping
-            && self.discards.nothing_waits()
-            && self.is_only_rank()
-    }
-
-    /// True if this rank is the only one.
-    fn is_only_rank(&self) -> bool {
-        self.cluster.is_alone() || self.cluster.map.ranks.iter().all(|info| info.rank == self.me())
-    }
-
-    /// True if another rank may decide on something of this one's meanwhile, or gets it.
-    fn is_between_ranks(&self) -> bool {
-        let cluster = &self.cluster;
-        !cluster.loans.is_idle() || cluster.exports.is_active() || cluster.drain.is_some()
-    }
-
-    /// A number for an inode that a request makes in a relaxed directory; none: there is none that is reserved, and the request is as strict as any.
-    pub(crate) fn reserved_number(&mut self) -> Option<Ino> {
-        if self.relaxed.numbers.are_few() {
-            let first = self.tree.next_ino();
-            let after = Ino(first.0 + NUMBERS);
-            if after.birth_rank() == self.me() {
-                let lsn = self.commit(None, &[Event::NextIno(after)]);
-                self.relaxed.numbers.more = Some((first.0, after.0, lsn));
-            }
-        }
-        self.relaxed.numbers.peek(self.log.durable)
+        self.lag_at(core, cluster, ino)
     }
 
     /// Notes a record before it is applied: what it changes below relaxed directories, and of what is relaxed.
     #[inline]
-    pub(crate) fn note_relaxed(&mut self, events: &[Event], lsn: Lsn, made: Option<Ino>) {
-        if self.relaxed.is_any() {
-            return self.note_relaxed_record(events, lsn, made);
+    pub(crate) fn note_relaxed(
+        &mut self,
+        core: &Core,
+        cluster: &Cluster,
+        events: &[Event],
+        lsn: Lsn,
+        made: Option<Ino>,
+    ) {
+        if self.is_any() {
+            return self.note_relaxed_record(core, cluster, events, lsn, made);
         }
-        events.iter().for_each(|event| self.note_brought(event, lsn));
+        events.iter().for_each(|event| self.note_brought(core, event, lsn));
     }
 
     /// Notes an event that may bring policies.
-    fn note_brought(&mut self, event: &Event, lsn: Lsn) {
+    fn note_brought(&mut self, core: &Core, event: &Event, lsn: Lsn) {
         match event {
-            Event::Route(route) if route.rank == self.me() => self.relaxed.brought = lsn,
-            event => self.relaxed.note_policy(event, lsn),
+            Event::Route(route) if route.rank == core.me() => self.brought = lsn,
+            event => self.note_policy(event, lsn),
         }
     }
 
-    fn note_relaxed_record(&mut self, events: &[Event], lsn: Lsn, made: Option<Ino>) {
+    fn note_relaxed_record(&mut self, core: &Core, cluster: &Cluster, events: &[Event], lsn: Lsn, made: Option<Ino>) {
         for event in events {
             if let Event::Orphan(ino) = event {
                 // It is in no directory any more.
-                self.relaxed.memo.remove(ino);
+                self.memo.remove(ino);
             }
         }
-        if self.relaxed.deciding.is_some() {
+        if self.deciding.is_some() {
             let mut inos: Vec<Ino> = events.iter().filter_map(changed_by).collect();
             inos.sort_unstable();
             inos.dedup();
             for ino in &inos {
-                self.relaxed.fresh.insert(*ino, lsn);
+                self.fresh.insert(*ino, lsn);
             }
             if let Some(made) = made.filter(|made| inos.binary_search(made).is_ok()) {
-                self.relaxed.unborn.insert(made);
+                self.unborn.insert(made);
             }
-            self.relaxed.order.push_back((lsn, self.now.mono_ms, inos));
-            events.iter().for_each(|event| self.relaxed.note_policy(event, lsn));
+            self.order.push_back((lsn, core.now.mono_ms, inos));
+            events.iter().for_each(|event| self.note_policy(event, lsn));
             return;
         }
         let by_letter = events.iter().any(|event| matches!(event, Event::Peer(_)));
@@ -418,46 +426,44 @@ impl Mds {
                 Event::Entry { ino, .. } => made != Some(*ino),
                 Event::Merge { .. } | Event::Route(_) | Event::RouteGone(_) => true,
                 // It may have one at another rank.
-                Event::EntryGone { .. } => !self.cluster.is_alone(),
+                Event::EntryGone { .. } => !cluster.is_alone(),
                 Event::Letter { letter, .. } => !matches!(**letter, Letter::Sum { .. }),
-                Event::Inode(inode) if inode.kind == Kind::Dir && !self.cluster.is_alone() => {
-                    let before = self.tree.inode(inode.ino).map(|before| before.parent);
+                Event::Inode(inode) if inode.kind == Kind::Dir && !cluster.is_alone() => {
+                    let before = core.tree.inode(inode.ino).map(|before| before.parent);
                     before.map_or(by_letter, |before| before != inode.parent)
                 }
                 Event::Inode(inode) if inode.kind != Kind::Dir => {
-                    self.tree.inode(inode.ino).is_some_and(|before| before.nlink != inode.nlink && before.nlink > 1)
+                    core.tree.inode(inode.ino).is_some_and(|before| before.nlink != inode.nlink && before.nlink > 1)
                 }
                 _ => false,
             };
             if moves {
-                self.relaxed.edge = lsn;
-                self.relaxed.memo.clear();
+                self.edge = lsn;
+                self.memo.clear();
             }
-            self.note_brought(event, lsn);
+            self.note_brought(core, event, lsn);
         }
     }
 
     /// True if a relaxed answer may leave before the journal is durable.
-    pub(crate) fn may_run_ahead(&self, lag: Lag) -> bool {
-        let relaxed = &self.relaxed;
-        !self.log.failed
-            && relaxed.edge <= self.log.durable
-            && relaxed.fresh.len() <= FRESH_MAX
-            && relaxed.age(self.now.mono_ms) < lag.ms
+    pub(crate) fn may_run_ahead(&self, core: &Core, lag: Lag) -> bool {
+        !core.log.failed
+            && self.edge <= core.log.durable
+            && self.fresh.len() <= FRESH_MAX
+            && self.age(core.now.mono_ms) < lag.ms
     }
 
     /// The last record that an answer about these inodes shows and that is not durable; if it is about something `relaxed`, `Some` also if
     /// there is none.
-    pub(crate) fn volatile(&self, relaxed: bool, about: &[Ino]) -> Option<Volatile> {
-        let durable = self.log.durable;
-        let lsn =
-            about.iter().filter_map(|ino| self.relaxed.fresh.get(ino)).max().copied().filter(|lsn| *lsn > durable);
+    pub(crate) fn volatile(&self, core: &Core, relaxed: bool, about: &[Ino]) -> Option<Volatile> {
+        let durable = core.log.durable;
+        let lsn = about.iter().filter_map(|ino| self.fresh.get(ino)).max().copied().filter(|lsn| *lsn > durable);
         (relaxed || lsn.is_some()).then(|| Volatile { lsn: lsn.unwrap_or(durable), durable })
     }
 
     /// The inodes that the answer to a request is about.
     pub(crate) fn shown_by(&self, job: &Job, result: &FsResult<Answer>) -> Vec<Ino> {
-        if self.relaxed.fresh.is_empty() {
+        if self.fresh.is_empty() {
             return Vec::new();
         }
         let mut inos = Vec::new();
@@ -479,86 +485,63 @@ impl Mds {
     /// True if a file's objects must not be written yet, because its creation is not durable.
     #[inline]
     pub(crate) fn is_volatile(&self, ino: Ino) -> bool {
-        !self.relaxed.unborn.is_empty() && self.relaxed.unborn.contains(&ino)
+        !self.unborn.is_empty() && self.unborn.contains(&ino)
     }
 
     /// The access that a session gets to a file's objects for now: [`DataAccess::Moving`] until the file's creation is durable.
     #[inline]
-    pub(crate) fn access_for_now(&mut self, ino: Ino, access: DataAccess) -> DataAccess {
-        if access != DataAccess::None && self.is_still(ino) {
+    pub(crate) fn access_for_now(
+        &mut self,
+        core: &Core,
+        decoupled: &Decoupled,
+        ino: Ino,
+        access: DataAccess,
+    ) -> DataAccess {
+        if access != DataAccess::None && decoupled.is_still(ino) {
             return DataAccess::Moving;
         }
-        let is_opened = self.relaxed.deciding == Some(Some(ino)) && !matches!(self.tree.find(ino), Found::Here(_));
+        let is_opened = self.deciding == Some(Some(ino)) && !matches!(core.tree.find(ino), Found::Here(_));
         if access == DataAccess::None || !(is_opened || self.is_volatile(ino)) {
             return access;
         }
-        self.relaxed.held.insert(ino);
+        self.held.insert(ino);
         DataAccess::Moving
     }
 
     /// Somebody waits until it is durable that a file is there.
     pub(crate) fn wait_for_birth(&mut self, ino: Ino) {
-        self.relaxed.birth_awaited = true;
-        self.relaxed.held.insert(ino);
-    }
-
-    /// The journal is durable up to here.
-    pub(crate) fn relaxed_durable(&mut self) {
-        self.relaxed.birth_awaited &= self.log.durable < self.log.last;
-        while let Some((lsn, ..)) = self.relaxed.order.front()
-            && *lsn <= self.log.durable
-        {
-            let Some((lsn, _, inos)) = self.relaxed.order.pop_front() else { return };
-            for ino in inos {
-                if self.relaxed.fresh.get(&ino) == Some(&lsn) {
-                    self.relaxed.fresh.remove(&ino);
-                }
-                // The first record that says something of it made it.
-                if self.relaxed.unborn.remove(&ino) && self.relaxed.held.remove(&ino) {
-                    if self.is_leaving(ino) {
-                        // Another rank is about to have it, which says what may be done.
-                        continue;
-                    }
-                    for (slot, access) in self.opens.users(ino) {
-                        if let Some(session) = self.sessions.get(slot).map(|session| session.id) {
-                            self.out.push_back(Output::Access { session, ino, access });
-                        }
-                    }
-                    self.parked.wake(&WaitReason::Data(ino));
-                }
-            }
-        }
+        self.birth_awaited = true;
+        self.held.insert(ino);
     }
 
     /// A tick: the policies that the table knows are looked for until all are known.
-    pub(crate) fn look_for_relaxed(&mut self) {
-        if self.relaxed.brought.0 > 0 {
-            let (ticket, after) = (self.relaxed.look.ticket, std::mem::take(&mut self.relaxed.brought));
-            self.relaxed.look = Look { ticket, after, ..Look::default() };
+    pub(crate) fn look_for_relaxed(&mut self, core: &mut Core, sessions: &Sessions, cluster: &mut Cluster) {
+        if self.brought.0 > 0 {
+            let (ticket, after) = (self.look.ticket, std::mem::take(&mut self.brought));
+            self.look = Look { ticket, after, ..Look::default() };
         }
-        if self.relaxed.look.is_done() || !self.cluster.ready {
+        if self.look.is_done() || !cluster.peers.ready {
             return;
         }
-        let (now, after) = (self.now.mono_ms, self.relaxed.look.after);
-        if after.0 > 0 && self.needed_from() <= after {
+        let (now, after) = (core.now.mono_ms, self.look.after);
+        if after.0 > 0 && core.needed_from(sessions, cluster) <= after {
             return;
         }
-        let look = &mut self.relaxed.look;
+        let look = &mut self.look;
         if let Some(from) = look.next
             && (look.asked_ms == 0 || now >= look.asked_ms + PAGE_MS)
         {
             look.asked_ms = now.max(1);
             look.ticket = TICKETS.max(look.ticket) + 1;
             let ticket = look.ticket;
-            self.out.push_back(Output::Scan { ticket, what: Scan::Policies, from });
+            core.out.push_back(Output::Scan { ticket, what: Scan::Policies, from });
         }
-        self.read_policies();
+        self.read_policies(core, cluster);
     }
 
     /// A page of the table came, or it could not be read.
-    pub(crate) fn relaxed_scanned(&mut self, ticket: u64, page: Option<Page>) {
-        let relaxed = &mut self.relaxed;
-        if relaxed.look.ticket != ticket {
+    pub(crate) fn relaxed_scanned(&mut self, core: &mut Core, cluster: &mut Cluster, ticket: u64, page: Option<Page>) {
+        if self.look.ticket != ticket {
             return;
         }
         let Some(page) = page else {
@@ -566,54 +549,90 @@ impl Mds {
             return;
         };
         for (ino, _) in page.found {
-            if relaxed.look.found.insert(ino) {
-                relaxed.look.unread.insert(ino);
+            if self.look.found.insert(ino) {
+                self.look.unread.insert(ino);
             }
         }
-        (relaxed.look.next, relaxed.look.asked_ms) = (page.next, 0);
-        self.read_policies();
+        (self.look.next, self.look.asked_ms) = (page.next, 0);
+        self.read_policies(core, cluster);
     }
 
-    /// The policy of a directory, if it is this rank's and has one.
-    fn policy_here(&mut self, dir: Ino) -> Result<Option<Arc<[u8]>>, Vec<Need>> {
-        if !self.cluster.is_alone() {
-            match self.up(dir) {
-                Up::Elsewhere(_) => return Ok(None),
-                Up::Load(needs) => return Err(needs),
-                Up::To(..) | Up::Nowhere => {}
-            }
-        }
-        self.own_policy(dir)
-    }
-
-    fn read_policies(&mut self) {
-        let some: Vec<Ino> = self.relaxed.look.unread.iter().take(READS_MAX).copied().collect();
+    fn read_policies(&mut self, core: &mut Core, cluster: &mut Cluster) {
+        let some: Vec<Ino> = self.look.unread.iter().take(READS_MAX).copied().collect();
         let mut needs = Vec::new();
         for dir in some {
-            match self.policy_here(dir) {
+            match cluster.policy_here(core, dir) {
                 Ok(Some(text)) => {
-                    self.relaxed.look.unread.remove(&dir);
-                    self.relaxed.set(dir, lag_of(dir, &text));
+                    self.look.unread.remove(&dir);
+                    self.set(dir, lag_of(dir, &text));
                 }
                 Ok(None) => {
-                    self.relaxed.look.unread.remove(&dir);
-                    self.relaxed.unset(dir);
+                    self.look.unread.remove(&dir);
+                    self.unset(dir);
                 }
                 Err(more) => needs.extend(more),
             }
         }
         if !needs.is_empty() {
-            self.load(needs, Waiter::Nobody);
+            cluster.load(core, needs, Waiter::Nobody);
         }
-        if self.relaxed.look.is_done() {
-            if !std::mem::replace(&mut self.relaxed.look.is_whole, true) {
+        if self.look.is_done() {
+            if !std::mem::replace(&mut self.look.is_whole, true) {
                 // A directory that was known before and was not found has gone to another rank, or was changed there.
-                let found = std::mem::take(&mut self.relaxed.look.found);
-                let gone: Vec<Ino> = self.relaxed.policies.keys().copied().filter(|ino| !found.contains(ino)).collect();
-                gone.into_iter().for_each(|ino| self.relaxed.unset(ino));
+                let found = std::mem::take(&mut self.look.found);
+                let gone: Vec<Ino> = self.policies.keys().copied().filter(|ino| !found.contains(ino)).collect();
+                gone.into_iter().for_each(|ino| self.unset(ino));
             }
             // Names may have been moved by records that are not durable, before it was known what is relaxed.
-            self.relaxed.edge = self.log.last;
+            self.edge = core.log.last;
         }
+    }
+
+    /// Tells the object server what a session may do from now on.
+    pub(crate) fn tell_access(
+        &mut self,
+        core: &mut Core,
+        decoupled: &Decoupled,
+        session: SessionId,
+        change: AccessChange,
+    ) {
+        if let Some((ino, access)) = change {
+            let access = self.access_for_now(core, decoupled, ino, access);
+            core.out.push_back(Output::Access { session, ino, access });
+        }
+    }
+}
+
+/// The inodes that an event changes.
+fn changed_by(event: &Event) -> Option<Ino> {
+    match event {
+        Event::Inode(inode) => Some(inode.ino),
+        Event::InodeGone(ino) | Event::Xattr { ino, .. } | Event::XattrGone { ino, .. } => Some(*ino),
+        Event::Entry { dir, .. } | Event::EntryGone { dir, .. } => Some(*dir),
+        _ => None,
+    }
+}
+
+impl Cluster {
+    /// True if this rank is the only one.
+    pub(crate) fn is_only_rank(&self, core: &Core) -> bool {
+        self.is_alone() || self.atlas.map.ranks.iter().all(|info| info.rank == core.me())
+    }
+
+    /// True if another rank may decide on something of this one's meanwhile, or gets it.
+    fn is_between_ranks(&self) -> bool {
+        !self.loans.is_idle() || self.exports.is_active() || self.drain.is_some()
+    }
+
+    /// The policy of a directory, if it is this rank's and has one.
+    fn policy_here(&mut self, core: &mut Core, dir: Ino) -> Result<Option<Arc<[u8]>>, Vec<Need>> {
+        if !self.is_alone() {
+            match self.up(core, dir) {
+                Up::Elsewhere(_) => return Ok(None),
+                Up::Load(needs) => return Err(needs),
+                Up::To(..) | Up::Nowhere => {}
+            }
+        }
+        core.own_policy(dir)
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use loligo_types::limits::DATA_ADDRESSES_MAX;
-use loligo_types::{InoGrants, Lsn, MovedClient, SessionId, SessionRecord};
+use loligo_types::{InoGrants, Lsn, MovedClient, Origin, SessionId, SessionRecord};
 
 use crate::hash::IntMap;
 use crate::io::{ConnId, IdentityKey, Peer};
@@ -304,5 +304,16 @@ impl Sessions {
             entry.slot = None;
         }
         Some(before)
+    }
+
+    /// The session's window knows the change from now on.
+    pub(crate) fn remember(&mut self, mut origin: Origin, lsn: Lsn) -> Origin {
+        let slot = self.find(origin.session);
+        if let Some(session) = slot.and_then(|slot| self.get_mut(slot)) {
+            session.window.applied(origin.seq, origin.ino, origin.value);
+            session.unsaved.get_or_insert(lsn);
+            origin.answered = session.window.answered();
+        }
+        origin
     }
 }

@@ -9,8 +9,10 @@
 
 use std::collections::BTreeSet;
 
-use loligo_types::{Event, Ino, Name, Rank};
+use loligo_namespace::Tree;
+use loligo_types::{Event, Ino, Inode, Name, Rank};
 
+use crate::config::Config;
 use crate::hash::IntMap;
 
 /// Most of them; beyond, all are dropped: who comes next goes name by name.
@@ -126,38 +128,46 @@ impl Shortcuts {
     fn has_through(&self, dir: Ino) -> bool {
         self.through.contains_key(&dir)
     }
-}
-
-impl crate::machine::Mds {
-    /// Which shortcut it would be.
-    pub(crate) fn shortcut_key(&self, dir: Ino, names: &[Name]) -> u64 {
-        names.iter().fold(dir.0, |key, name| loligo_types::hash::mix(key ^ self.tree.hash(name)))
-    }
-
-    /// The most that are kept.
-    pub(crate) fn shortcuts_most(&self) -> usize {
-        self.config.some(MOST)
-    }
 
     /// Removes the shortcuts that an event, which is about to be applied, makes untrue.
     #[inline]
-    pub(crate) fn note_shortcuts(&mut self, event: &Event) {
-        if self.shortcuts.is_empty() {
+    pub(crate) fn note(&mut self, tree: &Tree, event: &Event) {
+        if self.is_empty() {
             return;
         }
         match event {
-            Event::Inode(inode) if self.shortcuts.has_through(inode.ino) => {
-                let same = |before: &loligo_types::Inode| crate::cluster::is_same_way(before, inode);
-                if !self.tree.inode(inode.ino).is_some_and(same) {
-                    self.shortcuts.drop_through(inode.ino);
+            Event::Inode(inode) if self.has_through(inode.ino) => {
+                let same = |before: &Inode| is_same_way(before, inode);
+                if !tree.inode(inode.ino).is_some_and(same) {
+                    self.drop_through(inode.ino);
                 }
             }
-            Event::InodeGone(ino) => self.shortcuts.drop_through(*ino),
+            Event::InodeGone(ino) => self.drop_through(*ino),
             // It is not said which directories are changed.
-            Event::Merge { .. } => self.shortcuts.clear(),
+            Event::Merge { .. } => self.clear(),
             _ => {}
         }
     }
+}
+
+/// The number of the shortcut over these names.
+pub(crate) fn shortcut_key(tree: &Tree, dir: Ino, names: &[Name]) -> u64 {
+    names.iter().fold(dir.0, |key, name| loligo_types::hash::mix(key ^ tree.hash(name)))
+}
+
+/// The most that are kept.
+pub(crate) fn shortcuts_most(config: &Config) -> usize {
+    config.some(MOST)
+}
+
+/// True if two records of a directory are the same to paths that lead through it. Under placement `table` the right to search it does not
+/// matter to them.
+pub(crate) fn is_same_way(a: &Inode, b: &Inode) -> bool {
+    let way = |inode: &Inode| (inode.parent, inode.place, inode.nlink == 0);
+    let search = |inode: &Inode| (inode.mode, inode.uid, inode.gid);
+    way(a) == way(b)
+        && a.lookup_lease() == b.lookup_lease()
+        && (a.ino.is_table() || search(a) == search(b) && a.acl() == b.acl())
 }
 
 #[cfg(test)]

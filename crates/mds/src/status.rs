@@ -2,23 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use loligo_types::{Lsn, Op, Rank, SessionId};
+use loligo_types::{Lsn, Rank, SessionId};
 
 use crate::balance::BalanceStatus;
+use crate::core::Core;
+use crate::counters::OpCount;
 use crate::decouple::{DecoupledCount, DecoupledStatus};
 use crate::heat::{HotDir, KnownLoad, Load, LoadVec};
-use crate::machine::Mds;
-use crate::session::Session;
-use crate::tally::{Tally, TallyStatus};
-
-/// Counters of an operation.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct OpCount {
-    /// Executed, well or not.
-    pub count: u64,
-    /// Of those, answered with an error.
-    pub errors: u64,
-}
+use crate::lease::Leases;
+use crate::lock::Locks;
+use crate::open::Opens;
+use crate::session::{Session, Sessions};
+use crate::tally::TallyStatus;
 
 /// A session.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -214,185 +209,18 @@ pub struct PathStatus {
     pub promise_waits: u64,
 }
 
-/// Number of operations.
-pub(crate) const OPS: usize = 37;
-
-/// The place of an operation among the counters.
-fn place(op: &Op) -> usize {
-    match op {
-        Op::Lookup { .. } => 0,
-        Op::LookupParent { .. } => 1,
-        Op::GetAttr { .. } => 2,
-        Op::SetAttr { .. } => 3,
-        Op::Open { .. } => 4,
-        Op::Create { .. } => 5,
-        Op::Tmpfile { .. } => 6,
-        Op::Close { .. } => 7,
-        Op::Mknod { .. } => 8,
-        Op::Mkdir { .. } => 9,
-        Op::Symlink { .. } => 10,
-        Op::Link { .. } => 11,
-        Op::Unlink { .. } => 12,
-        Op::Rmdir { .. } => 13,
-        Op::Rename { .. } => 14,
-        Op::Readlink { .. } => 15,
-        Op::Readdir { .. } => 16,
-        Op::GetXattr { .. } => 17,
-        Op::ListXattr { .. } => 18,
-        Op::SetXattr { .. } => 19,
-        Op::RemoveXattr { .. } => 20,
-        Op::Access { .. } => 21,
-        Op::StatFs => 22,
-        Op::ReadInline { .. } => 23,
-        Op::WriteInline { .. } => 24,
-        Op::SetData { .. } => 25,
-        Op::Extend { .. } => 26,
-        Op::SetLock { .. } => 27,
-        Op::Unlock { .. } => 28,
-        Op::GetLock { .. } => 29,
-        Op::CancelLock { .. } => 30,
-        Op::Sync => 31,
-        Op::GrantInos { .. } => 32,
-        Op::DataAddress { .. } => 33,
-        Op::Subtree { .. } => 34,
-        Op::Walk { .. } => 35,
-        Op::Persist => 36,
-        Op::Via { what, .. } => place(what),
-    }
-}
-
-/// Of each operation; an array of its own, because the standard library has no default for one so long.
-struct OpCounts([(&'static str, OpCount); OPS]);
-
-impl Default for OpCounts {
-    fn default() -> OpCounts {
-        OpCounts([("", OpCount { count: 0, errors: 0 }); OPS])
-    }
-}
-
-/// Counters.
-#[derive(Default)]
-pub(crate) struct Counters {
-    ops: OpCounts,
-    pub(crate) recalls: u64,
-    pub(crate) evicted: u64,
-    pub(crate) checkpoints_failed: u64,
-    pub(crate) subtree_merges: u64,
-    pub(crate) subtree_conflicts: u64,
-    pub(crate) decouplings_lost: u64,
-    pub(crate) redirects: u64,
-    pub(crate) splits: u64,
-    pub(crate) merges: u64,
-    pub(crate) scattered: u64,
-    pub(crate) spreads: u64,
-    pub(crate) tally: Tally,
-}
-
-impl Counters {
-    /// Requests answered or redirected so far.
-    pub(crate) fn requests(&self) -> u64 {
-        self.redirects + self.ops.0.iter().map(|(_, count)| count.count).sum::<u64>()
-    }
-
-    /// One operation more; its place.
-    #[inline]
-    pub(crate) fn count(&mut self, op: &Op, ok: bool) -> usize {
-        let at = place(op);
-        let (name, count) = &mut self.ops.0[at];
-        *name = op.name();
-        count.count += 1;
-        count.errors += u64::from(!ok);
-        at
-    }
-}
-
 /// Most waiting requests shown one by one.
 const WAITING_SHOWN: usize = 1000;
 
-impl Mds {
-    /// Directories split and merged so far.
-    pub fn recuts(&self) -> u64 {
-        self.counters.splits + self.counters.merges
-    }
-
-    /// A picture of the moment. Walks over sessions and locks: not for every request.
-    pub fn status(&self) -> Status {
-        let ops = self.counters.ops.0.iter().filter(|(_, count)| count.count > 0).copied().collect();
-        let grace = self.grace.as_ref().map(|grace| GraceStatus {
-            left_ms: self.grace_until(grace).saturating_sub(self.now.mono_ms),
-            missing: self.missing().count(),
-        });
-        Status {
-            rank: self.config.rank,
-            member: self.member_state(),
-            drain_stuck: self.drain_stuck(),
-            sessions: self.session_status(),
-            ops,
-            cache_bytes: self.tree.memory_bytes(),
-            hash_bytes: self.tree.hash_bytes(),
-            cache_inodes: self.tree.inodes_cached(),
-            dirty: self.tree.dirty_records(),
-            leases: self.leases.total(),
-            lease_bytes: self.leases.memory_bytes(),
-            locks: self.locks.held(),
-            last_lsn: self.log.last,
-            durable_lsn: self.log.durable,
-            gated: self.gate.len(),
-            relaxed: self.relaxed.status(self.now.mono_ms),
-            journal_bytes: self.log.used,
-            journal_limit: self.log.limit,
-            full: self.log.full || self.log.no_room || self.log.stuck,
-            failed: self.log.failed,
-            grace,
-            recalls_pending: self.recalls.len(),
-            recalls: self.counters.recalls,
-            evicted: self.counters.evicted,
-            checkpoints_failed: self.counters.checkpoints_failed,
-            decoupled: self.decoupled.statuses(&self.tree, self.now.mono_ms, &|dir| self.path_of(dir)),
-            decoupled_count: self.decoupled.count(&self.tree, self.now.mono_ms),
-            subtree_merges: self.counters.subtree_merges,
-            subtree_conflicts: self.counters.subtree_conflicts,
-            decouplings_lost: self.counters.decouplings_lost,
-            redirects: self.counters.redirects,
-            splits: self.counters.splits,
-            merges: self.counters.merges,
-            scattered: self.counters.scattered,
-            spreads: self.counters.spreads,
-            paths: self.path_status(),
-            tally: self.counters.tally.status(|op| self.counters.ops.0[op].0),
-            loads: self.loads.len(),
-            discards: self.discards.len() + self.tidy.left(),
-            orphans: self.tree.orphans().count(),
-            waiting: self.waiting_status(),
-            waiting_count: self.parked.len(),
-            load: self.load_now(),
-            others: self.known_loads(),
-            balance: self.balance_status(),
-            hottest: self.hottest(),
-            heat_frags: self.heat.table.size(),
-            heat_totals: self.heat.totals,
-        }
-    }
-
-    fn path_status(&self) -> PathStatus {
-        let (held, lent) = (&self.cluster.held, &self.cluster.lent);
-        PathStatus {
-            held: held.len(),
-            lent: lent.len(),
-            steps: held.steps,
-            partings: held.partings,
-            asks: held.asks,
-            asked_back: lent.asked_back,
-            shortcuts: self.shortcuts.len(),
-            shortcuts_taken: self.shortcuts.taken,
-            promised: self.promises.len(),
-            promises: self.promises.given,
-            promise_waits: self.promises.waits,
-        }
-    }
-
-    fn session_status(&self) -> Vec<SessionStatus> {
-        let sessions = self.sessions.iter().map(|(slot, session)| SessionStatus {
+impl Sessions {
+    pub(crate) fn session_status(
+        &self,
+        core: &Core,
+        leases: &Leases,
+        opens: &Opens,
+        locks: &Locks,
+    ) -> Vec<SessionStatus> {
+        let sessions = self.iter().map(|(slot, session)| SessionStatus {
             id: session.id,
             name: String::from_utf8_lossy(&session.name).into_owned(),
             uid: session.uid,
@@ -401,10 +229,10 @@ impl Mds {
             ending: session.ending.is_some(),
             identity: self.identity_of(session),
             direct: !session.addresses.is_empty(),
-            idle_ms: self.now.mono_ms.saturating_sub(session.heard_ms),
-            opens: self.opens.handles(slot),
-            leases: self.leases.count(slot),
-            locks: self.locks.held_by(slot),
+            idle_ms: core.now.mono_ms.saturating_sub(session.heard_ms),
+            opens: opens.handles(slot),
+            leases: leases.count(slot),
+            locks: locks.held_by(slot),
             in_flight: session.window.running(),
             requests: session.requests,
             errors: session.errors,
@@ -413,11 +241,13 @@ impl Mds {
     }
 
     fn identity_of(&self, session: &Session) -> Option<String> {
-        let conn = self.sessions.conns.get(&session.conn?)?;
+        let conn = self.conns.get(&session.conn?)?;
         conn.peer.identity.as_ref().map(|identity| identity.name.clone())
     }
+}
 
-    fn waiting_status(&self) -> Vec<WaitStatus> {
+impl Core {
+    pub(crate) fn waiting_status(&self) -> Vec<WaitStatus> {
         let waiting = self.parked.iter().take(WAITING_SHOWN).map(|(job, why)| WaitStatus {
             session: job.session,
             op: job.op.name(),

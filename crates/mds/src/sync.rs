@@ -3,11 +3,8 @@
 //! Clients sync the files that they have open themselves; this is for what was written through handles that are closed,
 //! of which nobody but the object server knows.
 
-use loligo_types::{Answer, FsError};
-
+use crate::core::Core;
 use crate::io::Output;
-use crate::machine::Mds;
-use crate::park::WaitReason;
 
 /// Where they are.
 #[derive(Default)]
@@ -18,34 +15,29 @@ pub(crate) struct Syncs {
     wanted: bool,
 }
 
-impl Mds {
-    /// The number of the sync that covers all that was answered so far.
-    pub(crate) fn sync_data(&mut self) -> u64 {
-        if self.syncs.running {
-            // That one may have begun before something that was answered since.
-            self.syncs.wanted = true;
-            return self.syncs.last + 1;
-        }
-        self.syncs.running = true;
-        self.syncs.last += 1;
-        self.out.push_back(Output::SyncData { ticket: self.syncs.last });
-        self.syncs.last
+impl Syncs {
+    /// One is done; false if it is not the one under way.
+    pub(crate) fn end(&mut self, ticket: u64) -> bool {
+        ticket == self.last && std::mem::take(&mut self.running)
     }
 
-    /// One is done. Who waits is answered.
-    pub(crate) fn data_synced(&mut self, ticket: u64, ok: bool) {
-        if ticket != self.syncs.last || !self.syncs.running {
-            return;
+    /// Starts the one that was wanted meanwhile.
+    pub(crate) fn go_on(&mut self, core: &mut Core) {
+        if std::mem::take(&mut self.wanted) {
+            self.sync_data(core);
         }
-        self.syncs.running = false;
-        for job in self.parked.take_waiting(&WaitReason::Sync(ticket)) {
-            if ok { self.done(job, Answer::Done) } else { self.fail(job, FsError::Io) }
+    }
+
+    /// The number of the sync that covers all that was answered so far.
+    pub(crate) fn sync_data(&mut self, core: &mut Core) -> u64 {
+        if self.running {
+            // That one may have begun before something that was answered since.
+            self.wanted = true;
+            return self.last + 1;
         }
-        if std::mem::take(&mut self.syncs.wanted) {
-            self.sync_data();
-        }
-        if self.cluster.exports.is_active() {
-            self.synced_before_move(ticket, ok);
-        }
+        self.running = true;
+        self.last += 1;
+        core.out.push_back(Output::SyncData { ticket: self.last });
+        self.last
     }
 }

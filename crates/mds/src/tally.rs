@@ -2,11 +2,9 @@
 //! number of names of paths. Numbers in fixed places, which only grow: a request costs a few additions, and no memory. Not here: load and
 //! heat, which decay and move (`heat`); whoever shows it.
 
-use loligo_types::{About, Answer, FsResult, Ino, Kind, Op, Placement};
+use loligo_types::{Ino, Placement};
 
-use crate::machine::Mds;
-use crate::park::{Job, WaitReason};
-use crate::status::OPS;
+use crate::job::WaitReason;
 
 /// Paths are counted together that have up to so many names, and more than the one before; the last are the longest that there are.
 const NAMES: [usize; 10] = [1, 2, 3, 4, 6, 8, 12, 16, 32, 64];
@@ -47,10 +45,10 @@ pub struct TallyStatus {
 
 /// The counters.
 pub(crate) struct Tally {
-    placed: [[u64; OPS]; Placement::ALL.len()],
-    redirected: [u64; Placement::ALL.len()],
-    waits: [WaitCount; WaitReason::NAMES.len()],
-    walks: [WalkCount; NAMES.len()],
+    pub(crate) placed: [[u64; OPS]; Placement::ALL.len()],
+    pub(crate) redirected: [u64; Placement::ALL.len()],
+    pub(crate) waits: [WaitCount; WaitReason::NAMES.len()],
+    pub(crate) walks: [WalkCount; NAMES.len()],
 }
 
 impl Default for Tally {
@@ -66,13 +64,13 @@ impl Default for Tally {
 
 /// The place of a placement that a number can say; those have the numbers from 1 on.
 #[inline]
-fn row(dir: Ino) -> usize {
+pub(crate) fn row(dir: Ino) -> usize {
     (Placement::by_number(dir) as usize).saturating_sub(1).min(Placement::ALL.len() - 1)
 }
 
 /// The place of a path with so many names.
 #[inline]
-fn bucket(names: usize) -> usize {
+pub(crate) fn bucket(names: usize) -> usize {
     NAMES.partition_point(|most| *most < names).min(NAMES.len() - 1)
 }
 
@@ -106,58 +104,8 @@ impl Tally {
     }
 }
 
-impl Mds {
-    /// The directory that an operation is in: that of the names it is about; of an inode the one that it lives with, a directory itself.
-    #[inline]
-    fn dir_of(&self, op: &Op) -> Option<Ino> {
-        match op.about() {
-            About::Names(dir) => Some(dir),
-            About::Inode(ino) => Some(match self.tree.peek(ino) {
-                Some(inode) if inode.kind != Kind::Dir && inode.parent.0 != 0 => inode.parent,
-                _ => ino,
-            }),
-            About::Nothing => None,
-        }
-    }
-
-    /// A request is answered; `op` is the place of its operation. A path is in the directory to which its names have led.
-    #[inline]
-    pub(crate) fn tally_answer(&mut self, job: &Job, op: usize, result: &FsResult<Answer>) {
-        if let Some(dir) = self.dir_of(&job.op) {
-            self.counters.tally.placed[row(dir)][op] += 1;
-        }
-        if let Some(walk) = &job.walk {
-            let walks = &mut self.counters.tally.walks[bucket(walk.names())];
-            walks.all += 1;
-            let parted = |done: u32, last: &Answer| {
-                matches!(last, Answer::Remote { .. }) && (walk.acts_at_end() || (done as usize) < walk.names())
-            };
-            walks.parted += u64::from(matches!(result, Ok(Answer::Walked { done, last, .. }) if parted(*done, last)));
-        }
-    }
-
-    /// A request is sent on to another rank.
-    pub(crate) fn tally_redirect(&mut self, job: &Job) {
-        self.counters.redirects += 1;
-        if let Some(dir) = self.dir_of(&job.op) {
-            self.counters.tally.redirected[row(dir)] += 1;
-        }
-    }
-
-    /// A request begins to wait.
-    pub(crate) fn tally_wait(&self, job: &mut Job, why: &WaitReason) {
-        job.waits = Some((why.place() as u8, self.now.mono_ms));
-    }
-
-    /// It goes on, or is answered.
-    #[inline]
-    pub(crate) fn tally_waited(&mut self, job: &mut Job) {
-        let Some((why, since_ms)) = job.waits.take() else { return };
-        let waited = &mut self.counters.tally.waits[usize::from(why)];
-        waited.count += 1;
-        waited.ms += self.now.mono_ms.saturating_sub(since_ms);
-    }
-}
+/// Number of operations.
+pub(crate) const OPS: usize = 37;
 
 #[cfg(test)]
 mod tests {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use loligo_types::{Op, SubtreeOp, limits};
 
-use crate::park::Job;
+use crate::job::Job;
 use crate::session::Slot;
 
 /// Of each request, beside what it says: its place among those that wait, and the request itself.

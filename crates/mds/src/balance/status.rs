@@ -2,7 +2,8 @@
 
 use loligo_types::{PolicyId, Weighed};
 
-use crate::machine::Mds;
+use crate::balance::state::Balance;
+use crate::cluster::Atlas;
 
 /// Of one rank.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -25,18 +26,18 @@ pub struct BalanceStatus {
     pub silent: u64,
 }
 
-impl Mds {
+impl Balance {
     /// The status of this rank's balancer.
-    pub(crate) fn balance_status(&self) -> BalanceStatus {
+    pub(crate) fn balance_status(&self, atlas: &Atlas) -> BalanceStatus {
         BalanceStatus {
-            policy: self.policy(),
-            asks: self.balance.asks,
-            ticks: self.balance.tick,
-            weighed: self.weighed(),
-            moves: self.balance.moves,
-            refused: self.balance.refused,
-            unanswered: self.balance.unanswered,
-            silent: self.balance.silent,
+            policy: atlas.policy(),
+            asks: self.asks,
+            ticks: self.tick,
+            weighed: self.weighed(atlas),
+            moves: self.moves,
+            refused: self.refused,
+            unanswered: self.unanswered,
+            silent: self.silent,
         }
     }
 }

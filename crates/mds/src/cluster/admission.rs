@@ -6,26 +6,14 @@
 use std::collections::BTreeMap;
 
 use loligo_namespace::Need;
-use loligo_types::{Ino, Lsn, Op};
+use loligo_types::{Ino, Op};
 
-use super::borrow::Foreign;
-use crate::machine::Mds;
-use crate::park::{Job, WaitReason};
+use crate::cluster::Borrowing;
+use crate::cluster::borrowing::{Foreign, Turn};
+use crate::cluster::replicas::lent::Lent;
+use crate::core::Core;
+use crate::job::{Job, WaitReason};
 use crate::peer::TxId;
-
-/// A turn.
-struct Turn {
-    tx: TxId,
-    /// The record of the decision; none: it is not decided yet. When that is durable letters go to those that lent, and what is
-    /// asked of them then comes behind.
-    decided: Option<Lsn>,
-}
-
-/// All turns.
-#[derive(Default)]
-pub(crate) struct AdmissionQueue {
-    by_dir: BTreeMap<Ino, Turn>,
-}
 
 /// Directories of which all parts are wanted, and whether only to be shown.
 fn wanted(foreign: &Foreign) -> BTreeMap<Ino, bool> {
@@ -34,14 +22,14 @@ fn wanted(foreign: &Foreign) -> BTreeMap<Ino, bool> {
     parts.collect()
 }
 
-impl Mds {
+impl Borrowing {
     /// True if a request may borrow these now; else it waits until a turn ends, and has nothing meanwhile, no turn either: so none wait for
     /// each other. A request that has a turn keeps it whatever else it waits for.
     ///
     /// A request that only looks waits for what is being borrowed or was decided, not for what else those wait for that have a turn:
     /// clients, for example.
     pub(super) fn is_its_turn(&self, job: &Job, foreign: &Foreign) -> bool {
-        let turns = &self.cluster.turns.by_dir;
+        let turns = &self.turns.by_dir;
         let is_free = |(dir, shown): (Ino, bool)| {
             turns.get(&dir).is_none_or(|turn| {
                 Some(turn.tx) == job.tx || (shown && turn.decided.is_none() && !self.borrows(turn.tx))
@@ -54,57 +42,59 @@ impl Mds {
     pub(super) fn take_turn(&mut self, tx: TxId, foreign: &Foreign) {
         for (dir, shown) in wanted(foreign) {
             if !shown {
-                self.cluster.turns.by_dir.entry(dir).or_insert(Turn { tx, decided: None });
+                self.turns.by_dir.entry(dir).or_insert(Turn { tx, decided: None });
             }
         }
     }
 
-    /// Asks back replicas of directories that a request is about to change as a whole, while parts of them are borrowed, and not after
-    /// that.
-    pub(super) fn ask_for_replicas(&mut self, job: &mut Job, foreign: &Foreign) {
-        let Op::SetAttr { ino, set, .. } = &job.op else { return };
-        let changes_way = set.mode.is_some() || set.uid.is_some() || set.gid.is_some();
-        if changes_way && wanted(foreign).contains_key(ino) && self.take_replicas_back(&[*ino]) {
-            let marks = vec![*ino];
-            self.parked.mark(job, marks);
-        }
-    }
-
-    /// It is decided with the next record.
-    pub(super) fn decide_turn(&mut self, tx: TxId) {
-        let lsn = self.log.last.next();
-        self.cluster.turns.by_dir.values_mut().filter(|turn| turn.tx == tx).for_each(|turn| turn.decided = Some(lsn));
+    /// The transaction that has a turn is decided with the next record.
+    pub(super) fn decide_turn(&mut self, core: &Core, tx: TxId) {
+        let lsn = core.log.last.next();
+        self.turns.by_dir.values_mut().filter(|turn| turn.tx == tx).for_each(|turn| turn.decided = Some(lsn));
     }
 
     /// It has given back what it had, and waits for something else.
-    pub(super) fn pause_turn(&mut self, tx: TxId) {
-        if self.cluster.turns.by_dir.values().any(|turn| turn.tx == tx) {
-            self.parked.wake(&WaitReason::Locked);
+    pub(super) fn pause_turn(&self, core: &mut Core, tx: TxId) {
+        if self.turns.by_dir.values().any(|turn| turn.tx == tx) {
+            core.parked.wake(&WaitReason::Locked);
         }
     }
 
     /// It has ended without a decision, or waits for the turn of another one.
-    pub(super) fn end_turn(&mut self, tx: TxId) {
-        self.end_turns(|turn| turn.tx == tx && turn.decided.is_none());
+    pub(super) fn end_turn(&mut self, core: &mut Core, tx: TxId) {
+        self.end_turns(core, |turn| turn.tx == tx && turn.decided.is_none());
     }
 
     /// The journal is durable further than before, and letters were sent.
-    pub(super) fn end_turns_decided(&mut self) {
-        let durable = self.log.durable;
-        self.end_turns(|turn| turn.decided.is_some_and(|lsn| lsn <= durable));
+    pub(super) fn end_turns_decided(&mut self, core: &mut Core) {
+        let durable = core.log.durable;
+        self.end_turns(core, |turn| turn.decided.is_some_and(|lsn| lsn <= durable));
     }
 
-    fn end_turns(&mut self, over: impl Fn(&Turn) -> bool) {
-        let turns = &mut self.cluster.turns.by_dir;
+    fn end_turns(&mut self, core: &mut Core, over: impl Fn(&Turn) -> bool) {
+        let turns = &mut self.turns.by_dir;
         let before = turns.len();
         turns.retain(|_, turn| !over(turn));
         if turns.len() < before {
-            self.parked.wake(&WaitReason::Locked);
+            core.parked.wake(&WaitReason::Locked);
         }
     }
 
     /// Directories with which it is somebody's turn, ascending.
     pub(super) fn turns(&self) -> impl Iterator<Item = Ino> + '_ {
-        self.cluster.turns.by_dir.keys().copied()
+        self.turns.by_dir.keys().copied()
+    }
+}
+
+impl Lent {
+    /// Asks back replicas of directories that a request is about to change as a whole, while parts of them are borrowed, and not after
+    /// that.
+    pub(super) fn ask_for_replicas(&mut self, core: &mut Core, job: &mut Job, foreign: &Foreign) {
+        let Op::SetAttr { ino, set, .. } = &job.op else { return };
+        let changes_way = set.mode.is_some() || set.uid.is_some() || set.gid.is_some();
+        if changes_way && wanted(foreign).contains_key(ino) && self.take_replicas_back(core, &[*ino]) {
+            let marks = vec![*ino];
+            core.parked.mark(job, marks);
+        }
     }
 }

@@ -1,30 +1,18 @@
 //! A rank that gives everything away, so that it can be removed: subtrees, files that live by themselves, letters; then its
-//! clients go. What is done stands in docs/cluster.md, "Membership". One subtree after the other, each a migration as any.
+//! clients go. The course stands in docs/cluster.md, "Membership". One subtree after the other, each a migration as any.
+//! Here the state; the stages are in `draining.rs`.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use loligo_types::{Ino, Lsn, Rank, RankState};
+use loligo_types::{Ino, Lsn, Rank};
 
-use super::Where;
-use crate::admin::{DrainStatus, Migration, Told};
-use crate::decouple::POLICY_TICKETS;
-use crate::io::{Member, Output, Page, Scan};
-use crate::load::Waiter;
-use crate::machine::Mds;
-use crate::peer::PeerMsg;
-use crate::relaxed::TICKETS as RELAXED_TICKETS;
+use crate::io::Scan;
 
 /// Delay before something that could not be done is tried again, milliseconds.
-const RETRY_MS: u64 = 300;
-/// Time to wait for a scan of the table before it is asked for again: it may have failed, milliseconds.
-const SCAN_MS: u64 = 10_000;
-/// Files given away at once.
-const FILES_MAX: usize = 256;
-/// Directories that a refusal names.
-const NAMED_MAX: usize = 5;
+pub(super) const RETRY_MS: u64 = 300;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stage {
+pub(super) enum Stage {
     /// Everything up to this record (all there is, as long as none is named) gets into the table, so that it can be looked
     /// through.
     Settling(Option<Lsn>, Scan),
@@ -54,32 +42,32 @@ enum Stage {
 
 /// State of a drain.
 pub(crate) struct Drain {
-    stage: Stage,
-    begun_ms: u64,
+    pub(super) stage: Stage,
+    pub(super) begun_ms: u64,
     /// Nothing is tried before this.
-    not_before_ms: u64,
-    ticket: u64,
+    pub(super) not_before_ms: u64,
+    pub(super) ticket: u64,
     /// Directories with a pin that names this rank among others.
-    pins: VecDeque<(Ino, Vec<Rank>)>,
+    pub(super) pins: VecDeque<(Ino, Vec<Rank>)>,
     /// Those with one that names no other rank that takes more.
-    bound: Vec<Ino>,
-    files: Vec<Ino>,
+    pub(super) bound: Vec<Ino>,
+    pub(super) files: Vec<Ino>,
     /// Directories whose number names this rank, found in the table.
-    scattered: VecDeque<Ino>,
+    pub(super) scattered: VecDeque<Ino>,
     /// Number of scattered directories that had come here by messages when the table was scanned.
-    came: u64,
+    pub(super) came: u64,
     /// Load given to each rank, in parts of this one's load.
-    given: BTreeMap<Rank, f64>,
-    subtrees_given: u64,
-    files_given: u64,
+    pub(super) given: BTreeMap<Rank, f64>,
+    pub(super) subtrees_given: u64,
+    pub(super) files_given: u64,
     /// Letters that this rank had had when it said to the others that it has nothing any more.
-    letters_got: u64,
+    pub(super) letters_got: u64,
     /// The migration that it has begun last, until it has looked what became of it.
-    tried: Option<u64>,
+    pub(super) tried: Option<u64>,
     /// Why that one, or the one before it, failed; it is tried again.
-    refused: Option<String>,
+    pub(super) refused: Option<String>,
     /// Nobody is there to give to, and why.
-    stuck: Option<String>,
+    pub(super) stuck: Option<String>,
 }
 
 impl Drain {
@@ -104,482 +92,12 @@ impl Drain {
             stuck: None,
         }
     }
-}
 
-impl Mds {
-    /// Goes on with giving everything away.
-    pub(crate) fn step_drain(&mut self) {
-        if self.stopping || self.grace.is_some() || !self.cluster.ready {
-            return;
+    /// The record up to which all must be in the table before it goes on, if that is waited for.
+    pub(super) fn settling(&self) -> Option<Lsn> {
+        match self.stage {
+            Stage::Settling(upto, _) => upto,
+            _ => None,
         }
-        let Some(mut drain) = self.cluster.drain.take() else { return };
-        for _ in 0..4 {
-            let before = drain.stage;
-            if self.now.mono_ms >= drain.not_before_ms {
-                self.step_drain_stage(&mut drain);
-            }
-            if drain.stage == before {
-                break;
-            }
-        }
-        self.cluster.drain = Some(drain);
-    }
-
-    fn step_drain_stage(&mut self, drain: &mut Drain) {
-        match drain.stage {
-            Stage::Settling(None, what) => {
-                if what == Scan::Scattered {
-                    drain.came = self.cluster.scattered.came;
-                }
-                drain.stage = Stage::Settling(Some(self.log.last), what);
-            }
-            Stage::Settling(Some(upto), what) => {
-                if self.settle_upto(upto) {
-                    self.look_on(drain, what, Ino(0));
-                }
-            }
-            // It was not answered for so long.
-            Stage::Looking(what, from) => self.look_on(drain, what, from),
-            Stage::Giving => self.give_subtree(drain),
-            Stage::GivingScattered(next) => self.give_scattered(drain, next),
-            Stage::GivingFiles(next) => self.give_files(drain, next),
-            Stage::Orphans => {
-                if self.tree.orphans().next().is_none() {
-                    drain.stage = Stage::Settling(None, Scan::Floating);
-                }
-            }
-            Stage::Landing => self.part_if_empty(drain),
-            Stage::Parting => {
-                let others = self.cluster.map.ranks.iter().filter(|info| info.rank != self.config.rank);
-                let mut words = others.map(|info| self.cluster.links.get(&info.rank).is_some_and(|link| link.farewell));
-                if !words.all(|said| said) {
-                    return;
-                }
-                // Before they heard that there was nothing here they may have sent something.
-                if self.letters_got() != drain.letters_got || !self.has_landed() {
-                    drain.stage = Stage::Giving;
-                } else if self.log.durable == self.log.last {
-                    self.out.push_back(Output::Member(Member::Drained));
-                    drain.stage = Stage::Parted;
-                }
-            }
-            Stage::Parted => {
-                if self.state_of(self.config.rank) == Some(RankState::Leaving) {
-                    drain.stage = Stage::Leaving;
-                }
-            }
-            Stage::Leaving => {
-                // What sessions leave is dropped by the rank that they had it at, as long as there is one.
-                let dropped = self.tidy.left() == 0 && self.discards.is_idle();
-                if self.sessions.len() == 0 && dropped && self.log.durable == self.log.last {
-                    self.out.push_back(Output::Member(Member::Left));
-                    drain.stage = Stage::Left;
-                }
-            }
-            Stage::Left | Stage::Refused => {}
-        }
-    }
-
-    // Looks through the table.
-
-    fn look_on(&mut self, drain: &mut Drain, what: Scan, from: Ino) {
-        drain.ticket += 1;
-        drain.stage = Stage::Looking(what, from);
-        drain.not_before_ms = self.now.mono_ms + SCAN_MS;
-        self.out.push_back(Output::Scan { ticket: drain.ticket, what, from });
-    }
-
-    /// Some of it has been looked through.
-    pub(crate) fn scanned(&mut self, ticket: u64, page: Option<Page>) {
-        if ticket >= POLICY_TICKETS {
-            return self.policies_scanned(ticket, page);
-        }
-        if ticket > RELAXED_TICKETS {
-            return self.relaxed_scanned(ticket, page);
-        }
-        let Some(mut drain) = self.cluster.drain.take() else { return };
-        if let Stage::Looking(what, from) = drain.stage
-            && drain.ticket == ticket
-        {
-            drain.not_before_ms = 0;
-            match page {
-                None => drain.not_before_ms = self.now.mono_ms + RETRY_MS,
-                Some(page) => match what {
-                    Scan::Pins => self.take_pins(&mut drain, page),
-                    Scan::Scattered => {
-                        drain.scattered = page.found.into_iter().map(|(ino, _)| ino).collect();
-                        drain.stage = Stage::GivingScattered(page.next);
-                    }
-                    Scan::Floating => self.take_floating(&mut drain, page),
-                    Scan::Policies => {}
-                },
-            }
-            debug_assert!(drain.stage != Stage::Looking(what, from) || drain.not_before_ms > 0, "it goes on");
-        }
-        self.cluster.drain = Some(drain);
-        self.step_drain();
-    }
-
-    fn take_pins(&mut self, drain: &mut Drain, page: Page) {
-        for (dir, ranks) in page.found {
-            if !ranks.contains(&self.config.rank) {
-                continue;
-            }
-            if ranks.iter().any(|rank| self.cluster.takes_more(*rank)) {
-                drain.pins.push_back((dir, ranks));
-            } else {
-                drain.bound.push(dir);
-            }
-        }
-        if let Some(next) = page.next {
-            return self.look_on(drain, Scan::Pins, next);
-        }
-        let leaves = self.state_of(self.config.rank) == Some(RankState::Leaving);
-        if drain.bound.is_empty() || leaves {
-            if !leaves {
-                self.out.push_back(Output::Member(Member::Drains));
-            }
-            drain.stage = Stage::Giving;
-        } else {
-            let text = self.bound_text(&drain.bound);
-            self.out.push_back(Output::Member(Member::Refused(text)));
-            drain.stage = Stage::Refused;
-        }
-    }
-
-    fn bound_text(&self, bound: &[Ino]) -> String {
-        let mut named: Vec<String> = bound.iter().take(NAMED_MAX).map(|ino| format!("inode {ino}")).collect();
-        if bound.len() > NAMED_MAX {
-            named.push(format!("{} more", bound.len() - NAMED_MAX));
-        }
-        format!(
-            "rank {} cannot be drained: directories are pinned to it and to no rank that takes more ({}); pin them to \
-             another rank (loligo subtree pin DIR RANK) or unpin them (loligo subtree unpin DIR; find MOUNT -inum \
-             NUMBER says which they are), then drain it again",
-            self.config.rank,
-            named.join(", ")
-        )
-    }
-
-    fn take_floating(&mut self, drain: &mut Drain, page: Page) {
-        let files = page.found.into_iter().map(|(ino, _)| ino);
-        drain.files = files.filter(|ino| !self.tree.is_orphan(*ino)).collect();
-        drain.stage = Stage::GivingFiles(page.next);
-    }
-
-    // Gives away.
-
-    /// The rank to give something to: of those that may have it and take more, that with the least load.
-    fn receiver(&self, drain: &Drain, pinned: &[Rank]) -> Option<Rank> {
-        let able = |rank: &Rank| {
-            (pinned.is_empty() || pinned.contains(rank))
-                && *rank != self.config.rank
-                && self.cluster.links.get(rank).is_some_and(|link| link.greeted)
-        };
-        let up = self.cluster.map.ranks.iter().filter(|info| info.state == RankState::Up).map(|info| info.rank);
-        let load = |rank: &Rank| {
-            let known = self.load_of(*rank).map_or(0.0, |(load, _)| load.all);
-            known + drain.given.get(rank).copied().unwrap_or(0.0)
-        };
-        up.filter(able).min_by(|a, b| load(a).total_cmp(&load(b)))
-    }
-
-    /// Why there is no rank to give something to, and what to do.
-    fn no_receiver(&self, what: &str, pinned: &[Rank]) -> String {
-        let able = |rank: &Rank| (pinned.is_empty() || pinned.contains(rank)) && self.cluster.takes_more(*rank);
-        let away = self.unreached(able);
-        if away.is_empty() {
-            let pin = if pinned.is_empty() { "" } else { ", or change its pin" };
-            format!("there is no rank that takes {what}: add one (loligo rank add){pin}")
-        } else {
-            format!("there is no connection to {away}, to take {what}: it goes on when there is; see whether it runs")
-        }
-    }
-
-    /// The other ranks of some that cannot be spoken to, by name.
-    fn unreached(&self, some: impl Fn(&Rank) -> bool) -> String {
-        let others = self.cluster.map.ranks.iter().map(|info| info.rank).filter(|rank| *rank != self.config.rank);
-        let greeted = |rank: &Rank| self.cluster.links.get(rank).is_some_and(|link| link.greeted);
-        let away: Vec<String> =
-            others.filter(|rank| some(rank) && !greeted(rank)).map(|rank| format!("rank {rank}")).collect();
-        away.join(", ")
-    }
-
-    /// Looks at the result of the migration that was begun last. False: it has failed, and is not tried again at once.
-    fn look_back(&mut self, drain: &mut Drain) -> bool {
-        let Some(id) = drain.tried.take() else { return true };
-        let ended = self.cluster.exports.ended.iter().rev().find(|ended| ended.id == id);
-        let failed = ended.and_then(|ended| Some((ended, ended.state.strip_prefix("failed: ")?)));
-        drain.refused = failed.map(|(Migration { dir, to, .. }, why)| match drain.stage {
-            Stage::GivingFiles(_) => format!("files that live by themselves cannot be moved to rank {to} yet: {why}"),
-            _ => format!("directory {dir} cannot be moved to rank {to} yet: {why}"),
-        });
-        if drain.refused.is_some() {
-            drain.not_before_ms = self.now.mono_ms + RETRY_MS;
-        }
-        drain.refused.is_none()
-    }
-
-    /// The directories that this rank has a line of the subtree map for: also those of which it has only fragments. Of
-    /// these it has a part: a line of a fragment without one is of a directory that was removed, and was told again by the
-    /// table or somebody who had not heard of it.
-    fn own_dirs(&self) -> Vec<Ino> {
-        let routes = &self.cluster.routes;
-        let own = routes.all().into_iter().filter(|route| route.rank == self.me());
-        let mut dirs: Vec<Ino> =
-            own.map(|route| route.dir).filter(|dir| routes.home(*dir).is_none_or(|home| home == self.me())).collect();
-        if self.config.rank == Rank::ZERO && self.cluster.routes.home(Ino::ROOT).is_none() {
-            dirs.push(Ino::ROOT);
-        }
-        dirs.extend(self.tree.parts().map(|part| part.ino));
-        dirs.sort();
-        dirs.dedup();
-        dirs
-    }
-
-    fn give_subtree(&mut self, drain: &mut Drain) {
-        if !self.cluster.exports.is_idle() || !self.look_back(drain) {
-            return;
-        }
-        while let Some((dir, ranks)) = drain.pins.front().cloned() {
-            let mut wants = Vec::new();
-            match self.locate(dir, &mut wants) {
-                Where::Unknown => {
-                    self.load(wants, Waiter::Nobody);
-                    return;
-                }
-                Where::Here if self.tree.inode(dir).is_some() => return self.give_dir(drain, dir, &ranks),
-                Where::Here | Where::Elsewhere(_) => _ = drain.pins.pop_front(),
-            }
-        }
-        let dirs = self.own_dirs();
-        let Some(dir) = self.next_to_give(&dirs) else {
-            (drain.stuck, drain.refused) = (None, None);
-            drain.stage = Stage::Settling(None, Scan::Scattered);
-            return;
-        };
-        // What it is pinned to is looked for where there is nothing else to do meanwhile: in its xattrs.
-        let mut wants = Vec::new();
-        match self.locate_of(dir, &mut wants) {
-            Where::Unknown => _ = self.load(wants, Waiter::Nobody),
-            Where::Elsewhere(_) => {}
-            // Its home has the pin, and follows it. Fragments that come together there are no part any more.
-            Where::Here if self.tree.part(dir).is_some() => {
-                let home = self.home_of_part(dir).filter(|home| self.cluster.takes_more(*home));
-                self.give_dir(drain, dir, home.as_slice());
-            }
-            Where::Here if self.tree.inode(dir).is_none() => self.route_gone(dir),
-            Where::Here => match self.pins_known(dir) {
-                None => _ = self.load(vec![loligo_namespace::Need::Xattrs(dir)], Waiter::Nobody),
-                Some(pinned) => self.give_dir(drain, dir, &pinned),
-            },
-        }
-    }
-
-    /// The first directory that nothing keeps here; if all are kept, the first one: why it is says the attempt.
-    fn next_to_give(&mut self, dirs: &[Ino]) -> Option<Ino> {
-        let is_free = |dir: &Ino, mds: &mut Mds| {
-            let frags = mds.frags_of(*dir);
-            matches!(mds.stays_for(*dir, &frags), Ok(None))
-        };
-        dirs.iter().find(|dir| is_free(dir, self)).or(dirs.first()).copied()
-    }
-
-    fn give_dir(&mut self, drain: &mut Drain, dir: Ino, pinned: &[Rank]) {
-        drain.not_before_ms = self.now.mono_ms + RETRY_MS;
-        let Some(to) = self.receiver(drain, pinned) else {
-            drain.stuck = Some(self.no_receiver(&format!("directory {dir}"), pinned));
-            return;
-        };
-        drain.stuck = None;
-        match self.want_export(dir, None, to) {
-            Told::Begun(id) => {
-                let share = self.load_now().auth / (self.own_dirs().len().max(1) as f64);
-                *drain.given.entry(to).or_default() += share.max(1.0);
-                drain.subtrees_given += 1;
-                drain.tried = Some(id);
-                drain.not_before_ms = 0;
-                drain.pins.rotate_left(usize::from(drain.pins.len() > 1));
-            }
-            Told::Refused(why) => {
-                drain.refused = Some(why);
-                drain.pins.rotate_left(usize::from(drain.pins.len() > 1));
-            }
-            _ => {}
-        }
-    }
-
-    fn give_scattered(&mut self, drain: &mut Drain, next: Option<Ino>) {
-        if !self.cluster.exports.is_idle() || !self.look_back(drain) {
-            return;
-        }
-        while let Some(dir) = drain.scattered.front().copied() {
-            let mut wants = Vec::new();
-            match self.locate(dir, &mut wants) {
-                Where::Unknown => _ = self.load(wants, Waiter::Nobody),
-                Where::Here if self.tree.inode(dir).is_some_and(|inode| inode.nlink > 0) => {
-                    match self.pins_known(dir) {
-                        None => _ = self.load(vec![loligo_namespace::Need::Xattrs(dir)], Waiter::Nobody),
-                        Some(pinned) => {
-                            self.give_dir(drain, dir, &pinned);
-                            // The next one while that is decoupled, or such.
-                            drain.scattered.rotate_left(1);
-                        }
-                    }
-                }
-                Where::Here | Where::Elsewhere(_) => {
-                    drain.scattered.pop_front();
-                    continue;
-                }
-            }
-            return;
-        }
-        (drain.stuck, drain.refused) = (None, None);
-        match next {
-            Some(next) => self.look_on(drain, Scan::Scattered, next),
-            // Of files that live by themselves there may be more by now.
-            None => drain.stage = Stage::Settling(None, Scan::Floating),
-        }
-    }
-
-    fn give_files(&mut self, drain: &mut Drain, next: Option<Ino>) {
-        if !self.cluster.exports.is_idle() || !self.look_back(drain) {
-            return;
-        }
-        let mut wants = Vec::new();
-        let mut left = Vec::new();
-        for ino in std::mem::take(&mut drain.files) {
-            match self.locate(ino, &mut wants) {
-                Where::Unknown => left.push(ino),
-                Where::Elsewhere(_) => {}
-                Where::Here if self.floats_here(ino) => left.push(ino),
-                Where::Here => {}
-            }
-        }
-        drain.files = left;
-        if !wants.is_empty() {
-            self.load(wants, Waiter::Nobody);
-            return;
-        }
-        if drain.files.is_empty() {
-            (drain.stuck, drain.refused) = (None, None);
-            match next {
-                Some(next) => self.look_on(drain, Scan::Floating, next),
-                None if self.tree.orphans().next().is_some() => drain.stage = Stage::Orphans,
-                None => drain.stage = Stage::Landing,
-            }
-            return;
-        }
-        drain.not_before_ms = self.now.mono_ms + RETRY_MS;
-        let Some(to) = self.receiver(drain, &[]) else {
-            drain.stuck = Some(self.no_receiver("files that live by themselves", &[]));
-            return;
-        };
-        drain.stuck = None;
-        let files: Vec<Ino> = drain.files.iter().take(self.config.some(FILES_MAX)).copied().collect();
-        drain.files_given += files.len() as u64;
-        drain.tried = self.want_export_of_files(files, to);
-    }
-
-    /// True if an inode is in memory, has a name and lives by itself here.
-    pub(crate) fn floats_here(&self, ino: Ino) -> bool {
-        let here = |inode: &loligo_types::Inode| inode.place.rank() == Some(self.config.rank);
-        self.tree.inode(ino).is_some_and(here) && !self.tree.is_orphan(ino)
-    }
-
-    // Ends.
-
-    fn part_if_empty(&mut self, drain: &mut Drain) {
-        if !self.own_dirs().is_empty() {
-            drain.stage = Stage::Giving;
-            return;
-        }
-        if self.tree.orphans().next().is_some() {
-            drain.stage = Stage::Orphans;
-            return;
-        }
-        if !self.has_landed() {
-            return;
-        }
-        if drain.came != self.cluster.scattered.came {
-            // Others made directories here before they had heard.
-            drain.stage = Stage::Settling(None, Scan::Scattered);
-            return;
-        }
-        self.drop_own_lines();
-        drain.stage = Stage::Parting;
-        drain.letters_got = self.letters_got();
-        let others: Vec<Rank> = self.cluster.links.keys().copied().collect();
-        for rank in others {
-            if let Some(link) = self.cluster.links.get_mut(&rank) {
-                link.farewell = false;
-            }
-            self.tell_durably(rank, PeerMsg::Empty);
-        }
-    }
-
-    /// Letters that this rank has had from all others.
-    fn letters_got(&self) -> u64 {
-        self.cluster.links.keys().map(|rank| self.tree.peer(*rank).received).sum()
-    }
-
-    /// True if nothing is under way that this rank has a part in.
-    fn has_landed(&mut self) -> bool {
-        let quiet = self.cluster.exports.is_idle()
-            && self.cluster.departed.is_empty()
-            && self.cluster.txs.is_empty()
-            && self.cluster.loans.is_idle()
-            && self.cluster.gate.is_empty()
-            && self.discards.is_idle()
-            && self.tidy.left() == 0
-            && self.spills.is_empty();
-        // What others have got in letters they have in their journals; of what moved `departed` tells until it is in the
-        // table, too.
-        let said = |link: &super::Link| link.outbox.is_empty() && link.inbox.is_empty() && link.landing.is_empty();
-        quiet && self.cluster.links.values().all(said)
-    }
-
-    /// A rank has said hello: it is told again what it may have missed.
-    pub(crate) fn say_empty(&mut self, to: Rank) {
-        if self.cluster.drain.as_ref().is_some_and(|drain| drain.stage == Stage::Parting) {
-            self.tell_durably(to, PeerMsg::Empty);
-        }
-    }
-
-    /// Progress of the drain, for an administrator; `None`: the rank is not being drained.
-    pub fn drain_status(&self) -> Option<DrainStatus> {
-        let drain = self.cluster.drain.as_deref()?;
-        let orphans = self.tree.orphans().count() as u64;
-        let state = match drain.stage {
-            Stage::Settling(_, Scan::Pins) | Stage::Looking(Scan::Pins, _) => "looking for pins",
-            Stage::Settling(_, Scan::Scattered) | Stage::Looking(Scan::Scattered, _) => "looking for directories",
-            Stage::Giving | Stage::GivingScattered(_) => "giving subtrees away",
-            Stage::Settling(..) | Stage::Looking(..) | Stage::GivingFiles(_) => "giving files away",
-            Stage::Orphans => "waiting for open files that have no name to be closed",
-            Stage::Landing | Stage::Parting | Stage::Parted => "waiting for the other ranks",
-            Stage::Leaving | Stage::Left => "waiting for clients to go",
-            Stage::Refused => "refused",
-        };
-        Some(DrainStatus {
-            state: state.into(),
-            subtrees_left: (self.own_dirs().len() + drain.scattered.len()) as u64,
-            subtrees_given: drain.subtrees_given,
-            files_left: drain.files.len() as u64,
-            files_given: drain.files_given,
-            orphans,
-            sessions: self.sessions.len() as u64,
-            took_ms: self.now.mono_ms.saturating_sub(drain.begun_ms),
-            stuck: self.drain_stuck(),
-        })
-    }
-
-    /// Why it does not go on, and what to do; `None` if it does, or nothing is drained here.
-    pub(crate) fn drain_stuck(&self) -> Option<String> {
-        let drain = self.cluster.drain.as_deref()?;
-        if !self.cluster.ready || matches!(drain.stage, Stage::Landing | Stage::Parting) {
-            let away = self.unreached(|_| true);
-            return (!away.is_empty()).then(|| format!("there is no connection to {away}: see whether it runs"));
-        }
-        drain.stuck.clone().or_else(|| drain.refused.clone())
     }
 }

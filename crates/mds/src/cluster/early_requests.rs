@@ -3,131 +3,90 @@
 //! another one has given away, and that neither memory nor the table knows, that rank is asked first: its letters come before its answer.
 //! Who waits for the directory waits for that. Not here: how such directories are made (`scatter.rs`).
 
-use std::collections::BTreeMap;
-
 use loligo_namespace::Need;
 use loligo_types::{Event, Ino, Letter, Rank};
 
-use crate::machine::Mds;
+use crate::cluster::births::Birth;
+use crate::cluster::{Atlas, Peers};
+use crate::core::Core;
 use crate::peer::PeerMsg;
 
 /// Time for which an answer counts, milliseconds: the table is read once more after it.
 const KEEP_MS: u64 = 2000;
 
-/// State of a question.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Birth {
-    /// It is asked, and not answered.
-    Asked,
-    /// The letter that makes it is here, and waits for others before it.
-    Coming,
-    /// Nothing that makes it is on its way: what the table says is so. Until when that counts.
-    Told(u64),
-}
-
-/// All questions.
-#[derive(Default)]
-pub(crate) struct EarlyRequests {
-    by_ino: BTreeMap<Ino, Birth>,
-}
-
-impl EarlyRequests {
-    /// True if a question about this inode is open: the table is not read for it meanwhile.
-    pub(crate) fn is_asked(&self, need: &Need) -> bool {
-        let Need::Inode(ino) = need else { return false };
-        !self.by_ino.is_empty() && matches!(self.by_ino.get(ino), Some(Birth::Asked | Birth::Coming))
-    }
-
-    /// Drops answers that are too old to count.
-    pub(crate) fn expire(&mut self, now_ms: u64) {
-        if !self.by_ino.is_empty() {
-            self.by_ino.retain(|_, birth| !matches!(birth, Birth::Told(until) if *until <= now_ms));
-        }
-    }
-
-    fn of(&self, rank: Rank) -> Vec<Ino> {
-        let of_it =
-            self.by_ino.iter().filter(|(ino, birth)| ino.birth_rank() == rank && !matches!(birth, Birth::Told(_)));
-        of_it.map(|(ino, _)| *ino).collect()
-    }
-}
-
-impl Mds {
-    /// The table does not have an inode. Whether that says nothing yet; then who may have made it is asked.
-    pub(super) fn is_unborn(&mut self, ino: Ino) -> bool {
-        if ino.zeroth_rank() != Some(self.me()) || !self.is_made_elsewhere(ino) {
-            return false;
-        }
-        if self.cluster.routes.version(ino).is_some() || self.cluster.given_to(ino).is_some() {
-            return false;
-        }
-        match self.cluster.births.by_ino.get(&ino) {
-            Some(Birth::Told(_)) => {
-                self.cluster.births.by_ino.remove(&ino);
-                false
-            }
-            Some(_) => true,
-            None => {
-                self.cluster.births.by_ino.insert(ino, Birth::Asked);
-                self.tell(ino.birth_rank(), PeerMsg::AskBorn { ino });
-                true
-            }
-        }
-    }
-
-    /// Another rank asks what this one has promised of a directory: all that has been is said before the answer.
-    pub(super) fn tell_born(&mut self, to: Rank, ino: Ino) {
-        self.tell_durably(to, PeerMsg::Born { ino });
-    }
-
-    /// The answer.
-    pub(super) fn born(&mut self, from: Rank, ino: Ino) {
-        if ino.birth_rank() != from || self.cluster.births.by_ino.get(&ino) != Some(&Birth::Asked) {
-            return;
+impl Atlas {
+    /// The answer. The read that waited for it, if there is one: it ends, and those who wait look again.
+    pub(super) fn born(&mut self, core: &Core, peers: &Peers, from: Rank, ino: Ino) -> Option<u64> {
+        if ino.birth_rank() != from || self.births.by_ino.get(&ino) != Some(&Birth::Asked) {
+            return None;
         }
         let makes = |event: &Event| matches!(event, Event::Inode(inode) if inode.ino == ino);
-        let letters = self.cluster.links.get(&from).into_iter().flat_map(|link| &link.inbox);
+        let letters = peers.links.get(&from).into_iter().flat_map(|link| &link.inbox);
         let mut commits = letters.filter_map(|(_, letter)| match &**letter {
             Letter::Commit { events, .. } => Some(events),
             _ => None,
         });
         if commits.any(|events| events.iter().any(makes)) {
-            self.cluster.births.by_ino.insert(ino, Birth::Coming);
-            return;
+            self.births.by_ino.insert(ino, Birth::Coming);
+            return None;
         }
-        self.end_birth(ino, Some(Birth::Told(self.now.mono_ms + KEEP_MS)));
+        self.end_birth(core, ino, Some(Birth::Told(core.now.mono_ms + KEEP_MS)))
     }
 
     /// A letter has made it.
-    pub(super) fn is_born(&mut self, ino: Ino) {
-        if self.cluster.births.by_ino.contains_key(&ino) {
-            self.end_birth(ino, None);
+    pub(super) fn is_born(&mut self, core: &Core, ino: Ino) -> Option<u64> {
+        if !self.births.by_ino.contains_key(&ino) {
+            return None;
+        }
+        self.end_birth(core, ino, None)
+    }
+
+    /// A rank was removed. All that it had to say about these was said.
+    pub(super) fn births_of(&self, rank: Rank) -> Vec<Ino> {
+        self.births.of(rank)
+    }
+
+    /// So nothing that makes this one is on its way.
+    pub(super) fn is_told(&mut self, core: &Core, ino: Ino) -> Option<u64> {
+        self.end_birth(core, ino, Some(Birth::Told(core.now.mono_ms + KEEP_MS)))
+    }
+
+    fn end_birth(&mut self, core: &Core, ino: Ino, birth: Option<Birth>) -> Option<u64> {
+        match birth {
+            Some(birth) => _ = self.births.by_ino.insert(ino, birth),
+            None => _ = self.births.by_ino.remove(&ino),
+        }
+        // Those who wait look again.
+        core.loads.ticket_of(&Need::Inode(ino))
+    }
+
+    /// The table does not have an inode. Whether that says nothing yet; then who may have made it is asked.
+    pub(super) fn is_unborn(&mut self, core: &mut Core, ino: Ino) -> bool {
+        if ino.zeroth_rank() != Some(core.me()) || !self.is_made_elsewhere(core, ino) {
+            return false;
+        }
+        if self.routes.version(ino).is_some() || self.given_to(ino).is_some() {
+            return false;
+        }
+        match self.births.by_ino.get(&ino) {
+            Some(Birth::Told(_)) => {
+                self.births.by_ino.remove(&ino);
+                false
+            }
+            Some(_) => true,
+            None => {
+                self.births.by_ino.insert(ino, Birth::Asked);
+                core.tell(ino.birth_rank(), PeerMsg::AskBorn { ino });
+                true
+            }
         }
     }
 
     /// A rank has said hello: what it was asked, and its answers, may be lost.
-    pub(super) fn ask_births_again(&mut self, rank: Rank) {
-        for ino in self.cluster.births.of(rank) {
-            self.cluster.births.by_ino.insert(ino, Birth::Asked);
-            self.tell(rank, PeerMsg::AskBorn { ino });
-        }
-    }
-
-    /// A rank was removed. All that it had to say was said.
-    pub(super) fn end_births_of(&mut self, rank: Rank) {
-        for ino in self.cluster.births.of(rank) {
-            self.end_birth(ino, Some(Birth::Told(self.now.mono_ms + KEEP_MS)));
-        }
-    }
-
-    fn end_birth(&mut self, ino: Ino, birth: Option<Birth>) {
-        match birth {
-            Some(birth) => _ = self.cluster.births.by_ino.insert(ino, birth),
-            None => _ = self.cluster.births.by_ino.remove(&ino),
-        }
-        // Those who wait look again.
-        if let Some(ticket) = self.loads.ticket_of(&Need::Inode(ino)) {
-            self.loaded(ticket, Vec::new());
+    pub(super) fn ask_births_again(&mut self, core: &mut Core, rank: Rank) {
+        for ino in self.births.of(rank) {
+            self.births.by_ino.insert(ino, Birth::Asked);
+            core.tell(rank, PeerMsg::AskBorn { ino });
         }
     }
 }

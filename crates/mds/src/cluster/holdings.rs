@@ -1,21 +1,25 @@
-//! Migration, at the rank that gives a subtree away: what clients hold on what moves. Not when that is taken from them.
+//! Migration, at the rank that gives a subtree away: what clients hold on what moves, and how it is taken from them.
 //!
 //! What is held is looked through in small steps before the directory freezes, and what is given or opened meanwhile is
-//! remembered: so when it freezes, only what may move has to be looked at again.
+//! remembered: so when it freezes, only what may move has to be looked at again. When that is: `stages/migrate.rs`.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use loligo_types::{Event, Ino, Lease, MovedClient, Rank};
 
-use super::survey::{Moves, Survey};
+use crate::cluster::held::{Held, HeldOne, Holders};
+use crate::cluster::survey::{Moves, Survey};
+use crate::cluster::{Atlas, Exports};
+use crate::core::Core;
+use crate::eof_cleanup::EofCleanup;
 use crate::io::{DataAccess, Output};
+use crate::lease::Leases;
 use crate::load::Waiter;
-use crate::machine::Mds;
-use crate::recall::SHARED;
-use crate::session::Slot;
-
-/// Sessions with the inodes that they hold something of.
-pub(super) type Holders = BTreeMap<Slot, Vec<Ino>>;
+use crate::lock::Locks;
+use crate::open::Opens;
+use crate::pace::Pace;
+use crate::recall::{Recalls, SHARED};
+use crate::session::{Sessions, Slot};
 
 /// Cost of a note that something of an inode is held, beside the look at the inode, in units of [`crate::pace::Pace`].
 const NOTE: usize = 4;
@@ -25,102 +29,20 @@ const READS_MAX: usize = 512;
 const ASKED_MAX: usize = 1024;
 /// Most times that all leases are looked through again because some were asked back.
 const ROUNDS_MAX: u32 = 4;
-/// Open inodes that can move with a subtree: nobody can be made to close them, and one letter names them all.
-const OPENS_MAX: usize = 65_536;
-
-/// Something that somebody has open, or a lease that somebody has on it.
-struct HeldOne {
-    ino: Ino,
-    lease: Option<(Slot, Lease)>,
-}
-
-/// Progress of the look at what clients hold.
-#[derive(Default)]
-pub(super) struct Held {
-    /// Leases below this place were not looked at; `None`: it has not begun.
-    place: Option<usize>,
-    /// Open inodes that were not looked at.
-    opens: Vec<Ino>,
-    /// Of these it is not known whether they move: records must be read first, and stay in memory until they are looked at.
-    unknown: Vec<HeldOne>,
-    /// Inodes that move and that somebody holds something of, and those that may have become such since they were looked at.
-    inos: BTreeSet<Ino>,
-    /// Leases among these.
-    leases: usize,
-    /// Leases asked back that were not given back yet, or were given anew.
-    asked: VecDeque<(Ino, Slot)>,
-    /// Set when some leases were asked back since the look began.
-    shed: bool,
-    rounds: u32,
-    done: bool,
-}
 
 impl Held {
-    /// True if records are being read for unknown inodes.
-    pub(super) fn asks(&self) -> bool {
-        !self.unknown.is_empty()
-    }
-
-    /// Inodes of which somebody may hold something.
-    pub(super) fn inos(&self) -> &BTreeSet<Ino> {
-        &self.inos
-    }
-
-    /// Of those that are open: whether there are more than can move.
-    pub(super) fn too_many(&self, is_open: impl Fn(Ino) -> bool) -> bool {
-        self.inos.len() > OPENS_MAX && self.inos.iter().filter(|ino| is_open(**ino)).count() > OPENS_MAX
-    }
-}
-
-impl Mds {
-    /// Goes on looking at what clients hold; whether all was seen, and few enough leases are held on what moves.
-    pub(super) fn look_at_held(&mut self, survey: &mut Survey, held: &mut Held) -> bool {
-        if held.done {
-            return true;
-        }
-        if held.place.is_none() {
-            held.opens = self.opens.watch();
-            held.place = Some(self.leases.watch());
-        }
-        self.note_given(survey, held);
-        let mut needs = Vec::new();
-        let (asked_max, reads_max) = (self.config.some(ASKED_MAX), self.config.some(READS_MAX));
-        let mut again = std::mem::take(&mut held.unknown);
-        while self.pace.is_left() && needs.len() < reads_max && held.asked.len() < asked_max {
-            let Some(one) = again.pop().or_else(|| self.next_held(held)) else { break };
-            let (moves, cost) = self.moves_in_step(survey, one.ino);
-            self.pace.spend(cost + NOTE);
-            match moves {
-                Moves::Unknown(mut wants) => {
-                    needs.append(&mut wants);
-                    held.unknown.push(one);
-                }
-                Moves::Yes => self.note_held(held, one),
-                Moves::No => {}
-            }
-        }
-        held.unknown.append(&mut again);
-        if !needs.is_empty() {
-            needs.sort();
-            needs.dedup();
-            self.read_for_survey(survey, needs);
-            return false;
-        }
-        self.await_asked(held)
-    }
-
     /// The next thing that somebody holds.
-    fn next_held(&mut self, held: &mut Held) -> Option<HeldOne> {
-        if let Some(ino) = held.opens.pop() {
+    fn next_held(&mut self, leases: &Leases, pace: &mut Pace) -> Option<HeldOne> {
+        if let Some(ino) = self.opens.pop() {
             return Some(HeldOne { ino, lease: None });
         }
-        while let Some(place) = held.place.and_then(|place| place.checked_sub(1)) {
-            held.place = Some(place);
-            self.pace.spend(1);
-            if let Some((ino, slot, bits)) = self.leases.at(place) {
+        while let Some(place) = self.place.and_then(|place| place.checked_sub(1)) {
+            self.place = Some(place);
+            pace.spend(1);
+            if let Some((ino, slot, bits)) = leases.at(place) {
                 return Some(HeldOne { ino, lease: Some((slot, bits)) });
             }
-            if !self.pace.is_left() {
+            if !pace.is_left() {
                 break;
             }
         }
@@ -128,91 +50,108 @@ impl Mds {
     }
 
     /// Something moves that somebody holds.
-    fn note_held(&mut self, held: &mut Held, HeldOne { ino, lease }: HeldOne) {
+    fn note_held(
+        &mut self,
+        core: &mut Core,
+        recalls: &mut Recalls,
+        sessions: &mut Sessions,
+        leases: &Leases,
+        HeldOne { ino, lease }: HeldOne,
+    ) {
         // While records were read for it, its session may have ended: nobody would give it back.
-        let still = |(slot, _): (Slot, Lease)| (slot, self.leases.held(ino, slot));
+        let still = |(slot, _): (Slot, Lease)| (slot, leases.held(ino, slot));
         match lease.map(still) {
             Some((_, Lease::NONE)) => {}
-            Some((slot, bits)) if held.leases >= self.config.moved_leases_max => {
-                held.shed = true;
-                held.asked.push_back((ino, slot));
-                self.shed(ino, slot, bits);
+            Some((slot, bits)) if self.leases >= core.config.moved_leases_max => {
+                self.shed = true;
+                self.asked.push_back((ino, slot));
+                recalls.shed(core, sessions, ino, slot, bits);
             }
             lease => {
-                held.leases += usize::from(lease.is_some());
-                held.inos.insert(ino);
+                self.leases += usize::from(lease.is_some());
+                self.inos.insert(ino);
             }
         }
     }
 
     /// Waits for what was asked back; then looks again, as long as much is given anew.
-    fn await_asked(&mut self, held: &mut Held) -> bool {
-        while let Some((ino, slot)) = held.asked.front().copied()
-            && !self.recalls.pending(ino, slot).any(SHARED)
+    fn await_asked(&mut self, core: &mut Core, recalls: &Recalls, leases: &Leases) -> bool {
+        while let Some((ino, slot)) = self.asked.front().copied()
+            && !recalls.pending(ino, slot).any(SHARED)
         {
-            held.asked.pop_front();
-            if !self.leases.held(ino, slot).is_none() {
-                held.inos.insert(ino);
+            self.asked.pop_front();
+            if !leases.held(ino, slot).is_none() {
+                self.inos.insert(ino);
             }
         }
-        let looked = held.opens.is_empty() && held.place == Some(0) && held.unknown.is_empty();
-        if !looked && held.asked.len() < self.config.some(ASKED_MAX) {
-            self.out.push_back(Output::Again);
+        let looked = self.opens.is_empty() && self.place == Some(0) && self.unknown.is_empty();
+        if !looked && self.asked.len() < core.config.some(ASKED_MAX) {
+            core.out.push_back(Output::Again);
         }
-        if !looked || !held.asked.is_empty() {
+        if !looked || !self.asked.is_empty() {
             return false;
         }
-        if std::mem::take(&mut held.shed) && held.rounds < ROUNDS_MAX {
-            let rounds = held.rounds + 1;
-            *held = Held { rounds, ..Held::default() };
-            self.out.push_back(Output::Again);
+        if std::mem::take(&mut self.shed) && self.rounds < ROUNDS_MAX {
+            let rounds = self.rounds + 1;
+            *self = Held { rounds, ..Held::default() };
+            core.out.push_back(Output::Again);
             return false;
         }
-        held.done = true;
+        self.done = true;
         true
     }
 
-    /// Nobody looks at what clients hold any more.
-    pub(super) fn look_ends(&mut self) {
-        self.leases.watch_ends();
-        self.opens.watch_ends();
-    }
-
     /// Notes leases given and inodes opened since the look.
-    fn note_given(&mut self, survey: &mut Survey, held: &mut Held) {
-        for ino in self.leases.given().into_iter().chain(self.opens.opened()) {
-            if !matches!(self.moves_in_step(survey, ino).0, Moves::No) {
-                held.inos.insert(ino);
+    fn note_given(
+        &mut self,
+        core: &mut Core,
+        exports: &mut Exports,
+        atlas: &mut Atlas,
+        leases: &mut Leases,
+        opens: &mut Opens,
+        survey: &mut Survey,
+    ) {
+        for ino in leases.given().into_iter().chain(opens.opened()) {
+            if !matches!(survey.moves_in_step(core, exports, atlas, ino).0, Moves::No) {
+                self.inos.insert(ino);
             }
         }
     }
 
     /// Inodes that have changed their place may move now, and did not when it was looked at what is held of them. To be
     /// called before it is forgotten what has changed.
-    pub(super) fn note_changed_held(&mut self, held: &mut Held) {
-        if held.place.is_none() {
+    pub(super) fn note_changed(&mut self, exports: &Exports, leases: &Leases, opens: &Opens) {
+        if self.place.is_none() {
             return;
         }
-        for event in self.cluster.tail.iter().flat_map(|tail| &tail.events) {
+        for event in exports.tail.iter().flat_map(|tail| &tail.events) {
             if let Event::Inode(inode) = event
-                && (!self.opens.is_closed(inode.ino) || self.leases.holders(inode.ino).next().is_some())
+                && (!opens.is_closed(inode.ino) || leases.holders(inode.ino).next().is_some())
             {
-                held.inos.insert(inode.ino);
+                self.inos.insert(inode.ino);
             }
         }
     }
 
     /// True if it is known of everything that clients hold if it moves. Missing records are read: their inodes may have
     /// left memory, or directories above them.
-    pub(super) fn knows_held(&mut self, survey: &mut Survey, held: &mut Held) -> bool {
-        self.note_given(survey, held);
-        self.note_changed_held(held);
+    pub(super) fn knows_all(
+        &mut self,
+        core: &mut Core,
+        exports: &mut Exports,
+        atlas: &mut Atlas,
+        leases: &mut Leases,
+        opens: &mut Opens,
+        survey: &mut Survey,
+    ) -> bool {
+        self.note_given(core, exports, atlas, leases, opens, survey);
+        self.note_changed(exports, leases, opens);
         let mut needs = Vec::new();
-        for ino in &held.inos {
-            match self.moves_in_step(survey, *ino).0 {
+        for ino in &self.inos {
+            match survey.moves_in_step(core, exports, atlas, *ino).0 {
                 Moves::Unknown(mut wants) => needs.append(&mut wants),
                 // A directory is remembered after it has left memory, and what is open is told to the other rank.
-                Moves::Yes if !self.opens.is_closed(*ino) => _ = self.locate(*ino, &mut needs),
+                Moves::Yes if !opens.is_closed(*ino) => _ = atlas.locate(core, exports, *ino, &mut needs),
                 _ => {}
             }
         }
@@ -221,25 +160,89 @@ impl Mds {
         if needs.is_empty() {
             return true;
         }
-        self.load(needs, Waiter::Nobody);
+        atlas.load(core, needs, Waiter::Nobody);
         false
     }
 
     /// Sessions that have moving files open, and their access to the data.
-    pub(super) fn users_of_moving(&mut self, survey: &mut Survey, held: &Held) -> Vec<(Ino, Slot, DataAccess)> {
+    pub(super) fn users(
+        &self,
+        core: &mut Core,
+        exports: &mut Exports,
+        atlas: &mut Atlas,
+        opens: &Opens,
+        survey: &mut Survey,
+    ) -> Vec<(Ino, Slot, DataAccess)> {
         let mut all = Vec::new();
-        for ino in &held.inos {
-            if !self.opens.is_closed(*ino) && !matches!(self.moves_in_step(survey, *ino).0, Moves::No) {
-                all.extend(self.opens.users(*ino).into_iter().map(|(slot, access)| (*ino, slot, access)));
+        for ino in &self.inos {
+            if !opens.is_closed(*ino) && !matches!(survey.moves_in_step(core, exports, atlas, *ino).0, Moves::No) {
+                all.extend(opens.users(*ino).into_iter().map(|(slot, access)| (*ino, slot, access)));
             }
         }
         all
+    }
+}
+
+/// The parts of a rank that know what clients hold.
+pub(super) struct Clients<'a> {
+    pub(super) sessions: &'a mut Sessions,
+    pub(super) leases: &'a mut Leases,
+    pub(super) recalls: &'a mut Recalls,
+    pub(super) opens: &'a mut Opens,
+    pub(super) locks: &'a mut Locks,
+    pub(super) tidy: &'a mut EofCleanup,
+}
+
+impl Clients<'_> {
+    /// Goes on looking at what clients hold; whether all was seen, and few enough leases are held on what moves.
+    pub(super) fn look_at_held(
+        &mut self,
+        core: &mut Core,
+        (atlas, exports): (&mut Atlas, &mut Exports),
+        pace: &mut Pace,
+        survey: &mut Survey,
+        held: &mut Held,
+    ) -> bool {
+        if held.done {
+            return true;
+        }
+        if held.place.is_none() {
+            held.opens = self.opens.watch();
+            held.place = Some(self.leases.watch());
+        }
+        held.note_given(core, exports, atlas, self.leases, self.opens, survey);
+        let mut needs = Vec::new();
+        let (asked_max, reads_max) = (core.config.some(ASKED_MAX), core.config.some(READS_MAX));
+        let mut again = std::mem::take(&mut held.unknown);
+        while pace.is_left() && needs.len() < reads_max && held.asked.len() < asked_max {
+            let Some(one) = again.pop().or_else(|| held.next_held(self.leases, pace)) else { break };
+            let (moves, cost) = survey.moves_in_step(core, exports, atlas, one.ino);
+            pace.spend(cost + NOTE);
+            match moves {
+                Moves::Unknown(mut wants) => {
+                    needs.append(&mut wants);
+                    held.unknown.push(one);
+                }
+                Moves::Yes => held.note_held(core, self.recalls, self.sessions, self.leases, one),
+                Moves::No => {}
+            }
+        }
+        held.unknown.append(&mut again);
+        if !needs.is_empty() {
+            needs.sort();
+            needs.dedup();
+            survey.read(core, atlas, needs);
+            return false;
+        }
+        held.await_asked(core, self.recalls, self.leases)
     }
 
     /// Takes the holdings of clients on moving inodes, and the sessions with the inodes that each holds something of;
     /// they are not held here any more.
     pub(super) fn take_holdings(
         &mut self,
+        core: &mut Core,
+        (atlas, exports): (&mut Atlas, &mut Exports),
         survey: &mut Survey,
         held: &mut Held,
         to: Rank,
@@ -257,7 +260,7 @@ impl Mds {
         });
         by_slot.extend(sessions);
         let mut inos = std::mem::take(&mut held.inos);
-        inos.retain(|ino| !matches!(self.moves_in_step(survey, *ino).0, Moves::No));
+        inos.retain(|ino| !matches!(survey.moves_in_step(core, exports, atlas, *ino).0, Moves::No));
         let mut openers = BTreeSet::new();
         for ino in &inos {
             let leases: Vec<_> = self.leases.holders(*ino).collect();
@@ -284,7 +287,7 @@ impl Mds {
                 client.held.opens.push((number, handle.ino, handle.flags(), rights));
             }
         }
-        self.close_moved(&by_slot, to);
+        self.close_moved(core, exports, &by_slot, to);
         let mut holders: Holders = by_slot.iter().map(|(slot, client)| (*slot, held_inos(client))).collect();
         holders.retain(|_, inos| !inos.is_empty());
         let clients = by_slot.into_values();
@@ -292,7 +295,7 @@ impl Mds {
     }
 
     /// Handles that move are not open here any more.
-    fn close_moved(&mut self, by_slot: &BTreeMap<Slot, MovedClient>, to: Rank) {
+    fn close_moved(&mut self, core: &mut Core, exports: &mut Exports, by_slot: &BTreeMap<Slot, MovedClient>, to: Rank) {
         for (slot, client) in by_slot {
             for (number, ino, ..) in &client.held.opens {
                 self.opens.close(*slot, *number);
@@ -300,7 +303,7 @@ impl Mds {
                 let waited = self.locks.drop_handle(*ino, *slot, *number);
                 // They wait again at the new rank.
                 for id in waited {
-                    self.parked.ready(id);
+                    core.parked.ready(id);
                 }
             }
         }
@@ -308,7 +311,15 @@ impl Mds {
             client.held.opens.iter().map(|(number, ..)| (*slot, *number)).collect::<Vec<_>>()
         };
         let handles: Vec<(Slot, u64)> = by_slot.iter().flat_map(numbers).collect();
-        self.note_moved_handles(&handles, to);
+        exports.note_moved_handles(core, &handles, to);
+    }
+}
+
+impl Opens {
+    /// Nobody looks at what clients hold any more.
+    pub(super) fn look_ends(&mut self, leases: &mut Leases) {
+        leases.watch_ends();
+        self.watch_ends();
     }
 }
 

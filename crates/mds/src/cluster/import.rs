@@ -1,13 +1,13 @@
-//! Migration, at the rank that gets a subtree: takes in what the table does not have, and what clients hold.
+//! Contents of a letter that moves something here, and the part of taking it in that needs no record. The rest is in `stages/letters.rs`.
 
-use loligo_types::{Event, FsError, Inode, Kind, Lease, Loaded, MovedClient, PeerRecord, Rank, Route, SessionId};
+use loligo_types::{Event, FsError, Loaded, MovedClient, Rank, Route};
 
-use crate::load::Waiter;
-use crate::machine::Mds;
-use crate::open::Handle;
+use crate::cluster::state::Cluster;
+use crate::cluster::{Atlas, Peers};
+use crate::core::Core;
+use crate::grace::Grace;
 use crate::peer::PeerMsg;
-use crate::recall::{DATA, SHARED};
-use crate::session::{Session, Slot};
+use crate::session::Sessions;
 
 /// Contents of a letter that moves something here.
 pub(crate) struct Moved<'a> {
@@ -16,137 +16,44 @@ pub(crate) struct Moved<'a> {
     pub(super) clients: &'a [MovedClient],
 }
 
-fn route_of(event: &Event) -> Option<Route> {
+pub(super) fn route_of(event: &Event) -> Option<Route> {
     match event {
         Event::Route(route) => Some(*route),
         _ => None,
     }
 }
 
-impl Mds {
-    /// Another rank would like to give a subtree. It may be what is just being dropped here, because it had moved there: that
-    /// must be over before it comes back.
-    pub(crate) fn offered(&mut self, from: Rank, moving: u64) {
-        if self.cluster.exports.drops() {
-            return self.cluster.exports.offers.push((from, moving));
-        }
-        let able = self.cluster.ready && self.grace.is_none() && !self.stopping && !self.is_short_of_space();
-        let refused = (!able || !self.cluster.takes_more(self.me())).then_some(FsError::Busy);
-        self.tell(from, PeerMsg::Accept { moving, refused });
-    }
-
-    /// It has. `part`: only fragments of a directory, with what was counted of it. False if something must be read first.
-    pub(crate) fn import(&mut self, from: Rank, part: Option<&Inode>, moved: &Moved<'_>, peer: PeerRecord) -> bool {
-        let Moved { routes, events, clients } = *moved;
-        let mut all = events.to_vec();
-        let mut merged = Vec::new();
-        if let Some(part) = part {
-            let mut needs = Vec::new();
-            if self.take_fragment(part, routes, &mut merged, &mut needs).is_none() && !needs.is_empty() {
-                self.load(needs, Waiter::Letter(from));
-                return false;
-            }
-        } else {
-            for event in &mut all {
-                if let Event::Inode(inode) = event {
-                    self.take_home(inode, routes, &mut merged);
-                }
-            }
-        }
-        // Before the record: what is here for good is held by somebody who is known for good.
-        let slots: Vec<Slot> = clients.iter().map(|client| self.session_of(client)).collect();
-        // Reads under way may bring what the other rank has changed since.
-        self.cluster.barrier = self.loads.newest();
-        self.cluster.foreign_inodes.clear();
-        self.forget_absent();
-        for event in events {
-            if let Event::Inode(inode) = event {
-                self.cluster.departed.remove(&inode.ino);
-            }
-        }
-        let mut record: Vec<Event> = routes.iter().map(|route| Event::Route(*route)).collect();
-        record.extend(all);
-        record.extend(merged);
-        record.push(Event::Peer(peer));
-        // Known before they are put down, so that others are told of all lines together.
-        let told: Vec<Route> = record.iter().filter_map(route_of).collect();
-        told.iter().for_each(|route| _ = self.cluster.routes.write(*route, self.log.last.next()));
-        // What the other rank has promised of it this one does not know.
-        self.promises.raise_floor(self.now.mono_ms);
-        let lsn = self.commit(None, &record);
-        self.cluster.imported = lsn;
-        self.spread_routes(&told);
-        self.take_cached(from);
-        for (slot, client) in slots.into_iter().zip(clients) {
-            self.take_over(slot, client);
-        }
-        self.end_gone(clients.iter().map(|client| client.client));
-        if let Some(link) = self.cluster.links.get_mut(&from) {
-            link.landing.push_back((peer.received, lsn));
-        }
-        self.settle_upto(lsn);
-        true
-    }
-
+impl Peers {
     /// Takes in what the other rank had in memory of it: nobody can have changed it since, and what was just put down counts.
-    fn take_cached(&mut self, from: Rank) {
-        let items = self.cluster.links.get_mut(&from).map(|link| std::mem::take(&mut link.cached));
+    pub(super) fn take_cached(&mut self, core: &mut Core, atlas: &mut Atlas, from: Rank) {
+        let items = self.links.get_mut(&from).map(|link| std::mem::take(&mut link.cached));
         for item in items.unwrap_or_default() {
             if let Loaded::Inode(ino, Some(_)) = &item {
-                self.cluster.departed.remove(ino);
+                atlas.departed.remove(ino);
             }
             if matches!(item, Loaded::Inode(_, Some(_)) | Loaded::Entry { found: Some(_), .. }) {
-                self.tree.load(item);
+                core.tree.load(item);
             }
         }
     }
+}
 
-    /// The session of a client here; made if there is none. It has no connection until the client makes one.
-    fn session_of(&mut self, client: &MovedClient) -> Slot {
-        if let Some(slot) = self.sessions.of_client(client.client) {
-            let Some(session) = self.sessions.get_mut(slot) else { return slot };
-            let known = session.addresses.len();
-            client.addresses.iter().for_each(|address| session.add_address(address));
-            if session.addresses.len() > known {
-                let record = session.record();
-                self.commit(None, &[Event::Session(record)]);
-            }
-            return slot;
+impl Cluster {
+    /// Another rank would like to give a subtree. It may be what is just being dropped here, because it had moved there: that
+    /// must be over before it comes back.
+    pub(crate) fn offered(
+        &mut self,
+        core: &mut Core,
+        sessions: &Sessions,
+        grace: &Option<Grace>,
+        from: Rank,
+        moving: u64,
+    ) {
+        if self.exports.drops() {
+            return self.exports.offers.push((from, moving));
         }
-        let id = SessionId::new(self.me(), self.log.last.next());
-        let session = Session::moved(id, client, self.now.mono_ms);
-        let record = session.record();
-        let slot = self.sessions.insert(session);
-        self.commit(None, &[Event::Session(record)]);
-        slot
-    }
-
-    /// Gives the session here the holdings that the client had at the other rank.
-    fn take_over(&mut self, slot: Slot, client: &MovedClient) {
-        let Some(id) = self.sessions.get(slot).map(|session| session.id) else { return };
-        for (number, ino, flags, rights) in &client.held.opens {
-            let Some(kind) = self.tree.inode(*ino).map(|inode| inode.kind) else { continue };
-            // It may have been here before.
-            self.cluster.moved_handles.remove(&(slot, *number));
-            if self.opens.handle(slot, *number).is_some() {
-                continue;
-            }
-            let change = self.opens.open(slot, *number, Handle::new(*ino, *flags));
-            if kind == Kind::File {
-                self.tell_access(id, change);
-                self.opens.give(*ino, slot, *rights & DATA);
-            }
-        }
-        for (ino, handle, lock) in &client.held.locks {
-            let known = self.opens.handle(slot, *handle).is_some_and(|open| open.ino == *ino);
-            if known && self.locks.conflict(*ino, slot, lock).is_none() {
-                self.locks.set(*ino, slot, *handle, *lock);
-            }
-        }
-        for (ino, bits) in &client.held.leases {
-            if *bits & SHARED != Lease::NONE {
-                self.leases.grant(*ino, slot, *bits & SHARED);
-            }
-        }
+        let able = self.peers.ready && grace.is_none() && !core.stopping && !core.is_short_of_space(sessions, self);
+        let refused = (!able || !self.atlas.takes_more(core.me())).then_some(FsError::Busy);
+        core.tell(from, PeerMsg::Accept { moving, refused });
     }
 }

@@ -1,68 +1,29 @@
-//! Obstacles to the record with which something moves to another rank, while requests on it are kept waiting: locks, data that is being
-//! dropped, holdings of clients and other ranks, and records that the table does not show yet. The course of a migration is in `export.rs`.
+//! Obstacles to the record with which something moves to another rank, while requests on it are kept waiting: what was changed or is lent
+//! below it, and records that the table does not show yet. The course of a migration is in `stages/migrate.rs`.
 
 use std::collections::BTreeSet;
 
-use loligo_namespace::{DirtyKey, Need};
-use loligo_types::{Ino, Inode};
+use loligo_namespace::{DirtyKey, Tree};
+use loligo_types::Ino;
 
-use super::export::FLOATING_MS;
-use super::holdings::Held;
-use super::survey::{Moves, Survey, inode_of};
+use crate::cluster::state::Cluster;
+use crate::cluster::survey::{Moves, Survey, inode_of};
+use crate::cluster::{Atlas, Exports};
+use crate::core::Core;
 use crate::load::Waiter;
-use crate::machine::Mds;
 
-impl Mds {
+impl Exports {
     /// The inodes that were changed since the last round of checkpoints, ascending.
     pub(super) fn changed_inos(&self) -> BTreeSet<Ino> {
-        self.cluster.tail.iter().flat_map(|tail| &tail.events).filter_map(inode_of).collect()
-    }
-
-    fn has_changed_floating(&self) -> bool {
-        let floats = |ino: Ino| self.tree.peek(ino).is_some_and(|inode| inode.place.rank().is_some());
-        self.tree.dirty_keys().into_iter().any(|(ino, key)| key == DirtyKey::Inode(ino) && floats(ino))
-    }
-
-    /// True if nothing is in the way of the record any more.
-    pub(super) fn may_move(&mut self, survey: &mut Survey, held: &mut Held, inode: &Inode, frozen_ms: u64) -> bool {
-        if self.replicas_move(survey) {
-            return false;
-        }
-        let locked = self.cluster.loans.locked_inos();
-        let busy = self.discards.inos().into_iter().chain(self.spills.keys().copied()).collect::<Vec<_>>();
-        // What dead sessions left is dropped here: the other rank does not know of it.
-        let left: Vec<Ino> = self.tidy.inos().collect();
-        for ino in locked.into_iter().chain(busy).chain(left) {
-            if !matches!(self.moves(survey, ino), Moves::No) {
-                return false;
-            }
-        }
-        if !self.knows_held(survey, held) {
-            return false;
-        }
-        if !self.knows_changed(survey) {
-            return false;
-        }
-        if self.now.mono_ms < frozen_ms + FLOATING_MS && self.has_changed_floating() {
-            // Of a file that once lived below the directory the table should not say so any more.
-            let upto = self.log.last;
-            self.checkpoint_upto(upto);
-            return false;
-        }
-        if self.cluster.routes.home(inode.ino).is_none() && inode.ino != Ino::ROOT && !self.tree.primary_known(inode) {
-            let from_hash = inode.place.hash().unwrap_or(0);
-            self.load(vec![Need::Range { dir: inode.parent, from_hash }], Waiter::Nobody);
-            return false;
-        }
-        true
+        self.tail.iter().flat_map(|tail| &tail.events).filter_map(inode_of).collect()
     }
 
     /// True if it is known of all changed inodes whether they move. Many may have left memory: those that were made and removed meanwhile
     /// have. Records needed for that are read at once, and before requests are kept waiting.
-    pub(super) fn knows_changed(&mut self, survey: &mut Survey) -> bool {
+    pub(super) fn knows_changed(&mut self, core: &mut Core, atlas: &mut Atlas, survey: &mut Survey) -> bool {
         let (mut needs, mut all) = (Vec::new(), true);
         for ino in self.changed_inos() {
-            if let Moves::Unknown(mut wants) = self.moves(survey, ino) {
+            if let Moves::Unknown(mut wants) = survey.moves(core, self, atlas, ino) {
                 all = false;
                 needs.append(&mut wants);
             }
@@ -70,15 +31,25 @@ impl Mds {
         needs.sort();
         needs.dedup();
         if !needs.is_empty() {
-            self.load(needs, Waiter::Survey);
+            atlas.load(core, needs, Waiter::Survey);
         }
         all
     }
+}
 
+impl Cluster {
     /// True if other ranks have replicas of moving inodes: they are asked back.
-    fn replicas_move(&mut self, survey: &mut Survey) -> bool {
-        let lent = self.cluster.lent.inos();
-        let moving: Vec<Ino> = lent.into_iter().filter(|ino| !matches!(self.moves(survey, *ino), Moves::No)).collect();
-        self.take_replicas_back(&moving)
+    pub(super) fn replicas_move(&mut self, core: &mut Core, survey: &mut Survey) -> bool {
+        let lent = self.replicas.lent.inos();
+        let moving: Vec<Ino> = lent
+            .into_iter()
+            .filter(|ino| !matches!(survey.moves(core, &mut self.exports, &mut self.atlas, *ino), Moves::No))
+            .collect();
+        self.replicas.lent.take_replicas_back(core, &moving)
     }
+}
+
+pub(super) fn has_changed_floating(tree: &Tree) -> bool {
+    let floats = |ino: Ino| tree.peek(ino).is_some_and(|inode| inode.place.rank().is_some());
+    tree.dirty_keys().into_iter().any(|(ino, key)| key == DirtyKey::Inode(ino) && floats(ino))
 }

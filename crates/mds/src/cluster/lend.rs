@@ -3,21 +3,19 @@
 //! What clients hold is asked back before anything is locked, and meanwhile nothing new of it is given out: so no lock is
 //! held while a client is waited for. Of two transactions the older one waits for the younger one's locks; the younger
 //! one is denied, gives back all it has, and stands in a queue by age: when its turn comes it is lent what it wanted,
-//! unasked. What is locked of a directory for the sake of names are those names, not the directory (`locks`).
+//! unasked. What is locked of a directory for the sake of names are those names, not the directory (`locks`). The decision
+//! to lend needs many parts: `stages/loans.rs`.
 
 use std::collections::BTreeMap;
 
-use loligo_namespace::{Found, Loaded, Lookup, Need, decided, ended_lines, lent_dirs};
-use loligo_types::{Event, FsError, Ino, Kind, Lease, PeerRecord, Rank};
+use loligo_types::{FsError, Ino, Rank};
 
-use super::Where;
-use super::locks::{Claim, How, Locks, Use, claim, collide};
-use crate::load::Waiter;
-use crate::machine::Mds;
-use crate::park::WaitReason;
-use crate::peer::{Lent, PeerMsg, TxId, Want};
-use crate::recall::SHARED;
-use crate::session::Slot;
+use super::locks::{Claim, How, Locks, Use, collide};
+use crate::core::Core;
+use crate::eof_cleanup::EofCleanup;
+use crate::job::WaitReason;
+use crate::open::Opens;
+use crate::peer::{PeerMsg, TxId, Want};
 
 /// Time that inodes marked for a denied transaction stay marked, milliseconds. Then it is called in any case.
 const INTEREST_MS: u64 = 5000;
@@ -106,38 +104,11 @@ impl Loans {
         });
         holder.into_iter().chain(before.map(|(other, _)| *other)).min()
     }
-}
 
-/// Answer to a transaction that asks for a loan.
-enum Verdict {
-    Wait,
-    Deny,
-    Lend(Lent, Vec<Claim>),
-}
-
-/// Results of the search for wanted records.
-#[derive(Default)]
-struct Search {
-    /// To be read first.
-    needs: Vec<Need>,
-    claims: Vec<Claim>,
-    lent: Lent,
-}
-
-/// Inodes of which replicas of other ranks may become stale: not those that are locked for names alone, or only shown.
-fn replicated(claims: &[Claim]) -> Vec<Ino> {
-    let may_change = |claim: &&Claim| !matches!(claim.how, How::Names(_) | How::Shown);
-    claims.iter().filter(may_change).map(|claim| claim.ino).collect()
-}
-
-impl Mds {
-    /// Another rank wants to borrow.
-    pub(crate) fn borrowed(&mut self, from: Rank, tx: TxId, round: u32, client: u64, wants: Vec<Want>) {
-        if tx.rank != from {
-            return;
-        }
-        let since_ms = self.now.mono_ms;
-        let loan = self.cluster.loans.by_tx.entry(tx).or_insert_with(|| Loan {
+    /// A transaction wants something, or something more.
+    pub(super) fn want(&mut self, core: &Core, tx: TxId, round: u32, client: u64, wants: Vec<Want>) {
+        let since_ms = core.now.mono_ms;
+        let loan = self.by_tx.entry(tx).or_insert_with(|| Loan {
             client,
             round,
             wants: Vec::new(),
@@ -155,354 +126,167 @@ impl Mds {
                 loan.wants.push(want);
             }
         }
-        self.run_loan(tx);
     }
 
-    /// Goes on with a loan that waits, or was denied.
-    fn run_loan(&mut self, tx: TxId) {
-        let Some(loan) = self.cluster.loans.by_tx.get(&tx) else { return };
-        if !matches!(loan.stage, Stage::Waiting | Stage::Denied) || self.stopping {
-            // If it stops, an error would be the client's answer; unanswered, it asks the next life.
-            return;
-        }
-        let (round, denied) = (loan.round, loan.stage == Stage::Denied);
-        match self.consider_loan(tx) {
-            Verdict::Wait => {}
-            Verdict::Deny if denied => {}
-            Verdict::Deny => self.deny_loan(tx),
-            Verdict::Lend(..) if denied && !self.cluster.links.get(&tx.rank).is_some_and(|link| link.greeted) => {
-                // It would be locked until that rank is back, which wants nothing of before.
-            }
-            Verdict::Lend(lent, claims) => {
-                // Also what an earlier round has locked, and is found to be another rank's, or gone, by now.
-                let mut inos = self.cluster.loans.by_tx.get(&tx).map_or_else(Vec::new, |loan| loan.locked.clone());
-                inos.extend(claims.iter().map(|claim| claim.ino));
-                inos.sort_unstable();
-                inos.dedup();
-                // What is only shown does not change: clients may be given of it what they ask for.
-                let shown = |ino: &Ino| claims.iter().any(|claim| claim.ino == *ino && claim.how == How::Shown);
-                let marks: Vec<Ino> = inos.iter().copied().filter(|ino| !shown(ino)).collect();
-                self.mark_loan(tx, &marks);
-                claims.iter().for_each(|claim| self.cluster.loans.locks.take(tx, claim));
-                if let Some(loan) = self.cluster.loans.by_tx.get_mut(&tx) {
-                    (loan.stage, loan.locked) = (Stage::Held, inos);
-                }
-                self.tell_durably(tx.rank, PeerMsg::Lent { tx, round, lent });
-            }
+    /// The round and whether it was denied, of a loan that waits or was denied.
+    pub(super) fn goes_on(&self, tx: TxId) -> Option<(u32, bool)> {
+        let loan = self.by_tx.get(&tx).filter(|loan| matches!(loan.stage, Stage::Waiting | Stage::Denied))?;
+        Some((loan.round, loan.stage == Stage::Denied))
+    }
+
+    /// Locks what is lent from now on.
+    pub(super) fn lend(&mut self, core: &mut Core, tx: TxId, claims: &[Claim]) {
+        // Also what an earlier round has locked, and is found to be another rank's, or gone, by now.
+        let mut inos = self.by_tx.get(&tx).map_or_else(Vec::new, |loan| loan.locked.clone());
+        inos.extend(claims.iter().map(|claim| claim.ino));
+        inos.sort_unstable();
+        inos.dedup();
+        // What is only shown does not change: clients may be given of it what they ask for.
+        let shown = |ino: &Ino| claims.iter().any(|claim| claim.ino == *ino && claim.how == How::Shown);
+        let marks: Vec<Ino> = inos.iter().copied().filter(|ino| !shown(ino)).collect();
+        self.mark_loan(core, tx, &marks);
+        claims.iter().for_each(|claim| self.locks.take(tx, claim));
+        if let Some(loan) = self.by_tx.get_mut(&tx) {
+            (loan.stage, loan.locked) = (Stage::Held, inos);
         }
     }
 
-    fn deny_loan(&mut self, tx: TxId) {
-        self.unlock(tx);
-        let Some(loan) = self.cluster.loans.by_tx.get_mut(&tx) else { return };
-        loan.stage = Stage::Denied;
-        let round = loan.round;
-        self.tell(tx.rank, PeerMsg::Denied { tx, round, error: FsError::Busy });
-    }
-
-    fn consider_loan(&mut self, tx: TxId) -> Verdict {
-        if self.grace.is_some() || !self.cluster.ready || self.is_merging() {
-            // Of what is merged half is in memory.
-            return Verdict::Wait;
-        }
-        let Some(loan) = self.cluster.loans.by_tx.get_mut(&tx) else { return Verdict::Wait };
+    /// A loan is about to be considered: the records that it wants, its client, and whether it waits for the first time. It stands in no queue
+    /// meanwhile.
+    pub(super) fn wanted(&mut self, tx: TxId) -> Option<(Vec<Want>, u64, bool)> {
+        let loan = self.by_tx.get_mut(&tx)?;
         loan.queued = false;
-        let (wants, client, first) = (loan.wants.clone(), loan.client, loan.stage == Stage::Waiting);
-        let mut search = Search::default();
-        for want in &wants {
-            self.look_for(tx.rank, want, &mut search);
-        }
-        let Search { needs, claims, mut lent } = search;
-        if !needs.is_empty() {
-            self.load(needs, Waiter::Loan(tx));
-            return Verdict::Wait;
-        }
-        let holder = self.cluster.loans.against(tx, &claims);
-        if let Some(loan) = self.cluster.loans.by_tx.get_mut(&tx) {
-            (loan.claims, loan.queued) = (claims.clone(), holder.is_some());
-        }
-        if let Some(holder) = holder {
-            return if holder < tx { Verdict::Deny } else { Verdict::Wait };
-        }
-        let names: Vec<(Ino, u64)> = wants.iter().filter_map(|want| self.name_of(want)).collect();
-        if names.into_iter().any(|(dir, hash)| self.moved_name(dir, hash).is_some()) {
-            return Verdict::Deny;
-        }
-        // What another rank decides may cut a file.
-        let mut busy = |ino: Ino| {
-            self.data_is_busy(ino)
-                || self.is_leaving(ino)
-                || self.is_spreading(ino)
-                || self.wait_for_rooms(ino).is_some()
-        };
-        if claims.iter().any(|claim| busy(claim.ino)) {
-            return Verdict::Deny;
-        }
-        let inos: Vec<Ino> = claims.iter().map(|claim| claim.ino).collect();
-        match self.apart_of(&inos) {
-            Ok(apart) => lent.apart = apart,
-            Err(needs) => {
-                self.load(needs, Waiter::Loan(tx));
-                return Verdict::Wait;
-            }
-        }
-        if self.ask_back(tx, client, &claims) {
-            return Verdict::Deny;
-        }
-        if !self.cluster.lent.is_empty() && self.take_replicas_back(&replicated(&claims)) {
-            self.mark_loan(tx, &inos);
-            return Verdict::Deny;
-        }
-        if self.are_promised(&replicated(&claims), first) {
-            self.mark_loan(tx, &inos);
-            return Verdict::Deny;
-        }
-        // Paths do not lead through what another rank decides on.
-        replicated(&claims).into_iter().for_each(|ino| self.shortcuts.drop_through(ino));
-        lent.opens = claims.iter().map(|claim| (claim.ino, self.opens.count(claim.ino))).collect();
-        Verdict::Lend(lent, claims)
+        Some((loan.wants.clone(), loan.client, loan.stage == Stage::Waiting))
     }
 
-    /// One record, and the inode that an entry points to.
-    fn look_for(&mut self, from: Rank, want: &Want, search: &mut Search) {
-        if let Need::Parts(dir) = want.need {
-            let part = self.lend_part(from, dir);
-            if let Loaded::Part { part: Some(_), .. } = part {
-                claim(&mut search.claims, dir, Lease::NONE, if want.shown { How::Shown } else { How::Whole });
-            }
-            return search.lent.items.push(part);
+    /// Notes what a loan is to lock. The transaction that is in the way of that, if there is one: it stands in the queue then.
+    pub(super) fn queue(&mut self, tx: TxId, claims: &[Claim]) -> Option<TxId> {
+        let holder = self.against(tx, claims);
+        if let Some(loan) = self.by_tx.get_mut(&tx) {
+            (loan.claims, loan.queued) = (claims.to_vec(), holder.is_some());
         }
-        debug_assert!(
-            !matches!(want.need, Need::Range { .. } | Need::Hashes { .. }),
-            "names are lent one by one: who wants all of them would ask for ever, as for {:?}",
-            want.need
-        );
-        let (ino, name, how) = match &want.need {
-            Need::Inode(ino) => (*ino, None, How::Inode),
-            Need::Xattrs(ino) | Need::Inline(ino) | Need::Parts(ino) => (*ino, None, How::Whole),
-            Need::Entry { dir, name } => (*dir, Some(name), How::Names(vec![self.tree.hash(name)])),
-            Need::Range { dir, .. } | Need::Hashes { dir, .. } => (*dir, None, How::Whole),
-        };
-        match name.and_then(|name| self.rank_of_name(ino, name)) {
-            Some(rank) if rank != self.me() => {
-                // It knows who has it when it has heard of the lines.
-                let lines = self.cluster.routes.lines(ino);
-                return self.tell_durably(from, PeerMsg::Routes(lines));
-            }
-            // What the decision counts of it the borrower counts in its own part, or at the home.
-            Some(_) if self.tree.part(ino).is_some() => claim(&mut search.claims, ino, want.recall, how),
-            _ if !self.look_for_inode(ino, want.recall, how, search) => return,
-            _ => {}
-        }
-        let Some(name) = name else { return };
-        match self.tree.entry(ino, name) {
-            Lookup::Unknown => search.needs.push(Need::Entry { dir: ino, name: name.clone() }),
-            Lookup::Absent => search.lent.items.push(Loaded::Entry { dir: ino, name: name.clone(), found: None }),
-            Lookup::Present(target) => {
-                search.lent.items.push(Loaded::Entry { dir: ino, name: name.clone(), found: Some(target) });
-                let all = SHARED | Lease::CACHE | Lease::BUFFER;
-                self.look_for_inode(target.ino, all, How::Whole, search);
-            }
-        }
+        holder
     }
 
-    /// True if the inode is here and can be lent.
-    fn look_for_inode(&mut self, ino: Ino, recall: Lease, how: How, search: &mut Search) -> bool {
-        let Search { needs, claims, lent } = search;
-        match self.locate(ino, needs) {
-            Where::Unknown => return false,
-            Where::Elsewhere(rank) => {
-                if !lent.elsewhere.iter().any(|(other, _)| *other == ino) {
-                    lent.elsewhere.push((ino, rank));
-                }
-                return false;
-            }
-            Where::Here => {}
-        }
-        claim(claims, ino, recall, how);
-        let is_it = |item: &Loaded| matches!(item, Loaded::Inode(other, _) if *other == ino);
-        if !lent.items.iter().any(is_it) {
-            lent.items.push(match self.tree.find(ino) {
-                Found::Here(inode) => Loaded::Inode(ino, Some(Box::new(inode.clone()))),
-                _ => Loaded::Inode(ino, None),
-            });
-        }
-        true
-    }
-
-    /// Asks clients for what they must not hold; whether there is something.
-    fn ask_back(&mut self, tx: TxId, client: u64, claims: &[Claim]) -> bool {
-        let mut due: Vec<(Ino, Slot, Lease)> = Vec::new();
-        for Claim { ino, recall: bits, .. } in claims {
-            let leases = self.leases.holders(*ino).map(|(slot, held)| (slot, held & SHARED));
-            for (slot, held) in leases.chain(self.opens.all_rights(*ino)) {
-                let own = client != 0 && self.sessions.get(slot).is_some_and(|session| session.client == client);
-                if !own && held.any(*bits) {
-                    due.push((*ino, slot, held & *bits));
-                }
-            }
-        }
-        if due.is_empty() {
-            return false;
-        }
-        let inos: Vec<Ino> = claims.iter().map(|claim| claim.ino).collect();
-        self.mark_loan(tx, &inos);
-        due.into_iter().for_each(|(ino, slot, bits)| self.recall(ino, slot, bits, 0));
-        true
-    }
-
-    /// Ends a loan whose records could not be read.
-    pub(crate) fn loan_failed(&mut self, tx: TxId) {
-        let round = self.cluster.loans.by_tx.get(&tx).map_or(0, |loan| loan.round);
-        self.end_loan(tx);
-        self.tell(tx.rank, PeerMsg::Denied { tx, round, error: FsError::Io });
-    }
-
-    fn mark_loan(&mut self, tx: TxId, inos: &[Ino]) {
-        let Some(loan) = self.cluster.loans.by_tx.get_mut(&tx) else { return };
-        let before = std::mem::replace(&mut loan.marks, inos.to_vec());
-        self.parked.mark_inos(inos);
-        self.parked.unmark_inos(&before);
-    }
-
-    /// Takes the locks of a transaction away.
-    fn unlock(&mut self, tx: TxId) {
-        let Some(loan) = self.cluster.loans.by_tx.get_mut(&tx) else { return };
-        let inos = std::mem::take(&mut loan.locked);
-        if inos.is_empty() {
-            return;
-        }
-        self.cluster.loans.due = true;
-        for ino in inos {
-            self.cluster.loans.locks.give(tx, ino);
-            // An orphan may have had its last close meanwhile.
-            self.closed(ino);
-        }
-        self.parked.wake(&WaitReason::Locked);
-    }
-
-    fn end_loan(&mut self, tx: TxId) {
-        self.unlock(tx);
-        if let Some(loan) = self.cluster.loans.by_tx.remove(&tx) {
-            self.parked.unmark_inos(&loan.marks);
-        }
-        self.cluster.loans.due = true;
-    }
-
-    /// The transaction gives back what it borrowed.
-    pub(crate) fn returned(&mut self, tx: TxId, again: bool) {
-        if !again {
-            return self.end_loan(tx);
-        }
-        self.unlock(tx);
-        let now_ms = self.now.mono_ms;
-        if let Some(loan) = self.cluster.loans.by_tx.get_mut(&tx) {
-            // It waits for something else than this rank, and comes by itself.
-            (loan.stage, loan.since_ms) = (Stage::Called, now_ms);
-        }
-        self.cluster.loans.due = true;
-    }
-
-    /// Something was unlocked, given back by a client, or read: those that wait or were denied go on, the oldest first.
-    pub(crate) fn next_loans(&mut self) {
-        let loans = &self.cluster.loans;
+    /// The loans that wait or were denied, the oldest first.
+    pub(super) fn waiting(&self) -> Vec<TxId> {
         let waits = |loan: &Loan| matches!(loan.stage, Stage::Waiting | Stage::Denied);
-        let all = loans.by_tx.iter().filter(|(_, loan)| waits(loan)).map(|(tx, _)| *tx);
-        for tx in all.collect::<Vec<TxId>>() {
-            if !self.still_waits(tx) {
-                self.run_loan(tx);
-            }
-        }
+        self.by_tx.iter().filter(|(_, loan)| waits(loan)).map(|(tx, _)| *tx).collect()
     }
 
-    /// True if nothing has changed for a waiting loan, as locks go: this is asked of all after each transaction.
-    fn still_waits(&self, tx: TxId) -> bool {
-        let loans = &self.cluster.loans;
-        let Some(loan) = loans.by_tx.get(&tx).filter(|loan| loan.queued) else { return false };
-        let holder = loans.against(tx, &loan.claims);
-        holder.is_some_and(|holder| loan.stage == Stage::Denied || tx < holder)
-    }
-
-    /// Something was read for a loan. It goes on at once: what was read may not stay in memory for long.
-    pub(crate) fn loan_loaded(&mut self, tx: TxId) {
-        self.run_loan(tx);
-    }
-
-    /// The decision of a transaction came: its changes are applied, and its locks go. False if something must be read first.
-    pub(crate) fn settle_loan(&mut self, tx: TxId, events: &[Event], peer: PeerRecord) -> bool {
-        let mut wants = Vec::new();
-        for ino in lent_dirs(events) {
-            self.locate(ino, &mut wants);
-        }
-        if !wants.is_empty() {
-            self.load(wants, Waiter::Letter(tx.rank));
+    /// Forgets those that did not come or wait for too long; whether there are any loans.
+    pub(super) fn expire(&mut self, core: &mut Core, opens: &mut Opens, tidy: &mut EofCleanup) -> bool {
+        if self.by_tx.is_empty() {
             return false;
         }
-        let tree = &self.tree;
-        let mut all = decided(events, &mut |ino| tree.inode(ino).cloned(), &mut |ino| tree.part(ino).cloned());
-        all.extend(ended_lines(events));
-        all.push(Event::Peer(peer));
-        let moves = |event: &Event| match event {
-            Event::Inode(inode) => inode.kind == Kind::Dir,
-            Event::Route(_) | Event::RouteGone(_) => true,
-            _ => false,
-        };
-        if events.iter().any(moves) {
-            self.disturb_export();
-        }
-        let born = self.note_scattered(events);
-        self.commit(None, &all);
-        born.into_iter().for_each(|ino| self.is_born(ino));
-        for event in events {
-            if let Event::Orphan(ino) = event {
-                // Its last handle may have been closed meanwhile.
-                self.closed(*ino);
-            }
-        }
-        self.end_loan(tx);
-        true
-    }
-
-    /// The name that is wanted.
-    fn name_of(&self, want: &Want) -> Option<(Ino, u64)> {
-        match &want.need {
-            Need::Entry { dir, name } => Some((*dir, self.tree.hash(name))),
-            _ => None,
-        }
-    }
-
-    /// A coordinator has said hello: what it borrowed before is only kept until its letters of before are here.
-    pub(crate) fn age_loans(&mut self, from: Rank) {
-        let of_it = self.cluster.loans.by_tx.iter_mut().filter(|(tx, _)| tx.rank == from);
-        of_it.for_each(|(_, loan)| loan.old = true);
-    }
-
-    /// They are: it is over.
-    pub(crate) fn end_old_loans(&mut self, from: Rank) {
-        let old = self.cluster.loans.by_tx.iter().filter(|(tx, loan)| tx.rank == from && loan.old);
-        let old: Vec<TxId> = old.map(|(tx, _)| *tx).collect();
-        old.into_iter().for_each(|tx| self.end_loan(tx));
-    }
-
-    /// Goes on with those that wait for time, and forgets those that did not come or wait for too long.
-    pub(crate) fn expire_loans(&mut self) {
-        if self.cluster.loans.by_tx.is_empty() {
-            return;
-        }
-        let now = self.now.mono_ms;
-        let late = self.cluster.loans.by_tx.iter().filter(|(_, loan)| loan.since_ms + INTEREST_MS < now);
+        let now = core.now.mono_ms;
+        let late = self.by_tx.iter().filter(|(_, loan)| loan.since_ms + INTEREST_MS < now);
         let late: Vec<(TxId, Stage)> = late.map(|(tx, loan)| (*tx, loan.stage)).collect();
         for (tx, stage) in late {
             match stage {
                 // It waits for this call, and is denied again if need be.
                 Stage::Denied => {
-                    self.end_loan(tx);
-                    self.tell(tx.rank, PeerMsg::Ready { tx });
+                    self.end_loan(core, opens, tidy, tx);
+                    core.tell(tx.rank, PeerMsg::Ready { tx });
                 }
-                Stage::Called => self.end_loan(tx),
+                Stage::Called => self.end_loan(core, opens, tidy, tx),
                 Stage::Waiting | Stage::Held => {}
             }
         }
-        self.next_loans();
+        true
     }
+
+    pub(super) fn deny_loan(&mut self, core: &mut Core, opens: &mut Opens, tidy: &mut EofCleanup, tx: TxId) {
+        self.unlock(core, opens, tidy, tx);
+        let Some(loan) = self.by_tx.get_mut(&tx) else { return };
+        loan.stage = Stage::Denied;
+        let round = loan.round;
+        core.tell(tx.rank, PeerMsg::Denied { tx, round, error: FsError::Busy });
+    }
+
+    /// Ends a loan whose records could not be read.
+    pub(crate) fn loan_failed(&mut self, core: &mut Core, opens: &mut Opens, tidy: &mut EofCleanup, tx: TxId) {
+        let round = self.by_tx.get(&tx).map_or(0, |loan| loan.round);
+        self.end_loan(core, opens, tidy, tx);
+        core.tell(tx.rank, PeerMsg::Denied { tx, round, error: FsError::Io });
+    }
+
+    pub(super) fn mark_loan(&mut self, core: &mut Core, tx: TxId, inos: &[Ino]) {
+        let Some(loan) = self.by_tx.get_mut(&tx) else { return };
+        let before = std::mem::replace(&mut loan.marks, inos.to_vec());
+        core.parked.mark_inos(inos);
+        core.parked.unmark_inos(&before);
+    }
+
+    /// Takes the locks of a transaction away.
+    fn unlock(&mut self, core: &mut Core, opens: &mut Opens, tidy: &mut EofCleanup, tx: TxId) {
+        let Some(loan) = self.by_tx.get_mut(&tx) else { return };
+        let inos = std::mem::take(&mut loan.locked);
+        if inos.is_empty() {
+            return;
+        }
+        self.due = true;
+        for ino in inos {
+            self.locks.give(tx, ino);
+            // An orphan may have had its last close meanwhile.
+            opens.closed(core, tidy, ino);
+        }
+        core.parked.wake(&WaitReason::Locked);
+    }
+
+    pub(super) fn end_loan(&mut self, core: &mut Core, opens: &mut Opens, tidy: &mut EofCleanup, tx: TxId) {
+        self.unlock(core, opens, tidy, tx);
+        if let Some(loan) = self.by_tx.remove(&tx) {
+            core.parked.unmark_inos(&loan.marks);
+        }
+        self.due = true;
+    }
+
+    /// The transaction gives back what it borrowed.
+    pub(crate) fn returned(
+        &mut self,
+        core: &mut Core,
+        opens: &mut Opens,
+        tidy: &mut EofCleanup,
+        tx: TxId,
+        again: bool,
+    ) {
+        if !again {
+            return self.end_loan(core, opens, tidy, tx);
+        }
+        self.unlock(core, opens, tidy, tx);
+        let now_ms = core.now.mono_ms;
+        if let Some(loan) = self.by_tx.get_mut(&tx) {
+            // It waits for something else than this rank, and comes by itself.
+            (loan.stage, loan.since_ms) = (Stage::Called, now_ms);
+        }
+        self.due = true;
+    }
+
+    /// True if nothing has changed for a waiting loan, as locks go: this is asked of all after each transaction.
+    pub(super) fn still_waits(&self, tx: TxId) -> bool {
+        let loans = self;
+        let Some(loan) = loans.by_tx.get(&tx).filter(|loan| loan.queued) else { return false };
+        let holder = loans.against(tx, &loan.claims);
+        holder.is_some_and(|holder| loan.stage == Stage::Denied || tx < holder)
+    }
+
+    /// A coordinator has said hello: what it borrowed before is only kept until its letters of before are here.
+    pub(crate) fn age_loans(&mut self, from: Rank) {
+        let of_it = self.by_tx.iter_mut().filter(|(tx, _)| tx.rank == from);
+        of_it.for_each(|(_, loan)| loan.old = true);
+    }
+
+    /// They are: it is over.
+    pub(crate) fn end_old_loans(&mut self, core: &mut Core, opens: &mut Opens, tidy: &mut EofCleanup, from: Rank) {
+        let old = self.by_tx.iter().filter(|(tx, loan)| tx.rank == from && loan.old);
+        let old: Vec<TxId> = old.map(|(tx, _)| *tx).collect();
+        old.into_iter().for_each(|tx| self.end_loan(core, opens, tidy, tx));
+    }
+}
+
+/// Inodes of which replicas of other ranks may become stale: not those that are locked for names alone, or only shown.
+pub(super) fn replicated(claims: &[Claim]) -> Vec<Ino> {
+    let may_change = |claim: &&Claim| !matches!(claim.how, How::Names(_) | How::Shown);
+    claims.iter().filter(may_change).map(|claim| claim.ino).collect()
 }

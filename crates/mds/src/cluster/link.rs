@@ -1,179 +1,31 @@
-//! Connections to other ranks: hello, and when a rank that has started may serve.
-
-use std::collections::VecDeque;
-use std::sync::Arc;
+//! Connections to other ranks: their state, hello, and when a rank that has started may serve. Lines of the subtree map are told with
+//! hello, and doubted where they cannot be so. Where each message goes is in `stages/links.rs`.
 
 use loligo_namespace::Need;
-use loligo_types::{ClusterMap, Event, Frag, Ino, Letter, Loaded, Lsn, Rank, Route};
+use loligo_types::{Frag, Ino, Rank, Route};
 
-use crate::io::Output;
+use crate::balance::Balance;
+use crate::cluster::peers::Link;
+use crate::cluster::state::Cluster;
+use crate::cluster::{Atlas, Peers};
+use crate::core::Core;
+use crate::eof_cleanup::EofCleanup;
+use crate::job::WaitReason;
 use crate::load::Waiter;
-use crate::machine::Mds;
-use crate::park::WaitReason;
+use crate::open::Opens;
 use crate::peer::PeerMsg;
+use crate::shortcuts::Shortcuts;
 
-/// State of the link to another rank.
-#[derive(Default)]
-pub(crate) struct Link {
-    /// There is a connection.
-    pub(crate) up: bool,
-    /// It has said hello on this connection.
-    pub(crate) greeted: bool,
-    /// Messages that came over this connection while this rank could not say hello yet; none once it has.
-    pub(crate) early: Option<Vec<PeerMsg>>,
-    /// Its life, when it last said hello.
-    pub(crate) life: u64,
-    /// It has promised letters up to this one before it said hello; its requests of before are void when they are here.
-    pub(crate) promised: u64,
-    /// It has said hello since this rank started, and its letters of before have come.
-    pub(crate) settled: bool,
-    /// Letters to it that it has not said to have: number, record, letter.
-    pub(crate) outbox: VecDeque<(u64, Lsn, Arc<Letter>)>,
-    /// Letters up to here were sent over this connection.
-    pub(crate) sent: u64,
-    /// It has letters up to here.
-    pub(crate) received: u64,
-    /// It needs none up to here again.
-    pub(crate) acked: u64,
-    /// Letters from it that were not applied yet.
-    pub(crate) inbox: VecDeque<(u64, Arc<Letter>)>,
-    /// Imports from it that the table does not have yet: number, record.
-    pub(crate) landing: VecDeque<(u64, Lsn)>,
-    /// Records of what its next migration brings.
-    pub(crate) cached: Vec<Loaded>,
-    /// A directory is being read for the letter at the head of the inbox.
-    pub(crate) reading: bool,
-    /// It has said that it has nothing any more, and waits to hear that nothing will come to it.
-    pub(crate) empty: bool,
-    /// It has said that nothing will come from it.
-    pub(crate) farewell: bool,
-}
-
-impl Mds {
-    /// There is a connection. Hello is said when all that it tells is durable: a letter that is said to have come is never
-    /// sent again, and a line that was told is believed by all.
-    pub(crate) fn peer_up(&mut self, rank: Rank) {
-        // Of an earlier connection.
-        self.cluster.gate.retain(|(_, to, _)| *to != rank);
-        let late = self.log.last > self.log.durable;
-        let link = self.cluster.links.entry(rank).or_default();
-        (link.up, link.greeted, link.empty, link.farewell) = (true, false, false, false);
-        link.early = late.then(Vec::new);
-        let peer = self.tree.peer(rank);
-        let msg = PeerMsg::Hello {
-            life: self.cluster.life,
-            received: peer.received,
-            sent: peer.sent,
-            map: self.cluster.map.clone(),
-            routes: self.cluster.routes.without_under_way(self.cluster.routes.all()),
-        };
-        self.void_loans_of(rank);
-        self.forget_replicas_of(rank);
-        self.tell_durably(rank, msg);
-    }
-
-    /// Hello was said late. What the other rank has said meanwhile counts from now on: the answers come behind it.
-    pub(crate) fn hello_said(&mut self, to: Rank) {
-        let early = self.cluster.links.get_mut(&to).and_then(|link| link.early.take());
-        early.unwrap_or_default().into_iter().for_each(|msg| self.peer_message(to, msg));
-    }
-
-    /// It is gone. What this rank has lent stays locked until that rank says what has become of it.
-    pub(crate) fn peer_down(&mut self, rank: Rank) {
-        self.cluster.exports.offers.retain(|(from, _)| *from != rank);
-        let Some(link) = self.cluster.links.get_mut(&rank) else { return };
-        (link.up, link.greeted, link.early) = (false, false, None);
-        link.inbox.clear();
-        link.cached.clear();
-        self.void_loans_of(rank);
-        self.forget_replicas_of(rank);
-        self.export_lost(rank);
-    }
-
-    /// A message came.
-    pub(crate) fn peer_message(&mut self, from: Rank, msg: PeerMsg) {
-        let Some(link) = self.cluster.links.get_mut(&from) else { return };
-        if !link.up {
-            return;
-        }
-        if let Some(early) = &mut link.early {
-            return early.push(msg);
-        }
-        match msg {
-            PeerMsg::Hello { life, received, sent, map, routes } => {
-                self.greeted(from, life, received, sent, &map, routes)
-            }
-            _ if !link.greeted => {}
-            PeerMsg::Letter { seq, letter } => self.letter(from, seq, letter),
-            PeerMsg::Received { upto } => self.letters_received(from, upto),
-            PeerMsg::Acked { upto } => self.letters_acked(from, upto),
-            PeerMsg::Routes(routes) => self.learn_routes(Some(from), routes),
-            PeerMsg::Gone(dir) => self.peer_gone(dir),
-            PeerMsg::ClientGone { client } => self.client_gone(client),
-            PeerMsg::Borrow { tx, round, client, wants } => self.borrowed(from, tx, round, client, wants),
-            PeerMsg::Lent { tx, round, lent } => self.lent(from, tx, round, lent),
-            PeerMsg::Denied { tx, round, error } => self.denied(from, tx, round, error),
-            PeerMsg::Ready { tx } => self.try_again(from, tx),
-            PeerMsg::Return { tx, again } => self.returned(tx, again),
-            PeerMsg::Offer { moving, .. } => self.offered(from, moving),
-            PeerMsg::GiveBack { dir, to } => self.give_back_fragments(dir, to),
-            PeerMsg::Summon { dir } => self.summoned(from, dir),
-            PeerMsg::Stays { dir } => self.not_given(from, dir),
-            PeerMsg::Accept { moving, refused } => self.accepted(from, moving, refused),
-            PeerMsg::Cached(items) => link.cached = items,
-            PeerMsg::Heat(heat) => self.heat_came(&heat),
-            PeerMsg::Empty => self.peer_empty(from),
-            PeerMsg::Farewell => self.peer_farewell(from),
-            PeerMsg::Beat(beats) => self.beaten(&beats),
-            PeerMsg::AskWay { number, ino } => self.tell_way(from, number, ino),
-            PeerMsg::AskBorn { ino } => self.tell_born(from, ino),
-            PeerMsg::Born { ino } => self.born(from, ino),
-            PeerMsg::AskName { dir, name } => self.tell_name(from, dir, name),
-            PeerMsg::NameIs { dir, name, ino } => self.name_told(dir, name, ino),
-            PeerMsg::AskReplica { ino, sent_ms } => self.lend_replica(from, ino, sent_ms),
-            PeerMsg::Replica { sent_ms, inode } => self.replica_came(from, sent_ms, inode),
-            PeerMsg::NoReplica { ino } => self.replica_refused(ino),
-            PeerMsg::DropReplica { ino } => self.drop_replica(from, ino),
-            PeerMsg::ReplicaDropped { ino, promised_ms } => self.replica_dropped(from, ino, promised_ms),
-            PeerMsg::KeepReplicas { sent_ms } => self.keep_replicas(from, sent_ms),
-            PeerMsg::ReplicasKept { sent_ms } => self.replicas_kept(from, sent_ms),
-            PeerMsg::Way { number, ino, up, at, bounds } => self.way_told(number, ino, (up, at), bounds),
-        }
-    }
-
-    fn greeted(&mut self, from: Rank, life: u64, received: u64, sent: u64, map: &ClusterMap, routes: Vec<Route>) {
-        if let Some(text) = self.has_forgotten(from, received, sent) {
-            return self.out.push_back(Output::Fatal { text });
-        }
-        self.void_loans_of(from);
-        self.age_loans(from);
-        self.forget_holder(from);
-        let Some(link) = self.cluster.links.get_mut(&from) else { return };
-        link.greeted = true;
-        link.life = life;
-        link.promised = sent;
-        link.sent = received;
-        self.map_changed(map.clone());
-        self.letters_received(from, received);
-        self.learn_routes(Some(from), routes);
-        self.send_letters();
-        self.repeat_acks(from);
-        self.settle_peer(from);
-        self.say_empty(from);
-        self.ask_births_again(from);
-        // Those who wait for this rank try again.
-        self.parked.wake(&WaitReason::Peers);
-    }
-
+impl Peers {
     /// An error text if a rank does not know of letters that it once had or sent for good. The letters that it had are not here
     /// any more, and new ones under old numbers would be taken for those: the rank must not go on.
-    fn has_forgotten(&self, from: Rank, received: u64, sent: u64) -> Option<String> {
-        let had = self.cluster.links.get(&from).map_or(0, |link| link.received);
-        let known = self.tree.peer(from).received;
+    pub(super) fn has_forgotten(&self, core: &Core, from: Rank, received: u64, sent: u64) -> Option<String> {
+        let had = self.links.get(&from).map_or(0, |link| link.received);
+        let known = core.tree.peer(from).received;
         if received >= had && sent >= known {
             return None;
         }
-        let me = self.me();
+        let me = core.me();
         Some(format!(
             "rank {from} has forgotten letters: of those from rank {me} it has {received} and had {had}, of its own to rank \
              {me} it knows of {sent} and {known} have come: its journal is an older copy, or was replaced; put the journal \
@@ -181,94 +33,49 @@ impl Mds {
         ))
     }
 
-    /// When all that another rank promised before its hello is here, what it borrowed before is void, and, at the start,
-    /// one reason less is there to wait.
-    pub(crate) fn settle_peer(&mut self, from: Rank) {
-        let received = self.tree.peer(from).received;
-        let Some(link) = self.cluster.links.get_mut(&from) else { return };
-        if !link.greeted || received < link.promised {
-            return;
-        }
-        if !link.settled || link.promised > 0 {
-            link.settled = true;
-            link.promised = 0;
-        }
-        self.end_old_loans(from);
-        self.check_ready();
-    }
-
     /// Serves as soon as all others have said hello and their letters of before are here.
-    pub(crate) fn check_ready(&mut self) {
-        if self.cluster.ready {
+    pub(crate) fn check_ready(&mut self, core: &mut Core, atlas: &Atlas) {
+        if self.ready {
             return;
         }
-        let others = self.cluster.map.ranks.iter().filter(|info| info.rank != self.config.rank);
-        let mut settled = others.map(|info| self.cluster.links.get(&info.rank).is_some_and(|link| link.settled));
+        let others = atlas.map.ranks.iter().filter(|info| info.rank != core.config.rank);
+        let mut settled = others.map(|info| self.links.get(&info.rank).is_some_and(|link| link.settled));
         if settled.all(|settled| settled) {
-            self.cluster.ready = true;
-            self.parked.wake(&WaitReason::Peers);
+            self.ready = true;
+            core.parked.wake(&WaitReason::Peers);
         }
     }
 
     /// Tells the others again of directories that are gone, of which they still have lines: a message was lost. Not before
     /// all is here that may bring them. What brings one may still be under way, and a line may have come faster by another rank:
     /// then the directory is in the table, where it was before it moved, or this rank has another part of it.
-    pub(crate) fn end_doubts(&mut self) {
+    pub(crate) fn end_doubts(&self, core: &mut Core, atlas: &mut Atlas) {
         let settled = |link: &Link| link.settled && link.promised == 0 && link.inbox.is_empty();
-        if self.cluster.unconfirmed_routes.is_empty()
-            || !self.cluster.ready
-            || !self.cluster.links.values().all(settled)
-        {
+        if atlas.unconfirmed_routes.is_empty() || !self.ready || !self.links.values().all(settled) {
             return;
         }
         let mut wants = Vec::new();
-        for ((dir, frag), mut read_before) in std::mem::take(&mut self.cluster.unconfirmed_routes) {
-            if !self.knows_nothing_of(dir, frag) {
+        for ((dir, frag), mut read_before) in std::mem::take(&mut atlas.unconfirmed_routes) {
+            if !atlas.knows_nothing_of(core, dir, frag) {
                 continue;
             }
-            match self.exists(dir) {
+            match atlas.exists(core, dir) {
                 Some(true) => {}
                 None => wants.push(Need::Inode(dir)),
                 Some(false) if read_before => {
-                    self.route_gone(dir);
+                    atlas.route_gone(core, self, dir);
                     continue;
                 }
                 Some(false) => {
                     // The read may have begun before the line was there: once more.
-                    self.cluster.foreign_inodes.forget(dir);
+                    atlas.foreign_inodes.forget(dir);
                     read_before = true;
                 }
             }
-            self.cluster.unconfirmed_routes.insert((dir, frag), read_before);
+            atlas.unconfirmed_routes.insert((dir, frag), read_before);
         }
         if !wants.is_empty() {
-            self.load(wants, Waiter::Nobody);
-        }
-    }
-
-    /// True if no line says which rank has a fragment, and it is not this rank's by the number of its directory. A fragment that was this
-    /// rank's has a line as long as its directory exists.
-    fn knows_nothing_of(&self, dir: Ino, frag: Frag) -> bool {
-        let routes = &self.cluster.routes;
-        routes.line_of(dir, frag.first()).is_none() && routes.of(dir, frag.first()) != Some(self.me())
-    }
-
-    /// Another rank takes a directory for this one's, which does not have it: it is found out, and others are told, whether it is gone.
-    pub(super) fn doubt(&mut self, dir: Ino, frag: Frag) {
-        if self.knows_nothing_of(dir, frag) {
-            // What was read of it before was read too early.
-            self.cluster.foreign_inodes.forget(dir);
-            self.cluster.unconfirmed_routes.insert((dir, frag), false);
-        }
-    }
-
-    /// Another rank says that a directory with lines of its own is gone. What this rank has put down of it goes, too: the
-    /// next life of any rank would take it for true.
-    fn peer_gone(&mut self, dir: Ino) {
-        self.cluster.routes.forget(dir);
-        // With a part of it they go together, when the decision comes.
-        if self.tree.has_lines(dir) && self.tree.part(dir).is_none() {
-            self.commit(None, &[Event::RouteGone(dir)]);
+            atlas.load(core, wants, Waiter::Nobody);
         }
     }
 
@@ -276,28 +83,93 @@ impl Mds {
     ///
     /// Where a directory is whose number names this rank others ask here who know nothing of it. So what a third one says of that is asked
     /// of who is said to have it: if it is gone from there, as that one may not have heard, requests would be sent to and fro.
-    pub(crate) fn learn_routes(&mut self, from: Option<Rank>, routes: Vec<Route>) {
+    pub(crate) fn learn_routes(
+        &self,
+        core: &mut Core,
+        atlas: &mut Atlas,
+        balance: &mut Balance,
+        from: Option<Rank>,
+        routes: Vec<Route>,
+    ) {
         let mut news = false;
         for route in routes {
-            if route.rank == self.me() {
+            if route.rank == core.me() {
                 // Who has authority knows by itself: from a letter, or that the directory is gone.
-                self.doubt(route.dir, route.frag);
+                atlas.doubt(core, route.dir, route.frag);
                 continue;
             }
-            if self.cluster.routes.learn(route) {
-                self.doubt_if_removed(route);
-                self.came_to(route.rank);
+            if atlas.routes.learn(route) {
+                atlas.doubt_if_removed(route);
+                balance.came_to(core, route.rank);
                 news = true;
                 // A line may name a rank that was removed since: nobody is asked there, and what it had others have.
-                let is_there = self.cluster.links.contains_key(&route.rank);
-                if is_there && from.is_some_and(|from| from != route.rank) && route.dir.zeroth_rank() == Some(self.me())
+                let is_there = self.links.contains_key(&route.rank);
+                if is_there && from.is_some_and(|from| from != route.rank) && route.dir.zeroth_rank() == Some(core.me())
                 {
-                    self.tell(route.rank, PeerMsg::Routes(vec![route]));
+                    core.tell(route.rank, PeerMsg::Routes(vec![route]));
                 }
             }
         }
         if news {
-            self.cluster.foreign_inodes.clear();
+            atlas.foreign_inodes.clear();
         }
+    }
+}
+
+impl Atlas {
+    /// True if no line says which rank has a fragment, and it is not this rank's by the number of its directory. A fragment that was this
+    /// rank's has a line as long as its directory exists.
+    fn knows_nothing_of(&self, core: &Core, dir: Ino, frag: Frag) -> bool {
+        let routes = &self.routes;
+        routes.line_of(dir, frag.first()).is_none() && routes.of(dir, frag.first()) != Some(core.me())
+    }
+
+    /// Another rank takes a directory for this one's, which does not have it: it is found out, and others are told, whether it is gone.
+    pub(super) fn doubt(&mut self, core: &Core, dir: Ino, frag: Frag) {
+        if self.knows_nothing_of(core, dir, frag) {
+            // What was read of it before was read too early.
+            self.foreign_inodes.forget(dir);
+            self.unconfirmed_routes.insert((dir, frag), false);
+        }
+    }
+}
+
+impl Cluster {
+    /// There is a connection. Hello is said when all that it tells is durable: a letter that is said to have come is never
+    /// sent again, and a line that was told is believed by all.
+    pub(crate) fn peer_up(&mut self, core: &mut Core, shortcuts: &mut Shortcuts, rank: Rank) {
+        // Of an earlier connection.
+        core.mail.retain(|(_, to, _)| *to != rank);
+        let late = core.log.last > core.log.durable;
+        let link = self.peers.links.entry(rank).or_default();
+        (link.up, link.greeted, link.empty, link.farewell) = (true, false, false, false);
+        link.early = late.then(Vec::new);
+        let peer = core.tree.peer(rank);
+        let msg = PeerMsg::Hello {
+            life: self.peers.life,
+            received: peer.received,
+            sent: peer.sent,
+            map: self.atlas.map.clone(),
+            routes: self.atlas.routes.without_under_way(self.atlas.routes.all()),
+        };
+        self.borrowing.void_loans_of(core, rank);
+        self.replicas.held.forget_replicas_of(core, shortcuts, rank);
+        core.tell_durably(rank, msg);
+    }
+
+    /// When all that another rank promised before its hello is here, what it borrowed before is void, and, at the start,
+    /// one reason less is there to wait.
+    pub(crate) fn settle_peer(&mut self, core: &mut Core, opens: &mut Opens, tidy: &mut EofCleanup, from: Rank) {
+        let received = core.tree.peer(from).received;
+        let Some(link) = self.peers.links.get_mut(&from) else { return };
+        if !link.greeted || received < link.promised {
+            return;
+        }
+        if !link.settled || link.promised > 0 {
+            link.settled = true;
+            link.promised = 0;
+        }
+        self.loans.end_old_loans(core, opens, tidy, from);
+        self.peers.check_ready(core, &self.atlas);
     }
 }

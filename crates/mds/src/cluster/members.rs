@@ -1,53 +1,17 @@
 //! Membership: ranks come, are drained, leave and are gone, while this one runs. The keeper of the cluster map says so;
-//! the rules stand in docs/cluster.md, "Membership".
+//! the rules stand in docs/cluster.md, "Membership". A new map goes through all parts in `stages/links.rs`.
 
 use loligo_namespace::Found;
-use loligo_types::msg::ToClient;
-use loligo_types::{ClusterMap, Rank, RankState};
+use loligo_types::{Rank, RankState};
 
-use super::Drain;
-use crate::io::Output;
-use crate::machine::Mds;
-use crate::park::WaitReason;
+use crate::cluster::state::Cluster;
+use crate::cluster::{Atlas, Drain, Peers};
+use crate::core::Core;
 use crate::peer::PeerMsg;
 
-impl Mds {
-    /// The cluster map has changed, as its keeper says or another rank that heard it before.
-    pub(crate) fn map_changed(&mut self, map: ClusterMap) {
-        if map.epoch <= self.cluster.map.epoch {
-            return;
-        }
-        let was_alone = self.cluster.is_alone();
-        let before = std::mem::replace(&mut self.cluster.map, map);
-        self.cluster.routes.set_ranks(&self.cluster.map, self.config.rank);
-        if was_alone {
-            self.end_solitude();
-        }
-        for info in before.ranks {
-            if !self.is_a_rank(info.rank) {
-                self.forget_rank(info.rank);
-                self.cluster.removed.insert(info.rank);
-            }
-        }
-        let map = &self.cluster.map;
-        self.cluster.removed.retain(|rank| map.ranks.iter().all(|info| info.rank != *rank));
-        self.doubt_nowhere();
-        self.greet_new_ranks();
-        // Where things are may have been concluded from who was there, also by reads that are under way.
-        self.cluster.foreign_inodes.clear();
-        self.cluster.barrier = self.loads.newest();
-        self.begin_or_end_drain();
-        // Those who wait for a rank that is gone, or for one that has come.
-        self.parked.wake(&WaitReason::Peers);
-        let conns: Vec<_> = self.sessions.iter().filter_map(|(_, session)| session.conn).collect();
-        for conn in conns {
-            self.out.push_back(Output::Send { conn, msg: ToClient::Map(self.cluster.map.clone()) });
-        }
-        self.check_ready();
-    }
-
+impl Core {
     /// Ends the assumption of a rank alone that a number which nothing has will never have something.
-    fn end_solitude(&mut self) {
+    pub(super) fn end_solitude(&mut self) {
         let (inodes, _) = self.tree.places();
         for place in 0..inodes {
             if let Some(ino) = self.tree.inode_at(place)
@@ -58,68 +22,51 @@ impl Mds {
             }
         }
     }
+}
 
+impl Peers {
     /// Links to ranks that were not there before.
-    fn greet_new_ranks(&mut self) {
-        let own = self.config.rank;
-        for info in self.cluster.map.ranks.iter().filter(|info| info.rank != own) {
-            self.cluster.links.entry(info.rank).or_default();
+    pub(super) fn greet_new_ranks(&mut self, core: &Core, atlas: &Atlas) {
+        let own = core.config.rank;
+        for info in atlas.map.ranks.iter().filter(|info| info.rank != own) {
+            self.links.entry(info.rank).or_default();
         }
     }
 
-    /// A rank was removed: it had nothing any more, all that it was told is in the table, and so is all that it told.
-    fn forget_rank(&mut self, rank: Rank) {
-        self.void_loans_of(rank);
-        self.forget_holder(rank);
-        self.forget_found_at(rank);
-        self.export_lost(rank);
-        self.cluster.links.remove(&rank);
-        self.cluster.gate.retain(|(_, to, _)| *to != rank);
-        self.out.retain(|output| !matches!(output, Output::Peer { to, msg: PeerMsg::Routes(_) } if *to == rank));
-        self.forget_given_to(rank);
-        self.end_births_of(rank);
-    }
-
-    /// Forgets the state of ranks that have been removed: they had handed it on.
-    pub(crate) fn forget_removed(&mut self) {
-        let known: Vec<Rank> = self.cluster.links.keys().copied().collect();
-        for rank in known {
-            if !self.is_a_rank(rank) {
-                self.forget_rank(rank);
-            }
-        }
-        self.doubt_nowhere();
-        let given: Vec<Rank> = self.cluster.departed.values().map(|(rank, _)| *rank).collect();
-        for rank in given {
-            if !self.is_a_rank(rank) {
-                self.forget_given_to(rank);
-            }
+    /// Another rank says that nothing will come from it.
+    pub(crate) fn peer_farewell(&mut self, from: Rank) {
+        if let Some(link) = self.links.get_mut(&from) {
+            link.farewell = true;
         }
     }
+}
 
+impl Atlas {
     /// The state of a rank in the map.
     pub(super) fn state_of(&self, rank: Rank) -> Option<RankState> {
-        self.cluster.map.ranks.iter().find(|info| info.rank == rank).map(|info| info.state)
+        self.map.ranks.iter().find(|info| info.rank == rank).map(|info| info.state)
     }
 
     /// The state of this rank in the map; up, if it is alone.
-    pub(crate) fn member_state(&self) -> RankState {
-        self.state_of(self.config.rank).unwrap_or_default()
+    pub(crate) fn member_state(&self, core: &Core) -> RankState {
+        self.state_of(core.config.rank).unwrap_or_default()
     }
+}
 
+impl Cluster {
     /// Begins to give everything away if the map says so, or stops that.
-    pub(crate) fn begin_or_end_drain(&mut self) {
-        match self.state_of(self.config.rank) {
+    pub(crate) fn begin_or_end_drain(&mut self, core: &Core) {
+        match self.atlas.state_of(core.config.rank) {
             Some(RankState::Draining | RankState::Leaving) => {
-                if self.cluster.drain.is_none() {
-                    self.cluster.drain = Some(Box::new(Drain::new(self.now.mono_ms)));
+                if self.drain.is_none() {
+                    self.drain = Some(Box::new(Drain::new(core.now.mono_ms)));
                 }
             }
-            Some(RankState::Up) | None => self.cluster.drain = None,
+            Some(RankState::Up) | None => self.drain = None,
         }
-        for info in &self.cluster.map.ranks {
+        for info in &self.atlas.map.ranks {
             if info.state == RankState::Up
-                && let Some(link) = self.cluster.links.get_mut(&info.rank)
+                && let Some(link) = self.peers.links.get_mut(&info.rank)
             {
                 link.empty = false;
             }
@@ -129,45 +76,38 @@ impl Mds {
     // The last words between two ranks.
 
     /// Another rank says that it has nothing any more. All it said before has come, so where things are is known.
-    pub(crate) fn peer_empty(&mut self, from: Rank) {
-        self.cluster.foreign_inodes.clear();
-        self.cluster.barrier = self.loads.newest();
-        self.forget_found_at(from);
-        if let Some(link) = self.cluster.links.get_mut(&from) {
+    pub(crate) fn peer_empty(&mut self, core: &mut Core, from: Rank) {
+        self.atlas.foreign_inodes.clear();
+        self.atlas.barrier = core.loads.newest();
+        self.borrowing.forget_found_at(from);
+        if let Some(link) = self.peers.links.get_mut(&from) {
             link.empty = true;
         }
-        self.say_farewells();
+        self.say_farewells(core);
     }
 
     /// Tells ranks that have nothing any more that nothing is on its way to them, when that is so.
-    pub(crate) fn say_farewells(&mut self) {
+    pub(crate) fn say_farewells(&mut self, core: &mut Core) {
         let waiting: Vec<Rank> =
-            self.cluster.links.iter().filter(|(_, link)| link.empty && link.greeted).map(|(rank, _)| *rank).collect();
+            self.peers.links.iter().filter(|(_, link)| link.empty && link.greeted).map(|(rank, _)| *rank).collect();
         for rank in waiting {
             if self.has_words_for(rank) {
                 continue;
             }
-            if let Some(link) = self.cluster.links.get_mut(&rank) {
+            if let Some(link) = self.peers.links.get_mut(&rank) {
                 link.empty = false;
             }
-            self.tell_durably(rank, PeerMsg::Farewell);
+            core.tell_durably(rank, PeerMsg::Farewell);
         }
     }
 
     /// True if something is under way to a rank, or the table may not show yet what was given to it.
     fn has_words_for(&self, rank: Rank) -> bool {
-        let Some(link) = self.cluster.links.get(&rank) else { return false };
+        let Some(link) = self.peers.links.get(&rank) else { return false };
         !link.outbox.is_empty()
             || !link.inbox.is_empty()
-            || self.borrows_from(rank)
-            || self.cluster.exports.is_towards(rank)
-            || self.cluster.departed.values().any(|(to, _)| *to == rank)
-    }
-
-    /// Another rank says that nothing will come from it.
-    pub(crate) fn peer_farewell(&mut self, from: Rank) {
-        if let Some(link) = self.cluster.links.get_mut(&from) {
-            link.farewell = true;
-        }
+            || self.borrowing.borrows_from(rank)
+            || self.exports.is_towards(rank)
+            || self.atlas.departed.values().any(|(to, _)| *to == rank)
     }
 }

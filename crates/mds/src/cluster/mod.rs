@@ -1,15 +1,38 @@
 //! Parts of a rank that make it one of several: the subtree map, links to the others, letters, lending, migration. The
 //! protocols stand in docs/cluster.md. A rank alone in the cluster map does none of it.
+//!
+//! | part | state | its methods besides |
+//! |---|---|---|
+//! | `Atlas` | `atlas.rs`: which rank has what; `routes.rs`, `strangers.rs`, `births.rs` | `locate.rs`, `spread.rs`, `stale_rows.rs`, `early_requests.rs`, `nowhere.rs` |
+//! | `Peers` | `peers.rs`: the links to the others | `link.rs`, `letters.rs`, `members.rs`, `gone.rs` |
+//! | `Borrowing` | `borrowing.rs`: transactions that this rank coordinates | `borrow.rs`, `admission.rs` |
+//! | `Loans` | `lend.rs`: records lent to others' transactions; `locks.rs` | `search.rs` |
+//! | `Replicas` | `replicas/`: of other ranks' directories, and at other ranks | `replica_paths.rs`, `replica_answers.rs` |
+//! | `Exports` | `exports.rs`: migrations from here; `survey.rs`, `held.rs`, `tail.rs` | `exporting.rs`, `below.rs`, `holdings.rs`, `depart.rs`, `leave.rs`, `moving.rs`, `size.rs`, `written.rs` |
+//! | `Placement` | `placement.rs`: what is to be elsewhere | `pins.rs`, `giga.rs`, `recut.rs`, `scatter.rs`, `float.rs` |
+//! | `Drain` | `drain.rs`: this rank gives everything away | `draining.rs`, `giveaway.rs` |
+//!
+//! The state does not know the methods that need other parts: files of state take in none of those files. `state.rs` has the parts side by side.
+//! A part is given what it needs of the others for the call. What needs them all, and what commits, is in `stages`.
 
 mod admission;
+mod atlas;
+mod below;
+mod births;
 mod borrow;
+mod borrowing;
+mod cuts;
 mod depart;
 mod drain;
+mod draining;
 mod early_requests;
-mod export;
+mod exporting;
+mod exports;
 mod float;
 mod giga;
+mod giveaway;
 mod gone;
+mod held;
 mod holdings;
 mod import;
 mod leave;
@@ -21,440 +44,41 @@ mod locks;
 mod members;
 mod moving;
 mod nowhere;
+mod peers;
 mod pins;
+mod placement;
 mod progress;
 mod recut;
+mod replica_answers;
+mod replica_paths;
 mod replicas;
+mod requests;
 mod rest;
 mod routes;
 mod scatter;
+mod search;
 mod size;
 mod spread;
+mod stages;
 mod stale_rows;
+mod state;
+mod steps;
+mod strangers;
 mod survey;
+mod tail;
 mod written;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-
-use loligo_types::{About, ClusterMap, Frag, Ino, Lsn, Op, Rank, RankState, Route};
-
-pub(crate) use self::admission::AdmissionQueue;
-pub(crate) use self::borrow::{Gathered, Tx};
+pub(crate) use self::atlas::{Atlas, Where};
+pub(crate) use self::borrowing::{Borrowing, Gathered};
 #[cfg(test)]
 pub(crate) use self::depart::last_of_each;
 pub(crate) use self::drain::Drain;
-pub(crate) use self::early_requests::EarlyRequests;
-pub(crate) use self::export::Exports;
-pub(crate) use self::float::Homes;
-pub(crate) use self::giga::Growing;
+pub(crate) use self::exports::Exports;
 pub(crate) use self::lend::Loans;
-pub(crate) use self::link::Link;
-pub(crate) use self::locate::{Strangers, Where};
 pub(crate) use self::locks::Use;
+pub(crate) use self::peers::Peers;
 pub(crate) use self::pins::pinned_dirs;
-use self::replicas::{Held as ReplicasHeld, Lent as ReplicasLent};
-pub(crate) use self::replicas::{Way, is_same_way};
-pub(crate) use self::routes::Routes;
-pub(crate) use self::scatter::Numbers as ScatteredNumbers;
-pub(crate) use self::size::Tail;
-pub(crate) use self::stale_rows::StaleRows;
-
-use crate::execute::{Step, handle_of};
-use crate::hash::IntMap;
-use crate::machine::Mds;
-use crate::park::{Job, WaitReason};
-use crate::peer::{PeerMsg, TxId};
-use crate::session::Slot;
-
-/// Lines of the subtree map that a client is told in one message at most, however long the map is.
-const ROUTES_TOLD: usize = 256;
-/// Directories above the one that was asked for that are looked at for that.
-const ABOVE_TOLD: usize = 1024;
-/// Most handles that are remembered to have moved.
-const MOVED_HANDLES_MAX: usize = 1 << 16;
-
-/// The state.
-#[derive(Default)]
-pub(crate) struct Cluster {
-    pub(crate) map: ClusterMap,
-    pub(crate) routes: Routes,
-    pub(crate) links: BTreeMap<Rank, Link>,
-    pub(crate) foreign_inodes: Strangers,
-    /// Inodes that are another rank's and that the table does not yet show to be: whose, and the record that says so.
-    pub(crate) departed: IntMap<Ino, (Rank, Lsn)>,
-    /// The record with which a directory, or a fragment, came here last.
-    pub(crate) imported: Lsn,
-    /// Transactions that this rank coordinates.
-    pub(crate) txs: BTreeMap<TxId, Tx>,
-    pub(crate) turns: AdmissionQueue,
-    pub(crate) loans: Loans,
-    pub(crate) exports: Exports,
-    /// Reads of the table up to this one may have been made before something became this rank's.
-    pub(crate) barrier: u64,
-    /// Changes with each start.
-    pub(crate) life: u64,
-    /// All others have said hello, and what they had promised by then is done.
-    pub(crate) ready: bool,
-    /// Messages that tell of what is not durable yet.
-    pub(crate) gate: VecDeque<(Lsn, Rank, PeerMsg)>,
-    pub(crate) last_tx: u64,
-    /// All that was changed since the checkpoints that a migration began with.
-    pub(crate) tail: Option<Tail>,
-    /// Changes of inodes in records below this are in the table for good.
-    pub(crate) settled: Lsn,
-    /// The record up to which that was asked for last.
-    pub(crate) settling: Lsn,
-    /// When, milliseconds.
-    pub(crate) settling_ms: u64,
-    /// Directories that are wanted at certain ranks, until they are there.
-    pub(crate) pins: BTreeMap<Ino, Vec<Rank>>,
-    /// When they are looked at next.
-    pub(crate) pins_at_ms: u64,
-    /// This rank is to give everything away.
-    pub(crate) drain: Option<Box<Drain>>,
-    /// Handles that have moved to other ranks, for clients that close them here before they have heard of it.
-    pub(crate) moved_handles: BTreeMap<(Slot, u64), Rank>,
-    /// Fragments of directories with lines that another rank has told and that name this one, which does not know of them; and
-    /// whether the table was read in vain since.
-    pub(crate) unconfirmed_routes: BTreeMap<(Ino, Frag), bool>,
-    /// Lines that name ranks which were removed, and whether the table was read in vain since.
-    pub(crate) nowhere: BTreeMap<(Ino, Frag), (Route, bool)>,
-    /// The ranks that were removed in this life and did not come again.
-    pub(crate) removed: BTreeSet<Rank>,
-    /// Requests wait for what is on its way between other ranks, until the next tick.
-    pub(crate) again: bool,
-    /// Inodes that are remembered as gone because the table does not have them.
-    pub(crate) absent: Vec<Ino>,
-    pub(crate) riddles: StaleRows,
-    /// When this rank looked last how what it has of directories should be cut, it had counted so many entries of them; and
-    /// how often it may still read names for that.
-    pub(crate) cuts: BTreeMap<Ino, (u64, u32)>,
-    /// When it looks again, milliseconds.
-    pub(crate) cuts_at_ms: u64,
-    pub(crate) homes: Homes,
-    pub(crate) scattered: ScatteredNumbers,
-    pub(crate) births: EarlyRequests,
-    pub(crate) growing: Growing,
-    /// Replicas of other ranks' directories, and of this rank's directories at others.
-    pub(crate) held: ReplicasHeld,
-    pub(crate) lent: ReplicasLent,
-    /// Something has changed that others can only learn from the table.
-    pub(crate) told_by_table: bool,
-    /// Clients that have ended lately, as other ranks say, the newest last.
-    pub(crate) gone: VecDeque<u64>,
-}
-
-impl Cluster {
-    /// True if there never was another rank. Lines of the subtree map and remote entries of removed ranks are left, so
-    /// with a map of one rank it is not alone.
-    #[inline]
-    pub(crate) fn is_alone(&self) -> bool {
-        self.map.ranks.is_empty()
-    }
-
-    /// The rank that an inode was given to which the table may not yet show to be there.
-    pub(crate) fn given_to(&self, ino: Ino) -> Option<Rank> {
-        self.departed.get(&ino).map(|(rank, _)| *rank)
-    }
-
-    /// True if an inode may have come back with a directory: a letter tells only of inodes that have changed or are open.
-    /// If it has come back, the entry shows it. The rank that had it meanwhile may not be heard, and so not say that the
-    /// table has it.
-    pub(crate) fn may_be_back(&self, ino: Ino) -> bool {
-        self.departed.get(&ino).is_some_and(|(_, lsn)| *lsn < self.imported)
-    }
-
-    /// True if a rank exists and may be given something.
-    pub(crate) fn takes_more(&self, rank: Rank) -> bool {
-        self.map.ranks.iter().any(|info| info.rank == rank && info.state == RankState::Up)
-    }
-}
-
-/// The inode whose authority is to execute an operation; none: any rank may.
-pub(crate) fn principal(op: &Op) -> Option<Ino> {
-    match op.about() {
-        About::Names(ino) | About::Inode(ino) => Some(ino),
-        About::Nothing => None,
-    }
-}
-
-impl Mds {
-    /// This rank.
-    #[inline]
-    pub(crate) fn me(&self) -> Rank {
-        self.config.rank
-    }
-
-    /// First check of a request in a cluster, for authority: `None` if this rank is to execute it.
-    pub(crate) fn authority(&mut self, job: &mut Job) -> Option<Step> {
-        if !self.cluster.ready {
-            return Some(Step::Wait(WaitReason::Peers));
-        }
-        if let Some(verdict) = self.names_authority(&job.op) {
-            return verdict;
-        }
-        let ino = principal(&job.op)?;
-        if let Some(step) = self.moved(ino) {
-            return Some(step);
-        }
-        let open = |(number, of)| self.opens.handle(job.slot, number).is_some_and(|handle| handle.ino == of);
-        if handle_of(&job.op).is_some_and(open) {
-            // What is open here is this rank's. Nothing is read for it, so that what a client asks for in order (locks given
-            // back without waiting, then taken again) is done in order.
-            return None;
-        }
-        let mut wants = Vec::new();
-        match self.locate(ino, &mut wants) {
-            Where::Here => None,
-            Where::Elsewhere(rank) => Some(Step::Redirect(rank)),
-            Where::Unknown => Some(self.wait_for(job, wants)),
-        }
-    }
-
-    /// The step of a request that has all its records but is blocked: by locks of transactions, or by a migration about
-    /// to begin.
-    pub(crate) fn blocked(&mut self, job: &mut Job) -> Option<Step> {
-        if self.cluster.loans.is_idle() && !self.cluster.exports.is_active() {
-            return None;
-        }
-        if let Op::Rename { dir, name, new_dir, new_name, .. } = &job.op
-            && (dir != new_dir || self.cluster.exports.is_of(*dir))
-            && self.disturbs_survey((*dir, name), (*new_dir, new_name))
-        {
-            // What is below a directory must not change while that is found out.
-            return Some(Step::Wait(WaitReason::Moving));
-        }
-        if let Some(step) = self.second_name_moves(&job.op) {
-            return Some(step);
-        }
-        for ino in self.touched(&job.op) {
-            if let Some(step) = self.moved(ino) {
-                return Some(step);
-            }
-            if self.cluster.loans.locked(ino).is_some() {
-                let what = self.use_of(&job.op, ino);
-                if let Some(holder) = self.cluster.loans.in_the_way(ino, &what) {
-                    return Some(self.give_way(job, holder));
-                }
-            }
-        }
-        None
-    }
-
-    /// The step of a request if something that it is about is only still in memory here, because it moves or has moved: the request
-    /// waits, or goes there.
-    pub(crate) fn has_moved_on(&mut self, job: &Job) -> Option<Step> {
-        if !self.cluster.exports.is_active() {
-            return None;
-        }
-        let about = principal(&job.op);
-        let still_here: Vec<Ino> =
-            self.touched(&job.op).into_iter().filter(|ino| self.tree.peek(*ino).is_some()).collect();
-        still_here.into_iter().find_map(|ino| match self.moved(ino)? {
-            // The other rank would send it back: what moved is borrowed from there when it is forgotten here.
-            Step::Redirect(_) if about != Some(ino) => Some(Step::Wait(WaitReason::Moving)),
-            step => Some(step),
-        })
-    }
-
-    /// The use that a request makes of an inode.
-    fn use_of(&self, op: &Op, ino: Ino) -> Use {
-        let changes = op.is_change();
-        match self.only_names(op, ino) {
-            Some(hashes) => Use::Names { hashes, changes },
-            None if changes => Use::Whole,
-            None => Use::Look,
-        }
-    }
-
-    /// The hashes of the names that are all that a request looks at or changes of an inode, beside what is counted of it and
-    /// that it does not move; none if it wants more.
-    fn only_names(&self, op: &Op, ino: Ino) -> Option<Vec<u64>> {
-        let (dir, name, second) = match op {
-            Op::Lookup { dir, name }
-            | Op::Create { dir, name, .. }
-            | Op::Mknod { dir, name, .. }
-            | Op::Mkdir { dir, name, .. }
-            | Op::Symlink { dir, name, .. }
-            | Op::Link { dir, name, .. }
-            | Op::Unlink { dir, name }
-            | Op::Rmdir { dir, name } => (*dir, name, None),
-            Op::Rename { dir, name, new_dir, new_name, .. } => (*dir, name, Some((*new_dir, new_name))),
-            _ => return None,
-        };
-        let named = std::iter::once((dir, name)).chain(second).filter(|(dir, _)| *dir == ino);
-        let hashes: Vec<u64> = named.map(|(_, name)| self.tree.hash(name)).collect();
-        if hashes.is_empty() {
-            let touch = loligo_namespace::touches(&self.tree, op);
-            let all = [&touch.attr, &touch.names, &touch.reads];
-            if principal(op) == Some(ino) || all.into_iter().any(|inos| inos.contains(&ino)) {
-                return None;
-            }
-        }
-        Some(hashes)
-    }
-
-    /// The inodes that a request looks at or changes, guests left out; but for directories of which this rank has a part: the
-    /// names in it are its own.
-    fn touched(&self, op: &Op) -> Vec<Ino> {
-        let touch = loligo_namespace::touches(&self.tree, op);
-        let mut all: Vec<Ino> = principal(op).into_iter().collect();
-        all.extend(touch.attr.iter().chain(touch.names.iter()).chain(touch.reads.iter()));
-        if let Op::Unlink { .. } | Op::Rename { .. } | Op::Link { .. } = op {
-            let counters = touch.attr.iter().filter_map(|ino| Some(self.tree.inode(*ino)?.parent));
-            all.extend(counters.filter(|ino| ino.0 != 0));
-        }
-        if let Op::Rename { dir, new_dir, .. } = op
-            && dir != new_dir
-        {
-            // Directories must not move while it is decided that none comes below itself.
-            for mut at in [*dir, *new_dir] {
-                for _ in 0..loligo_types::limits::DEPTH_MAX {
-                    let Some(inode) = self.tree.inode(at) else { break };
-                    all.push(at);
-                    if at == Ino::ROOT || inode.parent.0 == 0 {
-                        break;
-                    }
-                    at = inode.parent;
-                }
-            }
-        }
-        all.sort();
-        all.dedup();
-        let own = |ino: Ino| self.tree.owner(ino) == self.me() || self.tree.part(ino).is_some();
-        all.retain(|ino| ino.0 != 0 && own(*ino));
-        all
-    }
-
-    /// Forgets which inodes are gone that only the table said to be: what the table says may change.
-    pub(crate) fn forget_absent(&mut self) {
-        for ino in std::mem::take(&mut self.cluster.absent) {
-            self.tree.forget_absent(ino);
-        }
-    }
-
-    /// Remembers where handles have gone.
-    pub(crate) fn note_moved_handles(&mut self, holders: &[(Slot, u64)], to: Rank) {
-        self.cluster.moved_handles.extend(holders.iter().map(|handle| (*handle, to)));
-        while self.cluster.moved_handles.len() > self.config.some(MOVED_HANDLES_MAX) {
-            self.cluster.moved_handles.pop_first();
-        }
-    }
-
-    /// A session has ended, and so have the handles that it had here before they moved.
-    pub(crate) fn forget_moved_handles(&mut self, slot: Slot) {
-        if !self.cluster.moved_handles.is_empty() {
-            self.cluster.moved_handles.retain(|(of, _), _| *of != slot);
-        }
-    }
-
-    /// Sends a message to another rank at once.
-    pub(crate) fn tell(&mut self, to: Rank, msg: PeerMsg) {
-        self.out.push_back(crate::io::Output::Peer { to, msg });
-    }
-
-    /// Sends a message to another rank when all that was applied before is durable.
-    pub(crate) fn tell_durably(&mut self, to: Rank, msg: PeerMsg) {
-        if self.log.last <= self.log.durable {
-            return self.tell(to, msg);
-        }
-        self.cluster.gate.push_back((self.log.last, to, msg));
-    }
-
-    /// The journal is durable further than before. Ranks to which hello is said only now.
-    pub(crate) fn cluster_durable(&mut self) -> Vec<Rank> {
-        self.cluster.routes.durable(self.log.durable);
-        let mut greeted = Vec::new();
-        while self.cluster.gate.front().is_some_and(|(lsn, ..)| *lsn <= self.log.durable) {
-            if let Some((_, to, msg)) = self.cluster.gate.pop_front() {
-                if matches!(msg, PeerMsg::Hello { .. }) {
-                    greeted.push(to);
-                }
-                self.tell(to, msg);
-            }
-        }
-        self.send_letters();
-        self.end_turns_decided();
-        greeted
-    }
-
-    /// Does the cluster's work of a tick.
-    pub(crate) fn cluster_tick(&mut self) {
-        self.cluster.foreign_inodes.expire(self.now.mono_ms);
-        self.cluster.births.expire(self.now.mono_ms);
-        self.ask_ways_again();
-        self.forget_absent();
-        self.step_riddles();
-        self.write_for_others();
-        self.end_doubts();
-        self.forget_nowhere();
-        self.expire_loans();
-        self.expire_lent();
-        self.keep_held();
-        self.step_export();
-        self.note_acks();
-        self.send_landed();
-        self.follow_pins();
-        self.recut_spread();
-        self.spread_growing();
-        self.step_drain();
-        self.give_home();
-        self.say_farewells();
-        if std::mem::take(&mut self.cluster.again) {
-            self.parked.wake(&WaitReason::Peers);
-        }
-    }
-
-    /// A record with a line of the subtree map was made. The authority tells all others.
-    pub(crate) fn route_written(&mut self, route: loligo_types::Route) {
-        self.came_to(route.rank);
-        self.cluster.foreign_inodes.clear();
-        if self.cluster.routes.write(route, self.log.last) && route.rank == self.me() {
-            self.spread_routes(&[route]);
-        }
-    }
-
-    /// A directory with lines of its own is gone.
-    pub(crate) fn route_gone(&mut self, dir: Ino) {
-        self.cluster.routes.forget(dir);
-        let others: Vec<Rank> = self.cluster.links.keys().copied().collect();
-        for rank in others {
-            self.tell_durably(rank, PeerMsg::Gone(dir));
-        }
-    }
-
-    /// The lines of the subtree map that a client is told which asked for something in vain: those of what it asked for and
-    /// of the directories above, as far as they are known here; all, if there are few. Without a question the first ones. None
-    /// that a crash may take back: what a client has heard it believes until it hears of a later version.
-    pub(crate) fn routes_about(&self, ino: Option<Ino>) -> Vec<loligo_types::Route> {
-        self.cluster.routes.without_fresh(self.lines_about(ino))
-    }
-
-    fn lines_about(&self, ino: Option<Ino>) -> Vec<loligo_types::Route> {
-        let routes = &self.cluster.routes;
-        let most = self.config.some(ROUTES_TOLD);
-        if routes.len() <= most {
-            return routes.all();
-        }
-        let Some(mut at) = ino else { return routes.first(most) };
-        let mut told = Vec::new();
-        for _ in 0..self.config.some(ABOVE_TOLD) {
-            told.extend(routes.some_of(at, most - told.len()));
-            let parent =
-                self.tree.peek(at).map(|inode| inode.parent).or_else(|| self.cluster.foreign_inodes.parent(at));
-            match parent {
-                Some(parent) if parent.0 != 0 && parent != at && told.len() < most => at = parent,
-                _ => break,
-            }
-        }
-        told
-    }
-
-    /// Tells all others of lines of the subtree map.
-    pub(crate) fn spread_routes(&mut self, routes: &[loligo_types::Route]) {
-        let others: Vec<Rank> = self.cluster.links.keys().copied().collect();
-        for rank in others {
-            self.tell_durably(rank, PeerMsg::Routes(routes.to_vec()));
-        }
-    }
-}
+pub(crate) use self::placement::Placement;
+pub(crate) use self::replicas::{Replicas, Way};
+pub(crate) use self::requests::principal;
+pub(crate) use self::state::Cluster;

@@ -2,88 +2,29 @@
 //! such a line is of a directory that was removed, of which its last rank told nobody; or the later line is still under way.
 //!
 //! What counts is the table: all that the rank ever had, or gave away, was there before it went. Who believed such a line would wait for a rank that
-//! does not come, or ask another one of the same number, which knows nothing. Not here: lines that name ranks which are there (`link.rs`, doubts).
+//! does not come, or ask another one of the same number, which knows nothing. Not here: lines that name ranks which are there (`link.rs`, doubts). They are
+//! forgotten in `stages/upkeep.rs`.
 
-use std::collections::BTreeSet;
+use loligo_types::Route;
 
-use loligo_namespace::Need;
-use loligo_types::{Event, Ino, Route};
+use crate::cluster::Atlas;
 
-use crate::load::Waiter;
-use crate::machine::Mds;
-use crate::park::WaitReason;
-
-impl Mds {
+impl Atlas {
     /// A rank was removed, or this one begins: all lines that lead nowhere are to be looked at.
     pub(super) fn doubt_nowhere(&mut self) {
-        self.cluster.routes.nowhere().into_iter().for_each(|line| self.doubt_line(line));
+        self.routes.nowhere().into_iter().for_each(|line| self.doubt_line(line));
     }
 
     /// A line came that names a rank: if that was removed it leads nowhere. (One that is not known yet may be new.)
     pub(super) fn doubt_if_removed(&mut self, line: Route) {
-        if self.cluster.removed.contains(&line.rank) {
+        if self.removed.contains(&line.rank) {
             self.doubt_line(line);
-        }
-    }
-
-    /// This rank has nothing any more: lines by which something is still its own are of directories that are gone, and the next rank with its number
-    /// would take them for true.
-    pub(super) fn drop_own_lines(&mut self) {
-        let own = self
-            .cluster
-            .routes
-            .all()
-            .into_iter()
-            .filter(|line| line.rank == self.me() && self.tree.has_lines(line.dir));
-        let dirs: BTreeSet<Ino> = own.map(|line| line.dir).collect();
-        let events: Vec<Event> = dirs.into_iter().map(Event::RouteGone).collect();
-        if !events.is_empty() {
-            self.commit(None, &events);
         }
     }
 
     fn doubt_line(&mut self, line: Route) {
         // What was read of it before was read too early.
-        self.cluster.foreign_inodes.forget(line.dir);
-        self.cluster.nowhere.insert((line.dir, line.frag), (line, false));
-    }
-
-    /// Forgets lines that lead nowhere of directories that are gone. Also when a rank of that number has come again: it is another one.
-    pub(crate) fn forget_nowhere(&mut self) {
-        if self.cluster.nowhere.is_empty() || !self.cluster.ready {
-            return;
-        }
-        let (mut wants, mut forgotten) = (Vec::new(), false);
-        for (key, (line, mut read_before)) in std::mem::take(&mut self.cluster.nowhere) {
-            let dir = line.dir;
-            if !self.cluster.routes.has(&line) {
-                continue;
-            }
-            match self.exists(dir) {
-                // A later line comes.
-                Some(true) => read_before = false,
-                None => wants.push(Need::Inode(dir)),
-                Some(false) if read_before => {
-                    self.cluster.routes.forget(dir);
-                    if self.tree.has_lines(dir) && self.tree.part(dir).is_none() {
-                        self.commit(None, &[Event::RouteGone(dir)]);
-                    }
-                    forgotten = true;
-                    continue;
-                }
-                Some(false) => {
-                    // The read may have begun before the rank was gone: once more.
-                    self.cluster.foreign_inodes.forget(dir);
-                    read_before = true;
-                }
-            }
-            self.cluster.nowhere.insert(key, (line, read_before));
-        }
-        if !wants.is_empty() {
-            self.load(wants, Waiter::Nobody);
-        }
-        if forgotten {
-            self.parked.wake(&WaitReason::Peers);
-        }
+        self.foreign_inodes.forget(line.dir);
+        self.nowhere.insert((line.dir, line.frag), (line, false));
     }
 }

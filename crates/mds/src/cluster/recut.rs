@@ -7,8 +7,9 @@ use std::collections::BTreeSet;
 use loligo_namespace::Estimate;
 use loligo_types::{Event, Frag, Ino, Inode, Route};
 
+use crate::cluster::{Atlas, Placement};
+use crate::core::Core;
 use crate::load::Waiter;
-use crate::machine::Mds;
 
 /// Interval of the look for halves to join, milliseconds.
 const EVERY_MS: u64 = 200;
@@ -22,62 +23,55 @@ fn both_halves(own: &[Frag]) -> Option<Frag> {
     own.windows(2).find(is_pair).and_then(|pair| pair[0].parent())
 }
 
-impl Mds {
-    /// Looks at all that this rank has parts of.
-    pub(crate) fn recut_spread(&mut self) {
-        if self.now.mono_ms < self.cluster.cuts_at_ms || !self.cluster.ready || self.grace.is_some() || self.stopping {
-            return;
+impl Placement {
+    /// The directories of which this rank has parts, when it is time to look at them.
+    pub(super) fn parted_dirs(&mut self, core: &Core) -> BTreeSet<Ino> {
+        if core.now.mono_ms < self.cuts_at_ms {
+            return BTreeSet::new();
         }
-        self.cluster.cuts_at_ms = self.now.mono_ms + EVERY_MS;
-        let own = self.tree.routes().filter(|line| line.frag != Frag::WHOLE && line.rank == self.me());
+        self.cuts_at_ms = core.now.mono_ms + EVERY_MS;
+        let own = core.tree.routes().filter(|line| line.frag != Frag::WHOLE && line.rank == core.me());
         let dirs: BTreeSet<Ino> = own.map(|line| line.dir).collect();
-        self.cluster.cuts.retain(|dir, _| dirs.contains(dir));
-        for dir in dirs {
-            let busy = self.cluster.loans.locked(dir).is_some() || self.cluster.exports.is_of(dir);
-            if !busy {
-                self.recut_one(dir);
-                self.join_lines(dir);
-            }
-        }
+        self.cuts.retain(|dir, _| dirs.contains(dir));
+        dirs
     }
 
-    /// Cuts what this rank has of a directory as its entries want it, if they have become many more or fewer.
-    fn recut_one(&mut self, dir: Ino) {
+    /// The record that cuts what this rank has of a directory as its entries want it, if they have become many more or fewer.
+    pub(super) fn recut_one(&mut self, core: &mut Core, atlas: &mut Atlas, dir: Ino) -> Option<Event> {
         let here = |inode: &&Inode| inode.is_spread();
-        let Some(record) = self.tree.part(dir).or_else(|| self.tree.inode(dir)).filter(here) else { return };
-        let much = (self.config.frag.split_entries / 8).max(1);
-        let (size, reads) = match self.cluster.cuts.get(&dir).copied() {
-            Some((known, 0)) if known.abs_diff(record.size) < much => return,
+        let record = core.tree.part(dir).or_else(|| core.tree.inode(dir)).filter(here)?;
+        let much = (core.config.frag.split_entries / 8).max(1);
+        let (size, reads) = match self.cuts.get(&dir).copied() {
+            Some((known, 0)) if known.abs_diff(record.size) < much => return None,
             Some((known, reads)) if known.abs_diff(record.size) < much => (known, reads),
             _ => (record.size, READS_MAX),
         };
-        match self.tree.estimate(dir) {
-            None => {}
-            Some(Estimate::Read(need)) => {
-                self.cluster.cuts.insert(dir, (size, reads - 1));
-                self.load(vec![need], Waiter::Nobody);
+        match core.tree.estimate(dir)? {
+            Estimate::Read(need) => {
+                self.cuts.insert(dir, (size, reads - 1));
+                atlas.load(core, vec![need], Waiter::Nobody);
+                None
             }
-            Some(Estimate::Entries(entries)) => {
-                self.cluster.cuts.insert(dir, (record.size, 0));
-                let bits = self.config.frag.adapted(record, entries);
-                if bits != record.frag_bits {
-                    let record = Inode { frag_bits: bits, ..record.clone() };
-                    self.commit(None, &[Event::Inode(Box::new(record))]);
-                }
+            Estimate::Entries(entries) => {
+                self.cuts.insert(dir, (record.size, 0));
+                let bits = core.config.frag.adapted(record, entries);
+                let cut = || Event::Inode(Box::new(Inode { frag_bits: bits, ..record.clone() }));
+                (bits != record.frag_bits).then(cut)
             }
         }
     }
+}
 
-    /// Says with one line what two lines say: this rank has both halves of a fragment.
-    fn join_lines(&mut self, dir: Ino) {
-        while let Some(frag) = self.tree.own_frags(dir).and_then(|own| both_halves(&own)) {
-            if frag == Frag::WHOLE {
-                // Then it is no directory of several ranks any more, which is said where its last fragment comes.
-                return;
-            }
-            let version = self.cluster.routes.version(dir).unwrap_or(0) + 1;
-            self.commit(None, &[Event::Route(Route { dir, frag, rank: self.me(), version })]);
+impl Atlas {
+    /// The record that says with one line what two lines say: this rank has both halves of a fragment.
+    pub(super) fn join_lines(&self, core: &Core, dir: Ino) -> Option<Event> {
+        let frag = core.tree.own_frags(dir).and_then(|own| both_halves(&own))?;
+        if frag == Frag::WHOLE {
+            // Then it is no directory of several ranks any more, which is said where its last fragment comes.
+            return None;
         }
+        let version = self.routes.version(dir).unwrap_or(0) + 1;
+        Some(Event::Route(Route { dir, frag, rank: core.me(), version }))
     }
 }
 

@@ -11,101 +11,96 @@ use loligo_namespace::Lookup;
 use loligo_types::hash::{mix, rank_by_path};
 use loligo_types::{Event, Ino, Name, Op, Rank, RankState};
 
-use crate::machine::Mds;
-use crate::park::Job;
+use crate::cluster::state::Cluster;
+use crate::cluster::{Atlas, Peers, Placement};
+use crate::core::Core;
+use crate::job::Job;
 
-/// Numbers that are taken from the counter at once: what is left of them is lost with the rank's life.
-const TAKEN: u64 = 1024;
-
-/// Numbers that this rank may give to such directories.
-#[derive(Default)]
-pub(crate) struct Numbers {
-    next: u64,
-    end: u64,
-    /// Directories that other ranks have made here, in this life.
-    pub(super) came: u64,
-}
-
-impl Mds {
+impl Cluster {
     /// Where the directory that a request makes is to live, if that is not with its name. At another rank it counts as lent by that one while
-    /// the request is decided: as something that is not there.
-    pub(crate) fn place_new_dir(&mut self, job: &mut Job) {
-        let Op::Mkdir { dir, name, .. } = &job.op else { return };
-        let placement = self.tree.inode(*dir).map(loligo_types::Inode::places_dirs).unwrap_or_default();
+    /// the request is decided: as something that is not there. `Some`: the record to be made before this can be said, by which numbers are taken from
+    /// the counter.
+    pub(crate) fn place_new_dir(&mut self, core: &mut Core, job: &mut Job) -> Option<Event> {
+        let Op::Mkdir { dir, name, .. } = &job.op else { return None };
+        let placement = core.tree.inode(*dir).map(loligo_types::Inode::places_dirs).unwrap_or_default();
         if !placement.scatters()
             || job.ino.is_some()
             || job.within.is_some()
-            || self.tree.entry(*dir, name) != Lookup::Absent
+            || core.tree.entry(*dir, name) != Lookup::Absent
         {
             job.scattered = None;
-            return;
+            return None;
         }
+        let is_near = |rank: Rank| rank == core.me() && self.is_alone();
         let chosen = job.scattered.and_then(Ino::zeroth_rank);
-        if !chosen.is_some_and(|rank| self.is_up(rank) || rank == self.me() && self.cluster.is_alone()) {
-            let by_path = placement.goes_by_path().then(|| self.rank_by_path(*dir, name)).flatten();
-            job.scattered = self.scattered_number(by_path).map(|number| placement.mark(number));
+        if !chosen.is_some_and(|rank| self.peers.is_up(core, &self.atlas, rank) || is_near(rank)) {
+            if let Some(taken) = self.placement.scattered.take(core) {
+                return Some(taken);
+            }
+            let by_path = placement.goes_by_path().then(|| self.atlas.rank_by_path(core, *dir, name)).flatten();
+            job.scattered = self.scattered_number(core, by_path).map(|number| placement.mark(number));
         }
-        let Some(number) = job.scattered else { return };
-        if let Some(rank) = number.zeroth_rank().filter(|rank| *rank != self.me()) {
-            self.bring_absent(job, rank, number);
+        let number = job.scattered?;
+        if let Some(rank) = number.zeroth_rank().filter(|rank| *rank != core.me()) {
+            self.borrowing.bring_absent(core, job, rank, number);
         }
+        None
     }
 
     /// The next number, with the rank that it is for; none: this rank has no more of them, and the directory lives with its name.
-    fn scattered_number(&mut self, wanted: Option<Rank>) -> Option<Ino> {
-        let numbers = &mut self.cluster.scattered;
-        if numbers.next == numbers.end {
-            let first = self.tree.next_ino();
-            // Too large a count names no rank.
-            Ino(first.0 + TAKEN).scattered(Rank::ZERO)?;
-            self.commit(None, &[Event::NextIno(Ino(first.0 + TAKEN))]);
-            (self.cluster.scattered.next, self.cluster.scattered.end) = (first.0, first.0 + TAKEN);
-        }
-        let plain = Ino(self.cluster.scattered.next);
+    fn scattered_number(&mut self, core: &Core, wanted: Option<Rank>) -> Option<Ino> {
+        let plain = self.placement.scattered.next()?;
         // Whoever asks by the path finds nothing there, and is told where to go.
-        let rank = wanted.filter(|rank| self.is_up(*rank)).unwrap_or_else(|| self.zeroth_for(plain));
-        self.cluster.scattered.next += 1;
+        let rank = wanted
+            .filter(|rank| self.peers.is_up(core, &self.atlas, *rank))
+            .unwrap_or_else(|| self.peers.zeroth_for(core, &self.atlas, plain));
         plain.scattered(rank)
     }
+}
 
+impl Atlas {
     /// The rank that the path of a new directory gives. It goes by the cluster map alone, which clients know as well.
-    fn rank_by_path(&self, dir: Ino, name: &Name) -> Option<Rank> {
+    fn rank_by_path(&self, core: &Core, dir: Ino, name: &Name) -> Option<Rank> {
         let above = dir.zeroth_rank().filter(|_| dir.is_by_path());
-        rank_by_path(above, self.tree.hash(name), &self.cluster.map.placed())
+        rank_by_path(above, core.tree.hash(name), &self.map.placed())
     }
+}
 
+impl Peers {
     /// The rank for a new directory: any of those that take more, all with the same probability. Not a random number, so that what a
     /// rank does follows from what it was told.
-    fn zeroth_for(&self, plain: Ino) -> Rank {
-        let mut ranks = self.ranks_up();
+    fn zeroth_for(&self, core: &Core, atlas: &Atlas, plain: Ino) -> Rank {
+        let mut ranks = self.ranks_up(core, atlas);
         ranks.retain(|rank| *rank <= Ino::ZEROTH_MAX);
         match ranks.as_slice() {
-            [] => self.me(),
+            [] => core.me(),
             ranks => ranks[(mix(plain.0) % ranks.len() as u64) as usize],
         }
     }
 
-    /// The decision of a transaction came: the directories that it makes here.
-    pub(super) fn note_scattered(&mut self, events: &[Event]) -> Vec<Ino> {
-        let new = |event: &Event| match event {
-            Event::Inode(inode) if inode.ino.zeroth_rank() == Some(self.me()) => Some(inode.ino),
-            _ => None,
-        };
-        let new: Vec<Ino> = events.iter().filter_map(new).filter(|ino| self.tree.inode(*ino).is_none()).collect();
-        self.cluster.scattered.came += new.len() as u64;
-        new
-    }
-
     /// The ranks that take more and can be asked, ascending.
-    pub(super) fn ranks_up(&self) -> Vec<Rank> {
-        let ranks = self.cluster.map.ranks.iter().map(|info| info.rank);
-        ranks.filter(|rank| self.is_up(*rank)).collect()
+    pub(super) fn ranks_up(&self, core: &Core, atlas: &Atlas) -> Vec<Rank> {
+        let ranks = atlas.map.ranks.iter().map(|info| info.rank);
+        ranks.filter(|rank| self.is_up(core, atlas, *rank)).collect()
     }
 
     /// True if a rank takes more and can be asked.
-    fn is_up(&self, rank: Rank) -> bool {
+    fn is_up(&self, core: &Core, atlas: &Atlas, rank: Rank) -> bool {
         let up = |info: &loligo_types::RankInfo| info.rank == rank && info.state == RankState::Up;
-        let is_near = rank == self.me() || self.cluster.links.get(&rank).is_some_and(|link| link.greeted);
-        is_near && self.cluster.map.ranks.iter().any(up)
+        let is_near = rank == core.me() || self.links.get(&rank).is_some_and(|link| link.greeted);
+        is_near && atlas.map.ranks.iter().any(up)
+    }
+}
+
+impl Placement {
+    /// The decision of a transaction came: the directories that it makes here.
+    pub(super) fn note_scattered(&mut self, core: &Core, events: &[Event]) -> Vec<Ino> {
+        let new = |event: &Event| match event {
+            Event::Inode(inode) if inode.ino.zeroth_rank() == Some(core.me()) => Some(inode.ino),
+            _ => None,
+        };
+        let new: Vec<Ino> = events.iter().filter_map(new).filter(|ino| core.tree.inode(*ino).is_none()).collect();
+        self.scattered.came += new.len() as u64;
+        new
     }
 }

@@ -6,24 +6,20 @@
 
 use std::collections::BTreeSet;
 
-use loligo_journal::codec::parts::put_inode;
 use loligo_journal::encode_record;
 use loligo_journal::frame::BODY_MAX;
-use loligo_types::{Event, Ino, Inode, limits};
+use loligo_types::{Event, Ino, limits};
 
-use super::depart::Changes;
-use super::export::{Export, RESIDUE_MAX};
-use super::survey::Survey;
-use crate::machine::Mds;
+use crate::cluster::exports::Export;
+use crate::cluster::holdings::Clients;
+use crate::cluster::survey::Survey;
+use crate::cluster::tail::{Changes, RESIDUE_BYTES, inode_len};
+use crate::cluster::{Atlas, Exports};
+use crate::core::Core;
 
-/// Bytes of changes that the table does not have: with more there is another round of checkpoints first. All that moves waits
-/// while they are written, sent and written again.
-pub(super) const RESIDUE_BYTES: usize = 4 << 20;
 /// Bytes of what is counted here. Beside it there is room for what is not, at the other rank too: the directory itself, what
 /// both have counted of it, how far letters have come.
 const MOVE_MAX: usize = BODY_MAX - (1 << 20);
-/// Bytes of records that go ahead of the letter, so that they need not be read: those beyond are.
-pub(super) const CACHED_MAX: usize = 1 << 20;
 
 // What is left after a round, and the largest change, fit.
 const _: () = assert!(RESIDUE_BYTES + 8 * (limits::INLINE_MAX + limits::XATTR_TOTAL_MAX) < MOVE_MAX);
@@ -39,38 +35,8 @@ const LEASE: usize = 11;
 const LOCK: usize = 56;
 /// An inode's number.
 const INO: usize = 10;
-/// Bytes before an inode: the kind of the event, its number.
-const HEAD: usize = 11;
 /// A line of the subtree map, in the record and in the letter, and the fragment that departs.
 const LINE: usize = 96;
-
-/// All that was changed since a round of checkpoints began.
-#[derive(Default)]
-pub(crate) struct Tail {
-    pub(super) events: Vec<Event>,
-    /// The records in which that is have so many bytes.
-    bytes: usize,
-}
-
-impl Tail {
-    /// A record was made.
-    pub(crate) fn add(&mut self, events: &[Event], bytes: usize) {
-        self.events.extend_from_slice(events);
-        self.bytes += bytes;
-    }
-
-    /// True if these are more events than so many, or as much in bytes as [`RESIDUE_BYTES`] for each 10,000.
-    pub(super) fn is_long(&self, number: usize) -> bool {
-        self.events.len() > number || self.bytes > RESIDUE_BYTES * number.div_ceil(RESIDUE_MAX)
-    }
-}
-
-/// Length of an inode in a record, bytes.
-pub(super) fn inode_len(inode: &Inode, scratch: &mut Vec<u8>) -> usize {
-    scratch.clear();
-    put_inode(scratch, inode);
-    HEAD + scratch.len()
-}
 
 fn event_len(event: &Event, scratch: &mut Vec<u8>) -> usize {
     scratch.clear();
@@ -78,15 +44,22 @@ fn event_len(event: &Event, scratch: &mut Vec<u8>) -> usize {
     scratch.len()
 }
 
-impl Mds {
+impl Clients<'_> {
     /// Why what moves does not fit into one record, if it does not.
-    pub(super) fn too_long(&mut self, export: &Export, survey: &mut Survey, changes: &Changes) -> Option<&'static str> {
+    pub(super) fn too_long(
+        &self,
+        core: &mut Core,
+        (atlas, exports): (&mut Atlas, &mut Exports),
+        export: &Export,
+        survey: &mut Survey,
+        changes: &Changes,
+    ) -> Option<&'static str> {
         let mut scratch = Vec::new();
-        let files = self.moved_files(&export.files, export.to);
+        let files = core.moved_files(&export.files, export.to);
         let events = changes.events.iter().chain(&files).map(|event| event_len(event, &mut scratch));
-        let lines = self.cut_lines(export).0.len() + export.moves.len();
+        let lines = atlas.cut_lines(core, export).0.len() + export.moves.len();
         let changed = events.sum::<usize>() + changes.departed.len() * INO + lines * LINE;
-        let held = self.held_len(survey, export.held.inos(), &changes.departed);
+        let held = self.held_len(core, (atlas, exports), survey, export.held.inos(), &changes.departed);
         if changed + held <= MOVE_MAX {
             return None;
         }
@@ -98,19 +71,26 @@ impl Mds {
     }
 
     /// Length of the holdings of clients, and of the open inodes besides those that departed anyway, bytes.
-    fn held_len(&mut self, survey: &mut Survey, inos: &BTreeSet<Ino>, departed: &BTreeSet<Ino>) -> usize {
+    fn held_len(
+        &self,
+        core: &mut Core,
+        (atlas, exports): (&mut Atlas, &mut Exports),
+        survey: &mut Survey,
+        inos: &BTreeSet<Ino>,
+        departed: &BTreeSet<Ino>,
+    ) -> usize {
         let mut scratch = Vec::new();
         let mut len: usize =
             self.sessions.iter().map(|(_, session)| CLIENT + session.name.len() + addresses_len(session)).sum();
         for ino in inos.iter().copied() {
-            if matches!(self.moves_in_step(survey, ino).0, super::survey::Moves::No) {
+            if matches!(survey.moves_in_step(core, exports, atlas, ino).0, super::survey::Moves::No) {
                 continue;
             }
             let opens = self.opens.count(ino) as usize;
             len += opens * OPEN + self.leases.holders(ino).count() * LEASE + self.locks.held_on(ino) * LOCK;
             if opens > 0
                 && !departed.contains(&ino)
-                && let Some(inode) = self.tree.inode(ino)
+                && let Some(inode) = core.tree.inode(ino)
             {
                 len += INO + inode_len(inode, &mut scratch);
             }

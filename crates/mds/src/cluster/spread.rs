@@ -1,209 +1,122 @@
 //! Directories whose fragments are several ranks': who has which names, this rank's part, and what moves between ranks.
-//! How a fragment is moved is in `export` and `import`; how parts are borrowed in `borrow` and `lend`.
+//! How a fragment is moved is in `exports` and `import`; how parts are borrowed in `borrow` and `lend`.
 
 use std::collections::BTreeSet;
 
-use loligo_namespace::{Loaded, Need};
+use loligo_namespace::{Loaded, Need, Tree};
 use loligo_types::{About, Event, Frag, Ino, Inode, Lease, Name, Op, Rank, Route, Spread};
 
-use super::Where;
-use super::export::Export;
-use super::routes::Routes;
 use crate::admin::Told;
-use crate::execute::Step;
-use crate::machine::Mds;
-use crate::park::{Job, WaitReason};
+use crate::cluster::cuts::{covers_all, cut};
+use crate::cluster::exports::Export;
+use crate::cluster::routes::Routes;
+use crate::cluster::state::Cluster;
+use crate::cluster::{Atlas, Borrowing, Exports, Loans, Peers, Where};
+use crate::core::Core;
+use crate::decouple::Decoupled;
+use crate::job::{Job, WaitReason};
+use crate::lease::Leases;
 use crate::peer::PeerMsg;
-use crate::recall::SHARED;
-use crate::session::Slot;
+use crate::recall::{Recalls, SHARED};
+use crate::session::{Sessions, Slot};
+use crate::step::Step;
 
-/// True if fragments are all hashes together.
-pub(super) fn covers_all(frags: &[Frag]) -> bool {
-    let all: u64 = frags.iter().map(|frag| 1u64 << (Frag::BITS_MAX - frag.bits)).sum();
-    all == 1 << Frag::BITS_MAX
+/// The hash of the names that a request is about first: the one it names, or the first one that it lists.
+fn hash_of(tree: &Tree, op: &Op) -> u64 {
+    match op {
+        Op::Readdir { cookie, .. } => cookie.saturating_add(1).min(loligo_namespace::HASH_MAX),
+        _ => op.first_name().map_or(0, |(_, name)| tree.hash(name)),
+    }
 }
 
-/// Cuts a rank's fragments so that those in `wanted` (all, if none is named) can move: those that move, and those that
-/// stay.
-pub(super) fn cut(own: &[Frag], wanted: Option<Frag>) -> (Vec<Frag>, Vec<Frag>) {
-    let Some(wanted) = wanted else { return (own.to_vec(), Vec::new()) };
-    let (mut moves, mut stays) = (Vec::new(), Vec::new());
-    for frag in own {
-        if wanted.covers(*frag) {
-            moves.push(*frag);
-        } else if frag.covers(wanted) {
-            moves.push(wanted);
-            let mut at = wanted;
-            while at != *frag {
-                let Some(parent) = at.parent() else { break };
-                stays.push(Frag { bits: at.bits, value: at.value ^ 1 });
-                at = parent;
-            }
-        } else {
-            stays.push(*frag);
-        }
-    }
-    (moves, stays)
+/// End of the part of a range of a directory's hashes that is this rank's from its begin on.
+fn own_part(tree: &Tree, dir: Ino, from_hash: u64, upto_hash: u64) -> Option<u64> {
+    let own = tree.own_until(dir, from_hash)?;
+    let whole = own >= loligo_namespace::HASH_MAX;
+    Some(if whole { upto_hash } else { upto_hash.min(own) })
 }
 
-impl Mds {
-    /// The hash of the names that a request is about first: the one it names, or the first one that it lists.
-    fn hash_of(&self, op: &Op) -> u64 {
-        match op {
-            Op::Readdir { cookie, .. } => cookie.saturating_add(1).min(loligo_namespace::HASH_MAX),
-            _ => op.first_name().map_or(0, |(_, name)| self.tree.hash(name)),
-        }
-    }
-
+impl Atlas {
     /// Finds the rank that executes a request on names of a directory whose fragments are several ranks': `None` if the
     /// directory is none of these, or this rank must first look for it; else whether it is this rank, or which one.
-    pub(super) fn names_authority(&mut self, op: &Op) -> Option<Option<Step>> {
+    pub(super) fn names_authority(&self, core: &Core, exports: &Exports, op: &Op) -> Option<Option<Step>> {
         let About::Names(dir) = op.about() else { return None };
-        if !self.cluster.routes.is_spread(dir) {
+        if !self.routes.is_spread(dir) {
             return None;
         }
-        let hash = self.hash_of(op);
-        if let Some(step) = self.moved_name(dir, hash) {
+        let hash = hash_of(&core.tree, op);
+        if let Some(step) = exports.moved_name(dir, hash) {
             return Some(Some(step));
         }
-        match self.cluster.routes.of(dir, hash)? {
-            rank if rank != self.me() => Some(Some(Step::Redirect(rank))),
-            _ if self.tree.part(dir).is_some() => Some(None),
+        match self.routes.of(dir, hash)? {
+            rank if rank != core.me() => Some(Some(Step::Redirect(rank))),
+            _ if core.tree.part(dir).is_some() => Some(None),
             _ => None,
         }
     }
 
     /// The step of a request if another of its names than the first one moves.
-    pub(super) fn second_name_moves(&mut self, op: &Op) -> Option<Step> {
+    pub(super) fn second_name_moves(&self, core: &Core, exports: &Exports, op: &Op) -> Option<Step> {
         let Op::Rename { new_dir, new_name, .. } = op else { return None };
-        if !self.tree_has_names(*new_dir, new_name) {
+        if !self.tree_has_names(core, *new_dir, new_name) {
             return None;
         }
-        let hash = self.tree.hash(new_name);
-        match self.moved_name(*new_dir, hash)? {
+        let hash = core.tree.hash(new_name);
+        match exports.moved_name(*new_dir, hash)? {
             Step::Redirect(_) => Some(Step::Wait(WaitReason::Moving)),
             step => Some(step),
         }
     }
 
     /// True if a name of a directory is this rank's, as the subtree map has it.
-    pub(super) fn tree_has_names(&self, dir: Ino, name: &Name) -> bool {
-        self.cluster.routes.of(dir, self.tree.hash(name)).is_none_or(|rank| rank == self.me())
+    pub(super) fn tree_has_names(&self, core: &Core, dir: Ino, name: &Name) -> bool {
+        self.routes.of(dir, core.tree.hash(name)).is_none_or(|rank| rank == core.me())
     }
 
     /// The rank that has a name of a directory whose fragments are several ranks'.
-    pub(super) fn rank_of_name(&self, dir: Ino, name: &Name) -> Option<Rank> {
-        if !self.cluster.routes.is_spread(dir) {
+    pub(super) fn rank_of_name(&self, core: &Core, dir: Ino, name: &Name) -> Option<Rank> {
+        if !self.routes.is_spread(dir) {
             return None;
         }
-        self.cluster.routes.of(dir, self.tree.hash(name))
-    }
-
-    /// The home of a directory of which this rank has only a part.
-    pub(crate) fn home_of_part(&self, dir: Ino) -> Option<Rank> {
-        self.tree.part(dir)?;
-        self.cluster.routes.home(dir).filter(|rank| *rank != self.me())
-    }
-
-    /// The part of a record read from the table that is this rank's; the rest is stale, and another one's.
-    pub(super) fn clip(&self, item: Loaded) -> Option<Loaded> {
-        match item {
-            Loaded::Entry { dir, name, found } => {
-                let own = self.tree.own_until(dir, self.tree.hash(&name)).is_some();
-                own.then_some(Loaded::Entry { dir, name, found })
-            }
-            Loaded::Range { dir, from_hash, upto_hash, entries } => {
-                let upto_hash = self.own_part(dir, from_hash, upto_hash)?;
-                Some(Loaded::Range { dir, from_hash, upto_hash, entries })
-            }
-            Loaded::Hashes { dir, from_hash, upto_hash, hashes } => {
-                let upto_hash = self.own_part(dir, from_hash, upto_hash)?;
-                Some(Loaded::Hashes { dir, from_hash, upto_hash, hashes })
-            }
-            other => Some(other),
-        }
-    }
-
-    /// End of the part of a range of a directory's hashes that is this rank's from its begin on.
-    fn own_part(&self, dir: Ino, from_hash: u64, upto_hash: u64) -> Option<u64> {
-        let own = self.tree.own_until(dir, from_hash)?;
-        let whole = own >= loligo_namespace::HASH_MAX;
-        Some(if whole { upto_hash } else { upto_hash.min(own) })
+        self.routes.of(dir, core.tree.hash(name))
     }
 
     /// Ranks that have fragments of a directory and have not lent their part for a transaction yet; `None` if all have,
     /// and yet not all is there: something is on its way between them.
-    pub(super) fn missing_parts(&self, dir: Ino, lent: &BTreeSet<Rank>) -> Option<Vec<Rank>> {
-        let ranks = self.cluster.routes.ranks(dir).into_iter();
-        let missing: Vec<Rank> = ranks.filter(|rank| *rank != self.me() && !lent.contains(rank)).collect();
+    pub(super) fn missing_parts(&self, core: &Core, dir: Ino, lent: &BTreeSet<Rank>) -> Option<Vec<Rank>> {
+        let ranks = self.routes.ranks(dir).into_iter();
+        let missing: Vec<Rank> = ranks.filter(|rank| *rank != core.me() && !lent.contains(rank)).collect();
         (!missing.is_empty()).then_some(missing)
-    }
-
-    /// A request that sees that a fragment is on its way between other ranks comes again with the next tick.
-    pub(crate) fn come_again(&mut self, job: &mut Job) -> Step {
-        self.give_back(job, true);
-        self.cluster.again = true;
-        Step::Wait(WaitReason::Peers)
     }
 
     /// The part of a directory that this rank lends to a transaction of another rank that wants to know the directory as
     /// a whole. The lines that say who has the rest go ahead.
-    pub(super) fn lend_part(&mut self, to: Rank, dir: Ino) -> Loaded {
-        let lines = self.cluster.routes.lines(dir);
-        self.tell_durably(to, PeerMsg::Routes(lines));
-        let frags = self.tree.own_frags(dir).unwrap_or_default();
-        let part = self.tree.part(dir).filter(|_| !frags.is_empty()).cloned().map(Box::new);
+    pub(super) fn lend_part(&self, core: &mut Core, to: Rank, dir: Ino) -> Loaded {
+        let lines = self.routes.lines(dir);
+        core.tell_durably(to, PeerMsg::Routes(lines));
+        let frags = core.tree.own_frags(dir).unwrap_or_default();
+        let part = core.tree.part(dir).filter(|_| !frags.is_empty()).cloned().map(Box::new);
         Loaded::Part { dir, part, frags }
     }
 
-    /// A directory's fragments are to be given to one rank.
-    pub(crate) fn give_back_fragments(&mut self, dir: Ino, to: Rank) {
-        if self.tree.part(dir).is_some() && to != self.me() {
-            self.want_export(dir, None, to);
-        }
-    }
-
     /// Where a directory is to be moved from: also this rank's part of it.
-    pub(super) fn locate_of(&mut self, dir: Ino, wants: &mut Vec<Need>) -> Where {
-        if self.tree.part(dir).is_some() { Where::Here } else { self.locate(dir, wants) }
-    }
-
-    /// The fragments of a directory that this rank has, if it has any.
-    pub(super) fn frags_of(&self, dir: Ino) -> Vec<Frag> {
-        self.tree.own_frags(dir).unwrap_or_else(|| vec![Frag::WHOLE])
-    }
-
-    /// True if this rank has other fragments of a directory than those that the migration began with, or another record
-    /// of it.
-    pub(super) fn has_other_frags(&self, export: &Export, inode: &Inode) -> bool {
-        let is_part = self.tree.part(export.dir).is_some();
-        self.frags_of(export.dir) != export.own || is_part != inode.part_of().is_some()
-    }
-
-    /// True if a directory of which a fragment is to move is locked, or clients hold leases that they cannot hold any more
-    /// when its fragments are several ranks': those are asked back.
-    pub(super) fn is_held_as_a_whole(&mut self, dir: Ino) -> bool {
-        if self.cluster.loans.locked(dir).is_some() {
-            return true;
-        }
-        let holders: Vec<(Slot, Lease)> = self.leases.holders(dir).collect();
-        let mut held = false;
-        for (slot, bits) in holders {
-            if bits.any(SHARED) {
-                held = true;
-                self.recall(dir, slot, bits & SHARED, 0);
-            }
-        }
-        held
+    pub(super) fn locate_of(
+        &mut self,
+        core: &mut Core,
+        exports: &mut Exports,
+        dir: Ino,
+        wants: &mut Vec<Need>,
+    ) -> Where {
+        if core.tree.part(dir).is_some() { Where::Here } else { self.locate(core, exports, dir, wants) }
     }
 
     /// Why a fragment cannot be moved from here.
-    pub(super) fn cannot_cut(&self, dir: Ino, frag: Frag) -> Option<Told> {
-        if let Some(rank) = self.cluster.routes.of(dir, frag.first()).filter(|rank| *rank != self.me()) {
+    pub(super) fn cannot_cut(&self, core: &Core, dir: Ino, frag: Frag) -> Option<Told> {
+        if let Some(rank) = self.routes.of(dir, frag.first()).filter(|rank| *rank != core.me()) {
             return Some(Told::Elsewhere(rank));
         }
-        let (moves, stays) = cut(&self.frags_of(dir), Some(frag));
-        if frag.first() == 0 && (self.tree.part(dir).is_none() && !stays.is_empty() && !moves.is_empty()) {
+        let (moves, stays) = cut(&core.frags_of(dir), Some(frag));
+        if frag.first() == 0 && (core.tree.part(dir).is_none() && !stays.is_empty() && !moves.is_empty()) {
             let text = format!(
                 "the directory's own inode lives with fragment {frag}: move the others, or the directory as a whole"
             );
@@ -213,24 +126,24 @@ impl Mds {
     }
 
     /// All fragments of a directory are wanted at this rank.
-    pub(super) fn want_gather(&mut self, dir: Ino) -> Told {
-        match self.cluster.routes.home(dir) {
-            Some(rank) if rank != self.me() => return Told::Elsewhere(rank),
-            _ if !self.cluster.routes.is_spread(dir) => {
+    pub(super) fn want_gather(&self, core: &mut Core, dir: Ino) -> Told {
+        match self.routes.home(dir) {
+            Some(rank) if rank != core.me() => return Told::Elsewhere(rank),
+            _ if !self.routes.is_spread(dir) => {
                 return Told::Refused(format!("all of directory {dir} is one rank's already"));
             }
             _ => {}
         }
-        let me = self.me();
-        self.gather_fragments(dir, me);
+        let me = core.me();
+        self.gather_fragments(core, dir, me);
         Told::Begun(0)
     }
 
     /// Asks all that have fragments of a directory to give them to one rank.
-    pub(super) fn gather_fragments(&mut self, dir: Ino, to: Rank) {
-        for rank in self.cluster.routes.ranks(dir) {
-            if rank != self.me() && rank != to {
-                self.tell(rank, PeerMsg::GiveBack { dir, to });
+    pub(super) fn gather_fragments(&self, core: &mut Core, dir: Ino, to: Rank) {
+        for rank in self.routes.ranks(dir) {
+            if rank != core.me() && rank != to {
+                core.tell(rank, PeerMsg::GiveBack { dir, to });
             }
         }
     }
@@ -239,75 +152,141 @@ impl Mds {
     /// directory must be read first. The routes are put down before.
     pub(super) fn take_fragment(
         &mut self,
+        core: &mut Core,
+        exports: &mut Exports,
         part: &Inode,
         routes: &[Route],
         events: &mut Vec<Event>,
         needs: &mut Vec<Need>,
     ) -> Option<()> {
         let dir = part.ino;
-        let home = self.cluster.routes.home(dir).or(routes.iter().find(|r| r.frag.contains(0)).map(|r| r.rank));
-        let mut all = match self.tree.part(dir) {
+        let home = self.routes.home(dir).or(routes.iter().find(|r| r.frag.contains(0)).map(|r| r.rank));
+        let mut all = match core.tree.part(dir) {
             Some(own) => own.clone(),
-            None if home == Some(self.me()) => match self.locate(dir, needs) {
+            None if home == Some(core.me()) => match self.locate(core, exports, dir, needs) {
                 Where::Unknown => return None,
-                _ => self.tree.inode(dir)?.clone(),
+                _ => core.tree.inode(dir)?.clone(),
             },
-            None => part.new_part(self.me()),
+            None => part.new_part(core.me()),
         };
         all.add_part(part);
-        self.merge(&mut all, routes, events);
+        self.merge(core, &mut all, routes, events);
         events.push(Event::Inode(Box::new(all)));
         Some(())
     }
 
     /// Takes the directory's own inode in: what this rank had counted is added to it.
-    pub(super) fn take_home(&mut self, inode: &mut Inode, routes: &[Route], events: &mut Vec<Event>) {
+    pub(super) fn take_home(&self, core: &Core, inode: &mut Inode, routes: &[Route], events: &mut Vec<Event>) {
         if inode.spread() != Spread::Home {
             return;
         }
-        if let Some(part) = self.tree.part(inode.ino).cloned() {
+        if let Some(part) = core.tree.part(inode.ino).cloned() {
             inode.add_part(&part);
-            events.push(Event::PartGone { dir: inode.ino, rank: self.me() });
+            events.push(Event::PartGone { dir: inode.ino, rank: core.me() });
         }
-        self.merge(inode, routes, events);
+        self.merge(core, inode, routes, events);
     }
 
     /// When all fragments are this rank's, with what these lines bring, there is one line again. Only what this rank has put
     /// down itself counts: others may tell that a fragment is its own before the letter comes that makes it so.
-    fn merge(&mut self, inode: &mut Inode, routes: &[Route], events: &mut Vec<Event>) {
+    fn merge(&self, core: &Core, inode: &mut Inode, routes: &[Route], events: &mut Vec<Event>) {
         let dir = inode.ino;
-        let mut own: Vec<Route> = self.tree.lines(dir).chain(routes.iter().copied()).collect();
+        let mut own: Vec<Route> = core.tree.lines(dir).chain(routes.iter().copied()).collect();
         own.sort_by_key(|route| route.version);
         let mut lines = Routes::default();
         own.into_iter().filter(|route| route.dir == dir).for_each(|route| _ = lines.learn(route));
-        let told = self.cluster.routes.version(dir);
+        let told = self.routes.version(dir);
         let (ranks, version) = (lines.ranks(dir), lines.version(dir).max(told).unwrap_or(0));
         let own: Vec<Frag> = lines.lines(dir).into_iter().map(|route| route.frag).collect();
-        if ranks.len() == 1 && ranks.contains(&self.me()) && covers_all(&own) && inode.spread() == Spread::Home {
+        if ranks.len() == 1 && ranks.contains(&core.me()) && covers_all(&own) && inode.spread() == Spread::Home {
             inode.end_spread();
-            let route = Route { dir, frag: Frag::WHOLE, rank: self.me(), version: version + 1 };
+            let route = Route { dir, frag: Frag::WHOLE, rank: core.me(), version: version + 1 };
             events.push(Event::Route(route));
+        }
+    }
+
+    /// The home of a directory of which this rank has only a part.
+    pub(crate) fn home_of_part(&self, core: &Core, dir: Ino) -> Option<Rank> {
+        core.tree.part(dir)?;
+        self.routes.home(dir).filter(|rank| *rank != core.me())
+    }
+}
+
+impl Borrowing {
+    /// A request that sees that a fragment is on its way between other ranks comes again with the next tick.
+    pub(crate) fn come_again(&mut self, core: &mut Core, peers: &mut Peers, job: &mut Job) -> Step {
+        self.give_back(core, job, true);
+        peers.again = true;
+        Step::Wait(WaitReason::Peers)
+    }
+}
+
+impl Cluster {
+    /// A directory's fragments are to be given to one rank.
+    pub(crate) fn give_back_fragments(&mut self, core: &mut Core, decoupled: &Decoupled, dir: Ino, to: Rank) {
+        if core.tree.part(dir).is_some() && to != core.me() {
+            self.want_export(core, decoupled, dir, None, to);
         }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+impl Core {
+    /// The part of a record read from the table that is this rank's; the rest is stale, and another one's.
+    pub(super) fn clip(&self, item: Loaded) -> Option<Loaded> {
+        match item {
+            Loaded::Entry { dir, name, found } => {
+                let own = self.tree.own_until(dir, self.tree.hash(&name)).is_some();
+                own.then_some(Loaded::Entry { dir, name, found })
+            }
+            Loaded::Range { dir, from_hash, upto_hash, entries } => {
+                let upto_hash = own_part(&self.tree, dir, from_hash, upto_hash)?;
+                Some(Loaded::Range { dir, from_hash, upto_hash, entries })
+            }
+            Loaded::Hashes { dir, from_hash, upto_hash, hashes } => {
+                let upto_hash = own_part(&self.tree, dir, from_hash, upto_hash)?;
+                Some(Loaded::Hashes { dir, from_hash, upto_hash, hashes })
+            }
+            other => Some(other),
+        }
+    }
 
-    #[test]
-    fn what_is_cut_out_and_what_stays_are_all_together() {
-        let wanted = Frag { bits: 3, value: 5 };
-        let (moves, stays) = cut(&[Frag::WHOLE], Some(wanted));
-        assert_eq!(moves, [wanted]);
-        assert_eq!(stays.len(), 3);
-        let all: Vec<Frag> = moves.iter().chain(&stays).copied().collect();
-        assert!(covers_all(&all) && !covers_all(&stays));
-        assert!(all.iter().enumerate().all(|(at, a)| all[at + 1..].iter().all(|b| !a.covers(*b) && !b.covers(*a))));
-        let halves = Frag::WHOLE.split(1);
-        assert_eq!(cut(&halves, Some(halves[1])), (vec![halves[1]], vec![halves[0]]));
-        assert_eq!(cut(&halves[1..], Some(Frag::WHOLE)), (vec![halves[1]], vec![]));
-        assert_eq!(cut(&halves, None).0, halves);
-        assert_eq!(cut(&halves[..1], Some(halves[1])).0, []);
+    /// The fragments of a directory that this rank has, if it has any.
+    pub(super) fn frags_of(&self, dir: Ino) -> Vec<Frag> {
+        self.tree.own_frags(dir).unwrap_or_else(|| vec![Frag::WHOLE])
+    }
+}
+
+impl Recalls {
+    /// True if a directory of which a fragment is to move is locked, or clients hold leases that they cannot hold any more
+    /// when its fragments are several ranks': those are asked back.
+    pub(super) fn is_held_as_a_whole(
+        &mut self,
+        core: &mut Core,
+        sessions: &Sessions,
+        leases: &Leases,
+        loans: &Loans,
+        dir: Ino,
+    ) -> bool {
+        if loans.locked(dir).is_some() {
+            return true;
+        }
+        let holders: Vec<(Slot, Lease)> = leases.holders(dir).collect();
+        let mut held = false;
+        for (slot, bits) in holders {
+            if bits.any(SHARED) {
+                held = true;
+                self.recall(core, sessions, dir, slot, bits & SHARED, 0);
+            }
+        }
+        held
+    }
+}
+
+impl Export {
+    /// True if this rank has other fragments of a directory than those that the migration began with, or another record
+    /// of it.
+    pub(super) fn has_other_frags(&self, core: &Core, inode: &Inode) -> bool {
+        let is_part = core.tree.part(self.dir).is_some();
+        core.frags_of(self.dir) != self.own || is_part != inode.part_of().is_some()
     }
 }

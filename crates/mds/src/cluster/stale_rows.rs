@@ -1,39 +1,53 @@
 //! Inodes of which the table tells what cannot be so: whoever has one has moved it, or removed it, and has not written that
 //! there yet. They are read again, once a tick, until the table tells something else. Nothing is locked meanwhile.
 
-use std::collections::BTreeMap;
-
 use loligo_namespace::Need;
 use loligo_types::{Event, Ino};
 
+use crate::cluster::Atlas;
+use crate::core::Core;
 use crate::load::Waiter;
-use crate::machine::Mds;
 
 /// Time that the table may be behind before an inode is believed to be gone, milliseconds.
 const PATIENCE_MS: u64 = 10_000;
 /// Time for which it is remembered when a row was found stale, milliseconds.
 const KEEP_MS: u64 = 60_000;
 
-/// All of them.
-#[derive(Default)]
-pub(crate) struct StaleRows {
-    /// Since when, milliseconds.
-    since: BTreeMap<Ino, u64>,
-    /// Reads that wait for the next tick.
-    later: Vec<(Need, Waiter)>,
-}
+impl Atlas {
+    /// Notes a change that other ranks can only learn from the table, so that it is there soon: a file which has names has become
+    /// one that lives by itself, a directory with a route of its own is gone, or a directory is balanced by something else.
+    /// Before it is applied.
+    pub(crate) fn note_for_others(&mut self, core: &Core, event: &Event) {
+        let concerns_others = match event {
+            Event::Inode(inode) if inode.place.rank() == Some(core.me()) && inode.nlink > 0 => {
+                core.tree.peek(inode.ino).is_some_and(|known| known.place != inode.place)
+            }
+            Event::RouteGone(_) => true,
+            event => crate::balance::is_rule(event),
+        };
+        self.told_by_table |= concerns_others;
+    }
 
-impl Mds {
+    /// A tick: reads again.
+    pub(crate) fn step_riddles(&mut self, core: &mut Core) {
+        let now = core.now.mono_ms;
+        self.riddles.since.retain(|_, since| now < *since + KEEP_MS);
+        for (need, waiter) in std::mem::take(&mut self.riddles.later) {
+            // One read each: so many are waited for.
+            self.read_now(core, vec![need], waiter);
+        }
+    }
+
     /// True if it is worth waiting until the table tells something else of an inode.
-    pub(crate) fn is_riddle(&mut self, ino: Ino) -> bool {
-        let now = self.now.mono_ms;
-        let since = *self.cluster.riddles.since.entry(ino).or_insert(now);
+    pub(crate) fn is_riddle(&mut self, core: &Core, ino: Ino) -> bool {
+        let now = core.now.mono_ms;
+        let since = *self.riddles.since.entry(ino).or_insert(now);
         now < since + PATIENCE_MS
     }
 
     /// Takes reads out that are to wait for the next tick; how many that are.
     pub(crate) fn read_later(&mut self, needs: &mut Vec<Need>, waiter: Waiter) -> usize {
-        let riddles = &mut self.cluster.riddles;
+        let riddles = &mut self.riddles;
         if riddles.since.is_empty() {
             return 0;
         }
@@ -48,42 +62,10 @@ impl Mds {
         riddles.later.len() - before
     }
 
-    /// A tick: reads again.
-    pub(crate) fn step_riddles(&mut self) {
-        let now = self.now.mono_ms;
-        self.cluster.riddles.since.retain(|_, since| now < *since + KEEP_MS);
-        for (need, waiter) in std::mem::take(&mut self.cluster.riddles.later) {
-            // One read each: so many are waited for.
-            self.read_now(vec![need], waiter);
-        }
-    }
-
     /// The table told of an inode what can be so.
     pub(crate) fn solved(&mut self, ino: Ino) {
-        if !self.cluster.riddles.since.is_empty() {
-            self.cluster.riddles.since.remove(&ino);
-        }
-    }
-
-    /// Notes a change that other ranks can only learn from the table, so that it is there soon: a file which has names has become
-    /// one that lives by itself, a directory with a route of its own is gone, or a directory is balanced by something else.
-    /// Before it is applied.
-    pub(crate) fn note_for_others(&mut self, event: &Event) {
-        let concerns_others = match event {
-            Event::Inode(inode) if inode.place.rank() == Some(self.me()) && inode.nlink > 0 => {
-                self.tree.peek(inode.ino).is_some_and(|known| known.place != inode.place)
-            }
-            Event::RouteGone(_) => true,
-            event => Mds::is_rule(event),
-        };
-        self.cluster.told_by_table |= concerns_others;
-    }
-
-    /// A tick: writes it.
-    pub(crate) fn write_for_others(&mut self) {
-        if std::mem::take(&mut self.cluster.told_by_table) {
-            let upto = self.log.last;
-            self.checkpoint_upto(upto);
+        if !self.riddles.since.is_empty() {
+            self.riddles.since.remove(&ino);
         }
     }
 }

@@ -1,43 +1,31 @@
-//! Which of the inodes in memory are below a directory that moves. Told apart by their directories, which are remembered.
+//! Which of the inodes in memory are below a directory that moves. Told apart by their directories, which are remembered. Here the state
+//! of the look; its steps are in `below.rs`.
 
-use loligo_namespace::{Found, Need};
-use loligo_types::{Event, Frag, Ino, Inode, Kind, Name, Rank, limits};
+use loligo_namespace::Need;
+use loligo_types::{Event, Frag, Ino, Inode, Kind};
 
-use super::Where;
-use super::export::{Export, Stage};
 use crate::hash::IntMap;
-use crate::io::Output;
-use crate::machine::Mds;
-use crate::peer::PeerMsg;
-
-/// Costs in units of [`crate::pace::Pace`]: to look at a file in the directory of the one before, or if it must be sought, to
-/// look at anything else, to forget an inode, and to free an entry.
-const NEAR: usize = 1;
-const SOUGHT: usize = 4;
-const FAR: usize = 8;
-const FORGET: usize = 12;
-const ENTRY: usize = 3;
 
 /// Progress of the look at memory.
 #[derive(Default)]
 pub(crate) struct Survey {
     /// Of directories: whether they move.
-    below: IntMap<Ino, bool>,
+    pub(super) below: IntMap<Ino, bool>,
     /// The directory, and of its names those that move.
-    dir: (Ino, Vec<Frag>),
+    pub(super) dir: (Ino, Vec<Frag>),
     /// Files move by themselves.
-    has_files: bool,
+    pub(super) has_files: bool,
     /// A directory that files were seen in in this step, and whether they move.
-    last: Option<(Ino, bool)>,
-    inode: usize,
-    entries: usize,
+    pub(super) last: Option<(Ino, bool)>,
+    pub(super) inode: usize,
+    pub(super) entries: usize,
     pub(crate) found: u64,
     /// It is looked at again to drop what has moved.
-    moved: bool,
+    pub(super) moved: bool,
     /// Records are being read.
     pub(crate) reading: bool,
     /// The directories that moved and are still to be forgotten.
-    rest: Option<Vec<Ino>>,
+    pub(super) rest: Option<Vec<Ino>>,
     /// More must be read before the next one is known: what was read for it must stay in memory.
     pub(crate) asks: bool,
 }
@@ -65,7 +53,7 @@ impl Survey {
 
     /// True if a file moves: one in the directory that moves, or in that of the last file; `None` for others.
     #[inline]
-    fn near(&self, inode: &Inode) -> Option<bool> {
+    pub(super) fn near(&self, inode: &Inode) -> Option<bool> {
         let hash = inode.place.hash().filter(|_| inode.kind != Kind::Dir && !self.has_files)?;
         match self.last {
             _ if inode.parent == self.dir.0 => self.name_moves(inode.parent, hash),
@@ -106,241 +94,6 @@ pub(crate) enum Moves {
     No,
     /// Not known before these are read.
     Unknown(Vec<Need>),
-}
-
-impl Mds {
-    /// Tells if an inode in memory is below the directory of the survey.
-    pub(crate) fn moves(&mut self, survey: &mut Survey, ino: Ino) -> Moves {
-        let mut path = Vec::new();
-        let mut at = ino;
-        let verdict = 'walk: {
-            for _ in 0..limits::DEPTH_MAX {
-                if let Some(moves) = survey.below.get_mut(&at) {
-                    // A directory that was removed since it was looked at and is open stays.
-                    *moves &= !self.tree.peek(at).is_some_and(|dir| dir.kind == Kind::Dir && dir.nlink == 0);
-                    break 'walk *moves;
-                }
-                let Some(inode) = self.tree.peek(at) else {
-                    let mut wants = Vec::new();
-                    match self.locate(at, &mut wants) {
-                        Where::Unknown => return Moves::Unknown(wants),
-                        // Gone, or another rank's already.
-                        Where::Here if !matches!(self.tree.find(at), Found::Here(_)) => break 'walk false,
-                        Where::Here => continue,
-                        Where::Elsewhere(_) => break 'walk false,
-                    }
-                };
-                if inode.kind == Kind::Dir {
-                    path.push(at);
-                }
-                if !self.is_embedded(inode) || inode.parent == at {
-                    // What has moved may have got a line of its own where it is now, before it is dropped here.
-                    break 'walk survey.moved && self.is_another_ones(at);
-                }
-                if let Some(moves) = survey.name_moves(inode.parent, inode.place.hash().unwrap_or(0)) {
-                    break 'walk moves;
-                }
-                at = inode.parent;
-            }
-            false
-        };
-        for dir in path {
-            survey.below.insert(dir, verdict);
-        }
-        if verdict { Moves::Yes } else { Moves::No }
-    }
-
-    /// The same of one of many that are looked at in a step, and what that costs.
-    pub(super) fn moves_in_step(&mut self, survey: &mut Survey, ino: Ino) -> (Moves, usize) {
-        match self.tree.peek(ino).and_then(|inode| survey.near(inode)) {
-            Some(true) => (Moves::Yes, SOUGHT),
-            Some(false) => (Moves::No, SOUGHT),
-            None => self.moves_alone(survey, ino),
-        }
-    }
-
-    /// The same of one of which is known that it is not in the directory of the one before.
-    fn moves_alone(&mut self, survey: &mut Survey, ino: Ino) -> (Moves, usize) {
-        let inode = self.tree.peek(ino);
-        let parent = inode.filter(|inode| inode.kind != Kind::Dir && self.is_embedded(inode)).map(|inode| inode.parent);
-        let moves = self.moves(survey, ino);
-        if let Some(parent) = parent.filter(|parent| *parent != survey.dir.0 && !survey.has_files) {
-            survey.last = match moves {
-                Moves::Yes => Some((parent, true)),
-                Moves::No => Some((parent, false)),
-                Moves::Unknown(_) => None,
-            };
-        }
-        (moves, FAR)
-    }
-
-    /// The rank to which something that is still in memory has moved: the record is made, and it is not dropped yet. `Err`: these
-    /// must be read first.
-    pub(crate) fn has_moved(&mut self, ino: Ino) -> Result<Option<Rank>, Vec<Need>> {
-        self.has_moved_by(|mds, survey| match mds.tree.peek(ino).is_some() || survey.knows(ino) {
-            true => mds.moves(survey, ino),
-            false => Moves::No,
-        })
-    }
-
-    /// The same of what has a name in a directory, be it in memory or dropped already.
-    pub(super) fn name_has_moved(&mut self, dir: Ino, hash: u64) -> Result<Option<Rank>, Vec<Need>> {
-        self.has_moved_by(|mds, survey| match survey.name_moves(dir, hash) {
-            Some(true) => Moves::Yes,
-            Some(false) => Moves::No,
-            None if mds.tree.peek(dir).is_some() || survey.knows(dir) => mds.moves(survey, dir),
-            None => Moves::No,
-        })
-    }
-
-    fn has_moved_by(&mut self, look: impl FnOnce(&mut Mds, &mut Survey) -> Moves) -> Result<Option<Rank>, Vec<Need>> {
-        let begun = |export: &mut Box<Export>| matches!(export.stage, Stage::Moving(_) | Stage::Cleaning);
-        let Some(mut export) = self.cluster.exports.now.take_if(begun) else { return Ok(None) };
-        let mut survey = std::mem::take(&mut export.survey);
-        let moves = look(self, &mut survey);
-        export.survey = survey;
-        let to = export.to;
-        self.cluster.exports.now = Some(export);
-        match moves {
-            Moves::Yes => Ok(Some(to)),
-            Moves::No => Ok(None),
-            Moves::Unknown(needs) => Err(needs),
-        }
-    }
-
-    /// True if a rename between two names would change what is below the directory of the survey.
-    pub(crate) fn disturbs_survey(&mut self, from: (Ino, &Name), to: (Ino, &Name)) -> bool {
-        let Some(mut export) = self.cluster.exports.take_surveyed() else { return false };
-        let mut survey = std::mem::take(export.survey_mut());
-        let (from, to) = (self.moves_below(&mut survey, from), self.moves_below(&mut survey, to));
-        *export.survey_mut() = survey;
-        self.cluster.exports.put_back(export);
-        !matches!((from, to), (Moves::Yes, Moves::Yes) | (Moves::No, Moves::No))
-    }
-
-    /// Tells if the inode of a name moves, if it moves with the name.
-    fn moves_below(&mut self, survey: &mut Survey, (dir, name): (Ino, &Name)) -> Moves {
-        match survey.name_moves(dir, self.tree.hash(name)) {
-            Some(true) => Moves::Yes,
-            Some(false) => Moves::No,
-            None => self.moves(survey, dir),
-        }
-    }
-
-    /// True if the authority over an inode is that over its parent directory.
-    fn is_embedded(&self, inode: &Inode) -> bool {
-        inode.place.hash().is_some() && inode.parent.0 != 0 && self.cluster.routes.home(inode.ino).is_none()
-    }
-
-    /// True if a directory that is in memory is another rank's, by a line of the subtree map.
-    fn is_another_ones(&self, dir: Ino) -> bool {
-        self.tree.part(dir).is_none() && self.cluster.routes.home(dir).is_some_and(|rank| rank != self.me())
-    }
-
-    /// Looks at a slice of memory; whether all was seen. What must be read for it is read first.
-    pub(crate) fn survey_some(&mut self, survey: &mut Survey) -> bool {
-        self.survey_and(survey, |_, _| 0)
-    }
-
-    /// Drops a slice of what has moved from memory; whether all is dropped.
-    pub(crate) fn drop_some(&mut self, survey: &mut Survey, to: Rank) -> bool {
-        if !self.free_buried() {
-            self.out.push_back(Output::Again);
-            return false;
-        }
-        let dir = survey.dir.0;
-        if survey.rest.is_none() {
-            // Directories stay known until the end: what is below them is told apart by them.
-            let forget = |mds: &mut Mds, ino: Ino| match ino == dir {
-                true => 0,
-                false => FORGET + mds.tree.forget(ino) * ENTRY,
-            };
-            if !self.survey_and(survey, forget) {
-                return false;
-            }
-            let heat = self.heat_moved(dir, |(at, frag)| {
-                let of_it = *at == dir && survey.dir.1.iter().any(|moves| moves.covers(*frag));
-                of_it || survey.is_below(*at)
-            });
-            if !heat.is_empty() {
-                self.tell(to, PeerMsg::Heat(heat));
-            }
-            let dirs = survey.below.iter().filter(|(_, moves)| **moves).map(|(ino, _)| *ino);
-            survey.rest = Some(dirs.collect());
-        }
-        while self.pace.is_left()
-            && let Some(ino) = survey.rest.as_mut().and_then(Vec::pop)
-        {
-            let entries = self.tree.forget(ino);
-            self.pace.spend(FORGET + entries * ENTRY);
-        }
-        let all = survey.rest.as_ref().is_none_or(Vec::is_empty) && self.free_buried();
-        if !all {
-            self.out.push_back(Output::Again);
-        }
-        all
-    }
-
-    /// Frees entries of what is forgotten, for the rest of this step; whether all are.
-    fn free_buried(&mut self) -> bool {
-        let max = self.pace.left() / ENTRY + 1;
-        let freed = self.tree.free_some(max);
-        self.pace.spend(freed * ENTRY);
-        freed < max
-    }
-
-    /// Looks at a slice of memory, and does something with each inode that moves: what that cost.
-    fn survey_and(&mut self, survey: &mut Survey, mut each: impl FnMut(&mut Mds, Ino) -> usize) -> bool {
-        if survey.reading {
-            return false;
-        }
-        let mut needs = Vec::new();
-        while self.pace.is_left() {
-            let (inodes, dirs) = self.tree.places();
-            let next = if survey.inode < inodes {
-                self.tree.peek_at(survey.inode).map(|inode| (inode.ino, survey.near(inode)))
-            } else if survey.entries < dirs {
-                self.tree.dir_at(survey.entries).map(|ino| (ino, None))
-            } else {
-                return self.read_for_survey(survey, needs);
-            };
-            let (moves, mut cost) = match next {
-                None | Some((_, Some(false))) => (Moves::No, NEAR),
-                Some((_, Some(true))) => (Moves::Yes, NEAR),
-                Some((ino, None)) => self.moves_alone(survey, ino),
-            };
-            match (next, moves) {
-                (_, Moves::Unknown(mut wants)) => {
-                    survey.asks = true;
-                    needs.append(&mut wants);
-                    // This one again, when they are read.
-                    break;
-                }
-                (Some((ino, _)), Moves::Yes) => {
-                    cost += each(self, ino);
-                    survey.found += 1;
-                }
-                _ => {}
-            }
-            self.pace.spend(cost);
-            survey.asks = false;
-            if survey.inode < inodes { survey.inode += 1 } else { survey.entries += 1 }
-        }
-        if self.read_for_survey(survey, needs) {
-            self.out.push_back(Output::Again);
-        }
-        false
-    }
-
-    /// Reads what must be known first; whether that is nothing.
-    pub(super) fn read_for_survey(&mut self, survey: &mut Survey, needs: Vec<Need>) -> bool {
-        if needs.is_empty() {
-            return true;
-        }
-        survey.reading = true;
-        self.load(needs, crate::load::Waiter::Survey);
-        false
-    }
 }
 
 /// The inode whose authority has a record that can move.

@@ -1,6 +1,6 @@
 //! Migration, at the rank that gives a subtree away: what was written to files that move is durable before they do. The object
 //! server of the other rank knows of no write of before, so a sync that a client asks for there would not cover it. Not what
-//! is open (`export.rs`: that ends first).
+//! is open (`stages/migrate.rs`: that ends first).
 //!
 //! Most of it becomes durable while the directory is in use: all that was answered before a round of checkpoints began, with
 //! one sync of everything. What is written after that shows in the inodes that have changed since.
@@ -9,43 +9,40 @@ use std::collections::BTreeSet;
 
 use loligo_types::{Ino, Kind};
 
-use super::export::{Export, Stage};
+use super::exports::Export;
 use super::survey::{Moves, Survey};
+use crate::cluster::{Atlas, Exports};
+use crate::core::Core;
 use crate::load::Waiter;
-use crate::machine::Mds;
+use crate::sync::Syncs;
 
-impl Mds {
+impl Syncs {
     /// Begins the sync. To be called when changes begin to be remembered.
-    pub(super) fn sync_before_move(&mut self, export: &mut Export) {
-        export.data_sync = Some(self.sync_data());
+    pub(super) fn sync_before_move(&mut self, core: &mut Core, export: &mut Export) {
+        export.data_sync = Some(self.sync_data(core));
     }
+}
 
-    /// A sync of everything has ended.
-    pub(crate) fn synced_before_move(&mut self, ticket: u64, ok: bool) {
-        let Some(mut export) = self.cluster.exports.now.take() else { return };
-        if export.data_sync == Some(ticket) && matches!(export.stage, Stage::Settling(_) | Stage::Surveying) {
-            if !ok {
-                return self.end_export(&export, "failed: data could not be made durable: see the server's log");
-            }
-            export.data_sync = None;
-        }
-        self.cluster.exports.now = Some(export);
-        self.step_export();
-    }
-
+impl Exports {
     /// Files that move and may have been written since that sync, or move by themselves. `None`: something must be read
     /// first.
-    pub(super) fn written_since(&mut self, export: &Export, survey: &mut Survey) -> Option<BTreeSet<Ino>> {
+    pub(super) fn written_since(
+        &mut self,
+        core: &mut Core,
+        atlas: &mut Atlas,
+        export: &Export,
+        survey: &mut Survey,
+    ) -> Option<BTreeSet<Ino>> {
         let mut written: BTreeSet<Ino> = export.files.iter().copied().collect();
         for ino in self.changed_inos() {
-            if self.tree.peek(ino).is_none_or(|inode| inode.kind != Kind::File || inode.inline) {
+            if core.tree.peek(ino).is_none_or(|inode| inode.kind != Kind::File || inode.inline) {
                 continue;
             }
-            match self.moves(survey, ino) {
+            match survey.moves(core, self, atlas, ino) {
                 Moves::Yes => _ = written.insert(ino),
                 Moves::No => {}
                 Moves::Unknown(needs) => {
-                    self.load(needs, Waiter::Nobody);
+                    atlas.load(core, needs, Waiter::Nobody);
                     return None;
                 }
             }

@@ -8,9 +8,11 @@
 use loligo_types::{DecoupledRecord, FsError, FsResult, Ino, Lease};
 
 use super::Owned;
-use crate::execute::Step;
-use crate::machine::Mds;
-use crate::park::{Job, WaitReason};
+use crate::core::Core;
+use crate::decouple::Decoupled;
+use crate::job::Job;
+use crate::recall::Recalls;
+use crate::session::Sessions;
 
 /// Time that a new owner waits until the former one, if it is connected, has heard of the takeover, milliseconds.
 const TELL_MS: u64 = 1000;
@@ -22,45 +24,39 @@ impl Owned {
     }
 }
 
-impl Mds {
-    /// Another one is the owner from now on, if it may be.
-    pub(super) fn take_over_subtree(&mut self, job: &mut Job, dir: Ino, owner: u64, now: bool) -> Step {
-        if let Err(error) = self.may_take_over(job, dir, owner, now) {
-            return Step::Answer(Err(error));
-        }
-        let (me, by) = (job.slot, self.decoupled.by_dir.get(&dir).and_then(|owned| owned.by));
-        let is_new = self.tree.decoupled(dir).is_some_and(|record| record.owner != owner);
-        let step = self.speak_for(job, dir, Some(owner));
-        if let Some((slot, _)) = by.filter(|(slot, _)| is_new && *slot != me)
-            && let Some(owned) = self.decoupled.by_dir.get_mut(&dir)
-        {
-            owned.tells = Some(slot);
-            let id = self.parked.number(job);
-            self.recall(dir, slot, Lease::NAMES, id);
-        }
-        match step {
-            Step::Answer(Ok(_)) if self.is_telling(job, dir) => Step::Wait(WaitReason::Close),
-            step => step,
-        }
-    }
-
+impl Decoupled {
     /// True if the owner that a subtree was taken from is about to hear that. From the answer on it must not tell its programs that
     /// anything succeeded. An owner that is not connected, or does not answer in time, is not waited for: the rank refuses what it sends.
-    fn is_telling(&mut self, job: &mut Job, dir: Ino) -> bool {
-        let Some(owned) = self.decoupled.by_dir.get_mut(&dir) else { return false };
+    pub(super) fn is_telling(
+        &mut self,
+        core: &Core,
+        sessions: &Sessions,
+        recalls: &Recalls,
+        job: &mut Job,
+        dir: Ino,
+    ) -> bool {
+        let Some(owned) = self.by_dir.get_mut(&dir) else { return false };
         let Some(slot) = owned.tells else { return false };
-        let since_ms = *job.closing_ms.get_or_insert(self.now.mono_ms);
-        let hears = self.sessions.get(slot).is_some_and(|session| session.conn.is_some());
-        let waits = self.recalls.pending(dir, slot).has(Lease::NAMES);
-        if hears && waits && self.now.mono_ms < since_ms + TELL_MS {
+        let since_ms = *job.closing_ms.get_or_insert(core.now.mono_ms);
+        let hears = sessions.get(slot).is_some_and(|session| session.conn.is_some());
+        let waits = recalls.pending(dir, slot).has(Lease::NAMES);
+        if hears && waits && core.now.mono_ms < since_ms + TELL_MS {
             return true;
         }
         owned.tells = None;
         false
     }
 
-    fn may_take_over(&self, job: &Job, dir: Ino, owner: u64, now: bool) -> FsResult<()> {
-        let record = self.tree.decoupled(dir).ok_or(FsError::NotFound)?;
+    pub(super) fn may_take_over(
+        &self,
+        core: &Core,
+        sessions: &Sessions,
+        job: &Job,
+        dir: Ino,
+        owner: u64,
+        now: bool,
+    ) -> FsResult<()> {
+        let record = core.tree.decoupled(dir).ok_or(FsError::NotFound)?;
         if owner == 0 {
             return Err(FsError::Invalid);
         }
@@ -69,14 +65,14 @@ impl Mds {
         }
         // A request that comes again, also in another session, finds what it has made. The number is also in copies of the owner's journal.
         if record.owner == owner {
-            return if self.owner_is_here(job, dir) && !now { Err(FsError::Busy) } else { Ok(()) };
+            return if self.owner_is_here(sessions, job, dir) && !now { Err(FsError::Busy) } else { Ok(()) };
         }
         if now {
             // Root knows better than the lease that the owner is gone. If it is not, it has lost the subtree, as one that was not heard.
             return Ok(());
         }
-        let owned = self.decoupled.by_dir.get(&dir).ok_or(FsError::Busy)?;
-        if !owned.is_left(record, self.now.mono_ms) {
+        let owned = self.by_dir.get(&dir).ok_or(FsError::Busy)?;
+        if !owned.is_left(record, core.now.mono_ms) {
             return Err(FsError::Busy);
         }
         if record.journal.is_some() { Ok(()) } else { Err(FsError::NotFound) }

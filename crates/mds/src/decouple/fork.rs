@@ -10,65 +10,24 @@
 //! wait, data requests are answered `Busy`, until the record is durable and the file is one again. Where both have changed a file, the
 //! others' objects are first made those of an orphan, which the merge gives a name. A crash before that leaves an orphan.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use loligo_namespace::{Change, Fork, Found, is_written};
-use loligo_types::{
-    Answer, DataError, DecoupledRecord, Event, FsError, Ino, Inode, Interfere, Layout, Lsn, Place, RStat, SessionId,
-    SubtreeAnswer,
-};
+use loligo_namespace::{Change, is_written};
+use loligo_types::{Answer, DataError, DecoupledRecord, Event, Ino, Inode, Interfere, Layout, Lsn, SessionId};
 
-use super::merge::Intake;
-use crate::execute::Step;
+use super::intake::Intake;
+use super::state::{Kept, State};
+use crate::core::Core;
+use crate::decouple::Decoupled;
+use crate::discard::Discards;
 use crate::io::{DataAccess, Output};
-use crate::machine::Mds;
-use crate::park::{Job, WaitReason};
+use crate::job::WaitReason;
+use crate::open::Opens;
+use crate::session::Sessions;
 
 /// Orphans made in one record, and bytes of those that are held in their inodes.
-const MADE_MAX: usize = 4096;
-const MADE_BYTES_MAX: u64 = 4 << 20;
-
-/// The forked files of a subtree, as this life of the rank knows them.
-#[derive(Default)]
-pub(super) struct Forks {
-    /// Those of which the object server knows.
-    frozen: BTreeSet<Ino>,
-    /// The record with files that are to be forked.
-    noted: Option<Lsn>,
-    /// Files as others had them when they were forked, or looked at; and whether others had changed them before that.
-    seen: BTreeMap<Ino, (Box<Inode>, bool)>,
-    /// The object server is asked about these, which are as they are here.
-    asked: BTreeMap<Ino, Box<Inode>>,
-    /// The others' versions that the merge which is decided upon keeps, or puts back.
-    kept: BTreeMap<Ino, Kept>,
-    /// Files that are held still for it, or for the end.
-    still: BTreeSet<Ino>,
-}
-
-impl Forks {
-    /// True if an orphan is to have a version of others: the merge that is prepared gives it a name.
-    pub(super) fn keeps(&self, orphan: Ino) -> bool {
-        self.kept.values().any(|kept| kept.to == Some(orphan))
-    }
-}
-
-/// The others' version of a file.
-struct Kept {
-    /// The orphan that gets it; none: the file itself.
-    to: Option<Ino>,
-    /// Its length, and the size of its objects.
-    len: u64,
-    object_size: u32,
-    is: State,
-}
-
-enum State {
-    /// It begins when this is durable.
-    Noted(Lsn),
-    Copied,
-    Done,
-    Failed(DataError),
-}
+pub(super) const MADE_MAX: usize = 4096;
+pub(super) const MADE_BYTES_MAX: u64 = 4 << 20;
 
 /// Forked files in a merge.
 pub(super) struct Met {
@@ -87,135 +46,109 @@ impl Met {
 
 /// A file of a merge, its copy, and if its owner has removed it, the count of changes at which it was found. A file without a copy is its own: its
 /// owner has data in the inode, and others have written it.
-type Drafted = (Ino, Ino, Option<u64>);
-
-/// When which files of the subtree with this root are let go; true: a file is one again.
-pub(super) type Thaws = (Lsn, Ino, Vec<(Ino, bool)>);
+pub(super) type Drafted = (Ino, Ino, Option<u64>);
 
 /// An inode that differs in anything that others may know.
-fn touched(inode: &Inode) -> Event {
+pub(super) fn touched(inode: &Inode) -> Event {
     Event::Inode(Box::new(Inode { change: inode.change.wrapping_add(1), ..inode.clone() }))
 }
 
-impl Mds {
-    /// Tells the object server that these files have two versions from now on, and lets the owner change its own.
-    pub(super) fn fork_files(&mut self, job: &mut Job, record: DecoupledRecord, files: &BTreeSet<Ino>) -> Step {
-        let dir = record.dir;
-        let Some(owned) = self.decoupled.by_dir.get(&dir) else { return Step::Answer(Err(FsError::Stale)) };
-        if owned.forks.noted.is_some_and(|lsn| lsn > self.log.durable) {
-            return Step::Wait(WaitReason::Merge(dir));
+impl Decoupled {
+    /// True if something is under way on the objects of files that are to be put back. From then on nobody but the owner changes them.
+    pub(super) fn stills_for_end(
+        &mut self,
+        core: &mut Core,
+        sessions: &Sessions,
+        opens: &mut Opens,
+        discards: &Discards,
+        record: &DecoupledRecord,
+    ) -> bool {
+        if record.interfere != Interfere::Allow {
+            return false;
         }
-        let new: Vec<Ino> = files.difference(&owned.forks.frozen).copied().collect();
-        for ino in new.iter().copied() {
-            if self.data_is_busy(ino) {
-                return Step::Wait(WaitReason::Data(ino));
-            }
-            if let Some(why) = self.wait_for_rooms(ino) {
-                return Step::Wait(why);
-            }
+        if self.by_dir.get(&record.dir).is_some_and(|owned| !owned.forks.kept.is_empty()) {
+            self.end_still(core, sessions, opens, record.dir);
         }
-        let there: Vec<Inode> = new.iter().filter_map(|ino| self.tree.inode(*ino)).cloned().collect();
-        let events: Vec<Event> = there.iter().map(touched).collect();
-        if let Some(why) = self.settle_conflicts(job, &change_of(dir, events)) {
-            return Step::Wait(why);
-        }
-        let cut = |inode: &&Inode| self.opens.any_writer(inode.ino);
-        let cuts: Vec<Event> = there
-            .iter()
-            .filter(cut)
-            .map(|inode| Event::Inode(Box::new(Inode { cuts: inode.cuts.wrapping_add(1), ..inode.clone() })))
-            .collect();
-        if !cuts.is_empty() {
-            self.commit(None, &cuts);
-        }
-        for inode in there {
-            let Some(now) = self.tree.inode(inode.ino).cloned() else { continue };
-            let (ino, size) = (now.ino, if now.inline { 0 } else { now.size });
-            let Some(copy) = record.copy_of(ino) else { continue };
-            self.out.push_back(Output::Freeze { ino, copy, size, owner: job.session, shared: true });
-            if let Some(owned) = self.decoupled.by_dir.get_mut(&dir) {
-                owned.forks.frozen.insert(ino);
-                owned.forks.seen.insert(ino, (Box::new(now), false));
-            }
-        }
-        let mut begin = Vec::new();
-        for ino in files.iter().copied() {
-            self.out.push_back(Output::Access { session: job.session, ino, access: DataAccess::Write });
-            let Some(owned) = self.decoupled.by_dir.get_mut(&dir) else { continue };
-            owned.data.add_file(ino);
-            // A request that comes again is of an owner that has not heard of the beginning.
-            begin.extend(owned.forks.seen.get(&ino).map(|(inode, _)| Inode::clone(inode)));
-        }
-        Step::Answer(Ok(Answer::Subtree(Box::new(SubtreeAnswer::Forked { record, files: begin }))))
+        let inos: Vec<Ino> = record.overwritten.iter().flat_map(|files| files.pairs()).map(|(ino, _)| ino).collect();
+        self.hold_still(core, sessions, opens, record.dir, &inos);
+        inos.into_iter().any(|ino| discards.drops_or_spills(ino))
     }
 
     /// A record says of some files that they are to be forked.
     pub(super) fn note_forks(&mut self, dir: Ino, at: Lsn) {
-        if let Some(owned) = self.decoupled.by_dir.get_mut(&dir) {
+        if let Some(owned) = self.by_dir.get_mut(&dir) {
             owned.forks.noted = Some(at);
         }
     }
 
     /// The object server was told of a file before, by this rank or in a life before.
     pub(super) fn note_frozen(&mut self, dir: Ino, ino: Ino) {
-        if let Some(owned) = self.decoupled.by_dir.get_mut(&dir) {
+        if let Some(owned) = self.by_dir.get_mut(&dir) {
             owned.forks.frozen.insert(ino);
         }
     }
 
     /// True if a file has two versions.
-    pub(crate) fn is_forked(&self, ino: Ino) -> bool {
-        let mut all = self.decoupled.by_dir.keys().filter_map(|dir| self.tree.decoupled(*dir));
+    pub(crate) fn is_forked(&self, core: &Core, ino: Ino) -> bool {
+        let mut all = self.by_dir.keys().filter_map(|dir| core.tree.decoupled(*dir));
         all.any(|record| record.interfere == Interfere::Allow && record.copy_of(ino).is_some())
     }
 
     /// True if nobody may change the data of a file for now.
     #[inline]
     pub(crate) fn is_still(&self, ino: Ino) -> bool {
-        !self.decoupled.still.is_empty() && self.decoupled.still.contains(&ino)
+        !self.still.is_empty() && self.still.contains(&ino)
     }
 
     /// Nobody but the owner changes the data of these files, until they are let go.
-    pub(super) fn hold_still(&mut self, dir: Ino, inos: &[Ino]) {
+    pub(super) fn hold_still(&mut self, core: &mut Core, sessions: &Sessions, opens: &Opens, dir: Ino, inos: &[Ino]) {
         for ino in inos.iter().copied() {
-            if !self.decoupled.still.insert(ino) {
+            if !self.still.insert(ino) {
                 continue;
             }
-            if let Some(owned) = self.decoupled.by_dir.get_mut(&dir) {
+            if let Some(owned) = self.by_dir.get_mut(&dir) {
                 owned.forks.still.insert(ino);
             }
-            for (session, _) in self.others_of(dir, ino) {
-                self.out.push_back(Output::Access { session, ino, access: DataAccess::Moving });
+            for (session, _) in self.others_of(sessions, opens, dir, ino) {
+                core.out.push_back(Output::Access { session, ino, access: DataAccess::Moving });
             }
         }
     }
 
     /// Sessions of others that have a file open.
-    fn others_of(&self, dir: Ino, ino: Ino) -> Vec<(SessionId, DataAccess)> {
-        let by = self.decoupled.by_dir.get(&dir).and_then(|owned| owned.by);
-        let users = self.opens.users(ino).into_iter().filter(|(slot, _)| by.is_none_or(|(owner, _)| owner != *slot));
-        users.filter_map(|(slot, access)| Some((self.sessions.get(slot)?.id, access))).collect()
+    fn others_of(&self, sessions: &Sessions, opens: &Opens, dir: Ino, ino: Ino) -> Vec<(SessionId, DataAccess)> {
+        let by = self.by_dir.get(&dir).and_then(|owned| owned.by);
+        let users = opens.users(ino).into_iter().filter(|(slot, _)| by.is_none_or(|(owner, _)| owner != *slot));
+        users.filter_map(|(slot, access)| Some((sessions.get(slot)?.id, access))).collect()
     }
 
     /// Others may go on with a file. `dir`: whose owner is none of them. `changed`: who reads it is to ask for its size first.
-    fn release_still(&mut self, dir: Ino, ino: Ino, changed: bool) {
-        if !self.decoupled.still.remove(&ino) {
+    fn release_still(
+        &mut self,
+        core: &mut Core,
+        sessions: &Sessions,
+        opens: &Opens,
+        dir: Ino,
+        ino: Ino,
+        changed: bool,
+    ) {
+        if !self.still.remove(&ino) {
             return;
         }
-        for (session, access) in self.others_of(dir, ino) {
+        for (session, access) in self.others_of(sessions, opens, dir, ino) {
             let hidden = changed && access == DataAccess::Read;
-            if hidden && let Some(slot) = self.sessions.find(session) {
-                self.decoupled.hidden.insert((ino, slot));
+            if hidden && let Some(slot) = sessions.find(session) {
+                self.hidden.insert((ino, slot));
             }
             let access = if hidden { DataAccess::Hidden } else { access };
-            self.out.push_back(Output::Access { session, ino, access });
+            core.out.push_back(Output::Access { session, ino, access });
         }
-        self.parked.wake(&WaitReason::Data(ino));
+        core.parked.wake(&WaitReason::Data(ino));
     }
 
     /// A merge is not decided after all: others go on, and what was made for it is nobody's.
-    pub(super) fn end_still(&mut self, dir: Ino) {
-        let Some(owned) = self.decoupled.by_dir.get_mut(&dir) else { return };
+    pub(super) fn end_still(&mut self, core: &mut Core, sessions: &Sessions, opens: &mut Opens, dir: Ino) {
+        let Some(owned) = self.by_dir.get_mut(&dir) else { return };
         if owned.forks.still.is_empty() && owned.forks.kept.is_empty() || owned.putting_back.is_some() {
             return;
         }
@@ -224,214 +157,66 @@ impl Mds {
         for Kept { to, is, .. } in kept.into_values() {
             // An orphan that is being filled goes when that is done: its objects would outlive it.
             match (to, is) {
-                (Some(to), State::Copied) => _ = self.decoupled.dropped.insert(to),
-                (Some(to), _) => _ = self.reaps.insert(to),
+                (Some(to), State::Copied) => _ = self.dropped.insert(to),
+                (Some(to), _) => _ = opens.reaps.insert(to),
                 (None, _) => {}
             }
         }
-        still.into_iter().for_each(|ino| self.release_still(dir, ino, false));
-    }
-
-    /// Makes all ready that a merge needs of the forked files which it speaks of; what it waits for, if it is not.
-    pub(super) fn settle_forks(
-        &mut self,
-        job: &mut Job,
-        record: &DecoupledRecord,
-        intake: &Intake,
-    ) -> Result<BTreeMap<Ino, Fork>, Step> {
-        let dir = record.dir;
-        let of_draft = intake.draft.known().filter_map(|(ino, base, made)| {
-            let Some(copy) = record.copy_of(ino) else {
-                let is_both = |now: &Inode| is_written(base, now) && now.size > 0;
-                let both = intake.draft.has_data(ino) && made.is_some() && self.tree.inode(ino).is_none_or(is_both);
-                return both.then_some((ino, ino, None));
-            };
-            let speaks = made.is_none() || intake.draft.writes(ino);
-            speaks.then_some((ino, copy, made.is_none().then_some(base.change)))
-        });
-        let mut files: Vec<Drafted> = of_draft.collect();
-        let mut needs = Vec::new();
-        for (ino, copy, _) in &files {
-            match self.tree.find(*ino) {
-                Found::Here(now) if copy == ino && now.inline && self.tree.inline(now).is_none() => {
-                    needs.push(loligo_types::Need::Inline(*ino));
-                }
-                Found::Unknown => needs.push(loligo_types::Need::Inode(*ino)),
-                Found::Here(_) if self.drops_or_spills(*ino) => return Err(Step::Wait(WaitReason::Data(*ino))),
-                Found::Here(_) if !self.is_still(*ino) => {
-                    if let Some(why) = self.wait_for_rooms(*ino) {
-                        return Err(Step::Wait(why));
-                    }
-                }
-                Found::Here(_) | Found::Gone => {}
-            }
-        }
-        if !needs.is_empty() {
-            return Err(self.wait_to_know(job, needs));
-        }
-        files.retain(|(ino, ..)| self.tree.inode(*ino).is_some());
-        let moving: Vec<Ino> = files.iter().map(|(ino, ..)| *ino).filter(|ino| !self.is_still(*ino)).collect();
-        let events = moving.iter().filter_map(|ino| self.tree.inode(*ino)).map(touched).collect();
-        if let Some(why) = self.settle_conflicts(job, &change_of(dir, events)) {
-            return Err(Step::Wait(why));
-        }
-        self.hold_still(dir, &moving);
-        // Others may have written a file after its owner had fetched it and before it was forked. The fork itself counts as a cut.
-        let is_older = |(ino, ..): &&Drafted| match (intake.draft.base(*ino), self.tree.inode(*ino)) {
-            (Some(base), Some(now)) => is_written(&Inode { cuts: now.cuts, ..base.clone() }, now),
-            _ => false,
-        };
-        let written: BTreeSet<Ino> = files.iter().filter(is_older).map(|(ino, ..)| *ino).collect();
-        self.keep_versions(dir, &files, &written)
-    }
-
-    /// The forked files, each with whether others have changed it, and an orphan that has their version. What is not known, or not
-    /// there yet, begins.
-    /// `written`: those that others have written since their owner fetched them.
-    fn keep_versions(
-        &mut self,
-        dir: Ino,
-        files: &[Drafted],
-        written: &BTreeSet<Ino>,
-    ) -> Result<BTreeMap<Ino, Fork>, Step> {
-        let Some(owned) = self.decoupled.by_dir.get_mut(&dir) else { return Err(Step::Answer(Err(FsError::Stale))) };
-        let (mut forks, mut waits, mut to_make) = (BTreeMap::new(), false, Vec::new());
-        for (ino, copy, gone) in files.iter().copied() {
-            let Some(now) = self.tree.inode(ino) else { continue };
-            let others = match owned.forks.seen.get(&ino) {
-                _ if copy == ino => true,
-                Some((was, changed)) => *changed || is_written(was, now) || written.contains(&ino),
-                None => {
-                    waits = true;
-                    if owned.forks.asked.insert(ino, Box::new(now.clone())).is_none() {
-                        self.out.push_back(Output::LookAtFork { ino, copy });
-                    }
-                    continue;
-                }
-            };
-            let mut kept = None;
-            let survives = gone.is_some_and(|base| now.nlink > 0 && now.change != base);
-            let is_kept = others && (!now.inline || copy == ino) && now.size > 0;
-            if survives || gone.is_none() && is_kept {
-                match owned.forks.kept.get(&ino) {
-                    // It is held until the merge: should it be gone all the same, the merge begins anew.
-                    Some(Kept { to: Some(to), is: State::Done, .. }) if matches!(self.tree.find(*to), Found::Gone) => {
-                        return Err(Step::Answer(Err(FsError::WouldBlock)));
-                    }
-                    Some(Kept { to, is: State::Done, .. }) => kept = *to,
-                    Some(Kept { is: State::Failed(error), .. }) => {
-                        let error = if *error == DataError::NoSpace { FsError::NoSpace } else { FsError::Io };
-                        return Err(Step::Answer(Err(error)));
-                    }
-                    Some(_) => waits = true,
-                    None if survives => {
-                        // It stays, and it is the others' version that does.
-                        waits = true;
-                        let (len, object_size) = (now.size, now.layout().object_size);
-                        owned.forks.kept.insert(ino, Kept { to: None, len, object_size, is: State::Copied });
-                        self.out.push_back(Output::Restore { ino, copy });
-                    }
-                    None => to_make.push(now.clone()),
-                }
-            }
-            forks.insert(ino, Fork { others, kept });
-        }
-        let is_at_once = !to_make.is_empty() && to_make.iter().all(|inode| inode.inline);
-        waits |= !to_make.is_empty() && !is_at_once;
-        while !to_make.is_empty() {
-            let mut bytes = 0;
-            let count = to_make.iter().take(MADE_MAX).take_while(|inode| {
-                bytes += if inode.inline { inode.size } else { 0 };
-                bytes <= MADE_BYTES_MAX
-            });
-            let rest = to_make.split_off(count.count().max(1));
-            if let Err(error) = self.make_keepers(dir, &std::mem::replace(&mut to_make, rest)) {
-                return Err(Step::Answer(Err(error)));
-            }
-        }
-        if is_at_once && !waits {
-            return self.keep_versions(dir, files, written);
-        }
-        if waits { Err(Step::Wait(WaitReason::Merge(dir))) } else { Ok(forks) }
-    }
-
-    /// Makes orphans for the others' versions of files.
-    fn make_keepers(&mut self, dir: Ino, files: &[Inode]) -> Result<(), FsError> {
-        let first = self.next_numbers(files.len() as u64)?;
-        let mut events = vec![Event::NextIno(Ino(first.0 + files.len() as u64))];
-        for (at, inode) in files.iter().enumerate() {
-            let ino = Ino(first.0 + at as u64);
-            let mut made = Inode { ino, nlink: 0, parent: Ino(0), place: Place::floating(self.me()), ..inode.clone() };
-            (made.accounted, made.has_xattrs) = (RStat::default(), false);
-            events.extend([Event::Orphan(ino), Event::Inode(Box::new(made))]);
-            events.extend(self.tree.inline(inode).filter(|_| inode.inline).map(|data| Event::Inline { ino, data }));
-        }
-        let at = self.commit(None, &events);
-        if let Some(owned) = self.decoupled.by_dir.get_mut(&dir) {
-            for (number, inode) in files.iter().enumerate() {
-                let (len, object_size) = (inode.size, inode.layout().object_size);
-                let to = Some(Ino(first.0 + number as u64));
-                let is = if inode.inline { State::Done } else { State::Noted(at) };
-                let kept = Kept { to, len, object_size, is };
-                owned.forks.kept.insert(inode.ino, kept);
-            }
-        }
-        self.emit_forks();
-        Ok(())
+        still.into_iter().for_each(|ino| self.release_still(core, sessions, opens, dir, ino, false));
     }
 
     /// All that waited for a durable record goes on.
-    pub(crate) fn emit_forks(&mut self) {
-        let durable = self.log.durable;
+    pub(crate) fn emit_forks(&mut self, core: &mut Core) {
+        let durable = core.log.durable;
         let mut woken = Vec::new();
-        for (dir, owned) in &mut self.decoupled.by_dir {
+        for (dir, owned) in &mut self.by_dir {
             if owned.forks.noted.take_if(|lsn| *lsn <= durable).is_some() {
                 woken.push(*dir);
             }
-            let record = self.tree.decoupled(*dir);
+            let record = core.tree.decoupled(*dir);
             for (ino, kept) in &mut owned.forks.kept {
                 let Kept { to: Some(to), len, object_size, is: State::Noted(lsn) } = kept else { continue };
                 let copy = record.map(|record| record.copy_of(*ino).unwrap_or(*ino));
                 if let (true, Some(copy)) = (*lsn <= durable, copy) {
                     let (object_size, to, len) = (*object_size, *to, *len);
-                    self.out.push_back(Output::KeepTheirs { ino: *ino, copy, object_size, to, len });
+                    core.out.push_back(Output::KeepTheirs { ino: *ino, copy, object_size, to, len });
                     kept.is = State::Copied;
                 }
             }
         }
-        woken.into_iter().for_each(|dir| self.parked.wake(&WaitReason::Merge(dir)));
+        woken.into_iter().for_each(|dir| core.parked.wake(&WaitReason::Merge(dir)));
     }
 
     /// The others' version of a file is an orphan's, or could not be copied.
-    pub(crate) fn theirs_kept(&mut self, to: Ino, result: Result<(), DataError>) {
-        if self.decoupled.dropped.remove(&to) {
-            self.reaps.insert(to);
+    pub(crate) fn theirs_kept(&mut self, core: &mut Core, opens: &mut Opens, to: Ino, result: Result<(), DataError>) {
+        if self.dropped.remove(&to) {
+            opens.reaps.insert(to);
         }
         let state = result.map_or_else(State::Failed, |()| State::Done);
-        self.kept_is(|_, kept| kept.to == Some(to), state);
+        self.kept_is(core, |_, kept| kept.to == Some(to), state);
     }
 
     /// A file has the others' version again.
-    pub(super) fn theirs_put_back(&mut self, file: Ino) {
-        self.kept_is(|ino, kept| ino == file && kept.to.is_none(), State::Done);
+    pub(super) fn theirs_put_back(&mut self, core: &mut Core, file: Ino) {
+        self.kept_is(core, |ino, kept| ino == file && kept.to.is_none(), State::Done);
     }
 
-    fn kept_is(&mut self, which: impl Fn(Ino, &Kept) -> bool, state: State) {
-        let mut all = self.decoupled.by_dir.iter_mut();
+    fn kept_is(&mut self, core: &mut Core, which: impl Fn(Ino, &Kept) -> bool, state: State) {
+        let mut all = self.by_dir.iter_mut();
         let found = all.find_map(|(dir, owned)| {
             let kept = owned.forks.kept.iter_mut().find(|(ino, kept)| which(**ino, kept));
             kept.map(|(_, kept)| (*dir, kept))
         });
         if let Some((dir, kept)) = found {
             kept.is = state;
-            self.parked.wake(&WaitReason::Merge(dir));
+            core.parked.wake(&WaitReason::Merge(dir));
         }
     }
 
     /// The length of a file when it was forked; none: others have changed it since.
-    pub(crate) fn fork_is(&mut self, file: Ino, size: Option<u64>) {
+    pub(crate) fn fork_is(&mut self, core: &mut Core, file: Ino, size: Option<u64>) {
         let mut over = Vec::new();
-        for (dir, owned) in &mut self.decoupled.by_dir {
+        for (dir, owned) in &mut self.by_dir {
             let Some(inode) = owned.forks.asked.remove(&file) else { continue };
             // Data held in an inode may have been overwritten without a trace.
             let len = if inode.inline { 0 } else { inode.size };
@@ -439,12 +224,13 @@ impl Mds {
             owned.forks.seen.insert(file, (inode, changed));
             over.push(*dir);
         }
-        over.into_iter().for_each(|dir| self.parked.wake(&WaitReason::Merge(dir)));
+        over.into_iter().for_each(|dir| core.parked.wake(&WaitReason::Merge(dir)));
     }
 
     /// The record as it is after a merge of these events, and what becomes of the forked files.
     pub(super) fn forks_after(
         &self,
+        core: &Core,
         record: &DecoupledRecord,
         intake: &Intake,
         events: &[Event],
@@ -461,41 +247,43 @@ impl Mds {
         let is_over = |ino: Ino, made: Option<&Inode>| match made {
             Some(_) => intake.draft.writes(ino),
             // Handles that are open go on reading the version of others.
-            None => !orphans.contains(&ino) && (gone.contains(&ino) || !self.tree.is_orphan(ino)),
+            None => !orphans.contains(&ino) && (gone.contains(&ino) || !core.tree.is_orphan(ino)),
         };
         let known = intake.draft.known().filter_map(|(ino, _, made)| Some((ino, record.copy_of(ino)?, made)));
         let over: Vec<(Ino, Ino)> =
             known.filter(|(ino, _, made)| is_over(*ino, *made)).map(|(ino, copy, _)| (ino, copy)).collect();
         after.forget_overwritten(&over.iter().map(|(ino, _)| *ino).collect());
-        let own = self.decoupled.by_dir.get(&record.dir).into_iter().flat_map(|owned| &owned.forks.kept);
+        let own = self.by_dir.get(&record.dir).into_iter().flat_map(|owned| &owned.forks.kept);
         let objects = own.filter(|(ino, kept)| kept.to.is_some() && record.copy_of(**ino).is_none());
         let over: Vec<(Ino, Ino)> = over.into_iter().chain(objects.map(|(ino, _)| (*ino, *ino))).collect();
-        let stay = self.stay_forked(record.dir, &over, events);
+        let stay = self.stay_forked(core, record.dir, &over, events);
         (after, Met { over, stay })
     }
 
     /// Files that a merge changes and that stay forked; whether others have changed theirs.
-    fn stay_forked(&self, dir: Ino, over: &[(Ino, Ino)], events: &[Event]) -> Vec<(Ino, bool)> {
-        let Some(owned) = self.decoupled.by_dir.get(&dir) else { return Vec::new() };
+    fn stay_forked(&self, core: &Core, dir: Ino, over: &[(Ino, Ino)], events: &[Event]) -> Vec<(Ino, bool)> {
+        let Some(owned) = self.by_dir.get(&dir) else { return Vec::new() };
         let over: BTreeSet<Ino> = over.iter().map(|(ino, _)| *ino).collect();
         let of_event = |event: &Event| {
             let Event::Inode(inode) = event else { return None };
             let (was, changed) = owned.forks.seen.get(&inode.ino).filter(|_| !over.contains(&inode.ino))?;
-            let now = self.tree.inode(inode.ino)?;
+            let now = core.tree.inode(inode.ino)?;
             Some((inode.ino, *changed || is_written(was, now)))
         };
         events.iter().filter_map(of_event).collect()
     }
 
-    /// A merge is decided by the record at `at`.
+    /// A merge is decided by the last record.
     pub(super) fn forks_merged(
         &mut self,
+        core: &mut Core,
+        sessions: &Sessions,
+        opens: &mut Opens,
         record: &DecoupledRecord,
-        at: Lsn,
         Met { over, stay }: Met,
         events: &[Event],
     ) {
-        let dir = record.dir;
+        let (dir, at) = (record.dir, core.log.last);
         let used: BTreeSet<Ino> = events
             .iter()
             .filter_map(|event| match event {
@@ -503,16 +291,16 @@ impl Mds {
                 _ => None,
             })
             .collect();
-        let Some(owned) = self.decoupled.by_dir.get_mut(&dir) else { return };
+        let Some(owned) = self.by_dir.get_mut(&dir) else { return };
         let kept = std::mem::take(&mut owned.forks.kept);
-        self.reaps.extend(kept.into_values().filter_map(|kept| kept.to).filter(|ino| !used.contains(ino)));
+        opens.reaps.extend(kept.into_values().filter_map(|kept| kept.to).filter(|ino| !used.contains(ino)));
         owned.forks.asked.clear();
         for (ino, _) in &over {
             owned.forks.frozen.remove(ino);
             owned.forks.seen.remove(ino);
         }
         for (ino, changed) in stay {
-            if let Some(inode) = self.tree.inode(ino) {
+            if let Some(inode) = core.tree.inode(ino) {
                 owned.forks.seen.insert(ino, (Box::new(inode.clone()), changed));
             }
         }
@@ -520,46 +308,54 @@ impl Mds {
         let rest = std::mem::take(&mut owned.forks.still).into_iter().filter(|ino| !over.contains(ino));
         let thaws = rest.map(|ino| (ino, false)).chain(over.iter().map(|ino| (*ino, true))).collect();
         let (by, files) = (owned.by, owned.data.files());
-        self.thaw_when_durable(dir, at, thaws);
+        self.thaw_when_durable(core, sessions, opens, dir, at, thaws);
         if let Some((_, session)) = by {
-            self.give_data_ranges(dir, session, record);
+            self.give_data_ranges(core, dir, session, record);
             for ino in files.into_iter().filter(|ino| record.copy_of(*ino).is_none()) {
-                self.out.push_back(Output::Access { session, ino, access: DataAccess::Read });
+                core.out.push_back(Output::Access { session, ino, access: DataAccess::Read });
             }
         }
     }
 
     /// As soon as the record at `at` is durable, others go on with these files. True: a file is one again, of another content for them.
-    pub(crate) fn thaw_when_durable(&mut self, dir: Ino, at: Lsn, files: Vec<(Ino, bool)>) {
+    pub(crate) fn thaw_when_durable(
+        &mut self,
+        core: &mut Core,
+        sessions: &Sessions,
+        opens: &Opens,
+        dir: Ino,
+        at: Lsn,
+        files: Vec<(Ino, bool)>,
+    ) {
         if !files.is_empty() {
-            self.decoupled.thaws.push_back((at, dir, files));
-            self.emit_thaws();
+            self.thaws.push_back((at, dir, files));
+            self.emit_thaws(core, sessions, opens);
         }
     }
 
     /// Lets files go whose record is durable. To be called before drops of objects are given out: these are others' in files that have
     /// two versions, and of the file itself from now on.
-    pub(crate) fn emit_thaws(&mut self) {
-        while self.decoupled.thaws.front().is_some_and(|(at, ..)| *at <= self.log.durable)
-            && let Some((_, dir, files)) = self.decoupled.thaws.pop_front()
+    pub(crate) fn emit_thaws(&mut self, core: &mut Core, sessions: &Sessions, opens: &Opens) {
+        while self.thaws.front().is_some_and(|(at, ..)| *at <= core.log.durable)
+            && let Some((_, dir, files)) = self.thaws.pop_front()
         {
             for (ino, over) in files {
                 if over {
-                    self.out.push_back(Output::Thaw { ino });
+                    core.out.push_back(Output::Thaw { ino });
                 }
-                self.release_still(dir, ino, over);
+                self.release_still(core, sessions, opens, dir, ino, over);
             }
         }
     }
 
     /// Events that end the copy of a file which is gone itself, and was removed by others.
-    pub(crate) fn fork_gone(&mut self, ino: Ino) -> Vec<Event> {
-        let mut all = self.decoupled.by_dir.keys().filter_map(|dir| self.tree.decoupled(*dir));
+    pub(crate) fn fork_gone(&mut self, core: &Core, ino: Ino) -> Vec<Event> {
+        let mut all = self.by_dir.keys().filter_map(|dir| core.tree.decoupled(*dir));
         let found = all.find(|record| record.interfere == Interfere::Allow && record.copy_of(ino).is_some());
         let Some(mut record) = found.cloned() else { return Vec::new() };
         let copy = record.copy_of(ino).map(copy_gone);
         record.forget_overwritten(&BTreeSet::from([ino]));
-        if let Some(owned) = self.decoupled.by_dir.get_mut(&record.dir) {
+        if let Some(owned) = self.by_dir.get_mut(&record.dir) {
             owned.forks.frozen.remove(&ino);
             owned.forks.seen.remove(&ino);
         }
@@ -567,26 +363,13 @@ impl Mds {
     }
 
     /// Requests that wait for files which are held still look again: all that was under way on those may be over.
-    pub(super) fn wake_stills(&mut self) {
-        let dirs = self.decoupled.by_dir.iter().filter(|(_, owned)| !owned.forks.still.is_empty()).map(|(dir, _)| *dir);
-        dirs.collect::<Vec<Ino>>().into_iter().for_each(|dir| self.parked.wake(&WaitReason::Merge(dir)));
-    }
-
-    /// True if something is under way on the objects of files that are to be put back. From then on nobody but the owner changes them.
-    pub(super) fn stills_for_end(&mut self, record: &DecoupledRecord) -> bool {
-        if record.interfere != Interfere::Allow {
-            return false;
-        }
-        if self.decoupled.by_dir.get(&record.dir).is_some_and(|owned| !owned.forks.kept.is_empty()) {
-            self.end_still(record.dir);
-        }
-        let inos: Vec<Ino> = record.overwritten.iter().flat_map(|files| files.pairs()).map(|(ino, _)| ino).collect();
-        self.hold_still(record.dir, &inos);
-        inos.into_iter().any(|ino| self.drops_or_spills(ino))
+    pub(super) fn wake_stills(&self, core: &mut Core) {
+        let dirs = self.by_dir.iter().filter(|(_, owned)| !owned.forks.still.is_empty()).map(|(dir, _)| *dir);
+        dirs.collect::<Vec<Ino>>().into_iter().for_each(|dir| core.parked.wake(&WaitReason::Merge(dir)));
     }
 }
 
-fn change_of(dir: Ino, events: Vec<Event>) -> Change {
+pub(super) fn change_of(dir: Ino, events: Vec<Event>) -> Change {
     Change { events, answer: Answer::Done, origin_ino: dir, origin_value: 0 }
 }
 

@@ -13,8 +13,10 @@ use loligo_types::{
     Cred, DecoupledRecord, Event, EventView, Ino, Inode, Interfere, Kind, Name, Need, Place, Placement,
 };
 
-use super::merge::Intake;
-use crate::machine::Mds;
+use super::intake::Intake;
+use crate::cluster::Cluster;
+use crate::core::Core;
+use crate::decouple::Decoupled;
 
 /// Obstacle of a part.
 pub(super) enum Bar {
@@ -30,10 +32,12 @@ fn right(is: bool) -> Result<(), Bar> {
     if is { Ok(()) } else { Err(Bar::Wrong) }
 }
 
-impl Mds {
+impl Decoupled {
     /// Checks that all that a part says is its owner's to say; notes what it says.
     pub(super) fn look_through(
         &mut self,
+        core: &mut Core,
+        cluster: &mut Cluster,
         record: &DecoupledRecord,
         cred: &Cred,
         body: &Arc<[u8]>,
@@ -43,7 +47,7 @@ impl Mds {
         let before = intake.shape.noted_of(body).ok_or(Bar::Wrong)?;
         let (mut needs, mut noted, mut verdict, mut at) = (Vec::new(), Vec::new(), Ok(()), 0);
         let read = view_record(body, |event| {
-            match self.look_at(record, cred, event, intake) {
+            match self.look_at(core, cluster, record, cred, event, intake) {
                 Ok(()) => noted.extend(to_be_noted(record, event)),
                 Err(Bar::Load(more)) => needs.extend(more),
                 Err(bar) => verdict = Err(bar),
@@ -69,64 +73,66 @@ impl Mds {
     /// Checks that an event is about the subtree, and its owner's to say.
     pub(super) fn look_at(
         &mut self,
+        core: &mut Core,
+        cluster: &mut Cluster,
         record: &DecoupledRecord,
         cred: &Cred,
         event: EventView<'_>,
         intake: &mut Intake,
     ) -> Result<(), Bar> {
         let event = match event {
-            EventView::Inode(inode) => return self.look_at_inode(record, cred, inode, intake),
+            EventView::Inode(inode) => return self.look_at_inode(core, cluster, record, cred, inode, intake),
             EventView::Entry { dir, name, ino, kind, remote } => {
                 // A file with several names lives with one of them; a directory lives where its name is.
                 // Or it has a line of the subtree map, because it was another rank's once.
-                let lives_there = kind != Kind::Dir || self.cluster.routes.home(ino) == Some(self.me());
+                let lives_there = kind != Kind::Dir || cluster.atlas.routes.home(ino) == Some(core.me());
                 right((!remote || lives_there) && ino != record.dir)?;
-                self.is_there_as(record, dir, Some(Kind::Dir), intake)?;
-                self.is_there_as(record, ino, Some(kind), intake)?;
-                self.note_linked(record, ino, intake);
-                self.name_changes(record, dir, name, intake)?;
-                return self.may_write(record, cred, dir, intake);
+                self.is_there_as(core, cluster, record, dir, Some(Kind::Dir), intake)?;
+                self.is_there_as(core, cluster, record, ino, Some(kind), intake)?;
+                core.note_linked(record, ino, intake);
+                core.name_changes(record, dir, name, intake)?;
+                return self.may_write(core, cluster, record, cred, dir, intake);
             }
             EventView::Other(event) => event,
         };
         match event {
             Event::InodeGone(ino) => {
                 right(*ino != record.dir)?;
-                self.is_there_as(record, *ino, None, intake)?;
-                self.note_linked(record, *ino, intake);
-                self.may_rename(record, cred, *ino, intake)
+                self.is_there_as(core, cluster, record, *ino, None, intake)?;
+                core.note_linked(record, *ino, intake);
+                self.may_rename(core, cluster, record, cred, *ino, intake)
             }
             Event::EntryGone { dir, name } => {
-                self.is_there_as(record, *dir, Some(Kind::Dir), intake)?;
-                self.name_changes(record, *dir, name.as_bytes(), intake)?;
-                self.may_write(record, cred, *dir, intake)
+                self.is_there_as(core, cluster, record, *dir, Some(Kind::Dir), intake)?;
+                core.name_changes(record, *dir, name.as_bytes(), intake)?;
+                self.may_write(core, cluster, record, cred, *dir, intake)
             }
             Event::Xattr { ino, name, value } => {
                 right(value.len() <= XATTR_VALUE_MAX && may_name(cred, name))?;
-                self.is_there_as(record, *ino, None, intake)?;
-                self.may_write(record, cred, *ino, intake)
+                self.is_there_as(core, cluster, record, *ino, None, intake)?;
+                self.may_write(core, cluster, record, cred, *ino, intake)
             }
             Event::XattrGone { ino, name } => {
                 right(may_name(cred, name))?;
-                self.is_there_as(record, *ino, None, intake)?;
-                self.may_write(record, cred, *ino, intake)
+                self.is_there_as(core, cluster, record, *ino, None, intake)?;
+                self.may_write(core, cluster, record, cred, *ino, intake)
             }
             Event::Inline { ino, data } => {
                 right(data.len() <= INLINE_MAX)?;
-                self.is_there_as(record, *ino, Some(Kind::File), intake)?;
-                self.may_write(record, cred, *ino, intake)
+                self.is_there_as(core, cluster, record, *ino, Some(Kind::File), intake)?;
+                self.may_write(core, cluster, record, cred, *ino, intake)
             }
             Event::InlineGone(ino) => {
-                self.is_there_as(record, *ino, Some(Kind::File), intake)?;
-                self.may_write(record, cred, *ino, intake)
+                self.is_there_as(core, cluster, record, *ino, Some(Kind::File), intake)?;
+                self.may_write(core, cluster, record, cred, *ino, intake)
             }
             Event::Discard { ino, .. } => {
-                self.is_there_as(record, *ino, Some(Kind::File), intake)?;
+                self.is_there_as(core, cluster, record, *ino, Some(Kind::File), intake)?;
                 // Of a file that is cut, or of one that goes.
-                match self.may_write(record, cred, *ino, intake) {
+                match self.may_write(core, cluster, record, cred, *ino, intake) {
                     Err(Bar::Denied) => {
                         intake.ends.insert(*ino);
-                        self.may_rename(record, cred, *ino, intake)
+                        self.may_rename(core, cluster, record, cred, *ino, intake)
                     }
                     verdict => verdict,
                 }
@@ -137,21 +143,23 @@ impl Mds {
 
     fn look_at_inode(
         &mut self,
+        core: &mut Core,
+        cluster: &mut Cluster,
         record: &DecoupledRecord,
         cred: &Cred,
         inode: &Inode,
         intake: &mut Intake,
     ) -> Result<(), Bar> {
         // What lives by itself lives here.
-        let elsewhere = inode.place.rank().is_some_and(|rank| rank != self.me());
+        let elsewhere = inode.place.rank().is_some_and(|rank| rank != core.me());
         right(is_within_bounds(inode) && !inode.is_spread() && inode.nlink > 0 && !elsewhere)?;
         if record.is_new(inode.ino) {
             right(is_as_made(inode) && is_his_to_make(inode, cred))?;
-            return self.is_there_by(record, inode.parent, inode.place, intake);
+            return self.is_there_by(core, cluster, record, inode.parent, inode.place, intake);
         }
-        self.is_there_as(record, inode.ino, Some(inode.kind), intake)?;
-        self.note_linked(record, inode.ino, intake);
-        let now = match self.tree.find(inode.ino) {
+        self.is_there_as(core, cluster, record, inode.ino, Some(inode.kind), intake)?;
+        core.note_linked(record, inode.ino, intake);
+        let now = match core.tree.find(inode.ino) {
             Found::Here(now) => now,
             Found::Gone => return Err(Bar::Wrong),
             Found::Unknown => return Err(Bar::Load(vec![Need::Inode(inode.ino)])),
@@ -165,45 +173,53 @@ impl Mds {
         let moved = (now.parent, now.place) != (inode.parent, inode.place);
         right(keeps || is_his)?;
         if moved && inode.ino != record.dir {
-            self.is_there_by(record, inode.parent, inode.place, intake)?;
+            self.is_there_by(core, cluster, record, inode.parent, inode.place, intake)?;
         }
         if is_his {
             return Ok(());
         }
         if written {
-            self.may_write(record, cred, inode.ino, intake)?;
+            self.may_write(core, cluster, record, cred, inode.ino, intake)?;
         }
-        if renamed { self.may_rename(record, cred, inode.ino, intake) } else { Ok(()) }
+        if renamed { self.may_rename(core, cluster, record, cred, inode.ino, intake) } else { Ok(()) }
     }
 
     /// Checks that an inode may say that it is in this directory. One that is not embedded there may say so of one that is gone by
     /// now.
     fn is_there_by(
         &mut self,
+        core: &mut Core,
+        cluster: &mut Cluster,
         record: &DecoupledRecord,
         dir: Ino,
         place: Place,
         intake: &mut Intake,
     ) -> Result<(), Bar> {
         if place.hash().is_some() {
-            return self.is_there_as(record, dir, Some(Kind::Dir), intake);
+            return self.is_there_as(core, cluster, record, dir, Some(Kind::Dir), intake);
         }
-        if matches!(self.tree.find(dir), Found::Gone) { Ok(()) } else { self.is_there(record, dir, intake) }
+        if matches!(core.tree.find(dir), Found::Gone) {
+            Ok(())
+        } else {
+            self.is_there(core, cluster, record, dir, intake)
+        }
     }
 
     /// Checks that the owner may write to something in the subtree, as it is by now.
     pub(super) fn may_write(
         &mut self,
+        core: &mut Core,
+        cluster: &mut Cluster,
         record: &DecoupledRecord,
         cred: &Cred,
         ino: Ino,
         intake: &mut Intake,
     ) -> Result<(), Bar> {
-        if !self.is_of_others(record, cred, ino, intake)? {
+        if !self.is_of_others(core, cluster, record, cred, ino, intake)? {
             return Ok(());
         }
-        let Some(inode) = self.tree.inode(ino) else { return Err(Bar::Wrong) };
-        match self.may_change(inode, cred) {
+        let Some(inode) = core.tree.inode(ino) else { return Err(Bar::Wrong) };
+        match core.may_change(inode, cred) {
             Ok(true) => Ok(()),
             Ok(false) => Err(Bar::Denied),
             Err(needs) => Err(Bar::Load(needs)),
@@ -214,16 +230,18 @@ impl Mds {
     /// root.
     fn is_of_others(
         &mut self,
+        core: &mut Core,
+        cluster: &mut Cluster,
         record: &DecoupledRecord,
         cred: &Cred,
         ino: Ino,
         intake: &mut Intake,
     ) -> Result<bool, Bar> {
-        self.is_there(record, ino, intake)?;
+        self.is_there(core, cluster, record, ino, intake)?;
         if record.is_new(ino) || cred.is_root() {
             return Ok(false);
         }
-        match self.tree.find(ino) {
+        match core.tree.find(ino) {
             Found::Here(_) => Ok(true),
             // Others have removed it; it counts for nothing.
             Found::Gone if record.interfere == Interfere::Allow => Ok(false),
@@ -232,6 +250,90 @@ impl Mds {
         }
     }
 
+    /// Checks that the owner may give something in the subtree another name, or take its name away: it must have the right to write to the
+    /// directory that it is in. A directory knows its names by their number.
+    pub(super) fn may_rename(
+        &mut self,
+        core: &mut Core,
+        cluster: &mut Cluster,
+        record: &DecoupledRecord,
+        cred: &Cred,
+        ino: Ino,
+        intake: &mut Intake,
+    ) -> Result<(), Bar> {
+        if !self.is_of_others(core, cluster, record, cred, ino, intake)? {
+            return Ok(());
+        }
+        match core.tree.inode(ino) {
+            Some(inode) if self.is_held_for(record, inode) => Ok(()),
+            Some(inode) => {
+                let parent = inode.parent;
+                self.may_write(core, cluster, record, cred, parent, intake)
+            }
+            None => Err(Bar::Wrong),
+        }
+    }
+
+    /// Checks that something is in the subtree: a number of its grant, or found there.
+    pub(super) fn is_there(
+        &mut self,
+        core: &mut Core,
+        cluster: &mut Cluster,
+        record: &DecoupledRecord,
+        ino: Ino,
+        intake: &mut Intake,
+    ) -> Result<(), Bar> {
+        if record.is_granted(ino) || ino == record.dir || intake.below.contains(&ino) {
+            return Ok(());
+        }
+        if cluster.is_elsewhere(core, ino) {
+            return Err(Bar::Wrong);
+        }
+        match core.tree.find(ino) {
+            Found::Unknown => return Err(Bar::Load(vec![Need::Inode(ino)])),
+            // What others have removed of it is not below anything any more.
+            Found::Gone if record.interfere == Interfere::Allow => return Ok(()),
+            Found::Here(inode) if self.is_held_for(record, inode) => return Ok(()),
+            _ => {}
+        }
+        match self.may_be_below(core, cluster, ino, record.dir) {
+            Ok(true) => {
+                self.note_lent(core, ino, record.dir);
+                intake.below.insert(ino);
+                Ok(())
+            }
+            Ok(false) => Err(Bar::Wrong),
+            Err(needs) => Err(Bar::Load(needs)),
+        }
+    }
+
+    /// The same, and what was there before is an inode, of this kind. A new number is what the parts say.
+    fn is_there_as(
+        &mut self,
+        core: &mut Core,
+        cluster: &mut Cluster,
+        record: &DecoupledRecord,
+        ino: Ino,
+        kind: Option<Kind>,
+        intake: &mut Intake,
+    ) -> Result<(), Bar> {
+        if record.is_new(ino) {
+            return Ok(());
+        }
+        self.is_there(core, cluster, record, ino, intake)?;
+        if record.interfere == Interfere::Allow {
+            // What becomes of it is decided over what is there by then.
+            return Ok(());
+        }
+        match core.tree.find(ino) {
+            Found::Here(inode) => right(kind.is_none_or(|kind| kind == inode.kind)),
+            Found::Gone => Err(Bar::Wrong),
+            Found::Unknown => Err(Bar::Load(vec![Need::Inode(ino)])),
+        }
+    }
+}
+
+impl Core {
     /// True if a user may write to something by himself. Not to a file with capabilities, nor to one of another's with setuid or setgid: a
     /// write ends those, and only a user who may act as root is believed that it did.
     pub(super) fn may_change(&self, inode: &Inode, cred: &Cred) -> Result<bool, Vec<Need>> {
@@ -249,80 +351,9 @@ impl Mds {
         Ok(is_his || !setid && access::check(inode, cred, access::W).is_ok())
     }
 
-    /// Checks that the owner may give something in the subtree another name, or take its name away: it must have the right to write to the
-    /// directory that it is in. A directory knows its names by their number.
-    pub(super) fn may_rename(
-        &mut self,
-        record: &DecoupledRecord,
-        cred: &Cred,
-        ino: Ino,
-        intake: &mut Intake,
-    ) -> Result<(), Bar> {
-        if !self.is_of_others(record, cred, ino, intake)? {
-            return Ok(());
-        }
-        match self.tree.inode(ino) {
-            Some(inode) if self.is_held_for(record, inode) => Ok(()),
-            Some(inode) => {
-                let parent = inode.parent;
-                self.may_write(record, cred, parent, intake)
-            }
-            None => Err(Bar::Wrong),
-        }
-    }
-
-    /// Checks that something is in the subtree: a number of its grant, or found there.
-    pub(super) fn is_there(&mut self, record: &DecoupledRecord, ino: Ino, intake: &mut Intake) -> Result<(), Bar> {
-        if record.is_granted(ino) || ino == record.dir || intake.below.contains(&ino) {
-            return Ok(());
-        }
-        if self.is_elsewhere(ino) {
-            return Err(Bar::Wrong);
-        }
-        match self.tree.find(ino) {
-            Found::Unknown => return Err(Bar::Load(vec![Need::Inode(ino)])),
-            // What others have removed of it is not below anything any more.
-            Found::Gone if record.interfere == Interfere::Allow => return Ok(()),
-            Found::Here(inode) if self.is_held_for(record, inode) => return Ok(()),
-            _ => {}
-        }
-        match self.may_be_below(ino, record.dir) {
-            Ok(true) => {
-                self.note_lent(ino, record.dir);
-                intake.below.insert(ino);
-                Ok(())
-            }
-            Ok(false) => Err(Bar::Wrong),
-            Err(needs) => Err(Bar::Load(needs)),
-        }
-    }
-
-    /// The same, and what was there before is an inode, of this kind. A new number is what the parts say.
-    fn is_there_as(
-        &mut self,
-        record: &DecoupledRecord,
-        ino: Ino,
-        kind: Option<Kind>,
-        intake: &mut Intake,
-    ) -> Result<(), Bar> {
-        if record.is_new(ino) {
-            return Ok(());
-        }
-        self.is_there(record, ino, intake)?;
-        if record.interfere == Interfere::Allow {
-            // What becomes of it is decided over what is there by then.
-            return Ok(());
-        }
-        match self.tree.find(ino) {
-            Found::Here(inode) => right(kind.is_none_or(|kind| kind == inode.kind)),
-            Found::Gone => Err(Bar::Wrong),
-            Found::Unknown => Err(Bar::Load(vec![Need::Inode(ino)])),
-        }
-    }
-
     /// A file that was there before, and may have names elsewhere, is spoken of: its links are counted in the end. What the owner has made
     /// itself never had a name outside.
-    fn note_linked(&mut self, record: &DecoupledRecord, ino: Ino, intake: &mut Intake) {
+    fn note_linked(&self, record: &DecoupledRecord, ino: Ino, intake: &mut Intake) {
         if record.is_granted(ino) || intake.linked.contains(&ino) {
             return;
         }
@@ -334,13 +365,7 @@ impl Mds {
 
     /// A name is given or taken in a directory that was there before. If that has directories in it, the name may be one's, which must not be
     /// lost.
-    fn name_changes(
-        &mut self,
-        record: &DecoupledRecord,
-        dir: Ino,
-        name: &[u8],
-        intake: &mut Intake,
-    ) -> Result<(), Bar> {
+    fn name_changes(&self, record: &DecoupledRecord, dir: Ino, name: &[u8], intake: &mut Intake) -> Result<(), Bar> {
         if record.is_new(dir) || record.interfere == Interfere::Allow {
             return Ok(());
         }

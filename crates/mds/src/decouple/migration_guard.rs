@@ -5,37 +5,46 @@
 use loligo_namespace::{Found, Need};
 use loligo_types::{Event, Frag, FsError, Ino};
 
-use crate::cluster::{Use, Where};
-use crate::execute::Step;
-use crate::machine::Mds;
-use crate::park::{Job, WaitReason};
+use crate::cluster::{Cluster, Use, Where};
+use crate::core::Core;
+use crate::decouple::Decoupled;
+use crate::job::Job;
 use crate::paths::Up;
+use crate::step::Step;
 
-impl Mds {
+impl Decoupled {
     /// True if something is decoupled here, or about to be.
     pub(crate) fn is_any_decoupled(&self) -> bool {
-        !self.decoupled.by_dir.is_empty() || !self.decoupled.gathering.is_empty()
+        !self.by_dir.is_empty() || !self.gathering.is_empty()
     }
 
     /// The root of a decoupled subtree because of which these fragments of a directory, and what is below them, stay here: it is in them,
     /// or they are in it. `Err`: that is to be read first.
-    pub(crate) fn stays_for(&mut self, dir: Ino, frags: &[Frag]) -> Result<Option<Ino>, Vec<Need>> {
+    pub(crate) fn stays_for(
+        &self,
+        core: &mut Core,
+        cluster: &mut Cluster,
+        dir: Ino,
+        frags: &[Frag],
+    ) -> Result<Option<Ino>, Vec<Need>> {
         if !self.is_any_decoupled() {
             return Ok(None);
         }
-        let roots: Vec<Ino> = self.decoupled.by_dir.keys().chain(self.decoupled.gathering.keys()).copied().collect();
+        let roots: Vec<Ino> = self.by_dir.keys().chain(self.gathering.keys()).copied().collect();
         for root in roots {
-            if root == dir || self.is_below(dir, root)? {
+            if root == dir || cluster.is_below(core, dir, root)? {
                 return Ok(Some(root));
             }
-            let hash = self.hash_below(root, dir)?;
+            let hash = cluster.hash_below(core, root, dir)?;
             if hash.is_some_and(|hash| frags.iter().any(|frag| frag.contains(hash))) {
                 return Ok(Some(root));
             }
         }
         Ok(None)
     }
+}
 
+impl Core {
     /// The refusal for an administrator who wants to move such a directory.
     pub(crate) fn stays_text(&self, dir: Ino, root: Ino) -> String {
         let what = if root == dir { "is".into() } else { format!("is in, or contains, directory {root}, which is") };
@@ -45,24 +54,26 @@ impl Mds {
             self.me()
         )
     }
+}
 
+impl Cluster {
     /// True if the migration under way, if there is one, is of something in a directory, or of what that is in.
-    pub(super) fn is_moving(&mut self, dir: Ino) -> Result<bool, Vec<Need>> {
-        let Some((moving, frags, files)) = self.cluster.exports.what() else { return Ok(false) };
-        if files || moving == dir || self.is_below(moving, dir)? {
+    pub(super) fn is_moving(&mut self, core: &mut Core, dir: Ino) -> Result<bool, Vec<Need>> {
+        let Some((moving, frags, files)) = self.exports.what() else { return Ok(false) };
+        if files || moving == dir || self.is_below(core, moving, dir)? {
             return Ok(true);
         }
-        Ok(self.hash_below(dir, moving)?.is_some_and(|hash| frags.iter().any(|frag| frag.contains(hash))))
+        Ok(self.hash_below(core, dir, moving)?.is_some_and(|hash| frags.iter().any(|frag| frag.contains(hash))))
     }
 
     /// The hash of the name in a directory that something below it is below, as far as all between is this rank's.
-    fn hash_below(&mut self, ino: Ino, dir: Ino) -> Result<Option<u64>, Vec<Need>> {
+    fn hash_below(&mut self, core: &mut Core, ino: Ino, dir: Ino) -> Result<Option<u64>, Vec<Need>> {
         let mut at = ino;
         for _ in 0..loligo_types::limits::DEPTH_MAX {
             if at == Ino::ROOT || at.0 == 0 {
                 break;
             }
-            match self.up(at) {
+            match self.up(core, at) {
                 Up::To(parent, hash) if parent == dir => return Ok(Some(hash)),
                 Up::To(parent, _) => at = parent,
                 Up::Nowhere | Up::Elsewhere(_) => break,
@@ -73,35 +84,46 @@ impl Mds {
     }
 
     /// Makes a request about a subtree wait while something of it is lent to another rank: the result of that loan comes before.
-    pub(super) fn wait_for_loans(&mut self, job: &mut Job, dir: Ino) -> Option<Step> {
-        if self.cluster.loans.is_idle() {
+    pub(super) fn wait_for_loans(&mut self, core: &mut Core, job: &mut Job, dir: Ino) -> Option<Step> {
+        if self.loans.is_idle() {
             return None;
         }
-        for ino in self.cluster.loans.locked_inos() {
-            match self.is_below(ino, dir) {
+        for ino in self.loans.locked_inos() {
+            match self.is_below(core, ino, dir) {
                 Ok(below) if below || ino == dir => {
-                    if let Some(holder) = self.cluster.loans.in_the_way(ino, &Use::Whole) {
-                        return Some(self.give_way(job, holder));
+                    if let Some(holder) = self.loans.in_the_way(ino, &Use::Whole) {
+                        return Some(self.borrowing.give_way(core, job, holder));
                     }
                 }
                 Ok(_) => {}
-                Err(needs) => return Some(self.wait_to_know(job, needs)),
+                Err(needs) => return Some(self.wait_to_know(core, job, needs)),
             }
         }
         None
     }
 
+    /// True if something is known to be another rank's.
+    pub(super) fn is_elsewhere(&mut self, core: &mut Core, ino: Ino) -> bool {
+        let unknown = !self.is_alone() && matches!(core.tree.find(ino), Found::Unknown);
+        unknown && matches!(self.locate(core, ino, &mut Vec::new()), Where::Elsewhere(_))
+    }
+
+    /// The lines of the subtree map that end because an owner has removed directories which had some: it knows nothing of those.
+    pub(super) fn lines_gone(&self, inos: impl Iterator<Item = Ino>) -> Vec<Event> {
+        inos.filter(|ino| self.atlas.routes.version(*ino).is_some()).map(Event::RouteGone).collect()
+    }
+
     /// Lets a request about a subtree wait for records. What the table has is taken for this rank's only when it is known whose it is;
     /// with several ranks that is found out first. Of what is another rank's nothing comes.
-    pub(super) fn wait_to_know(&mut self, job: &mut Job, needs: Vec<Need>) -> Step {
-        if self.cluster.is_alone() {
-            return self.wait_for(job, needs);
+    pub(super) fn wait_to_know(&mut self, core: &mut Core, job: &mut Job, needs: Vec<Need>) -> Step {
+        if self.is_alone() {
+            return self.wait_for(core, job, needs);
         }
         let mut wants = Vec::new();
         for need in needs {
             let ino = need_of(&need);
             let before = wants.len();
-            match self.locate(ino, &mut wants) {
+            match self.locate(core, ino, &mut wants) {
                 Where::Elsewhere(_) => return Step::Answer(Err(FsError::Busy)),
                 Where::Unknown if wants.len() > before => {}
                 Where::Here | Where::Unknown => wants.push(need),
@@ -109,37 +131,14 @@ impl Mds {
         }
         wants.sort_unstable();
         wants.dedup();
-        self.wait_for(job, wants)
+        self.wait_for(core, job, wants)
     }
 
-    /// True if something is known to be another rank's.
-    pub(super) fn is_elsewhere(&mut self, ino: Ino) -> bool {
-        let unknown = !self.cluster.is_alone() && matches!(self.tree.find(ino), Found::Unknown);
-        unknown && matches!(self.locate(ino, &mut Vec::new()), Where::Elsewhere(_))
-    }
-
-    /// The lines of the subtree map that end because an owner has removed directories which had some: it knows nothing of those.
-    pub(super) fn lines_gone(&self, inos: impl Iterator<Item = Ino>) -> Vec<Event> {
-        inos.filter(|ino| self.cluster.routes.version(*ino).is_some()).map(Event::RouteGone).collect()
-    }
-
-    /// Something of a merge was brought into memory, the last of it: what waited for that goes on.
-    pub(super) fn merge_is_over(&mut self) {
-        if self.cluster.is_alone() {
-            return;
-        }
-        // What it says of directories that had lines others learn from the table alone.
-        self.cluster.told_by_table = true;
-        // Somebody may have asked for what it made before it was there.
-        self.cluster.foreign_inodes.clear();
-        self.forget_absent();
-        if self.is_merging() {
-            return;
-        }
-        let others: Vec<loligo_types::Rank> = self.cluster.links.keys().copied().collect();
-        others.into_iter().for_each(|rank| self.open_letters(rank));
-        self.parked.wake(&WaitReason::Locked);
-        self.next_loans();
+    /// The root of a decoupled subtree is told with most answers: before anything is done it must be in memory, where it may not be after a
+    /// restart.
+    pub(super) fn load_root(&mut self, core: &mut Core, job: &mut Job, dir: Ino) -> Option<Step> {
+        let is_missing = core.tree.decoupled(dir).is_some() && matches!(core.tree.find(dir), Found::Unknown);
+        is_missing.then(|| self.wait_to_know(core, job, vec![Need::Inode(dir)]))
     }
 }
 

@@ -1,9 +1,12 @@
 //! Decoupled subtrees: one client has all below a directory for itself, changes it where it is, and gives back what it made as a whole.
-//! Here who has what, and which request goes where; `begin.rs` how it comes about and ends, `away.rs` what becomes of one whose owner is
-//! not heard, `shut.rs` what others meet, `fetch.rs` what the owner is told, `objects.rs` what of its files' bytes it may have, `look.rs`
-//! whether what it made is its to say, `shape.rs` and `whole.rs` whether that is a tree, `merge.rs` how it becomes true, `into_table.rs` how it gets into the table past memory, `allow.rs` what is otherwise where others may work meanwhile, `read.rs` where they may read, `fork.rs` files of which both have a version,
-//! `status.rs` what is shown, `nested.rs` what policies of directories below have to say, `bounds.rs` those above; with several ranks, `gather.rs` how all of it comes to one of them, and `migration_guard.rs` that it stays there. Not what the
-//! owner does meanwhile.
+//! Here who has what, and which request goes where; `begin.rs` how it comes about and ends, `away.rs` what becomes of one whose owner
+//! is not heard, `shut.rs` what others meet, `stages/asks.rs` what the owner is told, `objects.rs` what of its files' bytes it may
+//! have, `look.rs` whether what it made is its to say, `shape.rs` and `whole.rs` whether that is a tree, `merge.rs` how it becomes
+//! true, `into_table.rs` how it gets into the table past memory, `allow.rs` what is otherwise where others may work meanwhile,
+//! `read.rs` where they may read, `fork.rs` files of which both have a version, `status.rs` what is shown, `nested.rs` what policies of
+//! directories below have to say, `bounds.rs` those above; with several ranks, `gather.rs` how all of it comes to one of them, and
+//! `migration_guard.rs` that it stays there. What the machine does for them with several parts is in `stages`. Not what the owner does
+//! meanwhile.
 //!
 //! Source: Cudele (Sevilla 2018), chapter 6. With `interfere: block`, what is decoupled is nobody else's, in no way: not by a path, nor
 //! by a number, nor through something that was open. So what the owner fetched stays as it was fetched, and what it has decided
@@ -13,9 +16,9 @@ mod allow;
 mod away;
 mod begin;
 mod bounds;
-mod fetch;
 mod fork;
 mod gather;
+mod intake;
 mod into_table;
 mod look;
 mod merge;
@@ -25,25 +28,21 @@ mod objects;
 mod read;
 mod shape;
 mod shut;
+mod stages;
+mod state;
 mod status;
 mod whole;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use loligo_namespace::{Found, Need};
-use loligo_types::{
-    Answer, DecoupledRecord, FsError, FsResult, Ino, Lsn, SessionId, SplitRule, SubtreeAnswer, SubtreeOp,
-};
+use intake::Intake;
+use loligo_types::{Answer, DecoupledRecord, FsError, FsResult, Ino, Lsn, SessionId, SplitRule, SubtreeAnswer};
+use state::{DataRights, Gathering};
 
-use crate::execute::Step;
-use crate::machine::Mds;
-use crate::park::{Job, WaitReason};
+use crate::core::Core;
+use crate::job::Job;
 use crate::session::Slot;
-use gather::Gathering;
-use merge::Intake;
-pub(crate) use nested::TICKETS as POLICY_TICKETS;
-use objects::DataRights;
-
+pub(crate) use state::TICKETS as POLICY_TICKETS;
 pub use status::{DecoupledCount, DecoupledStatus, OwnerAway};
 
 /// A decoupled subtree's state in this life of the rank; the record holds the rest.
@@ -74,17 +73,24 @@ pub(crate) struct Owned {
     /// Files with several names that were found to be below it.
     lent: BTreeSet<Ino>,
     /// It goes into the table first.
-    into_table: Option<into_table::IntoTable>,
+    into_table: Option<state::IntoTable>,
     /// Inodes that others have removed and its owner may have changed.
-    held: allow::Held,
+    held: state::Held,
     /// Files of which its owner and others each have a version.
-    forks: fork::Forks,
+    forks: state::Forks,
     /// Conflicts of the last merge of this life.
-    last: allow::LastConflicts,
+    last: state::LastConflicts,
     /// It is about to end: files that are not yet as they were at the last merge.
     putting_back: Option<BTreeSet<Ino>>,
     /// Files to put back, and their copies, when this record is durable.
     restores: Option<(Lsn, Vec<(Ino, Ino)>)>,
+}
+
+impl Owned {
+    /// True if memory has nothing to do for its merge now.
+    pub(super) fn waits_for_table(&self) -> bool {
+        !matches!(self.into_table, None | Some(state::IntoTable::Follows(..)))
+    }
 }
 
 /// All decoupled subtrees.
@@ -106,12 +112,12 @@ pub(crate) struct Decoupled {
     /// Files of which nobody changes the data for now.
     still: BTreeSet<Ino>,
     /// Those that go on when a record is durable.
-    thaws: VecDeque<fork::Thaws>,
+    thaws: VecDeque<state::Thaws>,
     /// Directories with policies of their own.
-    policied: nested::Policied,
+    policied: state::Policied,
 }
 
-impl Mds {
+impl Decoupled {
     /// True while a merge is on its way into memory: until it is there nothing else may change below that root.
     pub(crate) fn is_merging(&self) -> bool {
         self.merging_dir().is_some()
@@ -119,69 +125,26 @@ impl Mds {
 
     /// The root of the subtree whose merge is on its way into memory.
     fn merging_dir(&self) -> Option<Ino> {
-        self.decoupled.by_dir.iter().find(|(_, owned)| owned.merging).map(|(dir, _)| *dir)
+        self.by_dir.iter().find(|(_, owned)| owned.merging).map(|(dir, _)| *dir)
     }
 
     /// Forgets parts of merges that are not decided: they hold the journal. Their owners send them again from the first part on.
-    pub(crate) fn drop_intakes(&mut self) {
-        self.tree.drop_merges();
-        self.decoupled.by_dir.values_mut().for_each(|owned| (owned.intake, owned.part_waits) = (None, None));
-    }
-
-    /// A request about a subtree.
-    pub(crate) fn subtree_op(&mut self, job: &mut Job, dir: Ino, what: &SubtreeOp) -> Step {
-        if self.decoupled.by_dir.get(&dir).is_some_and(|owned| owned.merging) {
-            // Half of it is in memory.
-            return Step::Wait(WaitReason::Merge(dir));
-        }
-        let is_of_owner = !matches!(what, SubtreeOp::End { .. } | SubtreeOp::Decouple { resume: 0, .. });
-        if is_of_owner && self.is_ending(dir) {
-            return Step::Answer(Err(FsError::Stale));
-        }
-        if self.is_putting_back(dir) {
-            return Step::Wait(WaitReason::Merge(dir));
-        }
-        if let Some(step) = self.load_root(job, dir) {
-            return step;
-        }
-        if let Some(owned) = self.decoupled.by_dir.get_mut(&dir)
-            && owned.by == Some((job.slot, job.session))
-        {
-            owned.path_bound = job.path_bound;
-        }
-        match what {
-            SubtreeOp::Decouple { owner, resume, inos, lease_ms, interfere, promise } => {
-                self.decouple(job, dir, (*owner, *resume), *inos, (*lease_ms, *interfere, *promise))
-            }
-            SubtreeOp::TakeOver { owner, now } => self.take_over_subtree(job, dir, *owner, *now),
-            SubtreeOp::Grant { epoch, inos } => self.grant_more(job, dir, *epoch, *inos),
-            SubtreeOp::Fetch { epoch, needs } => self.fetch(job, dir, *epoch, needs),
-            SubtreeOp::Part { epoch, merge, part, blind, body } => {
-                self.merge_part(job, dir, *epoch, (*merge, *part), (*blind, body))
-            }
-            SubtreeOp::Merge { epoch, merge, parts, used, into } => {
-                if let Some(step) = self.wait_for_loans(job, dir) {
-                    return step;
-                }
-                self.merge_parts(job, dir, *epoch, (*merge, *parts), (*used, *into))
-            }
-            SubtreeOp::Data { epoch, inos } => self.subtree_data(job, dir, *epoch, inos),
-            SubtreeOp::Overwrite { epoch, inos } => self.overwrite(job, dir, *epoch, inos),
-            SubtreeOp::HoldOpen { epoch, first, inos } => self.hold_open(job, dir, *epoch, (*first, inos)),
-            SubtreeOp::Keep { epoch, journal } => self.keep_journal(job, dir, *epoch, *journal),
-            SubtreeOp::End { epoch } => self.recouple(job, dir, *epoch),
-        }
+    pub(crate) fn drop_intakes(&mut self, core: &mut Core) {
+        core.tree.drop_merges();
+        self.by_dir.values_mut().for_each(|owned| (owned.intake, owned.part_waits) = (None, None));
     }
 
     /// The record of a subtree, if this request may speak for it: `Stale` if it is not its any more, whatever became of it.
-    fn owned(&mut self, job: &Job, dir: Ino, epoch: u64) -> FsResult<DecoupledRecord> {
-        let record = self.tree.decoupled(dir).filter(|record| record.epoch == epoch).ok_or(FsError::Stale)?;
-        match self.decoupled.by_dir.get(&dir) {
+    fn owned(&self, core: &Core, job: &Job, dir: Ino, epoch: u64) -> FsResult<DecoupledRecord> {
+        let record = core.tree.decoupled(dir).filter(|record| record.epoch == epoch).ok_or(FsError::Stale)?;
+        match self.by_dir.get(&dir) {
             Some(owned) if owned.by == Some((job.slot, job.session)) => Ok(record.clone()),
             _ => Err(FsError::Stale),
         }
     }
+}
 
+impl Core {
     /// The answer to a decoupled subtree's owner: the record, the root and its settings.
     fn tell_decoupled(&self, record: DecoupledRecord) -> FsResult<Answer> {
         let root = self.tree.inode(record.dir).ok_or(FsError::Stale)?;
@@ -190,35 +153,5 @@ impl Mds {
         let inline_max = self.tree.config().inline_max;
         let root = Box::new(root.clone());
         Ok(Answer::Subtree(Box::new(SubtreeAnswer::Decoupled { record, root, inline_max, split })))
-    }
-
-    /// The root of a decoupled subtree is told with most answers: before anything is done it must be in memory, where it may not be after a
-    /// restart.
-    fn load_root(&mut self, job: &mut Job, dir: Ino) -> Option<Step> {
-        let is_missing = self.tree.decoupled(dir).is_some() && matches!(self.tree.find(dir), Found::Unknown);
-        is_missing.then(|| self.wait_to_know(job, vec![Need::Inode(dir)]))
-    }
-
-    /// The answer to a request that was executed before, made again.
-    pub(crate) fn subtree_again(&mut self, job: &mut Job, dir: Ino, what: &SubtreeOp) -> Step {
-        match what {
-            // These look at what is so by now.
-            SubtreeOp::Decouple { .. }
-            | SubtreeOp::TakeOver { .. }
-            | SubtreeOp::Fetch { .. }
-            | SubtreeOp::Merge { .. }
-            | SubtreeOp::Data { .. }
-            | SubtreeOp::Overwrite { .. }
-            | SubtreeOp::Keep { .. } => self.subtree_op(job, dir, what),
-            SubtreeOp::Grant { epoch, .. } => {
-                if let Some(step) = self.load_root(job, dir) {
-                    return step;
-                }
-                Step::Answer(self.owned(job, dir, *epoch).and_then(|record| self.tell_decoupled(record)))
-            }
-            SubtreeOp::Part { .. } | SubtreeOp::HoldOpen { .. } | SubtreeOp::End { .. } => {
-                Step::Answer(Ok(Answer::Done))
-            }
-        }
     }
 }

@@ -6,40 +6,22 @@
 //! write any, for many numbers at once. When the subtree is not decoupled any more, objects of those that are no inodes are dropped. Not
 //! here: who may have a subtree, and its own journal in the store.
 
-use std::collections::BTreeSet;
-
 use loligo_namespace::{Found, Need, access};
 use loligo_types::limits::SUBTREE_JOURNALS;
-use loligo_types::{Cred, DecoupledRecord, Event, FsError, FsResult, Ino, Interfere, Kind, Layout, SessionId};
+use loligo_types::{Cred, DecoupledRecord, FsError, FsResult, Ino, Interfere, Kind, SessionId};
 
-use crate::execute::{Step, origin_of};
+use super::state::DataRights;
+use crate::cluster::Cluster;
+use crate::core::Core;
+use crate::decouple::Decoupled;
 use crate::io::{DataAccess, Output};
-use crate::machine::Mds;
-use crate::park::Job;
+use crate::open::Opens;
+use crate::session::Sessions;
 
 /// So many numbers are put down at once.
 const AT_ONCE: u64 = 4096;
 /// Drops in one record.
-const DROPS_MAX: usize = 512;
-
-/// Rights on objects of a session that speaks for a subtree's owner.
-#[derive(Default)]
-pub(super) struct DataRights {
-    files: BTreeSet<Ino>,
-    ranges: Vec<(Ino, u64, DataAccess)>,
-}
-
-impl DataRights {
-    /// One file more.
-    pub(super) fn add_file(&mut self, ino: Ino) {
-        self.files.insert(ino);
-    }
-
-    /// Files that were there before, one by one.
-    pub(super) fn files(&self) -> Vec<Ino> {
-        self.files.iter().copied().collect()
-    }
-}
+pub(super) const DROPS_MAX: usize = 512;
 
 /// The owner's access to objects of all recorded numbers. It writes new files as it likes. Where others read the last merge, or work, it may
 /// only read merged files before it has said that it overwrites them.
@@ -63,54 +45,29 @@ fn ranges_of(record: &DecoupledRecord) -> Vec<(Ino, u64, DataAccess)> {
 }
 
 /// The owner's right on the objects of one file.
-enum Verdict {
+pub(super) enum Verdict {
     /// Its number was granted, and has made nothing yet.
     Granted,
     May(DataAccess),
     Load(Vec<Need>),
 }
 
-impl Mds {
-    pub(super) fn subtree_data(&mut self, job: &mut Job, dir: Ino, epoch: u64, inos: &[Ino]) -> Step {
-        let mut record = match self.owned(job, dir, epoch) {
-            Ok(record) => record,
-            Err(error) => return Step::Answer(Err(error)),
-        };
-        let (mut files, mut missing, mut noted) = (Vec::new(), Vec::new(), false);
-        for ino in inos {
-            match self.data_right(&record, &job.cred, *ino) {
-                Ok(Verdict::Granted) => noted |= note_objects(&mut record, *ino),
-                // To change it is asked for apart.
-                Ok(Verdict::May(_)) if record.interfere != Interfere::Block => {
-                    if record.copy_of(*ino).is_none() || !self.has_data_right(dir, *ino) {
-                        files.push((*ino, DataAccess::Read));
-                    }
-                }
-                Ok(Verdict::May(access)) => files.push((*ino, access)),
-                Ok(Verdict::Load(needs)) => missing.extend(needs),
-                Err(error) => return Step::Answer(Err(error)),
-            }
-        }
-        if !missing.is_empty() {
-            missing.sort_unstable();
-            missing.dedup();
-            return self.wait_to_know(job, missing);
-        }
-        if noted {
-            self.commit(Some(origin_of(job, dir, epoch)), &[Event::Decoupled(Box::new(record.clone()))]);
-        }
-        self.give_data_rights(dir, job.session, &record, &files);
-        Step::Answer(self.tell_decoupled(record))
-    }
-
+impl Decoupled {
     pub(super) fn has_data_right(&self, dir: Ino, ino: Ino) -> bool {
-        self.decoupled.by_dir.get(&dir).is_some_and(|owned| owned.data.files.contains(&ino))
+        self.by_dir.get(&dir).is_some_and(|owned| owned.data.files.contains(&ino))
     }
 
     /// Checks that the owner may change the objects of a file that is there: an error if not; otherwise the records that are to be read
     /// first, if any.
-    pub(super) fn may_overwrite(&mut self, record: &DecoupledRecord, cred: &Cred, ino: Ino) -> FsResult<Vec<Need>> {
-        match self.data_right(record, cred, ino)? {
+    pub(super) fn may_overwrite(
+        &self,
+        core: &mut Core,
+        cluster: &mut Cluster,
+        record: &DecoupledRecord,
+        cred: &Cred,
+        ino: Ino,
+    ) -> FsResult<Vec<Need>> {
+        match self.data_right(core, cluster, record, cred, ino)? {
             Verdict::May(DataAccess::Write) => Ok(Vec::new()),
             Verdict::May(_) => Err(FsError::Access),
             // Of what is new others know nothing.
@@ -119,11 +76,18 @@ impl Mds {
         }
     }
 
-    fn data_right(&mut self, record: &DecoupledRecord, cred: &Cred, ino: Ino) -> FsResult<Verdict> {
+    pub(super) fn data_right(
+        &self,
+        core: &mut Core,
+        cluster: &mut Cluster,
+        record: &DecoupledRecord,
+        cred: &Cred,
+        ino: Ino,
+    ) -> FsResult<Verdict> {
         if record.is_new(ino) || record.journal_inos().contains(&ino) {
             return Ok(Verdict::Granted);
         }
-        let inode = match self.tree.find(ino) {
+        let inode = match core.tree.find(ino) {
             Found::Here(inode) => inode,
             // It was granted, and what it was is gone again: or a part that makes it is on its way.
             Found::Gone => return Err(FsError::NotFound),
@@ -133,7 +97,7 @@ impl Mds {
             return Err(FsError::Invalid);
         }
         let may_read = cred.is_root() || inode.uid == cred.uid || access::check(inode, cred, access::R).is_ok();
-        let may_write = match self.may_change(inode, cred) {
+        let may_write = match core.may_change(inode, cred) {
             Ok(may) => may,
             Err(needs) => return Ok(Verdict::Load(needs)),
         };
@@ -143,7 +107,7 @@ impl Mds {
             (false, false) => return Err(FsError::Access),
         };
         let is_held = record.interfere == Interfere::Allow && self.is_held_for(record, inode);
-        match self.may_be_below(ino, record.dir) {
+        match self.may_be_below(core, cluster, ino, record.dir) {
             // Others have removed it; its owner does not hear of that before the merge.
             Ok(below) if below || is_held => Ok(Verdict::May(access)),
             Ok(_) => Err(FsError::NotFound),
@@ -152,68 +116,57 @@ impl Mds {
     }
 
     /// Tells the object server, of all that is put down and of these files.
-    fn give_data_rights(
+    pub(super) fn give_data_rights(
         &mut self,
+        core: &mut Core,
         dir: Ino,
         session: SessionId,
         record: &DecoupledRecord,
         files: &[(Ino, DataAccess)],
     ) {
-        let Some(owned) = self.decoupled.by_dir.get_mut(&dir) else { return };
+        let Some(owned) = self.by_dir.get_mut(&dir) else { return };
         for (ino, access) in files {
             owned.data.files.insert(*ino);
-            self.out.push_back(Output::Access { session, ino: *ino, access: *access });
+            core.out.push_back(Output::Access { session, ino: *ino, access: *access });
         }
-        self.give_data_ranges(dir, session, record);
+        self.give_data_ranges(core, dir, session, record);
     }
 
     /// The same of all that is put down.
-    pub(super) fn give_data_ranges(&mut self, dir: Ino, session: SessionId, record: &DecoupledRecord) {
-        let Some(owned) = self.decoupled.by_dir.get_mut(&dir) else { return };
+    pub(super) fn give_data_ranges(&mut self, core: &mut Core, dir: Ino, session: SessionId, record: &DecoupledRecord) {
+        let Some(owned) = self.by_dir.get_mut(&dir) else { return };
         let ranges = ranges_of(record);
         let before = std::mem::replace(&mut owned.data.ranges, ranges.clone());
         // Of several that cover a number the last one counts: so there is no moment without a right.
         for (first, count, access) in ranges.iter().filter(|range| !before.contains(range)).copied() {
-            self.out.push_back(Output::AccessRange { session, first, count, access });
+            core.out.push_back(Output::AccessRange { session, first, count, access });
         }
         let is_same = |(first, count, _): &(Ino, u64, DataAccess)| {
             ranges.iter().any(|(begin, length, _)| (begin, length) == (first, count))
         };
         for (first, count, _) in before.into_iter().filter(|range| !is_same(range)) {
-            self.out.push_back(Output::AccessRange { session, first, count, access: DataAccess::None });
+            core.out.push_back(Output::AccessRange { session, first, count, access: DataAccess::None });
         }
     }
+}
 
+impl Opens {
     /// A session does not speak for the owner any more: it may do nothing that it might because of that alone. What it has open it may use.
-    pub(super) fn end_data_rights(&mut self, session: SessionId, rights: DataRights) {
-        let slot = self.sessions.find(session);
+    pub(super) fn end_data_rights(&self, core: &mut Core, sessions: &Sessions, session: SessionId, rights: DataRights) {
+        let slot = sessions.find(session);
         for ino in rights.files {
-            let access = slot.map_or(DataAccess::None, |slot| self.opens.access(ino, slot));
-            self.out.push_back(Output::Access { session, ino, access });
+            let access = slot.map_or(DataAccess::None, |slot| self.access(ino, slot));
+            core.out.push_back(Output::Access { session, ino, access });
         }
         let access = DataAccess::None;
         for (first, count, _) in rights.ranges {
-            self.out.push_back(Output::AccessRange { session, first, count, access });
-        }
-    }
-
-    /// Objects that are no file's when the subtree is not decoupled any more are dropped.
-    pub(super) fn drop_unmade(&mut self, record: &DecoupledRecord) {
-        let object_size = Layout::default().object_size;
-        let is_unmade = |ino: &Ino| *ino >= record.used || record.journal_inos().contains(ino);
-        let noted = record.objects.iter().flat_map(|(first, count)| (first.0..first.0 + count).map(Ino));
-        let copies = record.overwritten.iter().flat_map(|files| files.pairs()).map(|(_, copy)| copy);
-        let unmade: Vec<Ino> = noted.filter(is_unmade).chain(copies).collect();
-        for inos in unmade.chunks(DROPS_MAX) {
-            let events: Vec<Event> =
-                inos.iter().map(|ino| Event::Discard { ino: *ino, from: 0, object_size }).collect();
-            self.commit(None, &events);
+            core.out.push_back(Output::AccessRange { session, first, count, access });
         }
     }
 }
 
 /// Puts down that there may be objects of a number, and of those behind it; whether that was news.
-fn note_objects(record: &mut DecoupledRecord, ino: Ino) -> bool {
+pub(super) fn note_objects(record: &mut DecoupledRecord, ino: Ino) -> bool {
     let is_in = |(first, count): &(Ino, u64)| ino.0.wrapping_sub(first.0) < *count;
     if record.objects.iter().any(is_in) {
         return false;

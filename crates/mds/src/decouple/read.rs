@@ -8,17 +8,16 @@
 //! memory they wait. An open file is read through: who has it asks for its size and then for its bytes. A merge in between takes the
 //! right to the bytes away until the size is asked for again, so that no read mixes two merges.
 
-use std::collections::BTreeSet;
+use loligo_namespace::Tree;
+use loligo_types::{DecoupledRecord, Event, Ino, Interfere, Kind, Layout, Lsn, Op, SessionId};
 
-use loligo_namespace::Found;
-use loligo_types::limits::{OVERWRITTEN_FILES_MAX, OVERWRITTEN_ROWS_MAX};
-use loligo_types::{DecoupledRecord, Event, FsError, Ino, Interfere, Kind, Layout, Lsn, Op, SessionId};
-
-use crate::execute::{Step, origin_of};
+use crate::core::Core;
+use crate::decouple::Decoupled;
 use crate::io::{DataAccess, Output};
-use crate::machine::Mds;
-use crate::park::{Job, WaitReason};
-use crate::session::Slot;
+use crate::job::{Job, WaitReason};
+use crate::open::Opens;
+use crate::session::{Sessions, Slot};
+use crate::step::Step;
 
 /// True if an operation changes nothing that others see, and asks for no right to do so.
 fn only_reads(op: &Op) -> bool {
@@ -42,236 +41,126 @@ fn only_reads(op: &Op) -> bool {
     }
 }
 
-impl Mds {
-    /// True if others read the state of the last merge in a subtree.
-    pub(super) fn is_read_by_others(&self, dir: Ino) -> bool {
-        self.tree.decoupled(dir).is_some_and(|record| record.interfere == Interfere::Read)
-    }
+/// True if others read the state of the last merge in a subtree.
+pub(super) fn is_read_by_others(tree: &Tree, dir: Ino) -> bool {
+    tree.decoupled(dir).is_some_and(|record| record.interfere == Interfere::Read)
+}
 
+impl Decoupled {
     /// True if a request is one of those that others may make there. Its owner has what is there, and asks for it otherwise.
-    pub(super) fn reads_merged(&self, job: &Job, dir: Ino) -> bool {
-        let by = self.decoupled.by_dir.get(&dir).and_then(|owned| owned.by);
-        self.is_read_by_others(dir) && by != Some((job.slot, job.session)) && only_reads(&job.op)
+    pub(super) fn reads_merged(&self, core: &Core, job: &Job, dir: Ino) -> bool {
+        let by = self.by_dir.get(&dir).and_then(|owned| owned.by);
+        is_read_by_others(&core.tree, dir) && by != Some((job.slot, job.session)) && only_reads(&job.op)
     }
 
     /// Lets such a request wait while a merge is on its way into memory: half of it may be there.
     pub(super) fn read_merged(&self, dir: Ino) -> Option<Step> {
-        let merging = self.decoupled.by_dir.get(&dir).is_some_and(|owned| owned.merging);
+        let merging = self.by_dir.get(&dir).is_some_and(|owned| owned.merging);
         merging.then_some(Step::Wait(WaitReason::Merge(dir)))
     }
 
     /// Lets a client read the file up to the size that it just asked for, also when the subtree is not decoupled any more.
-    pub(crate) fn show_hidden(&mut self, job: &Job) {
+    pub(crate) fn show_hidden(&mut self, core: &mut Core, opens: &Opens, job: &Job) {
         let (Op::GetAttr { ino } | Op::ReadInline { ino, .. } | Op::Open { ino, .. }) = job.op else { return };
-        if self.tree.inode(ino).is_some() && self.decoupled.hidden.remove(&(ino, job.slot)) {
-            let access = self.opens.access(ino, job.slot);
-            self.out.push_back(Output::Access { session: job.session, ino, access });
+        if core.tree.inode(ino).is_some() && self.hidden.remove(&(ino, job.slot)) {
+            let access = opens.access(ino, job.slot);
+            core.out.push_back(Output::Access { session: job.session, ino, access });
         }
     }
 
     /// Forgets that the bytes of a file are hidden from a client that has closed it.
-    pub(crate) fn end_hidden(&mut self, ino: Ino, slot: Slot) {
-        if self.has_hidden() && self.opens.access(ino, slot) == DataAccess::None {
-            self.decoupled.hidden.remove(&(ino, slot));
+    pub(crate) fn end_hidden(&mut self, opens: &Opens, ino: Ino, slot: Slot) {
+        if self.has_hidden() && opens.access(ino, slot) == DataAccess::None {
+            self.hidden.remove(&(ino, slot));
         }
     }
 
     /// True if a client has a file open that a merge has changed, and does not know its size yet.
     #[inline]
     pub(crate) fn has_hidden(&self) -> bool {
-        !self.decoupled.hidden.is_empty()
-    }
-
-    /// True if a file that others have open keeps a subtree from being decoupled: one that is only read does not, once nobody caches it.
-    pub(super) fn is_in_the_way(&self, ino: Ino, interfere: Interfere) -> bool {
-        match interfere {
-            Interfere::Read => self.opens.any_writer(ino) || self.opens.all_rights(ino).next().is_some(),
-            Interfere::Block | Interfere::Allow => !self.opens.is_closed(ino),
-        }
-    }
-
-    /// Lets the owner change objects of files that others know.
-    pub(super) fn overwrite(&mut self, job: &mut Job, dir: Ino, epoch: u64, inos: &[Ino]) -> Step {
-        let mut record = match self.owned(job, dir, epoch) {
-            Ok(record) => record,
-            Err(error) => return Step::Answer(Err(error)),
-        };
-        if record.interfere == Interfere::Block {
-            return self.subtree_data(job, dir, epoch, inos);
-        }
-        let mut files: BTreeSet<Ino> = inos.iter().copied().collect();
-        let (mut missing, mut gone) = (Vec::new(), BTreeSet::new());
-        for ino in &files {
-            match self.may_overwrite(&record, &job.cred, *ino) {
-                Ok(needs) => missing.extend(needs),
-                // Removed by a merge, and open at its owner still: nobody else reads it, so nothing is copied.
-                Err(FsError::NotFound)
-                    if (record.is_granted(*ino) || self.has_data_right(dir, *ino))
-                        && matches!(self.tree.find(*ino), Found::Gone) =>
-                {
-                    gone.insert(*ino);
-                }
-                Err(error) => return Step::Answer(Err(error)),
-            }
-        }
-        if !missing.is_empty() {
-            missing.sort_unstable();
-            missing.dedup();
-            return self.wait_to_know(job, missing);
-        }
-        files.retain(|ino| !gone.contains(ino));
-        for ino in gone {
-            self.out.push_back(Output::Access { session: job.session, ino, access: DataAccess::Write });
-            if let Some(owned) = self.decoupled.by_dir.get_mut(&dir) {
-                owned.data.add_file(ino);
-            }
-        }
-        let new = files.iter().filter(|ino| record.copy_of(**ino).is_none()).count() as u64;
-        if new > 0 {
-            let all: u64 = record.overwritten.iter().map(|files| files.count).sum();
-            let first = match self.next_numbers(new) {
-                Ok(first) if all + new <= OVERWRITTEN_FILES_MAX => first,
-                Ok(_) => return Step::Answer(Err(FsError::Quota)),
-                Err(error) => return Step::Answer(Err(error)),
-            };
-            record.note_overwritten(files.iter().copied(), first);
-            if record.overwritten.len() > OVERWRITTEN_ROWS_MAX {
-                return Step::Answer(Err(FsError::Quota));
-            }
-            let events = [Event::NextIno(Ino(first.0 + new)), Event::Decoupled(Box::new(record.clone()))];
-            let at = self.commit(Some(origin_of(job, dir, epoch)), &events);
-            self.note_forks(dir, at);
-        }
-        if record.interfere == Interfere::Allow {
-            return self.fork_files(job, record, &files);
-        }
-        for ino in files {
-            let size = self.tree.inode(ino).map_or(u64::MAX, |inode| if inode.inline { 0 } else { inode.size });
-            if let Some(copy) = record.copy_of(ino) {
-                self.out.push_back(Output::Freeze { ino, copy, size, owner: job.session, shared: false });
-                self.out.push_back(Output::Access { session: job.session, ino, access: DataAccess::Write });
-                if let Some(owned) = self.decoupled.by_dir.get_mut(&dir) {
-                    owned.data.add_file(ino);
-                }
-            }
-        }
-        Step::Answer(self.tell_decoupled(record))
+        !self.hidden.is_empty()
     }
 
     /// Tells the object server of all files that the owner may have changed: the session in which it speaks is this one.
-    pub(super) fn freeze_all(&mut self, record: &DecoupledRecord, owner: SessionId) {
+    pub(super) fn freeze_all(&mut self, core: &mut Core, record: &DecoupledRecord, owner: SessionId) {
         let shared = record.interfere == Interfere::Allow;
         for (ino, copy) in record.overwritten.iter().flat_map(|files| files.pairs()) {
             // Their lengths are not known without reading them all: so whole objects are copied, or the copy has the length.
-            self.out.push_back(Output::Freeze { ino, copy, size: u64::MAX, owner, shared });
+            core.out.push_back(Output::Freeze { ino, copy, size: u64::MAX, owner, shared });
             if shared {
                 self.note_frozen(record.dir, ino);
             }
         }
     }
 
-    /// Events for the record of a merge that drop the copies.
-    pub(super) fn copies_gone(record: &mut DecoupledRecord) -> Vec<Event> {
-        let object_size = Layout::default().object_size;
-        let files = std::mem::take(&mut record.overwritten);
-        let copies = files.iter().flat_map(|files| files.pairs()).map(|(_, copy)| copy);
-        copies.map(|ino| Event::Discard { ino, from: 0, object_size }).collect()
-    }
-
     /// A merge of these inodes is decided: from now on all read the objects as they are. Nobody reads bytes of a file that is another one now
     /// before it has asked how long that is; nor its owner changes it before it has said so once more.
-    pub(super) fn show_merged(&mut self, before: &DecoupledRecord, merged: impl IntoIterator<Item = Ino>) {
+    pub(super) fn show_merged(
+        &mut self,
+        core: &mut Core,
+        sessions: &Sessions,
+        opens: &Opens,
+        before: &DecoupledRecord,
+        merged: impl IntoIterator<Item = Ino>,
+    ) {
         if before.interfere != Interfere::Read {
             return;
         }
-        let by = self.decoupled.by_dir.get(&before.dir).and_then(|owned| owned.by);
+        let by = self.by_dir.get(&before.dir).and_then(|owned| owned.by);
         for ino in merged {
-            if self.tree.inode(ino).is_some_and(|inode| inode.kind == Kind::Dir) {
+            if core.tree.inode(ino).is_some_and(|inode| inode.kind == Kind::Dir) {
                 continue;
             }
-            for (slot, _) in self.opens.users(ino) {
-                let session = self.sessions.get(slot).map(|session| session.id);
+            for (slot, _) in opens.users(ino) {
+                let session = sessions.get(slot).map(|session| session.id);
                 if let Some(session) = session.filter(|_| by.is_none_or(|(owner, _)| owner != slot)) {
-                    self.decoupled.hidden.insert((ino, slot));
-                    self.out.push_back(Output::Access { session, ino, access: DataAccess::Hidden });
+                    self.hidden.insert((ino, slot));
+                    core.out.push_back(Output::Access { session, ino, access: DataAccess::Hidden });
                 }
             }
         }
-        self.thaw_all(before);
-        if let (Some((_, session)), Some(record)) = (by, self.tree.decoupled(before.dir).cloned()) {
-            self.give_data_ranges(before.dir, session, &record);
-            let files = self.decoupled.by_dir.get(&before.dir).map(|owned| owned.data.files()).unwrap_or_default();
+        core.thaw_all(before);
+        if let (Some((_, session)), Some(record)) = (by, core.tree.decoupled(before.dir).cloned()) {
+            self.give_data_ranges(core, before.dir, session, &record);
+            let files = self.by_dir.get(&before.dir).map(|owned| owned.data.files()).unwrap_or_default();
             for ino in files {
-                self.out.push_back(Output::Access { session, ino, access: DataAccess::Read });
+                core.out.push_back(Output::Access { session, ino, access: DataAccess::Read });
             }
         }
     }
 
-    /// All read the objects as they are.
-    pub(super) fn thaw_all(&mut self, record: &DecoupledRecord) {
-        for (ino, _) in record.overwritten.iter().flat_map(|files| files.pairs()) {
-            self.out.push_back(Output::Thaw { ino });
-        }
-    }
-
-    /// The same where the subtree ends with the record at `at`. What others then change in a file must not be put back once more.
-    pub(super) fn thaw_at_end(&mut self, record: &DecoupledRecord, at: Lsn) {
+    /// All read the objects as they are, because the subtree ends with the record at `at`. What others then change in a file must not
+    /// be put back once more.
+    pub(super) fn thaw_at_end(
+        &mut self,
+        core: &mut Core,
+        sessions: &Sessions,
+        opens: &Opens,
+        record: &DecoupledRecord,
+        at: Lsn,
+    ) {
         if record.interfere != Interfere::Allow {
-            return self.thaw_all(record);
+            return core.thaw_all(record);
         }
         let files = record.overwritten.iter().flat_map(|files| files.pairs()).map(|(ino, _)| (ino, true)).collect();
-        self.thaw_when_durable(record.dir, at, files);
-    }
-
-    /// True if a subtree that ends has to wait until the files that its owner has overwritten, and not merged, are as they were.
-    pub(super) fn puts_back(&mut self, record: &DecoupledRecord) -> bool {
-        if record.overwritten.is_empty() {
-            return false;
-        }
-        let Some(owned) = self.decoupled.by_dir.get_mut(&record.dir) else { return false };
-        if let Some(left) = &owned.putting_back {
-            return !left.is_empty();
-        }
-        if self.stills_for_end(record) {
-            return true;
-        }
-        let Some(owned) = self.decoupled.by_dir.get_mut(&record.dir) else { return false };
-        let pairs: Vec<(Ino, Ino)> = record.overwritten.iter().flat_map(|files| files.pairs()).collect();
-        owned.putting_back = Some(pairs.iter().map(|(ino, _)| *ino).collect());
-        let rights = std::mem::take(&mut owned.data);
-        if let Some((_, session)) = owned.by {
-            self.end_data_rights(session, rights);
-        }
-        // Nobody goes on with it, also not after a crash in the middle: half of the files would be as they were, and its owner would not know.
-        let ending = DecoupledRecord { owner: 0, ..record.clone() };
-        let lsn = self.commit(None, &[Event::Decoupled(Box::new(ending))]);
-        if let Some(owned) = self.decoupled.by_dir.get_mut(&record.dir) {
-            owned.restores = Some((lsn, pairs));
-        }
-        self.emit_restores();
-        true
+        self.thaw_when_durable(core, sessions, opens, record.dir, at, files);
     }
 
     /// Files are put back when it is durable that the subtree ends.
-    pub(crate) fn emit_restores(&mut self) {
-        let durable = self.log.durable;
-        for owned in self.decoupled.by_dir.values_mut() {
+    pub(crate) fn emit_restores(&mut self, core: &mut Core) {
+        let durable = core.log.durable;
+        for owned in self.by_dir.values_mut() {
             if let Some((_, pairs)) = owned.restores.take_if(|(lsn, _)| *lsn <= durable) {
-                self.out.extend(pairs.into_iter().map(|(ino, copy)| Output::Restore { ino, copy }));
+                core.out.extend(pairs.into_iter().map(|(ino, copy)| Output::Restore { ino, copy }));
             }
         }
     }
 
-    /// True if a subtree ends: its files are being put back, and no owner goes on with it.
-    pub(super) fn is_ending(&self, dir: Ino) -> bool {
-        self.tree.decoupled(dir).is_some_and(|record| record.owner == 0)
-    }
-
     /// A file is as it was, durably.
-    pub(crate) fn put_back(&mut self, ino: Ino) {
-        self.theirs_put_back(ino);
+    pub(crate) fn put_back(&mut self, core: &mut Core, ino: Ino) {
+        self.theirs_put_back(core, ino);
         let mut over = Vec::new();
-        for (dir, owned) in &mut self.decoupled.by_dir {
+        for (dir, owned) in &mut self.by_dir {
             if let Some(left) = &mut owned.putting_back
                 && left.remove(&ino)
                 && left.is_empty()
@@ -279,14 +168,43 @@ impl Mds {
                 over.push(*dir);
             }
         }
-        over.into_iter().for_each(|dir| self.parked.wake(&WaitReason::Merge(dir)));
+        over.into_iter().for_each(|dir| core.parked.wake(&WaitReason::Merge(dir)));
     }
 
     /// True if a subtree is about to end and its files are being put back.
     pub(super) fn is_putting_back(&self, dir: Ino) -> bool {
-        self.decoupled
-            .by_dir
-            .get(&dir)
-            .is_some_and(|owned| owned.putting_back.as_ref().is_some_and(|left| !left.is_empty()))
+        self.by_dir.get(&dir).is_some_and(|owned| owned.putting_back.as_ref().is_some_and(|left| !left.is_empty()))
     }
+}
+
+impl Opens {
+    /// True if a file that others have open keeps a subtree from being decoupled: one that is only read does not, once nobody caches it.
+    pub(super) fn is_in_the_way(&self, ino: Ino, interfere: Interfere) -> bool {
+        match interfere {
+            Interfere::Read => self.any_writer(ino) || self.all_rights(ino).next().is_some(),
+            Interfere::Block | Interfere::Allow => !self.is_closed(ino),
+        }
+    }
+}
+
+impl Core {
+    /// All read the objects as they are.
+    pub(super) fn thaw_all(&mut self, record: &DecoupledRecord) {
+        for (ino, _) in record.overwritten.iter().flat_map(|files| files.pairs()) {
+            self.out.push_back(Output::Thaw { ino });
+        }
+    }
+
+    /// True if a subtree ends: its files are being put back, and no owner goes on with it.
+    pub(super) fn is_ending(&self, dir: Ino) -> bool {
+        self.tree.decoupled(dir).is_some_and(|record| record.owner == 0)
+    }
+}
+
+/// Events for the record of a merge that drop the copies.
+pub(super) fn copies_gone(record: &mut DecoupledRecord) -> Vec<Event> {
+    let object_size = Layout::default().object_size;
+    let files = std::mem::take(&mut record.overwritten);
+    let copies = files.iter().flat_map(|files| files.pairs()).map(|(_, copy)| copy);
+    copies.map(|ino| Event::Discard { ino, from: 0, object_size }).collect()
 }

@@ -11,7 +11,7 @@
 //! | `count.rs` | what counts as what |
 //! | `loligo_types::beat` | the load of a rank |
 //! | `gossip.rs` | how all ranks learn it |
-//! | `rank.rs` | both in the machine |
+//! | `rank.rs` | both of a rank |
 //! | `status.rs` | what is shown |
 
 mod count;
@@ -32,6 +32,8 @@ pub use self::gossip::{BEATS_MAX, FAN_OUT, Gossip, rounds, steps};
 pub(crate) use self::rank::Heat;
 pub use self::rank::HeatAccount;
 pub use self::sample::Sampler;
-pub use self::status::{HotDir, KnownLoad, SpotRates};
+pub(crate) use self::status::path_of;
+pub use self::status::{HotDir, KnownLoad};
 pub use self::vec::{DecayVec, DirChanges};
+pub use crate::admin::SpotRates;
 pub use loligo_types::{Beat, Hit, Load, LoadVec};

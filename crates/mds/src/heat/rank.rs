@@ -2,16 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use loligo_types::{Ino, LoadVec, Rank};
+use loligo_namespace::Tree;
+use loligo_types::{Ino, LoadVec, Rank, Weighed};
 
-use super::decay::DecayCounter;
-use super::gossip::Gossip;
-use super::sample::Sampler;
-use super::table::HeatTable;
-use super::vec::DecayVec;
-use super::{Beat, Load};
+use crate::cluster::Atlas;
+use crate::cluster::Cluster;
 use crate::config::Config;
-use crate::machine::Mds;
+use crate::core::Core;
+use crate::heat::decay::DecayCounter;
+use crate::heat::gossip::Gossip;
+use crate::heat::sample::Sampler;
+use crate::heat::table::HeatTable;
+use crate::heat::vec::DecayVec;
+use crate::heat::{Beat, Load};
 use crate::peer::PeerMsg;
 
 /// A thread that is less at work than this does not show what it could do, percent.
@@ -72,60 +75,37 @@ impl Heat {
             gossip: Gossip::new(config.rank),
         }
     }
-}
 
-impl Mds {
-    /// The load of this rank at this moment. Walks over the hot fragments: not for every request.
-    pub fn load_now(&self) -> Load {
-        self.load_with(&self.heat.table.sum(self.now.mono_ms))
-    }
-
-    /// The same for who has added up already what was counted.
-    pub(crate) fn load_with(&self, sum: &LoadVec) -> Load {
-        let (now, half_life) = (self.now.mono_ms, self.config.heat_half_life_ms);
-        let (auth, besides) = (sum.metaload(), self.heat.besides.get(now, half_life));
-        let mut requests = self.heat.requests;
-        requests.hit((self.counters.requests() - self.heat.counted) as f64, now, half_life);
-        let memory = self.tree.memory_bytes() as f64 / self.config.cache_bytes_max.max(1) as f64;
-        Load {
-            own: *sum,
-            besides,
-            auth,
-            all: auth + besides.metaload(),
-            requests_per_s: requests.per_s(now, half_life),
-            queue: u32::try_from(self.parked.len() + self.gate.len()).unwrap_or(u32::MAX),
-            memory_percent: (memory * 100.0) as f32,
-            cpu_percent: self.heat.cpu_percent,
-            busy_percent: self.heat.busy_percent,
-            capacity_per_s: self.heat.capacity_per_s,
-        }
+    /// The load of this rank at this moment; `waiting`: requests that wait for the journal. Walks over the hot fragments: not for every request.
+    pub(crate) fn load_now(&self, core: &Core, waiting: usize) -> Load {
+        self.load_with(core, waiting, &self.table.sum(core.now.mono_ms))
     }
 
     /// Both sides of the account at this time, for a check that heat is conserved. Walks over the hot fragments.
-    pub fn heat_account(&self, now: u64) -> HeatAccount {
-        let half_life = self.config.heat_half_life_ms;
-        let mut held = self.heat.table.sum(now);
-        held.add(&self.heat.besides.get(now, half_life));
-        HeatAccount { counted: self.heat.counted_here.get(now, half_life), held }
+    pub(crate) fn account(&self, core: &Core, now: u64) -> HeatAccount {
+        let half_life = core.config.heat_half_life_ms;
+        let mut held = self.table.sum(now);
+        held.add(&self.besides.get(now, half_life));
+        HeatAccount { counted: self.counted_here.get(now, half_life), held }
     }
 
     /// The last known load of another rank, and its age, milliseconds.
-    pub fn load_of(&self, rank: Rank) -> Option<(Load, u64)> {
-        self.heat.gossip.load_of(rank, self.now.mono_ms).map(|(load, _, age_ms)| (load, age_ms))
+    pub(crate) fn load_of(&self, core: &Core, rank: Rank) -> Option<(Load, u64)> {
+        self.gossip.load_of(rank, core.now.mono_ms).map(|(load, _, age_ms)| (load, age_ms))
     }
 
     /// The load of each hot directory with all that is below it, as far as the way up is in memory. For whoever looks for
     /// something to move; walks over all hot fragments and their ancestors.
-    pub fn subtree_loads(&self) -> BTreeMap<Ino, LoadVec> {
+    pub(crate) fn subtree_loads(&self, core: &Core) -> BTreeMap<Ino, LoadVec> {
         let mut sums: BTreeMap<Ino, LoadVec> = BTreeMap::new();
-        for ((dir, _), load) in self.heat.table.iter(self.now.mono_ms) {
+        for ((dir, _), load) in self.table.iter(core.now.mono_ms) {
             sums.entry(dir).or_default().add(&load);
         }
         // Each directory's parent, and how many below it are not added up yet: then from the leaves up, each one once.
         let (mut parents, mut waiting) = (BTreeMap::new(), BTreeMap::<Ino, u32>::new());
         for dir in sums.keys() {
             let mut at = *dir;
-            while let Some(parent) = self.parent_of(at)
+            while let Some(parent) = parent_of(&core.tree, at)
                 && parents.insert(at, parent).is_none()
             {
                 *waiting.entry(parent).or_default() += 1;
@@ -147,63 +127,84 @@ impl Mds {
         sums
     }
 
-    /// The directory above, if it is known; none of the root.
-    pub(super) fn parent_of(&self, dir: Ino) -> Option<Ino> {
-        let inode = self.tree.peek(dir).filter(|inode| inode.ino != Ino::ROOT && inode.parent.0 != 0)?;
-        Some(inode.parent)
+    /// On ticks: once a round the own load is put down and told to those whose turn it is.
+    pub(crate) fn beat(&mut self, core: &mut Core, cluster: &Cluster, weighed: Weighed, waiting: usize) {
+        let wall_ms = u64::try_from(core.now.wall.0 / 1_000_000).unwrap_or(0);
+        let round = wall_ms / core.config.beat_ms.max(1);
+        if !self.gossip.is_due(round) {
+            return;
+        }
+        let now = core.now.mono_ms;
+        let requests = core.counters.requests();
+        let fresh = (requests - std::mem::replace(&mut self.counted, requests)) as f64;
+        self.requests.hit(fresh, now, core.config.heat_half_life_ms);
+        let load = self.load_now(core, waiting);
+        self.gossip.beat(round, load, weighed, now, wall_ms);
+        if cluster.is_alone() {
+            return;
+        }
+        let ranks = cluster.atlas.ranks();
+        self.gossip.keep(&ranks);
+        let is_up = |rank: Rank| cluster.peers.links.get(&rank).is_some_and(|link| link.up && link.greeted);
+        let targets = self.gossip.targets(&ranks, is_up);
+        let beats = self.gossip.message(ranks.len(), now);
+        for to in targets {
+            core.tell(to, PeerMsg::Beat(beats.clone()));
+        }
+    }
+
+    /// The load of this rank, for who has added up already what was counted.
+    pub(crate) fn load_with(&self, core: &Core, waiting: usize, sum: &LoadVec) -> Load {
+        let (now, half_life) = (core.now.mono_ms, core.config.heat_half_life_ms);
+        let (auth, besides) = (sum.metaload(), self.besides.get(now, half_life));
+        let mut requests = self.requests;
+        requests.hit((core.counters.requests() - self.counted) as f64, now, half_life);
+        let memory = core.tree.memory_bytes() as f64 / core.config.cache_bytes_max.max(1) as f64;
+        Load {
+            own: *sum,
+            besides,
+            auth,
+            all: auth + besides.metaload(),
+            requests_per_s: requests.per_s(now, half_life),
+            queue: u32::try_from(core.parked.len() + waiting).unwrap_or(u32::MAX),
+            memory_percent: (memory * 100.0) as f32,
+            cpu_percent: self.cpu_percent,
+            busy_percent: self.busy_percent,
+            capacity_per_s: self.capacity_per_s,
+        }
     }
 
     /// The driver says how busy the thread was since it last said so.
-    pub(crate) fn measured(&mut self, cpu_percent: f32, busy_percent: f32) {
-        let (requests, now) = (self.counters.requests(), self.now.mono_ms);
-        let heat = &mut self.heat;
-        (heat.cpu_percent, heat.busy_percent) = (cpu_percent, busy_percent);
-        let (before, then) = std::mem::replace(&mut heat.measured, (requests, now));
+    pub(crate) fn measured(&mut self, core: &Core, cpu_percent: f32, busy_percent: f32) {
+        let (requests, now) = (core.counters.requests(), core.now.mono_ms);
+        (self.cpu_percent, self.busy_percent) = (cpu_percent, busy_percent);
+        let (before, then) = std::mem::replace(&mut self.measured, (requests, now));
         let (done, seconds) = ((requests - before) as f64, now.saturating_sub(then) as f64 / 1000.0);
         if busy_percent < CAPACITY_BUSY_PERCENT || seconds <= 0.0 || then == 0 {
             return;
         }
         let capacity = done / seconds / f64::from(busy_percent / 100.0);
-        let known = heat.capacity_per_s > 0.0;
-        heat.capacity_per_s += if known { (capacity - heat.capacity_per_s) * CAPACITY_SHARE } else { capacity };
-    }
-
-    /// On ticks: once a round the own load is put down and told to those whose turn it is.
-    pub(crate) fn beat(&mut self) {
-        let wall_ms = u64::try_from(self.now.wall.0 / 1_000_000).unwrap_or(0);
-        let round = wall_ms / self.config.beat_ms.max(1);
-        if !self.heat.gossip.is_due(round) {
-            return;
-        }
-        let now = self.now.mono_ms;
-        let requests = self.counters.requests();
-        let fresh = (requests - std::mem::replace(&mut self.heat.counted, requests)) as f64;
-        self.heat.requests.hit(fresh, now, self.config.heat_half_life_ms);
-        let load = self.load_now();
-        let weighed = self.weighed();
-        self.heat.gossip.beat(round, load, weighed, now, wall_ms);
-        if self.cluster.is_alone() {
-            return;
-        }
-        let ranks = self.ranks();
-        self.heat.gossip.keep(&ranks);
-        let is_up = |rank: Rank| self.cluster.links.get(&rank).is_some_and(|link| link.up && link.greeted);
-        let targets = self.heat.gossip.targets(&ranks, is_up);
-        let beats = self.heat.gossip.message(ranks.len(), now);
-        for to in targets {
-            self.tell(to, PeerMsg::Beat(beats.clone()));
-        }
+        let known = self.capacity_per_s > 0.0;
+        self.capacity_per_s += if known { (capacity - self.capacity_per_s) * CAPACITY_SHARE } else { capacity };
     }
 
     /// Takes beats of another rank, about itself and others.
-    pub(crate) fn beaten(&mut self, beats: &[Beat]) {
-        let ranks = self.ranks();
-        self.heat.gossip.take(beats, &ranks, self.now.mono_ms);
+    pub(crate) fn beaten(&mut self, core: &Core, atlas: &Atlas, beats: &[Beat]) {
+        let ranks = atlas.ranks();
+        self.gossip.take(beats, &ranks, core.now.mono_ms);
     }
+}
 
+/// The directory above, if it is known; none of the root.
+pub(super) fn parent_of(tree: &Tree, dir: Ino) -> Option<Ino> {
+    let inode = tree.peek(dir).filter(|inode| inode.ino != Ino::ROOT && inode.parent.0 != 0)?;
+    Some(inode.parent)
+}
+
+impl Atlas {
     /// All ranks, ascending.
     pub(super) fn ranks(&self) -> Vec<Rank> {
-        let mut ranks: Vec<Rank> = self.cluster.map.ranks.iter().map(|info| info.rank).collect();
+        let mut ranks: Vec<Rank> = self.map.ranks.iter().map(|info| info.rank).collect();
         ranks.sort();
         ranks.dedup();
         ranks

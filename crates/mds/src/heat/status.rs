@@ -1,11 +1,14 @@
 //! Heat and load as they are shown.
 
+use loligo_namespace::Tree;
 use loligo_types::{Frag, Ino, LoadVec, Rank};
 
 use super::Load;
 use super::decay::DecayCounter;
-use super::vec::DirChanges;
-use crate::machine::Mds;
+use crate::admin::SpotRates;
+use crate::cluster::Atlas;
+use crate::core::Core;
+use crate::heat::Heat;
 
 /// Hottest directories shown.
 const SHOWN: usize = 10;
@@ -34,66 +37,49 @@ pub struct HotDir {
     pub load: LoadVec,
 }
 
-/// Rates of a fragment of a directory, per second, on average over the last half-lives of the counters.
-#[derive(Clone, PartialEq, Debug)]
-pub struct SpotRates {
-    /// The directory.
-    pub dir: Ino,
-    /// The fragment.
-    pub frag: Frag,
-    /// The directory above, if it is known without reading.
-    pub parent: Option<Ino>,
-    /// Entries that this rank counts in the directory. Of one whose fragments are several ranks' that is what came since it has them.
-    pub entries: u64,
-    /// Counts per second.
-    pub load: LoadVec,
-    /// Changes of directories below it per second.
-    pub dirs: DirChanges,
-}
+impl Heat {
+    /// The last known loads of the others.
+    pub(crate) fn known_loads(&self, core: &Core, atlas: &Atlas) -> Vec<KnownLoad> {
+        let others = atlas.ranks().into_iter().filter(|rank| *rank != core.config.rank);
+        others.map(|rank| KnownLoad { rank, load: self.load_of(core, rank) }).collect()
+    }
 
-impl Mds {
+    /// The hottest, hottest first.
+    pub(crate) fn hottest(&self, core: &Core) -> Vec<HotDir> {
+        let hottest = self.table.hottest(SHOWN, core.now.mono_ms);
+        let hot = |((dir, frag), load)| HotDir { dir, frag, path: path_of(&core.tree, dir), load };
+        hottest.into_iter().map(hot).collect()
+    }
+
     /// The rates of the hottest fragments, hottest first; at most so many.
-    pub(crate) fn spot_rates(&self, most: usize) -> Vec<SpotRates> {
-        let (now, per_s) = (self.now.mono_ms, DecayCounter::per_s_of(self.config.heat_half_life_ms));
+    pub(crate) fn spot_rates(&self, core: &Core, most: usize) -> Vec<SpotRates> {
+        let (now, per_s) = (core.now.mono_ms, DecayCounter::per_s_of(core.config.heat_half_life_ms));
         let rates = |((dir, frag), load): ((Ino, Frag), LoadVec)| {
-            let inode = self.tree.part(dir).or_else(|| self.tree.peek(dir));
+            let inode = core.tree.part(dir).or_else(|| core.tree.peek(dir));
             SpotRates {
                 dir,
                 frag,
                 parent: inode.map(|inode| inode.parent),
                 entries: inode.map_or(0, |inode| inode.size),
                 load: load.times(per_s),
-                dirs: self.heat.table.dirs((dir, frag), now).times(per_s),
+                dirs: self.table.dirs((dir, frag), now).times(per_s),
             }
         };
-        self.heat.table.hottest(most, now).into_iter().map(rates).collect()
+        self.table.hottest(most, now).into_iter().map(rates).collect()
     }
+}
 
-    /// The last known loads of the others.
-    pub(crate) fn known_loads(&self) -> Vec<KnownLoad> {
-        let others = self.ranks().into_iter().filter(|rank| *rank != self.config.rank);
-        others.map(|rank| KnownLoad { rank, load: self.load_of(rank) }).collect()
-    }
-
-    /// The hottest, hottest first.
-    pub(crate) fn hottest(&self) -> Vec<HotDir> {
-        let hottest = self.heat.table.hottest(SHOWN, self.now.mono_ms);
-        let hot = |((dir, frag), load)| HotDir { dir, frag, path: self.path_of(dir), load };
-        hottest.into_iter().map(hot).collect()
-    }
-
-    /// The path of a directory, if it can be told without reading.
-    pub fn path_of(&self, dir: Ino) -> Option<String> {
-        let (mut at, mut names) = (dir, Vec::new());
-        while at != Ino::ROOT {
-            let inode = self.tree.peek(at)?;
-            names.push(String::from_utf8_lossy(self.tree.primary_name(inode)?.as_bytes()).into_owned());
-            at = inode.parent;
-            if names.len() > PATH_NAMES_MAX {
-                return None;
-            }
+/// The path of a directory, if it can be told without reading.
+pub(crate) fn path_of(tree: &Tree, dir: Ino) -> Option<String> {
+    let (mut at, mut names) = (dir, Vec::new());
+    while at != Ino::ROOT {
+        let inode = tree.peek(at)?;
+        names.push(String::from_utf8_lossy(tree.primary_name(inode)?.as_bytes()).into_owned());
+        at = inode.parent;
+        if names.len() > PATH_NAMES_MAX {
+            return None;
         }
-        names.reverse();
-        Some(format!("/{}", names.join("/")))
     }
+    names.reverse();
+    Some(format!("/{}", names.join("/")))
 }

@@ -92,7 +92,7 @@ fn what_changes_where_directories_are_and_who_may_pass_is_told_apart() {
     ];
     ops.into_iter().for_each(|op| drop(world.call(at, op).expect("nothing is in the way")));
     let dirs = |world: &World, dir| {
-        let rates = world.mds.spot_rates(10);
+        let rates = world.mds.heat.spot_rates(&world.mds.core, 10);
         let spot = rates.iter().find(|spot| spot.dir == dir).expect("it was counted");
         let per_s = crate::heat::DecayCounter::per_s_of(exact().heat_half_life_ms);
         (spot.parent, (spot.dirs.made / per_s).round(), ((spot.dirs.others + spot.dirs.restricted) / per_s).round())
@@ -100,7 +100,7 @@ fn what_changes_where_directories_are_and_who_may_pass_is_told_apart() {
     assert_eq!(dirs(&world, Ino::ROOT).1, 2.0);
     assert_eq!(dirs(&world, a), (Some(Ino::ROOT), 1.0, 2.0), "one made, made private, and renamed from here");
     assert_eq!(dirs(&world, b), (Some(Ino::ROOT), 0.0, 1.0), "one removed");
-    assert_eq!(world.mds.spot_rates(1).len(), 1);
+    assert_eq!(world.mds.heat.spot_rates(&world.mds.core, 1).len(), 1);
 }
 
 #[test]
@@ -244,12 +244,12 @@ fn a_directory_with_a_line_of_its_own_is_counted_for_itself() {
     world.call(at, Op::GetAttr { ino: a }).expect("it is there");
     assert_eq!((heat(&world, a), heat(&world, Ino::ROOT)), (load(0.0, 0.0, 0.0), load(1.0, 1.0, 0.0)));
     let route = loligo_types::Route { dir: a, frag: Frag::WHOLE, rank: Rank(0), version: 1 };
-    world.mds.cluster.routes.learn(route);
+    world.mds.cluster.atlas.routes.learn(route);
     world.call(at, Op::GetAttr { ino: a }).expect("it is still this rank's");
     assert_eq!((heat(&world, a), heat(&world, Ino::ROOT)), (load(1.0, 0.0, 0.0), load(1.0, 1.0, 0.0)));
     // In two halves, entries count for the half that holds them.
     for frag in Frag::WHOLE.split(1) {
-        world.mds.cluster.routes.learn(loligo_types::Route { frag, version: 2, ..route });
+        world.mds.cluster.atlas.routes.learn(loligo_types::Route { frag, version: 2, ..route });
     }
     for n in 0..40 {
         world.call(at, Op::Lookup { dir: a, name: name(&n.to_string()) }).expect_err("there is no such name");

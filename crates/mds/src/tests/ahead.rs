@@ -68,7 +68,7 @@ fn a_name_that_leaves_memory_after_hashes_were_read_is_there() {
     world.wait_alive(15_000);
     // In the second step entries go; before, a name is denied: what is known of hashes is of use, and stays.
     for n in 0..2 {
-        world.mds.tree.evict_some(0, 1, &|_| false);
+        world.mds.core.tree.evict_some(0, 1, &|_| false);
         assert_eq!(world.lookup(at, dir, &format!("none{n}")).map(|attr| attr.ino), Err(FsError::NotFound));
     }
     assert!(world.mds.status().hash_bytes > 0, "hashes stay");
@@ -105,7 +105,7 @@ fn a_name_that_is_gone_and_made_again_is_what_was_made_last() {
 #[test]
 fn nothing_is_read_ahead_into_a_memory_that_is_nearly_full() {
     let (mut world, at, dir) = cold(MADE);
-    world.mds.config.cache_bytes_max = 1;
+    world.mds.core.config.cache_bytes_max = 1;
     touch(&mut world, at, dir, "new", MADE);
     let (names, hashes) = reads(&mut world);
     assert!(names >= MADE, "{names} names");

@@ -209,10 +209,10 @@ fn a_read_from_before_a_checkpoint_does_not_bring_the_past_back() {
     world.wait_alive(200);
     world.checkpoints = true;
     world.pump();
-    assert!(world.mds.checkpoint_is_held(), "the end of the checkpoint waits for the read");
+    assert!(world.mds.checkpointer.is_held(), "the end of the checkpoint waits for the read");
     world.input(Input::Loaded { ticket, items: old });
     assert!(world.reply(b, seq).is_some());
-    assert!(!world.mds.checkpoint_is_held());
+    assert!(!world.mds.checkpointer.is_held());
 }
 
 #[test]

@@ -99,7 +99,7 @@ fn check(world: &World, caches: &[Cache], seed: u64) {
         }
         let pending = |ino: Ino| world.clients[at].recalls.iter().any(|(other, ..)| *other == ino);
         for (ino, change) in &cache.attrs {
-            let now = world.mds.tree.inode(*ino).map(|inode| inode.change);
+            let now = world.mds.core.tree.inode(*ino).map(|inode| inode.change);
             // Of an inode that is gone for good nobody can see anything any more.
             assert!(
                 pending(*ino) || now.is_none_or(|now| now == *change),
@@ -108,7 +108,7 @@ fn check(world: &World, caches: &[Cache], seed: u64) {
         }
         for (dir, names) in &cache.names {
             for (text, known) in names {
-                let now = match world.mds.tree.entry(*dir, &name(text)) {
+                let now = match world.mds.core.tree.entry(*dir, &name(text)) {
                     loligo_namespace::Lookup::Present(target) => Some(target.ino),
                     _ => None,
                 };
@@ -183,9 +183,15 @@ fn run(seed: u64, steps: u64) -> usize {
             }
         }
         (0..3).for_each(|at| deliver(&mut world, at, &mut caches[at]));
-        files =
-            world.mds.tree.next_ino().0.checked_sub(8).map_or(Vec::new(), |last| (last..last + 8).map(Ino).collect());
-        files.retain(|ino| world.mds.tree.inode(*ino).is_some());
+        files = world
+            .mds
+            .core
+            .tree
+            .next_ino()
+            .0
+            .checked_sub(8)
+            .map_or(Vec::new(), |last| (last..last + 8).map(Ino).collect());
+        files.retain(|ino| world.mds.core.tree.inode(*ino).is_some());
         believed += caches.iter().map(|cache| cache.attrs.len() + cache.names.len()).sum::<usize>();
         check(&world, &caches, seed);
     }

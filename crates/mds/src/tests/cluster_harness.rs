@@ -375,7 +375,7 @@ impl Cluster {
 
     /// The cluster map, as rank 0 knows it.
     pub fn map(&self) -> ClusterMap {
-        self.worlds[0].mds.cluster.map.clone()
+        self.worlds[0].mds.cluster.atlas.map.clone()
     }
 
     /// The keeper of the map changes it and tells all ranks.
@@ -521,7 +521,7 @@ impl Cluster {
 
     /// The state of a migration.
     pub fn state(&mut self, from: usize, id: u64) -> String {
-        let all: Vec<Migration> = self.at(from, |world| world.mds.migrations());
+        let all: Vec<Migration> = self.at(from, |world| world.mds.cluster.exports.migrations(&world.mds.core));
         all.into_iter().find(|one| one.id == id).map_or("unknown".into(), |one| one.state)
     }
 

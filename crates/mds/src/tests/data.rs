@@ -434,7 +434,7 @@ fn objects_that_a_dead_client_made_of_an_unlinked_file_are_dropped_too() {
     let ino = world.create(a, Ino::ROOT, "f", WRITE, 1).ino;
     world.call(b, unlink(Ino::ROOT, "f")).expect("it may");
     world.wait_alive(500);
-    assert!(matches!(world.mds.tree.find(ino), loligo_namespace::Found::Unknown));
+    assert!(matches!(world.mds.core.tree.find(ino), loligo_namespace::Found::Unknown));
     world.discards = false;
     world.disconnect(a);
     world.wait_alive(1500);

@@ -381,8 +381,8 @@ fn compare(seed: u64, merges: usize, each: usize) {
                     list.push(attr.ino);
                 }
             }
-            dirs.retain(|dir| plain.mds.tree.inode(*dir).is_some_and(|inode| inode.nlink > 0));
-            files.retain(|file| plain.mds.tree.inode(*file).is_some_and(|inode| inode.nlink > 0));
+            dirs.retain(|dir| plain.mds.core.tree.inode(*dir).is_some_and(|inode| inode.nlink > 0));
+            files.retain(|file| plain.mds.core.tree.inode(*file).is_some_and(|inode| inode.nlink > 0));
         }
         if random.below(2) == 0 {
             owner.merge(&mut world).expect("his");
@@ -659,7 +659,7 @@ fn an_owner_that_is_not_root_changes_of_others_only_what_it_may() {
         encode_record(&mut body, None, events);
         SubtreeOp::Part { epoch, merge: 1, part: 0, blind: false, body: body.into() }
     };
-    let before = world.mds.tree.inode(old).expect("there").clone();
+    let before = world.mds.core.tree.inode(old).expect("there").clone();
     let setuid = Inode { mode: 0o4777, ..before.clone() };
     let taken = Inode { uid: 1000, ..before.clone() };
     let device = Inode::new(Ino(epoch), Kind::Char, 0o666, 1000, 1000, dir, Time(5));
@@ -671,7 +671,7 @@ fn an_owner_that_is_not_root_changes_of_others_only_what_it_may() {
     let inline = [Event::Inline { ino: old, data: b"mine"[..].into() }];
     assert_eq!(ask(&mut world, part(&inline)), Err(FsError::Access), "its mode lets only root write");
     // Nor may it cut, take away or move what lies in a directory of another's.
-    let kept = |ino: Ino| world.mds.tree.inode(ino).expect("there").clone();
+    let kept = |ino: Ino| world.mds.core.tree.inode(ino).expect("there").clone();
     let (cut, moved) = (Inode { size: 0, ..kept(old) }, Inode { parent: dir, ..kept(deep) });
     let denied = [
         Event::Inode(Box::new(cut)),

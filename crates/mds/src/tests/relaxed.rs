@@ -408,7 +408,7 @@ fn run_to_a_crash(seed: u64) -> (usize, usize) {
             let seq = world.send(a, op.clone());
             let mut made = None;
             if let Some((dir, text)) = makes {
-                let Lookup::Present(target) = world.mds.tree.entry(dir, &name(&text)) else {
+                let Lookup::Present(target) = world.mds.core.tree.entry(dir, &name(&text)) else {
                     panic!("seed {seed}: {op:?} was not done: {:?}", world.mds.status().waiting)
                 };
                 let (ino, is_dir) = (target.ino, target.kind == Kind::Dir);

@@ -41,11 +41,11 @@ fn tell(world: &mut World, at: usize, ino: Ino, to: u64) {
 }
 
 fn cuts(world: &World, ino: Ino) -> u32 {
-    world.mds.tree.inode(ino).expect("it is in memory").cuts
+    world.mds.core.tree.inode(ino).expect("it is in memory").cuts
 }
 
 fn length(world: &World, ino: Ino) -> u64 {
-    world.mds.tree.inode(ino).expect("it is in memory").size
+    world.mds.core.tree.inode(ino).expect("it is in memory").size
 }
 
 fn told(world: &mut World, at: usize, seq: loligo_types::Seq) -> Option<FsResult<Answer>> {

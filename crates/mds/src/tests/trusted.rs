@@ -46,11 +46,11 @@ impl Site {
     /// The files outside of the path.
     fn outside(&mut self) -> String {
         let (their_file, theirs) = (self.their_file, self.theirs);
-        let inode = self.world.mds.tree.inode(their_file).expect("it is in memory").clone();
+        let inode = self.world.mds.core.tree.inode(their_file).expect("it is in memory").clone();
         let list = Op::Readdir { dir: theirs, cookie: 0, limit: 9, plus: false, handle: None };
         let names = self.world.call(self.root, list);
-        let inline = self.world.mds.tree.inline(&inode);
-        format!("{inode:?} {inline:?} {names:?} {:?}", self.world.mds.tree.inode(theirs))
+        let inline = self.world.mds.core.tree.inline(&inode);
+        format!("{inode:?} {inline:?} {names:?} {:?}", self.world.mds.core.tree.inode(theirs))
     }
 }
 
@@ -328,7 +328,7 @@ fn what_others_have_open_without_a_name_is_not_brought_back_by_a_bound_client_af
     ask(&mut site.world, decouple(epoch)).expect("it goes on");
     let fetch = SubtreeOp::Fetch { epoch, needs: vec![Need::Inode(orphan)] };
     assert_eq!(ask(&mut site.world, fetch).err(), Some(FsError::Busy));
-    let inode = site.world.mds.tree.inode(orphan).expect("it is open").clone();
+    let inode = site.world.mds.core.tree.inode(orphan).expect("it is open").clone();
     let mut made = inode.clone();
     (made.nlink, made.parent) = (1, job);
     let events = [

@@ -2,16 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use loligo_namespace::{Need, check_search};
-use loligo_types::{Cred, FsError, Ino, Inode, Name, Rank, limits};
+use loligo_namespace::Need;
+use loligo_types::{FsError, Ino, Inode, Name, Rank, limits};
 
-use super::KEEP_MS;
-use crate::cluster::Where;
+use crate::cluster::Peers;
+use crate::core::Core;
 use crate::hash::IntMap;
-use crate::machine::Mds;
-use crate::park::WaitReason;
+use crate::job::WaitReason;
+use crate::lookup_leases::LookupLeases;
 use crate::peer::PeerMsg;
+use crate::shortcuts::Shortcuts;
 
+/// After this the holder asks to keep them, milliseconds.
+const KEEP_MS: u64 = limits::REPLICA_MS / 3;
 /// Most of them; beyond, all are dropped: who comes next asks again.
 const HELD_MAX: usize = 1 << 17;
 /// Delay before a refused replica is asked for again, milliseconds. Its directory is mostly being changed, which takes less than
@@ -22,14 +25,14 @@ const ASKED_MS: u64 = 500;
 
 /// Question to another rank.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Asked {
+pub(in crate::cluster) enum Asked {
     Name(Ino, Name),
     Dir(Ino),
 }
 
 /// State of a question.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Reply {
+pub(in crate::cluster) enum Reply {
     /// Nothing yet; since when, milliseconds.
     None(u64),
     /// No; when, milliseconds.
@@ -37,21 +40,21 @@ enum Reply {
 }
 
 /// One replica.
-struct Replica {
-    inode: Box<Inode>,
+pub(in crate::cluster) struct Replica {
+    pub(in crate::cluster) inode: Box<Inode>,
     /// The rank that has the directory.
-    from: Rank,
+    pub(in crate::cluster) from: Rank,
 }
 
 /// All of them.
 #[derive(Default)]
 pub(crate) struct Held {
-    dirs: IntMap<Ino, Replica>,
+    pub(in crate::cluster) dirs: IntMap<Ino, Replica>,
     /// Which directory has a name, by the one that this is in and its hash, as was said once: it counts only with a replica that says the same.
-    names: IntMap<(Ino, u64), (Name, Ino)>,
+    pub(in crate::cluster) names: IntMap<(Ino, u64), (Name, Ino)>,
     /// Until when those of a rank count, and when it was asked last, milliseconds.
-    until_ms: BTreeMap<Rank, (u64, u64)>,
-    asked: BTreeMap<Asked, Reply>,
+    pub(in crate::cluster) until_ms: BTreeMap<Rank, (u64, u64)>,
+    pub(in crate::cluster) asked: BTreeMap<Asked, Reply>,
     /// Steps of paths that were found by replicas, and that could not be; questions to other ranks.
     pub(crate) steps: u64,
     pub(crate) partings: u64,
@@ -64,7 +67,7 @@ impl Held {
         self.dirs.len()
     }
 
-    fn get(&self, ino: Ino, now_ms: u64) -> Option<&Inode> {
+    pub(in crate::cluster) fn get(&self, ino: Ino, now_ms: u64) -> Option<&Inode> {
         let replica = self.dirs.get(&ino)?;
         self.counts(replica.from, now_ms).then_some(&*replica.inode)
     }
@@ -75,7 +78,7 @@ impl Held {
     }
 
     /// True if the replicas of a rank count.
-    fn counts(&self, rank: Rank, now_ms: u64) -> bool {
+    pub(in crate::cluster) fn counts(&self, rank: Rank, now_ms: u64) -> bool {
         self.until_ms.get(&rank).is_some_and(|(until, _)| now_ms < *until)
     }
 
@@ -92,6 +95,145 @@ impl Held {
         }
         self.dirs.len() < before
     }
+
+    /// True if replicas of a rank count.
+    pub(crate) fn replicas_count(&self, core: &Core, rank: Rank) -> bool {
+        self.counts(rank, core.now.mono_ms)
+    }
+
+    pub(in crate::cluster) fn ask_for(&mut self, core: &mut Core, peers: &Peers, what: Asked, rank: Rank) -> Way {
+        let now = core.now.mono_ms;
+        match self.asked.get(&what) {
+            Some(Reply::None(since)) if now < since + ASKED_MS => return Way::Wait(WaitReason::Replicas),
+            Some(Reply::No(since)) if now < since + REFUSED_MS => return Way::Unknown,
+            _ => {}
+        }
+        if rank == core.me() || !peers.links.get(&rank).is_some_and(|link| link.greeted) {
+            return Way::Unknown;
+        }
+        let msg = match &what {
+            Asked::Name(dir, name) => PeerMsg::AskName { dir: *dir, name: name.clone() },
+            Asked::Dir(ino) => PeerMsg::AskReplica { ino: *ino, sent_ms: now },
+        };
+        self.asked.insert(what, Reply::None(now));
+        self.asks += 1;
+        core.tell(rank, msg);
+        Way::Wait(WaitReason::Replicas)
+    }
+
+    /// A rank has said which directory has a name.
+    pub(crate) fn name_told(
+        &mut self,
+        core: &mut Core,
+        shortcuts: &mut Shortcuts,
+        dir: Ino,
+        name: Name,
+        ino: Option<Ino>,
+    ) {
+        let what = Asked::Name(dir, name.clone());
+        match ino {
+            Some(ino) => {
+                self.asked.remove(&what);
+                self.make_room_for_replicas(core, shortcuts);
+                let hash = core.tree.hash(&name);
+                self.names.insert((dir, hash), (name, ino));
+            }
+            None => _ = self.asked.insert(what, Reply::No(core.now.mono_ms)),
+        }
+        core.parked.wake(&WaitReason::Replicas);
+    }
+
+    /// A replica came.
+    pub(crate) fn replica_came(
+        &mut self,
+        core: &mut Core,
+        shortcuts: &mut Shortcuts,
+        from: Rank,
+        sent_ms: u64,
+        inode: Box<Inode>,
+    ) {
+        self.asked.remove(&Asked::Dir(inode.ino));
+        self.replicas_kept(core, shortcuts, from, sent_ms);
+        self.make_room_for_replicas(core, shortcuts);
+        self.dirs.insert(inode.ino, Replica { inode, from });
+        core.parked.wake(&WaitReason::Replicas);
+    }
+
+    /// There is none to be had.
+    pub(crate) fn replica_refused(&mut self, core: &mut Core, ino: Ino) {
+        self.asked.insert(Asked::Dir(ino), Reply::No(core.now.mono_ms));
+        core.parked.wake(&WaitReason::Replicas);
+    }
+
+    fn make_room_for_replicas(&mut self, core: &Core, shortcuts: &mut Shortcuts) {
+        let most = core.config.some(HELD_MAX);
+        if self.dirs.len() >= most || self.names.len() >= most {
+            self.dirs.clear();
+            self.names.clear();
+            shortcuts.clear();
+        }
+    }
+
+    /// A rank wants one back.
+    pub(crate) fn drop_replica(
+        &mut self,
+        core: &mut Core,
+        shortcuts: &mut Shortcuts,
+        promises: &LookupLeases,
+        from: Rank,
+        ino: Ino,
+    ) {
+        self.dirs.remove(&ino);
+        shortcuts.drop_through(ino);
+        let promised_ms = promises.left_ms(ino, core.now.mono_ms);
+        core.tell(from, PeerMsg::ReplicaDropped { ino, promised_ms });
+    }
+
+    /// Those of a rank go on to count.
+    pub(crate) fn replicas_kept(&mut self, core: &Core, shortcuts: &mut Shortcuts, from: Rank, sent_ms: u64) {
+        if self.extend(from, sent_ms, core.now.mono_ms) {
+            shortcuts.clear();
+        }
+    }
+
+    /// The connection to a rank is gone, or is new: nothing that it has lent counts, and nothing that it was asked will be answered.
+    pub(crate) fn forget_replicas_of(&mut self, core: &mut Core, shortcuts: &mut Shortcuts, rank: Rank) {
+        self.dirs.retain(|_, replica| replica.from != rank);
+        self.until_ms.remove(&rank);
+        shortcuts.clear();
+        if !self.asked.is_empty() {
+            self.asked.clear();
+            core.parked.wake(&WaitReason::Replicas);
+        }
+    }
+
+    /// Says to those who have lent something that it is still held, and forgets what was answered long ago.
+    pub(crate) fn keep_held(&mut self, core: &mut Core, shortcuts: &mut Shortcuts) {
+        let now = core.now.mono_ms;
+        if !self.asked.is_empty() {
+            let late = |reply: &Reply| match reply {
+                Reply::None(since) => now >= since + ASKED_MS,
+                Reply::No(since) => now >= since + REFUSED_MS,
+            };
+            self.asked.retain(|_, reply| !late(reply));
+            core.parked.wake(&WaitReason::Replicas);
+        }
+        let mut due = Vec::new();
+        self.until_ms.retain(|rank, (until, asked)| {
+            if now + limits::REPLICA_MS >= *until + KEEP_MS && now >= *asked + KEEP_MS {
+                *asked = now;
+                due.push(*rank);
+            }
+            now < *until
+        });
+        let before = self.dirs.len();
+        let (dirs, until_ms) = (&mut self.dirs, &self.until_ms);
+        dirs.retain(|_, replica| until_ms.contains_key(&replica.from));
+        if dirs.len() < before {
+            shortcuts.clear();
+        }
+        due.into_iter().for_each(|rank| core.tell(rank, PeerMsg::KeepReplicas { sent_ms: now }));
+    }
 }
 
 /// Where the next step of a path leads.
@@ -106,207 +248,4 @@ pub(crate) enum Way {
     Load(Vec<Need>),
     /// Nobody says here.
     Unknown,
-}
-
-impl Mds {
-    /// Which directory has a name in another rank's directory, by what this rank holds of both. `rank`: who has the name.
-    pub(crate) fn step_by_replica(&mut self, at: Ino, name: &Name, cred: &Cred, rank: Rank) -> Way {
-        let way = self.look_at_replicas(at, name, cred, rank);
-        match way {
-            Way::To(_) | Way::No(_) => self.cluster.held.steps += 1,
-            Way::Unknown => self.cluster.held.partings += 1,
-            Way::Wait(_) | Way::Load(_) => {}
-        }
-        way
-    }
-
-    fn look_at_replicas(&mut self, at: Ino, name: &Name, cred: &Cred, rank: Rank) -> Way {
-        if let Some(needs) = self.own_needs(at) {
-            return Way::Load(needs);
-        }
-        let now = self.now.mono_ms;
-        let may_search = match self.own_dir(at).or_else(|| self.cluster.held.get(at, now)) {
-            Some(dir) => check_search(dir, cred),
-            None => return self.ask_replica(at, rank),
-        };
-        if let Err(error) = may_search {
-            return Way::No(error);
-        }
-        let hash = self.tree.hash(name);
-        let known = self.cluster.held.names.get(&(at, hash)).filter(|(known, _)| known == name);
-        let Some(ino) = known.map(|(_, ino)| *ino) else {
-            return self.ask_for(Asked::Name(at, name.clone()), rank);
-        };
-        if let Some(needs) = self.own_needs(ino) {
-            return Way::Load(needs);
-        }
-        let is_it = |dir: &Inode| dir.parent == at && dir.place.hash() == Some(hash) && dir.nlink > 0;
-        // A part of a directory does not say where that is: its name may have changed without it.
-        let own = self.own_dir(ino).filter(|dir| dir.part_of().is_none());
-        match own.or_else(|| self.cluster.held.get(ino, now)) {
-            Some(dir) if is_it(dir) => Way::To(ino),
-            None => self.ask_replica(ino, rank),
-            Some(_) => {
-                self.cluster.held.names.remove(&(at, hash));
-                Way::Unknown
-            }
-        }
-    }
-
-    /// The records to read of a directory that is this rank's own, as the subtree map or its number says.
-    fn own_needs(&mut self, ino: Ino) -> Option<Vec<Need>> {
-        let mut wants = Vec::new();
-        let is_own = self.cluster.routes.home(ino) == Some(self.me());
-        (is_own && self.locate_of(ino, &mut wants) == Where::Unknown).then_some(wants)
-    }
-
-    /// A directory of this rank's own, or its part of one.
-    fn own_dir(&self, ino: Ino) -> Option<&Inode> {
-        // What another rank decides on is not here yet when it is true; what moves may be another one's by now.
-        let owns = self.tree.owner(ino) == self.me() && self.cluster.loans.locked(ino).is_none();
-        let owns = owns && !self.cluster.exports.drops();
-        self.tree.inode(ino).filter(|_| owns)
-    }
-
-    /// All of a directory that is this rank's, or a replica of another's, and whose.
-    pub(crate) fn known_dir(&self, ino: Ino) -> Option<(&Inode, Option<Rank>)> {
-        // A part of a directory does not say where that is.
-        if let Some(own) = self.own_dir(ino).filter(|dir| dir.part_of().is_none()) {
-            return Some((own, None));
-        }
-        let replica = self.cluster.held.dirs.get(&ino)?;
-        let counts = self.cluster.held.counts(replica.from, self.now.mono_ms);
-        counts.then_some((&*replica.inode, Some(replica.from)))
-    }
-
-    /// True if replicas of a rank count.
-    pub(crate) fn replicas_count(&self, rank: Rank) -> bool {
-        self.cluster.held.counts(rank, self.now.mono_ms)
-    }
-
-    /// The rank that has a directory, as far as is known.
-    pub(crate) fn probable_home(&self, ino: Ino, near: Rank) -> Rank {
-        self.cluster.routes.home(ino).unwrap_or(near)
-    }
-
-    fn ask_replica(&mut self, ino: Ino, near: Rank) -> Way {
-        let rank = self.probable_home(ino, near);
-        self.ask_for(Asked::Dir(ino), rank)
-    }
-
-    fn ask_for(&mut self, what: Asked, rank: Rank) -> Way {
-        let now = self.now.mono_ms;
-        match self.cluster.held.asked.get(&what) {
-            Some(Reply::None(since)) if now < since + ASKED_MS => return Way::Wait(WaitReason::Replicas),
-            Some(Reply::No(since)) if now < since + REFUSED_MS => return Way::Unknown,
-            _ => {}
-        }
-        if rank == self.me() || !self.cluster.links.get(&rank).is_some_and(|link| link.greeted) {
-            return Way::Unknown;
-        }
-        let msg = match &what {
-            Asked::Name(dir, name) => PeerMsg::AskName { dir: *dir, name: name.clone() },
-            Asked::Dir(ino) => PeerMsg::AskReplica { ino: *ino, sent_ms: now },
-        };
-        self.cluster.held.asked.insert(what, Reply::None(now));
-        self.cluster.held.asks += 1;
-        self.tell(rank, msg);
-        Way::Wait(WaitReason::Replicas)
-    }
-
-    /// A rank has said which directory has a name.
-    pub(crate) fn name_told(&mut self, dir: Ino, name: Name, ino: Option<Ino>) {
-        let what = Asked::Name(dir, name.clone());
-        match ino {
-            Some(ino) => {
-                self.cluster.held.asked.remove(&what);
-                self.make_room_for_replicas();
-                let hash = self.tree.hash(&name);
-                self.cluster.held.names.insert((dir, hash), (name, ino));
-            }
-            None => _ = self.cluster.held.asked.insert(what, Reply::No(self.now.mono_ms)),
-        }
-        self.parked.wake(&WaitReason::Replicas);
-    }
-
-    /// A replica came.
-    pub(crate) fn replica_came(&mut self, from: Rank, sent_ms: u64, inode: Box<Inode>) {
-        self.cluster.held.asked.remove(&Asked::Dir(inode.ino));
-        self.replicas_kept(from, sent_ms);
-        self.make_room_for_replicas();
-        self.cluster.held.dirs.insert(inode.ino, Replica { inode, from });
-        self.parked.wake(&WaitReason::Replicas);
-    }
-
-    /// There is none to be had.
-    pub(crate) fn replica_refused(&mut self, ino: Ino) {
-        self.cluster.held.asked.insert(Asked::Dir(ino), Reply::No(self.now.mono_ms));
-        self.parked.wake(&WaitReason::Replicas);
-    }
-
-    fn make_room_for_replicas(&mut self) {
-        let most = self.config.some(HELD_MAX);
-        if self.cluster.held.dirs.len() >= most || self.cluster.held.names.len() >= most {
-            self.cluster.held.dirs.clear();
-            self.cluster.held.names.clear();
-            self.shortcuts.clear();
-        }
-    }
-
-    /// A rank wants one back.
-    pub(crate) fn drop_replica(&mut self, from: Rank, ino: Ino) {
-        self.cluster.held.dirs.remove(&ino);
-        self.shortcuts.drop_through(ino);
-        let promised_ms = self.promises.left_ms(ino, self.now.mono_ms);
-        self.tell(from, PeerMsg::ReplicaDropped { ino, promised_ms });
-    }
-
-    /// Those of a rank go on to count.
-    pub(crate) fn replicas_kept(&mut self, from: Rank, sent_ms: u64) {
-        if self.cluster.held.extend(from, sent_ms, self.now.mono_ms) {
-            self.shortcuts.clear();
-        }
-    }
-
-    /// The connection to a rank is gone, or is new: nothing that it has lent counts, and nothing that it was asked will be answered.
-    pub(crate) fn forget_replicas_of(&mut self, rank: Rank) {
-        let held = &mut self.cluster.held;
-        held.dirs.retain(|_, replica| replica.from != rank);
-        held.until_ms.remove(&rank);
-        self.shortcuts.clear();
-        if !held.asked.is_empty() {
-            held.asked.clear();
-            self.parked.wake(&WaitReason::Replicas);
-        }
-    }
-
-    /// Says to those who have lent something that it is still held, and forgets what was answered long ago.
-    pub(crate) fn keep_held(&mut self) {
-        let now = self.now.mono_ms;
-        let held = &mut self.cluster.held;
-        if !held.asked.is_empty() {
-            let late = |reply: &Reply| match reply {
-                Reply::None(since) => now >= since + ASKED_MS,
-                Reply::No(since) => now >= since + REFUSED_MS,
-            };
-            held.asked.retain(|_, reply| !late(reply));
-            self.parked.wake(&WaitReason::Replicas);
-        }
-        let held = &mut self.cluster.held;
-        let mut due = Vec::new();
-        held.until_ms.retain(|rank, (until, asked)| {
-            if now + limits::REPLICA_MS >= *until + KEEP_MS && now >= *asked + KEEP_MS {
-                *asked = now;
-                due.push(*rank);
-            }
-            now < *until
-        });
-        let before = held.dirs.len();
-        let (dirs, until_ms) = (&mut held.dirs, &held.until_ms);
-        dirs.retain(|_, replica| until_ms.contains_key(&replica.from));
-        if dirs.len() < before {
-            self.shortcuts.clear();
-        }
-        due.into_iter().for_each(|rank| self.tell(rank, PeerMsg::KeepReplicas { sent_ms: now }));
-    }
 }

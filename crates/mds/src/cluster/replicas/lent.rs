@@ -3,21 +3,23 @@
 
 use std::collections::BTreeMap;
 
-use loligo_namespace::{Found, Lookup, Need};
-use loligo_types::{Event, Ino, Inode, Kind, Name, Rank};
+use loligo_namespace::Need;
+use loligo_types::{Event, Ino, Name, Rank, limits};
 
-use super::{LENT_MS, is_same_way};
-use crate::cluster::Where;
+use crate::cluster::Atlas;
+use crate::core::Core;
+use crate::job::{Job, WaitReason};
 use crate::load::Waiter;
-use crate::machine::Mds;
-use crate::park::{Job, WaitReason};
 use crate::peer::PeerMsg;
+use crate::shortcuts::is_same_way;
 
+/// Time that replicas count for the rank that lends them, milliseconds.
+const LENT_MS: u64 = limits::REPLICA_MS + limits::REPLICA_MS / 10;
 /// Questions that wait for records at most.
 const LATE_MAX: usize = 10_000;
 
 /// A question that waits for records.
-enum Late {
+pub(in crate::cluster) enum Late {
     Name(Ino, Name),
     /// With when it was asked, by the clock of who asks.
     Dir(Ino, u64),
@@ -27,11 +29,11 @@ enum Late {
 #[derive(Default)]
 pub(crate) struct Lent {
     /// By directory, who has one; whether it was asked back.
-    by_ino: BTreeMap<Ino, BTreeMap<Rank, bool>>,
+    pub(in crate::cluster) by_ino: BTreeMap<Ino, BTreeMap<Rank, bool>>,
     /// Until when those of a rank count, milliseconds.
-    until_ms: BTreeMap<Rank, u64>,
+    pub(in crate::cluster) until_ms: BTreeMap<Rank, u64>,
     /// Questions that wait for records, and who asks.
-    late: Vec<(Rank, Late)>,
+    pub(in crate::cluster) late: Vec<(Rank, Late)>,
     /// Number of times that a replica was asked back.
     pub(crate) asked_back: u64,
 }
@@ -53,12 +55,17 @@ impl Lent {
         self.by_ino.keys().copied().collect()
     }
 
-    fn is_asked_back(&self, ino: Ino) -> bool {
+    pub(in crate::cluster) fn is_asked_back(&self, ino: Ino) -> bool {
         self.by_ino.get(&ino).is_some_and(|ranks| ranks.values().any(|asked| *asked))
     }
 
+    /// The ranks of which those do not count any more.
+    pub(in crate::cluster) fn late(&self, now_ms: u64) -> Vec<Rank> {
+        self.until_ms.iter().filter(|(_, until)| **until < now_ms).map(|(rank, _)| *rank).collect()
+    }
+
     /// A rank has none any more.
-    fn forget(&mut self, rank: Rank) {
+    pub(in crate::cluster) fn forget(&mut self, rank: Rank) {
         self.by_ino.retain(|_, ranks| {
             ranks.remove(&rank);
             !ranks.is_empty()
@@ -66,7 +73,8 @@ impl Lent {
         self.until_ms.remove(&rank);
     }
 
-    fn give(&mut self, ino: Ino, rank: Rank) {
+    /// A rank has one less.
+    pub(in crate::cluster) fn give(&mut self, ino: Ino, rank: Rank) {
         if let Some(ranks) = self.by_ino.get_mut(&ino) {
             ranks.remove(&rank);
             if ranks.is_empty() {
@@ -74,198 +82,76 @@ impl Lent {
             }
         }
     }
-}
-
-impl Mds {
-    /// A rank asks which directory has a name.
-    pub(crate) fn tell_name(&mut self, from: Rank, dir: Ino, name: Name) {
-        match self.dir_named(dir, &name) {
-            Ok(ino) => self.tell_durably(from, PeerMsg::NameIs { dir, name, ino }),
-            Err(needs) => {
-                if !self.answer_later(from, Late::Name(dir, name.clone()), needs) {
-                    self.tell_durably(from, PeerMsg::NameIs { dir, name, ino: None });
-                }
-            }
-        }
-    }
 
     /// Reads the records that a question needs, and answers later. False if so much is being read that it would only be asked for
     /// in vain.
-    fn answer_later(&mut self, from: Rank, what: Late, needs: Vec<Need>) -> bool {
-        if needs.is_empty() || self.cluster.lent.late.len() >= self.config.some(LATE_MAX) {
+    pub(in crate::cluster) fn answer_later(
+        &mut self,
+        core: &mut Core,
+        atlas: &mut Atlas,
+        from: Rank,
+        what: Late,
+        needs: Vec<Need>,
+    ) -> bool {
+        if needs.is_empty() || self.late.len() >= core.config.some(LATE_MAX) {
             return false;
         }
-        self.cluster.lent.late.push((from, what));
-        self.load(needs, Waiter::Replicas);
+        self.late.push((from, what));
+        atlas.load(core, needs, Waiter::Replicas);
         true
     }
 
-    /// Something was read: those who asked are answered, or wait for more. `ok`: it could be read.
-    pub(crate) fn replicas_loaded(&mut self, ok: bool) {
-        for (from, what) in std::mem::take(&mut self.cluster.lent.late) {
-            match what {
-                Late::Name(dir, name) if ok => self.tell_name(from, dir, name),
-                Late::Name(dir, name) => self.tell_durably(from, PeerMsg::NameIs { dir, name, ino: None }),
-                Late::Dir(ino, sent_ms) if ok => self.lend_replica(from, ino, sent_ms),
-                Late::Dir(ino, _) => self.tell_durably(from, PeerMsg::NoReplica { ino }),
-            }
-        }
-    }
-
-    /// `Err`: that must be read first; nothing: it cannot be said now.
-    fn dir_named(&mut self, dir: Ino, name: &Name) -> Result<Option<Ino>, Vec<Need>> {
-        if !self.cluster.ready || self.grace.is_some() || !self.tree_has_names(dir, name) {
-            return Err(Vec::new());
-        }
-        let mut wants = Vec::new();
-        match self.locate_of(dir, &mut wants) {
-            Where::Here => {}
-            Where::Elsewhere(_) => return Err(Vec::new()),
-            Where::Unknown => return Err(wants),
-        }
-        match self.tree.entry(dir, name) {
-            Lookup::Present(target) => Ok((target.kind == Kind::Dir).then_some(target.ino)),
-            Lookup::Absent => Ok(None),
-            Lookup::Unknown => Err(vec![Need::Entry { dir, name: name.clone() }]),
-        }
-    }
-
-    /// A rank asks for a replica.
-    pub(crate) fn lend_replica(&mut self, from: Rank, ino: Ino, sent_ms: u64) {
-        let inode = match self.replica_of(ino) {
-            Ok(inode) => inode,
-            Err(needs) => {
-                if !self.answer_later(from, Late::Dir(ino, sent_ms), needs) {
-                    self.tell_durably(from, PeerMsg::NoReplica { ino });
-                }
-                return;
-            }
-        };
-        let replica = PeerMsg::Replica { sent_ms, inode: Box::new(inode) };
-        self.cluster.lent.by_ino.entry(ino).or_default().insert(from, false);
-        self.note_holder(from);
-        self.tell_durably(from, replica);
-    }
-
-    fn note_holder(&mut self, rank: Rank) {
-        self.cluster.lent.until_ms.insert(rank, self.now.mono_ms + LENT_MS);
-    }
-
-    /// A directory of this rank that nobody is about to change. `Err`: that must be read first; nothing: it cannot be had now.
-    fn replica_of(&mut self, ino: Ino) -> Result<Inode, Vec<Need>> {
-        if !self.is_lendable(ino)? {
-            return Err(Vec::new());
-        }
-        self.tree.inode(ino).cloned().ok_or_else(Vec::new)
-    }
-
-    /// True if an inode is a directory of this rank that nobody is about to change. `Err`: that must be read first.
-    pub(crate) fn is_lendable(&mut self, ino: Ino) -> Result<bool, Vec<Need>> {
-        if !self.cluster.ready || self.grace.is_some() || self.stopping {
-            return Ok(false);
-        }
-        let mut wants = Vec::new();
-        match self.locate(ino, &mut wants) {
-            Where::Here => {}
-            Where::Elsewhere(_) => return Ok(false),
-            Where::Unknown => return Err(wants),
-        }
-        if self.parked.is_marked(ino) || self.is_leaving(ino) || self.cluster.loans.locked(ino).is_some() {
-            return Ok(false);
-        }
-        if self.now.mono_ms < self.decoupled.asks_until_ms {
-            return Ok(false);
-        }
-        if self.cluster.lent.is_asked_back(ino) || self.tree.has_decoupled() && !self.is_free_above(ino) {
-            return Ok(false);
-        }
-        let Found::Here(inode) = self.tree.find(ino) else { return Ok(false) };
-        Ok(inode.kind == Kind::Dir && inode.nlink > 0 && inode.part_of().is_none())
+    pub(in crate::cluster) fn note_holder(&mut self, core: &Core, rank: Rank) {
+        self.until_ms.insert(rank, core.now.mono_ms + LENT_MS);
     }
 
     /// A rank goes on to hold what it has.
-    pub(crate) fn keep_replicas(&mut self, from: Rank, sent_ms: u64) {
+    pub(crate) fn keep_replicas(&mut self, core: &mut Core, from: Rank, sent_ms: u64) {
         // Those that have come to their end are not known any more.
-        if self.cluster.lent.until_ms.get(&from).is_some_and(|until| self.now.mono_ms <= *until) {
-            self.note_holder(from);
-            self.tell_durably(from, PeerMsg::ReplicasKept { sent_ms });
-        }
-    }
-
-    /// A rank has one less.
-    pub(crate) fn replica_dropped(&mut self, from: Rank, ino: Ino, promised_ms: u32) {
-        if promised_ms > 0 {
-            self.promises.note(ino, u64::from(promised_ms), self.now.mono_ms);
-        }
-        self.cluster.lent.give(ino, from);
-        self.replicas_came_back();
-    }
-
-    fn replicas_came_back(&mut self) {
-        self.parked.wake(&WaitReason::Replicas);
-        self.next_loans();
-        if self.cluster.exports.is_active() {
-            self.step_export();
-        }
-    }
-
-    /// A rank has said hello, or was removed: it holds nothing. What it has promised by what it held it does not say.
-    pub(crate) fn forget_holder(&mut self, rank: Rank) {
-        self.promises.raise_floor(self.now.mono_ms);
-        if !self.cluster.lent.is_empty() {
-            self.cluster.lent.forget(rank);
-            self.replicas_came_back();
-        }
-    }
-
-    /// Those of ranks that were not heard for long do not count any more.
-    pub(crate) fn expire_lent(&mut self) {
-        let now = self.now.mono_ms;
-        let late = self.cluster.lent.until_ms.iter().filter(|(_, until)| **until < now).map(|(rank, _)| *rank);
-        for rank in late.collect::<Vec<Rank>>() {
-            self.cluster.lent.forget(rank);
-            self.replicas_came_back();
+        if self.until_ms.get(&from).is_some_and(|until| core.now.mono_ms <= *until) {
+            self.note_holder(core, from);
+            core.tell_durably(from, PeerMsg::ReplicasKept { sent_ms });
         }
     }
 
     /// Asks all who have replicas of some directories for them; whether somebody has one.
-    pub(crate) fn take_replicas_back(&mut self, inos: &[Ino]) -> bool {
+    pub(crate) fn take_replicas_back(&mut self, core: &mut Core, inos: &[Ino]) -> bool {
         let mut due = Vec::new();
         for ino in inos {
-            let Some(ranks) = self.cluster.lent.by_ino.get_mut(ino) else { continue };
+            let Some(ranks) = self.by_ino.get_mut(ino) else { continue };
             for (rank, asked) in ranks {
                 if !std::mem::replace(asked, true) {
                     due.push((*rank, *ino));
                 }
             }
         }
-        self.cluster.lent.asked_back += due.len() as u64;
-        due.into_iter().for_each(|(rank, ino)| self.tell_durably(rank, PeerMsg::DropReplica { ino }));
-        inos.iter().any(|ino| self.cluster.lent.by_ino.contains_key(ino))
+        self.asked_back += due.len() as u64;
+        due.into_iter().for_each(|(rank, ino)| core.tell_durably(rank, PeerMsg::DropReplica { ino }));
+        inos.iter().any(|ino| self.by_ino.contains_key(ino))
     }
 
     /// The same of all.
-    pub(crate) fn take_all_replicas_back(&mut self) -> bool {
-        let lent = self.cluster.lent.inos();
-        self.take_replicas_back(&lent)
+    pub(crate) fn take_all_replicas_back(&mut self, core: &mut Core) -> bool {
+        let lent = self.inos();
+        self.take_replicas_back(core, &lent)
     }
 
     /// Nothing, if a decided change may be applied as far as replicas go; else they are asked back, and this is what to wait for.
-    pub(crate) fn settle_replicas(&mut self, job: &mut Job, events: &[Event]) -> Option<WaitReason> {
-        let due = self.changed_replicas(events);
-        if due.is_empty() || !self.take_replicas_back(&due) {
+    pub(crate) fn settle_replicas(&mut self, core: &mut Core, job: &mut Job, events: &[Event]) -> Option<WaitReason> {
+        let due = self.changed_replicas(core, events);
+        if due.is_empty() || !self.take_replicas_back(core, &due) {
             return None;
         }
-        self.parked.mark(job, due);
+        core.parked.mark(job, due);
         Some(WaitReason::Replicas)
     }
 
     /// The directories that somebody has a replica of and that events change in a way that matters to it.
-    fn changed_replicas(&self, events: &[Event]) -> Vec<Ino> {
-        let lent = &self.cluster.lent.by_ino;
+    fn changed_replicas(&self, core: &Core, events: &[Event]) -> Vec<Ino> {
+        let lent = &self.by_ino;
         let changed = |event: &Event| match event {
             Event::Inode(inode) if lent.contains_key(&inode.ino) && inode.part_of().is_none() => {
-                let before = self.tree.inode(inode.ino)?;
+                let before = core.tree.inode(inode.ino)?;
                 (!is_same_way(before, inode)).then_some(inode.ino)
             }
             Event::InodeGone(ino) => lent.contains_key(ino).then_some(*ino),
@@ -277,10 +163,10 @@ impl Mds {
     /// Asserts that committed events make no replica untrue that somebody has: a mistake of this code, which simulations look
     /// for.
     #[inline]
-    pub(crate) fn check_replicas(&self, events: &[Event]) {
-        if cfg!(debug_assertions) && !self.cluster.lent.is_empty() {
-            let untrue = self.changed_replicas(events);
-            assert!(untrue.is_empty(), "rank {} changes what others have replicas of: {untrue:?}", self.me());
+    pub(crate) fn check_replicas(&self, core: &Core, events: &[Event]) {
+        if cfg!(debug_assertions) && !self.is_empty() {
+            let untrue = self.changed_replicas(core, events);
+            assert!(untrue.is_empty(), "rank {} changes what others have replicas of: {untrue:?}", core.me());
         }
     }
 }

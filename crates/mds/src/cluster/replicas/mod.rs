@@ -13,25 +13,16 @@
 //!
 //! Here what both sides share; `lent` is the rank that has the directory, `held` the one that goes by a replica of it. What a walk is: `walk.rs`.
 
-mod held;
-mod lent;
+pub(in crate::cluster) mod held;
+pub(in crate::cluster) mod lent;
 
-use loligo_types::{Inode, limits};
+use self::held::Held;
+pub(crate) use self::held::Way;
+use self::lent::Lent;
 
-pub(crate) use self::held::{Held, Way};
-pub(crate) use self::lent::Lent;
-
-/// Time that replicas count for the rank that lends them, milliseconds.
-const LENT_MS: u64 = limits::REPLICA_MS + limits::REPLICA_MS / 10;
-/// After this the holder asks to keep them, milliseconds.
-const KEEP_MS: u64 = limits::REPLICA_MS / 3;
-
-/// True if two records of a directory are the same to paths that lead through it. Under placement `table` the right to search it does not
-/// matter to them.
-pub(crate) fn is_same_way(a: &Inode, b: &Inode) -> bool {
-    let way = |inode: &Inode| (inode.parent, inode.place, inode.nlink == 0);
-    let search = |inode: &Inode| (inode.mode, inode.uid, inode.gid);
-    way(a) == way(b)
-        && a.lookup_lease() == b.lookup_lease()
-        && (a.ino.is_table() || search(a) == search(b) && a.acl() == b.acl())
+/// Replicas of other ranks' directories, and of this rank's directories at others.
+#[derive(Default)]
+pub(crate) struct Replicas {
+    pub(crate) held: Held,
+    pub(crate) lent: Lent,
 }

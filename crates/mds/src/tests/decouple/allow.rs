@@ -88,13 +88,13 @@ fn shown(world: &mut World, at: usize, dir: Ino) -> String {
 /// All that is wrong in the table once everything is in it.
 pub fn faults(world: &mut World) -> Vec<String> {
     for _ in 0..100 {
-        if world.mds.tree.oldest_dirty().is_none() && world.mds.tree.unsettled() == 0 {
+        if world.mds.core.tree.oldest_dirty().is_none() && world.mds.core.tree.unsettled() == 0 {
             break;
         }
         world.wait_alive(1000);
     }
-    assert_eq!(world.mds.tree.oldest_dirty(), None, "all is in the table");
-    let frag = world.mds.tree.config().frag;
+    assert_eq!(world.mds.core.tree.oldest_dirty(), None, "all is in the table");
+    let frag = world.mds.core.tree.config().frag;
     let setup = loligo_namespace::Config { inline_max: world.config.inline_max, rank: Rank::ZERO, frag };
     let mut tree = Tree::new(world.config.hash_key, setup);
     let mut dirs: BTreeMap<Ino, Vec<_>> = BTreeMap::new();
@@ -372,9 +372,9 @@ fn what_others_removed_is_there_for_the_owner_until_the_merge_also_over_a_restar
         s.world.reclaim(at, loligo_types::msg::Reclaim::default());
     }
     s.world.wait_alive(20_000);
-    assert_eq!(s.world.mds.tree.orphans().count(), 2, "they are held");
+    assert_eq!(s.world.mds.core.tree.orphans().count(), 2, "they are held");
     assert_eq!(s.merged(), ("/d/ /e/ /e/x=base /f=base".into(), vec![ConflictKind::Returned]));
-    assert_eq!(s.world.mds.tree.orphans().count(), 0, "nothing is held for ever");
+    assert_eq!(s.world.mds.core.tree.orphans().count(), 0, "nothing is held for ever");
 }
 
 #[test]
@@ -392,7 +392,7 @@ fn what_others_removed_and_the_owner_has_open_is_there_over_merges_until_the_own
     s.own_put(s.dir, "own", b"own");
     s.owner.merge(&mut s.world).expect("his");
     s.world.wait_alive(100);
-    let there = |s: &Scene| [s.f, s.g, s.x].map(|ino| s.world.mds.tree.is_orphan(ino));
+    let there = |s: &Scene| [s.f, s.g, s.x].map(|ino| s.world.mds.core.tree.is_orphan(ino));
     assert_eq!(there(&s), [true, true, false], "what it does not have open any more is gone");
     let fetch = SubtreeOp::Fetch { epoch, needs: vec![loligo_types::Need::Inode(s.f)] };
     assert!(ask(&mut s.world, at, dir, fetch).is_ok());
@@ -458,7 +458,7 @@ fn what_the_owner_writes_into_a_file_that_it_has_open_and_others_removed_brings_
     assert_eq!(ask(&mut s.world, at, dir, open), Ok(Answer::Done));
     s.own_put(dir, "own", b"own");
     s.owner.merge(&mut s.world).expect("his");
-    assert!(s.world.mds.tree.is_orphan(f));
+    assert!(s.world.mds.core.tree.is_orphan(f));
     s.own_write(f, b"owner");
     assert_eq!(s.merged(), ("/d/ /e/ /e/x=base /g=base /own=own".into(), vec![]));
 }

@@ -239,7 +239,7 @@ fn after_a_restart_the_owner_goes_on_though_its_root_is_not_in_memory_any_more()
         world.resume(at);
         world.reclaim(at, loligo_types::msg::Reclaim::default());
     }
-    assert!(world.mds.tree.inode(dir).is_none(), "nobody has looked at it");
+    assert!(world.mds.core.tree.inode(dir).is_none(), "nobody has looked at it");
     for n in 0..5 {
         owner.write(&mut world, dir, &format!("f{n}"), b"data");
     }

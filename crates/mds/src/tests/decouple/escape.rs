@@ -55,7 +55,7 @@ impl Scene {
         for (dir, names) in [(self.b, names), (self.theirs, &["deep"])] {
             for text in names {
                 let ino = self.world.lookup(self.root, dir, text).expect("it is there").ino;
-                let inode = self.world.mds.tree.inode(ino).expect("it was just looked up").clone();
+                let inode = self.world.mds.core.tree.inode(ino).expect("it was just looked up").clone();
                 let open = Op::Open { ino, flags: READ, handle: 50 };
                 let data = match self.world.call(self.root, open) {
                     Ok(Answer::Opened { data, .. }) => data,
@@ -85,7 +85,7 @@ fn body(events: &[Event]) -> Arc<[u8]> {
 
 /// Sends one part with these events and merges; what comes of it.
 fn merge(world: &mut World, owner: &Owner, events: &[Event], blind: bool, into: MergeInto) -> FsResult<()> {
-    let used = Ino(world.mds.tree.decoupled(owner.subtree.root()).expect("it is decoupled").used.0 + 20);
+    let used = Ino(world.mds.core.tree.decoupled(owner.subtree.root()).expect("it is decoupled").used.0 + 20);
     merge_used(world, owner, events, blind, (used, into))
 }
 
@@ -97,7 +97,7 @@ pub(super) fn merge_used(
     (used, into): (Ino, MergeInto),
 ) -> FsResult<()> {
     let (dir, epoch) = (owner.subtree.root(), owner.epoch());
-    let record = world.mds.tree.decoupled(dir).expect("it is decoupled").clone();
+    let record = world.mds.core.tree.decoupled(dir).expect("it is decoupled").clone();
     let merge = record.merges + 1;
     ask(world, owner.at, dir, SubtreeOp::Part { epoch, merge, part: 0, blind, body: body(events) })?;
     let what = SubtreeOp::Merge { epoch, merge, parts: 1, used, into };
@@ -125,7 +125,7 @@ fn entry(dir: Ino, text: &str, ino: Ino, kind: Kind) -> Event {
 
 /// The states of an inode, as it is and as it is to be.
 fn changed(world: &World, ino: Ino, change: impl FnOnce(&mut Inode)) -> Vec<Event> {
-    let inode = world.mds.tree.inode(ino).expect("it is in memory").clone();
+    let inode = world.mds.core.tree.inode(ino).expect("it is in memory").clone();
     let mut made = inode.clone();
     change(&mut made);
     vec![state(inode), state(made)]
@@ -135,7 +135,7 @@ fn changed(world: &World, ino: Ino, change: impl FnOnce(&mut Inode)) -> Vec<Even
 fn bad_merges(scene: &Scene, own: Ino) -> Vec<(&'static str, Vec<Event>)> {
     let Scene { world, job, old, sub, deep, both, b, secret, theirs, .. } = scene;
     let (job, old, sub, deep, both, b, secret, theirs) = (*job, *old, *sub, *deep, *both, *b, *secret, *theirs);
-    let hash = |text: &str| Place::embedded(world.mds.tree.hash(&name(text)));
+    let hash = |text: &str| Place::embedded(world.mds.core.tree.hash(&name(text)));
     let at = |ino: Ino, kind: Kind, dir: Ino, text: &str| Inode { place: hash(text), ..of(ino, kind, dir) };
     let named = |text: &str, made: Inode, dir: Ino| vec![entry(dir, text, made.ino, made.kind), state(made)];
     let journal = Ino(own.0 - 2);
@@ -424,7 +424,7 @@ fn stray(seed: u64) -> bool {
             Ino(another.epoch()),
             orphan,
             Ino(owner.epoch()),
-            Ino(world.mds.tree.next_ino().0 + draw.below(3)),
+            Ino(world.mds.core.tree.next_ino().0 + draw.below(3)),
             Ino(1 << 40),
         ];
         for _ in 0..1 + draw.below(3) {

@@ -57,7 +57,7 @@ impl Scene {
     }
 
     fn cuts(&self, ino: Ino) -> u32 {
-        self.world.mds.tree.inode(ino).map_or(0, |inode| inode.cuts)
+        self.world.mds.core.tree.inode(ino).map_or(0, |inode| inode.cuts)
     }
 
     /// Others give a file these bytes, in its objects.
@@ -97,7 +97,7 @@ impl Scene {
     /// The bytes that others see in a file, as far as its size goes.
     fn theirs(&mut self, ino: Ino) -> String {
         let mut bytes = self.world.objects.read(self.world.session(self.b), ino);
-        bytes.resize(self.world.mds.tree.inode(ino).map_or(0, |inode| inode.size as usize), 0);
+        bytes.resize(self.world.mds.core.tree.inode(ino).map_or(0, |inode| inode.size as usize), 0);
         String::from_utf8(bytes).expect("text")
     }
 
@@ -129,9 +129,9 @@ impl Scene {
         self.world.wait_alive(500);
         assert_eq!(faults(&mut self.world), Vec::<String>::new());
         for ino in self.world.objects.all() {
-            assert!(self.world.mds.tree.inode(ino).is_some_and(|inode| inode.nlink > 0), "{ino} is nobody's");
+            assert!(self.world.mds.core.tree.inode(ino).is_some_and(|inode| inode.nlink > 0), "{ino} is nobody's");
         }
-        assert_eq!(self.world.mds.tree.orphans().count(), 0);
+        assert_eq!(self.world.mds.core.tree.orphans().count(), 0);
     }
 
     fn crash(&mut self) {
@@ -205,7 +205,7 @@ fn whenever_the_rank_dies_in_a_merge_both_versions_are_there_and_nothing_is_left
     let seq = s.world.send(s.owner.at, s.owner.merge_op(&group));
     assert_eq!(s.world.reply(s.owner.at, seq), None, "the others' version is being copied");
     let (to, session) = (s.world.pending_keeps[0].1, s.world.session(s.b));
-    assert!(s.world.mds.tree.is_orphan(to));
+    assert!(s.world.mds.core.tree.is_orphan(to));
     // Nobody changes it meanwhile.
     s.world.call(s.b, Op::Open { ino: s.big, flags: WRITE, handle: 51 }).expect("it may");
     assert_eq!(s.world.access.get(&(session, s.big)), Some(&DataAccess::Moving));
@@ -295,7 +295,7 @@ fn a_merge_that_says_nothing_of_the_bytes_leaves_both_versions_to_a_later_one() 
         }
         s.owner.run(&mut s.world, &mkdir(s.dir, "d")).expect("it is his");
         s.owner.merge(&mut s.world).expect("it is his");
-        assert_eq!(s.world.mds.tree.decoupled(s.dir).and_then(|record| record.copy_of(s.big)), Some(copy));
+        assert_eq!(s.world.mds.core.tree.decoupled(s.dir).and_then(|record| record.copy_of(s.big)), Some(copy));
         if crash {
             s.crash();
             s.overwrite(s.big).expect("it is his still");
@@ -394,7 +394,7 @@ fn without_a_merge_others_versions_are_what_is_there_and_nobody_changes_them_bef
         s.world.restore_all();
         s.world.input(Input::Tick);
         s.world.wait_alive(200);
-        assert!(s.world.mds.tree.decoupled(s.dir).is_none(), "lost: {lost}");
+        assert!(s.world.mds.core.tree.decoupled(s.dir).is_none(), "lost: {lost}");
         assert_eq!(s.world.access.get(&(session, s.big)), Some(&DataAccess::Moving), "a crash would put it back again");
         assert!(!s.world.frozen.is_empty());
         s.world.syncs = true;

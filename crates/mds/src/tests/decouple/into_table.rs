@@ -22,7 +22,7 @@ fn many() -> (World, usize, Ino, Owner) {
     world.create(a, dir, "old", WRITE, 1);
     world.call(a, close(1)).expect("it is open");
     (0..5).for_each(|_| world.wait_alive(100));
-    assert_eq!(world.mds.tree.oldest_dirty(), None, "the table has all");
+    assert_eq!(world.mds.core.tree.oldest_dirty(), None, "the table has all");
     let mut owner = Owner::new(&mut world, a, dir, 10_000).expect("free");
     owner.into = MergeInto::Table;
     let sub = owner.made(&mut world, &mkdir(dir, "sub"));
@@ -124,7 +124,7 @@ fn what_was_looked_for_before_it_was_made_is_found_when_it_is() {
     }
     world.loads = false;
     let late = *numbers.last().expect("some");
-    world.mds.tree.forget(late);
+    world.mds.core.tree.forget(late);
     let guess = world.send(b, Op::GetAttr { ino: late });
     let seq = send(&mut world, &mut owner);
     world.wait_alive(10);
@@ -145,7 +145,7 @@ fn names_that_the_table_does_not_have_yet_stay_in_memory_with_what_the_merge_say
     world.checkpoints = false;
     owner.into = MergeInto::Memory;
     owner.merge(&mut world).expect("his");
-    assert!(world.mds.tree.oldest_dirty().is_some());
+    assert!(world.mds.core.tree.oldest_dirty().is_some());
     owner.into = MergeInto::Table;
     owner.made(&mut world, &mkdir(dir, "later"));
     owner.run(&mut world, &unlink(dir, &text(0))).expect("his");
@@ -168,7 +168,7 @@ fn roots_word_is_taken_for_what_it_merges_blind_and_nobody_elses() {
     let (mut world, a, b, dir, old) = scene();
     let owner = Owner::new(&mut world, a, dir, 100).expect("free");
     let epoch = owner.epoch();
-    let inode = world.mds.tree.inode(old).expect("it is there").clone();
+    let inode = world.mds.core.tree.inode(old).expect("it is there").clone();
     let changed = Inode { mode: 0o4777, uid: 77, ..inode.clone() };
     let body = |events: &[Event]| {
         let mut bytes = Vec::new();
@@ -188,7 +188,7 @@ fn roots_word_is_taken_for_what_it_merges_blind_and_nobody_elses() {
     let seq = world.send(a, Op::Subtree { dir, what });
     (0..5).for_each(|_| world.wait_alive(10));
     assert!(world.reply(a, seq).is_some_and(|(result, _)| result.is_ok()));
-    let attr = world.mds.tree.inode(old).map(|inode| (inode.mode, inode.uid));
+    let attr = world.mds.core.tree.inode(old).map(|inode| (inode.mode, inode.uid));
     assert_eq!(attr, Some((0o4777, 77)));
 
     let peer = crate::Peer { uid: Some(1000), groups: vec![1000], trusted: false, local: false, identity: None };

@@ -31,7 +31,7 @@ fn a_journal_is_not_trimmed_below_a_merge_before_all_of_it_is_in_the_table() {
     assert!(states.len() == 2, "before and after: {states:?}");
     world.checkpoints = true;
     (0..20).for_each(|_| world.wait_alive(100));
-    assert_eq!(world.mds.tree.oldest_dirty(), None, "nothing is held for ever");
+    assert_eq!(world.mds.core.tree.oldest_dirty(), None, "nothing is held for ever");
 }
 
 #[test]

@@ -151,7 +151,7 @@ fn an_owner_gives_its_root_no_policy_that_is_less_than_what_a_directory_below_pr
     world.call(b, set(kid, batchfs)).expect("nobody has it");
     let mut owner = Owner::with(&mut world, a, dir, promised(hdfs())).expect("it is at least that");
     world.call(a, set(dir, batchfs)).expect("it is as much");
-    let record = |world: &World| world.mds.decoupled_promise(dir);
+    let record = |world: &World| world.mds.core.tree.decoupled(dir).map(|record| record.promise);
     assert_eq!(record(&world), batchfs.promise(), "that is what it gives from now on");
     assert_eq!(world.call(a, set(dir, ramdisk)), Err(FsError::Busy), "a directory below promises more");
     assert_eq!(world.call(a, set(dir, STRONG)), Err(FsError::Busy), "it is to be given back first");

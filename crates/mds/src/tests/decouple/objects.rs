@@ -28,7 +28,7 @@ fn the_owner_reaches_the_objects_of_its_files_and_what_is_no_file_in_the_end_is_
     ask(&mut world, a, dir, SubtreeOp::Keep { epoch, journal }).expect("that is reserved for it");
     owner.merge(&mut world).expect("it is his");
     world.crash();
-    let record = world.mds.tree.decoupled(dir).cloned().expect("it is kept");
+    let record = world.mds.core.tree.decoupled(dir).cloned().expect("it is kept");
     assert_eq!((record.journal, record.objects.len()), (Some(journal), 1), "{record:?}");
     for at in [a, b] {
         world.resume(at);

@@ -204,7 +204,7 @@ fn one_that_is_spread_over_ranks_comes_together_is_decoupled_and_merged() {
     let a = cluster.client();
     let before = cluster.walk(b).len();
     let mut owner = Far::new(&mut cluster, a, job).expect("nobody has it");
-    let elsewhere: Vec<_> = cluster.world(0).mds.cluster.routes.all();
+    let elsewhere: Vec<_> = cluster.world(0).mds.cluster.atlas.routes.all();
     assert!(elsewhere.iter().all(|route| route.rank == rank(0)), "{elsewhere:?}");
     for ino in [sub, deep, far, wide] {
         assert_eq!(cluster.attr(b, ino).err(), Some(FsError::Busy), "{ino}");
@@ -226,7 +226,7 @@ fn one_that_is_spread_over_ranks_comes_together_is_decoupled_and_merged() {
     assert_eq!(after.len(), before - 7 + 1);
     assert_eq!(after["/job/near"].0, far);
     for at in [0, 1] {
-        let routes = &cluster.world(at).mds.cluster.routes;
+        let routes = &cluster.world(at).mds.cluster.atlas.routes;
         assert_eq!(routes.version(deep), None, "rank {at}: of what is gone there are no lines");
     }
     cluster.migrate(job, 0, 1);
@@ -356,7 +356,7 @@ fn a_rank_that_is_drained_waits_for_what_is_decoupled_at_it_and_says_so() {
     owner.merge(&mut cluster).expect("it is his");
     owner.end(&mut cluster).expect("it is his");
     assert_eq!(Far::new(&mut cluster, a, there).err(), Some(FsError::Busy), "it is about to go");
-    cluster.wait_for("the end", |cluster| cluster.world(1).mds.cluster.routes.home(there) == Some(rank(0)));
+    cluster.wait_for("the end", |cluster| cluster.world(1).mds.cluster.atlas.routes.home(there) == Some(rank(0)));
     assert!(cluster.lookup(b, there, "new").is_ok());
     let mut owner = Far::new(&mut cluster, a, there).expect("it is rank 0's now");
     owner.end(&mut cluster).expect("it is his");
@@ -407,7 +407,7 @@ fn a_file_that_lives_by_itself_at_another_rank_comes_also_if_that_one_has_not_go
     // Rank 0 has something to move that does not come to its end, so the file does not go home.
     cluster.hold(0, 1);
     cluster.begin_move(other, 0, 1);
-    cluster.at(0, |world| world.mds.config.cache_bytes_max = 1);
+    cluster.at(0, |world| world.mds.core.config.cache_bytes_max = 1);
     cluster.wait(10_000);
     assert!(!cluster.has(0, f) && !cluster.has(1, f), "it is in the table alone");
     cluster.at(0, |world| world.loads = false);
@@ -454,7 +454,7 @@ fn what_was_asked_for_before_a_merge_made_it_is_there_after_that_also_when_it_ha
         let a = cluster.client();
         let mut owner = Far::with(&mut cluster, a, there, what).expect("nobody has it");
         let sub = owner.made(&mut cluster, &mkdir(there, "sub"));
-        cluster.at(1, |world| (world.mds.config.cache_bytes_max, world.mds.config.dirty_ms_max) = (1, 50));
+        cluster.at(1, |world| (world.mds.core.config.cache_bytes_max, world.mds.core.config.dirty_ms_max) = (1, 50));
         assert_eq!(cluster.attr(b, sub).err(), Some(FsError::Stale), "it is its owner's alone");
         owner.merge(&mut cluster).expect("it is his");
         owner.end(&mut cluster).expect("it is his");
@@ -603,7 +603,7 @@ fn a_scattered_directory_below_comes_to_its_owner_when_that_asks_for_it() {
             found,
             Ok(*dir),
             "d{n}: {:?} {:?}",
-            cluster.at(1, |world| world.mds.migrations()),
+            cluster.at(1, |world| world.mds.cluster.exports.migrations(&world.mds.core)),
             cluster.world(0).mds.under_way()
         );
         assert!(owner.found(&mut cluster, *dir, "f").is_ok());

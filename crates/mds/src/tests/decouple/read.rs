@@ -130,7 +130,7 @@ fn before_objects_of_what_others_know_are_changed_that_is_put_down_and_it_ends_w
     assert_eq!(right(&world, theirs, big), Some(DataAccess::Read));
     let record = overwrite(&mut world, &owner, vec![big]).expect("it is his");
     let copy = record.copy_of(big).expect("it is put down");
-    assert!(!record.is_granted(copy) && world.mds.tree.decoupled(dir) == Some(&record));
+    assert!(!record.is_granted(copy) && world.mds.core.tree.decoupled(dir) == Some(&record));
     assert_eq!((right(&world, mine, big), world.frozen.get(&big)), (Some(DataAccess::Write), Some(&(copy, mine))));
     assert_eq!(overwrite(&mut world, &owner, vec![big]).expect("once more"), record, "nothing is new");
     for (ino, why) in [(made, FsError::Invalid), (dir, FsError::Invalid), (Ino(1 << 40), FsError::NotFound)] {
@@ -150,7 +150,9 @@ fn before_objects_of_what_others_know_are_changed_that_is_put_down_and_it_ends_w
     world.discards = false;
     owner.run(&mut world, &set_data(big, 1, 0, 200_000, false)).expect("it is his");
     owner.merge(&mut world).expect("it is his");
-    assert!(world.frozen.is_empty() && world.mds.tree.decoupled(dir).is_some_and(|now| now.overwritten.is_empty()));
+    assert!(
+        world.frozen.is_empty() && world.mds.core.tree.decoupled(dir).is_some_and(|now| now.overwritten.is_empty())
+    );
     assert!(world.pending_discards.contains(&(copy, 0)), "{:?}", world.pending_discards);
     assert_eq!(right(&world, mine, big), Some(DataAccess::Read), "it is to be asked for once more");
     assert_eq!(right(&world, mine, made), Some(DataAccess::Read), "others know it by now");
@@ -203,7 +205,7 @@ fn what_was_overwritten_and_not_merged_is_put_back_before_it_ends() {
         };
         assert_eq!(Vec::from(world.pending_restores.clone()), [(big, copy)], "lost: {lost}");
         assert_eq!(seq.and_then(|seq| world.reply(a, seq)), None);
-        assert!(world.mds.tree.decoupled(dir).is_some() && world.frozen.contains_key(&big));
+        assert!(world.mds.core.tree.decoupled(dir).is_some() && world.frozen.contains_key(&big));
         assert!(world.lookup(b, dir, "big").is_ok(), "others read on");
         assert_eq!(world.call(b, mkdir(dir, "m")), Err(FsError::Busy));
         // The rank dies: it begins anew.
@@ -217,7 +219,7 @@ fn what_was_overwritten_and_not_merged_is_put_back_before_it_ends() {
         }
         world.input(Input::Restored { ino: big });
         world.wait_alive(100);
-        assert!(world.mds.tree.decoupled(dir).is_none() && world.frozen.is_empty(), "lost: {lost}");
+        assert!(world.mds.core.tree.decoupled(dir).is_none() && world.frozen.is_empty(), "lost: {lost}");
         assert!(world.pending_discards.contains(&(copy, 0)));
         assert!(seq.is_none_or(|seq| matches!(world.reply(a, seq), Some((Ok(_), _)))));
         assert!(world.call(b, mkdir(dir, "m")).is_ok());
@@ -252,7 +254,7 @@ fn nobody_goes_on_with_a_subtree_whose_files_are_being_put_back() {
         world.wait_alive(100);
         world.input(Input::Restored { ino: big });
         world.wait_alive(100);
-        assert!(world.mds.tree.decoupled(dir).is_none() && world.frozen.is_empty(), "crash: {crash}");
+        assert!(world.mds.core.tree.decoupled(dir).is_none() && world.frozen.is_empty(), "crash: {crash}");
     }
 }
 

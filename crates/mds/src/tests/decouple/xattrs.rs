@@ -44,7 +44,7 @@ fn a_merge_leaves_an_inode_no_more_bytes_of_xattrs_than_setting_them_would() {
     let rest = XATTR_TOTAL_MAX - 4 * ("user.0".len() + 1 + 60_000) - ("user.x".len() + 1);
     assert_eq!(world.call(b, set(old, "user.x", &vec![7; rest + 1])), Err(FsError::NoSpace));
     let owner = Owner::new(&mut world, a, dir, 100).expect("nobody has it");
-    let inode = world.mds.tree.inode(old).expect("it was just changed").clone();
+    let inode = world.mds.core.tree.inode(old).expect("it was just changed").clone();
     let state = || Event::Inode(Box::new(inode.clone()));
     let with = |value: Vec<u8>| {
         let xattr = Event::Xattr { ino: old, name: b"user.x"[..].into(), value: value.into() };

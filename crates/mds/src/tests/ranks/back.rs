@@ -13,7 +13,7 @@ fn gone(ranks: usize) -> (Cluster, usize, Ino, Ino) {
     let Ok(Answer::Opened { attr, .. }) = cluster.call(a, create(dir, "f", WRITE, 1)) else { panic!("it is made") };
     cluster.at(1, |world| world.checkpoints = false);
     cluster.migrate(dir, 0, 1);
-    assert!(cluster.world(0).mds.cluster.departed.contains_key(&attr.ino));
+    assert!(cluster.world(0).mds.cluster.atlas.departed.contains_key(&attr.ino));
     cluster.ask(a, 1, close(1));
     (cluster, a, dir, attr.ino)
 }
@@ -25,7 +25,7 @@ fn what_is_open_where_it_came_back_to_is_open_there_after_a_restart_of_all() {
     cluster.at(0, |world| world.checkpoints = false);
     cluster.at(1, |world| world.checkpoints = true);
     cluster.wait(8000);
-    assert!(cluster.world(0).mds.cluster.departed.is_empty());
+    assert!(cluster.world(0).mds.cluster.atlas.departed.is_empty());
     cluster.migrate(dir, 1, 0);
     let (answer, asked) = cluster.call_by(a, 0, &Op::Open { ino: file, flags: WRITE, handle: 2 });
     assert!(answer.is_ok() && asked == [0], "{answer:?} {asked:?}");
@@ -54,7 +54,7 @@ fn what_came_back_by_way_of_a_third_rank_is_served_while_the_first_one_cannot_be
     // Else it would be in memory because of it.
     cluster.at(2, |world| world.message(a, ToServer::Release(vec![(file, Lease::ATTR)])));
     cluster.migrate(dir, 2, 0);
-    assert!(!cluster.has(0, file) && cluster.world(0).mds.cluster.departed.contains_key(&file));
+    assert!(!cluster.has(0, file) && cluster.world(0).mds.cluster.atlas.departed.contains_key(&file));
     let (answer, asked) = cluster.call_by(a, 0, &Op::Open { ino: file, flags: WRITE, handle: 2 });
     assert!(answer.is_ok() && asked == [0], "{answer:?} {asked:?}");
     cluster.release();
@@ -83,7 +83,7 @@ fn what_is_gone_is_not_looked_for_in_a_table_that_is_behind_when_something_else_
     cluster.migrate(other, 2, 0);
     for (file, text) in [(made, "made"), (renamed, "renamed")] {
         assert!(!cluster.has(0, file), "{text}");
-        assert!(cluster.world(0).mds.cluster.may_be_back(file), "{text}");
+        assert!(cluster.world(0).mds.cluster.atlas.may_be_back(file), "{text}");
         let seq = cluster.send(a, 0, Op::GetAttr { ino: file });
         cluster.wait(100);
         let outcome = cluster.outcome(a, 0, seq);

@@ -91,7 +91,7 @@ fn what_a_policy_wants_is_moved_and_others_are_told_what_it_weighs() {
     cluster.wait(3000);
     assert_eq!(moves(&mut cluster, 0), 1);
     assert!(
-        cluster.world(0).mds.cluster.routes.all().iter().any(|route| route.dir == dir && route.rank == rank(1)),
+        cluster.world(0).mds.cluster.atlas.routes.all().iter().any(|route| route.dir == dir && route.rank == rank(1)),
         "it has moved"
     );
     let theirs = asked(&mut cluster, 1).expect("it is time");
@@ -118,7 +118,7 @@ fn what_directories_say_is_read_before_a_policy_is_asked() {
         cluster.touch_all(a, dir, 5);
     }
     let unknown = |cluster: &Cluster, dir| {
-        let tree = &cluster.world(0).mds.tree;
+        let tree = &cluster.world(0).mds.core.tree;
         tree.inode(dir).is_some_and(|inode| tree.xattr(inode, BALANCER).is_none())
     };
     assert!(unknown(&cluster, off) && unknown(&cluster, free));
@@ -185,7 +185,7 @@ fn a_directory_with_many_names_that_is_most_of_the_load_is_shown_in_eighths_and_
     assert!(sum > 100.0 && snapshot.pieces[itself as usize].load.metaload() == 0.0, "nothing is counted twice");
     answer(&mut cluster, 0, &snapshot, &[(parts[5].piece, 1)]);
     cluster.wait(3000);
-    let lines = cluster.world(0).mds.cluster.routes.all();
+    let lines = cluster.world(0).mds.cluster.atlas.routes.all();
     let line = lines.iter().find(|route| route.dir == dir && Some(route.frag) == parts[5].piece.frag);
     assert_eq!(line.map(|line| line.rank), Some(rank(1)));
     // Rank 1 can give it back, and knows where.
@@ -195,7 +195,7 @@ fn a_directory_with_many_names_that_is_most_of_the_load_is_shown_in_eighths_and_
     answer(&mut cluster, 1, &theirs, &[(whole(dir), 0)]);
     cluster.wait(3000);
     assert!(
-        cluster.world(0).mds.cluster.routes.all().iter().all(|route| route.rank == rank(0)),
+        cluster.world(0).mds.cluster.atlas.routes.all().iter().all(|route| route.rank == rank(0)),
         "it is all at rank 0 again"
     );
     cluster.finish();
@@ -263,7 +263,10 @@ fn a_move_that_would_keep_requests_waiting_is_given_up_and_they_go_on() {
     let seq = cluster.send(a, 0, create(dir, "g", WRITE, 2));
     assert_eq!(cluster.outcome(a, 0, seq), None, "it waits while the directory is about to move");
     cluster.wait_for("an answer", |cluster| matches!(cluster.outcome(a, 0, seq), Some(Outcome::Answered(Ok(_)))));
-    assert!(cluster.world(0).mds.cluster.routes.all().iter().all(|route| route.rank == rank(0)), "nothing has moved");
+    assert!(
+        cluster.world(0).mds.cluster.atlas.routes.all().iter().all(|route| route.rank == rank(0)),
+        "nothing has moved"
+    );
     cluster.at(0, |world| world.quiesces = true);
     cluster.finish();
 }

@@ -239,7 +239,7 @@ fn what_was_imported_before_a_crash_is_said_to_be_in_the_table_when_it_is() {
     cluster.touch(a, here, "f");
     cluster.at(1, |world| world.checkpoints = false);
     cluster.migrate(here, 0, 1);
-    let knows = |cluster: &mut Cluster| cluster.at(0, |world| !world.mds.cluster.departed.is_empty());
+    let knows = |cluster: &mut Cluster| cluster.at(0, |world| !world.mds.cluster.atlas.departed.is_empty());
     assert!(knows(&mut cluster), "the table may not have it yet");
     cluster.kill(1);
     cluster.start(1);

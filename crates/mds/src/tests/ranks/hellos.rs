@@ -117,7 +117,7 @@ fn what_another_rank_tells_before_hello_can_be_said_is_not_lost() {
     cluster.hold(0, 1);
     cluster.migrate(x, 0, 2);
     go_on(&mut cluster, 1);
-    let lines = cluster.at(1, |world| world.mds.cluster.routes.lines(x));
+    let lines = cluster.at(1, |world| world.mds.cluster.atlas.routes.lines(x));
     assert_eq!(lines.iter().map(|line| usize::from(line.rank.0)).collect::<Vec<_>>(), [2]);
     cluster.release();
     // And they do with each other what they did before.

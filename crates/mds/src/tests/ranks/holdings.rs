@@ -41,7 +41,7 @@ fn what_a_dead_session_left_of_a_file_is_dropped_also_if_nothing_of_it_is_in_mem
     let outcome = cluster.ask(a, 1, create(sub, "f", WRITE, 1));
     let Outcome::Answered(Ok(Answer::Opened { attr, .. })) = outcome else { panic!("{outcome:?}") };
     cluster.wait(8000);
-    cluster.at(1, |world| world.mds.tree.evict_some(0, 10_000, &|_| false));
+    cluster.at(1, |world| world.mds.core.tree.evict_some(0, 10_000, &|_| false));
     assert!(!cluster.has(1, attr.ino) && !cluster.has(1, sub));
     cluster.at(1, |world| {
         let slot = world.mds.sessions.find(world.session(a)).expect("it has a session");
@@ -508,7 +508,7 @@ fn locks_of_an_open_file_are_taken_and_given_back_in_order_whatever_has_left_mem
     cluster.ask(a, 0, Op::Open { ino: file, flags: WRITE, handle: 5 });
     cluster.wait(4000);
     cluster.at(0, |world| {
-        world.mds.tree.evict_some(0, 10_000, &|_| false);
+        world.mds.core.tree.evict_some(0, 10_000, &|_| false);
         world.loads = false;
     });
     assert!(!cluster.has(0, file));
@@ -585,7 +585,10 @@ fn what_is_open_moves_also_if_it_had_to_be_looked_for_again() {
     cluster.at(0, |world| world.quiesces = false);
     let id = cluster.begin_move(dir, 0, 1);
     cluster.wait_for("freezing", |cluster| cluster.state(0, id) == "freezing");
-    cluster.at(0, |world| world.mds.disturb_export());
+    cluster.at(0, |world| {
+        let mds = &mut world.mds;
+        mds.cluster.exports.disturb_export(&mut mds.core, &mds.sessions, &mds.opens);
+    });
     cluster.at(0, |world| world.quiesces = true);
     cluster.wait_for("the end", |cluster| cluster.state(0, id) == "done");
     for (n, ino) in (1..).zip(&files) {
@@ -607,7 +610,7 @@ fn a_directory_that_is_open_moves_with_its_handle_though_it_has_left_memory_sinc
     let id = cluster.begin_move(here, 0, 1);
     cluster.wait(1000);
     assert_eq!(cluster.state(0, id), "preparing", "it waits for the sync");
-    cluster.at(0, |world| world.mds.tree.evict_some(0, 10_000, &|_| false));
+    cluster.at(0, |world| world.mds.core.tree.evict_some(0, 10_000, &|_| false));
     assert!(!cluster.has(0, sub));
     cluster.at(0, |world| world.syncs_data = true);
     cluster.wait_for("the end of a migration", |cluster| cluster.state(0, id) == "done");
@@ -628,7 +631,7 @@ fn a_lease_of_a_session_that_ended_while_its_file_was_read_does_not_keep_a_migra
     cluster.ask(b, 0, Op::GetAttr { ino: file });
     assert!(holders(&cluster, 0, file) > 0);
     cluster.at(0, |world| {
-        world.mds.tree.evict_some(0, 10_000, &|_| false);
+        world.mds.core.tree.evict_some(0, 10_000, &|_| false);
         world.loads = false;
     });
     let id = cluster.begin_move(here, 0, 1);

@@ -17,7 +17,7 @@ fn a_file_below_many_directories_is_found_though_memory_holds_fewer() {
     cluster.crash(0);
     cluster.wait(500);
     cluster.at(0, |world| {
-        world.mds.config.cache_bytes_max = 1;
+        world.mds.core.config.cache_bytes_max = 1;
         world.loads = false;
     });
     cluster.wait(200);

@@ -257,13 +257,13 @@ fn what_was_read_while_its_directory_moved_and_is_renamed_there_before_it_is_dro
         (0..).map(|n| format!("sub{n}")).find(|text| upper.contains(hash(&cluster, text))).expect("there is one");
     let sub = cluster.mkdir(a, dir, &text);
     cluster.touch(a, sub, "f");
-    let old = cluster.world(0).mds.tree.inode(sub).cloned().expect("it is in memory");
+    let old = cluster.world(0).mds.core.tree.inode(sub).cloned().expect("it is in memory");
     cluster.wait(5000);
     cluster.crash(0);
     let id = cluster.begin_frag(dir, upper, 0, 1);
     cluster.wait_for("the cleaning up", |cluster| cluster.state(0, id) == "cleaning");
     // As if it had been read after memory was looked through, and before the record was made.
-    cluster.at(0, |world| world.mds.tree.load(Loaded::Inode(sub, Some(Box::new(old)))));
+    cluster.at(0, |world| world.mds.core.tree.load(Loaded::Inode(sub, Some(Box::new(old)))));
     assert!(cluster.world(0).mds.inodes_held().contains(&sub));
     let renamed = cluster.send(a, 1, rename(dir, &text, Ino::ROOT, "sub"));
     assert_eq!(cluster.outcome(a, 1, renamed), Some(Outcome::Answered(Ok(Answer::Done))));

@@ -155,7 +155,7 @@ fn what_was_made_and_removed_while_a_fragment_was_about_to_move_keeps_nobody_wai
         assert!(!state.starts_with("failed"), "{state}");
         state == "done"
     });
-    let all = cluster.at(0, |world| world.mds.migrations());
+    let all = cluster.at(0, |world| world.mds.cluster.exports.migrations(&world.mds.core));
     let frozen_us = all.into_iter().find(|one| one.id == id).map(|one| one.frozen_us);
     assert_eq!(frozen_us, Some(0), "what had to be read for it was read before");
     cluster.finish();

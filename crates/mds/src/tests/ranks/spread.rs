@@ -378,7 +378,7 @@ fn that_split_early(ranks: usize) -> Cluster {
 
 /// In how many fragments, as bits, a rank has cut what it has of a directory.
 fn bits_at(cluster: &Cluster, at: usize, dir: Ino) -> u8 {
-    cluster.world(at).mds.tree.peek(dir).map(|inode| inode.frag_bits).expect("it has some of it")
+    cluster.world(at).mds.core.tree.peek(dir).map(|inode| inode.frag_bits).expect("it has some of it")
 }
 
 #[test]
@@ -452,7 +452,7 @@ fn fragments_of_one_rank_that_are_halves_of_one_get_one_line_again_which_all_lea
         }
         cluster.wait(500);
         for at in 0..2 {
-            let lines = cluster.world(at).mds.cluster.routes.lines(dir);
+            let lines = cluster.world(at).mds.cluster.atlas.routes.lines(dir);
             let who: Vec<(Frag, loligo_types::Rank)> = lines.iter().map(|line| (line.frag, line.rank)).collect();
             assert_eq!(who, [(Frag { bits: 1, value: 0 }, rank(0)), (upper, rank(1))], "at rank {at}");
         }

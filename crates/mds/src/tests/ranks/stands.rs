@@ -99,7 +99,7 @@ fn where_no_policy_is_in_force_what_names_one_is_balanced_all_the_same_and_nothi
     assert_eq!((stand(&snapshot, named), stand(&snapshot, other)), ((Some("mine"), true), (None, true)));
     let done = answer(&mut cluster, 0, snapshot.tick, &[(whole(other), 1), (whole(named), 1)]);
     assert_eq!(done, (1, 0));
-    let lines = cluster.world(0).mds.cluster.routes.all();
+    let lines = cluster.world(0).mds.cluster.atlas.routes.all();
     assert!(lines.iter().all(|line| line.dir != other) && lines.iter().any(|line| line.dir == named));
     cluster.finish();
 }

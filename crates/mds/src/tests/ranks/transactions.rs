@@ -119,7 +119,7 @@ fn a_decision_that_is_durable_is_delivered_by_the_next_life_of_its_rank_and_appl
             assert_eq!(on_the_way(&cluster, 1, 0), ["received"]);
         }
         let links = |cluster: &Cluster| {
-            let found = cluster.world(1).mds.tree.inode(file).map(|inode| inode.nlink);
+            let found = cluster.world(1).mds.core.tree.inode(file).map(|inode| inode.nlink);
             found.expect("the lender has it")
         };
         assert_eq!(links(&cluster), 1 + u32::from(received));

@@ -38,7 +38,7 @@ fn given(frag: Option<Frag>) -> (Cluster, usize, Ino, Vec<Ino>) {
 
 /// True if the third rank has heard that something of a directory is the second's.
 fn third_knows(cluster: &mut Cluster, dir: Ino) -> bool {
-    cluster.at(2, |world| world.mds.cluster.routes.lines(dir).iter().any(|line| line.rank == rank(1)))
+    cluster.at(2, |world| world.mds.cluster.atlas.routes.lines(dir).iter().any(|line| line.rank == rank(1)))
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn who_asks_for_what_is_on_its_way_is_sent_there_when_it_is_there() {
                 cluster.come_back(a, 0, Reclaim::default());
             }
             let case = format!("restarts: {restarts}, {frag:?}");
-            let told = cluster.at(0, |world| world.mds.routes_about(None));
+            let told = cluster.at(0, |world| world.mds.cluster.atlas.routes_about(&world.mds.core, None));
             assert!(told.iter().all(|line| line.rank != rank(1)), "{case}: {told:?}");
             cluster.reconnect(0, 2);
             assert!(!third_knows(&mut cluster, dir), "{case}");

@@ -268,7 +268,7 @@ fn under_placement_replicated_the_path_gives_the_rank_which_finds_the_way_by_its
     };
     assert!(cluster.call(a, set(top, b"replicated")).is_ok());
     let ranks = cluster.map().placed();
-    let hash = |cluster: &Cluster, text: &str| cluster.world(0).mds.tree.hash(&name(text));
+    let hash = |cluster: &Cluster, text: &str| cluster.world(0).mds.core.tree.hash(&name(text));
     let (mut above, mut parent, mut path) = (None, top, vec!["top".to_owned()]);
     for depth in 0..6 {
         let text = format!("d{depth}");

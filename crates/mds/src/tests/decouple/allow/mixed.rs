@@ -190,7 +190,7 @@ fn whatever_both_do_nothing_that_either_made_is_lost_and_all_counts_are_right() 
         }
         m.owner.end(&mut m.world).expect("his");
         assert_eq!(faults(&mut m.world), Vec::<String>::new(), "seed {seed}");
-        assert_eq!(m.world.mds.tree.orphans().count(), 0, "seed {seed}: nothing is held for ever");
+        assert_eq!(m.world.mds.core.tree.orphans().count(), 0, "seed {seed}: nothing is held for ever");
         conflicts += m.owner.conflicts.len();
         kinds.extend(m.owner.conflicts.iter().map(|conflict| conflict.kind));
     }

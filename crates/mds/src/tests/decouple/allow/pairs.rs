@@ -46,7 +46,7 @@ fn what_the_owner_removed_and_others_changed_is_kept_and_what_they_did_not_touch
     let (there, kinds) = s.merged();
     assert_eq!(there, "/.conflicts/ /.conflicts/f~1-1=theirs /.conflicts/x~1-1=base /d/ /e/");
     assert_eq!(kinds, [ConflictKind::Removed; 2]);
-    assert_eq!(s.world.mds.tree.inode(s.g), None);
+    assert_eq!(s.world.mds.core.tree.inode(s.g), None);
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn what_both_removed_is_gone_without_a_word() {
     s.other(unlink(s.dir, "f"));
     s.other(rmdir(s.dir, "d"));
     assert_eq!(s.merged(), ("/e/ /e/x=base /g=base".into(), vec![]));
-    assert_eq!(s.world.mds.tree.orphans().count(), 0);
+    assert_eq!(s.world.mds.core.tree.orphans().count(), 0);
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn of_a_file_that_others_made_too_large_for_an_inode_theirs_is_kept_and_it_stays
     for file in [s.f, s.g, s.x] {
         s.other(truncate(file, 1 << 20));
         let events = [Event::InlineGone(file), {
-            let inode = s.world.mds.tree.inode(file).expect("there").clone();
+            let inode = s.world.mds.core.tree.inode(file).expect("there").clone();
             Event::Inode(Box::new(Inode { inline: false, change: inode.change + 1, ..inode }))
         }];
         s.world.mds.commit(None, &events);
@@ -184,7 +184,7 @@ fn what_the_owner_changed_and_others_removed_is_back_where_it_was() {
     let (there, kinds) = s.merged();
     assert_eq!(there, "/d/ /d/new=own /e/ /e/x=base /f=owners");
     assert_eq!(kinds, [ConflictKind::Returned; 4], "of g only the others spoke");
-    assert_eq!(s.world.mds.tree.inode(s.g), None);
+    assert_eq!(s.world.mds.core.tree.inode(s.g), None);
 }
 
 #[test]

@@ -18,7 +18,7 @@ fn chown(ino: Ino, uid: u32) -> Op {
 impl Scene {
     /// Mode and owner of a file, and whether it has capabilities.
     fn rights_of(&mut self, ino: Ino) -> (u16, u32, bool) {
-        let inode = self.world.mds.tree.inode(ino).expect("it is there").clone();
+        let inode = self.world.mds.core.tree.inode(ino).expect("it is there").clone();
         let get = Op::GetXattr { ino, name: CAPABILITY.as_bytes().into() };
         (inode.mode, inode.uid, self.world.call(self.b, get).is_ok())
     }
@@ -157,7 +157,7 @@ fn a_change_that_others_do_not_permit_any_more_is_kept_and_told_and_all_else_is_
         "/.conflicts/ /.conflicts/f~1-1=owners /.conflicts/inode-1099511627783~1-1=new /d/ /f=base /his=base /own=own"
             .replace("inode-1099511627783~1-1", &kept_of(&there, "=new"))
     );
-    let mode = |world: &World, ino: Ino| world.mds.tree.inode(ino).map(|inode| (inode.mode, inode.uid));
+    let mode = |world: &World, ino: Ino| world.mds.core.tree.inode(ino).map(|inode| (inode.mode, inode.uid));
     assert_eq!(mode(&world, f), Some((0o4755, 0)), "of root, with what root knows");
     assert_eq!(mode(&world, his), Some((0o644, 7)));
     let conflicts = world.lookup(a, dir, ".conflicts").expect("there").ino;
