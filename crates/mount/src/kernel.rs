@@ -97,12 +97,12 @@ impl Kernel {
         self.device.set(device).expect("a mount is attached once");
     }
 
-    /// How far the kernel may cache names. Said at the mount, once.
+    /// Level to which the kernel may cache names. Said at the mount, once.
     pub(crate) fn set_caching(&self, caching: NameCaching) {
         self.caching.set(caching).expect("a mount begins once");
     }
 
-    /// How far the kernel may cache names; before the mount it does not.
+    /// Level to which the kernel may cache names; before the mount it does not.
     pub fn caching(&self) -> NameCaching {
         self.caching.get().copied().unwrap_or(NameCaching::Off)
     }
@@ -112,7 +112,7 @@ impl Kernel {
         self.caching() != NameCaching::Off
     }
 
-    /// How long the kernel may use a name without asking again.
+    /// Time for which the kernel may use a name without asking again.
     pub(crate) fn name_ttl(&self, believed: bool) -> Duration {
         if believed { self.caching().ttl() } else { Duration::ZERO }
     }

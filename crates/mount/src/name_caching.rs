@@ -1,4 +1,4 @@
-//! How far the kernel may cache names, by the version of its FUSE protocol. Not which names it may cache ([`crate::dentries`]), and not
+//! Level of name caching in the kernel, by the version of its FUSE protocol. Not which names it may cache ([`crate::dentries`]), and not
 //! how it is told to drop them ([`crate::kernel`]).
 //!
 //! All levels keep the same promise: before a lease on the names of a directory is given back, the kernel uses no name of it any more.
@@ -36,7 +36,7 @@ impl NameCaching {
         }
     }
 
-    /// How long the kernel may use a name without asking again.
+    /// Time for which the kernel may use a name without asking again.
     pub fn ttl(self) -> Duration {
         match self {
             NameCaching::Off => Duration::ZERO,

@@ -13,10 +13,10 @@ use std::sync::{Arc, mpsc};
 
 use fake::{Fake, eventually};
 
-/// How far names are cached: by kernels before Linux 6.2, before 6.16, and since.
+/// Levels of name caching: of kernels before Linux 6.2, before 6.16, and since.
 const CACHING: [&str; 3] = ["Timed", "Expiry", "Epochs"];
 
-/// How often names could not be dropped one by one.
+/// Number of times that names could not be dropped one by one.
 fn fallbacks(fake: &mut Fake) -> u64 {
     fake.count("all_names") + fake.count("names_waited")
 }
