@@ -119,9 +119,14 @@ impl Layout {
         objects::Epochs::openings(&self.epochs()) > 0
     }
 
+    /// True if a file is missing that each opening to write makes.
+    pub(crate) fn lacks(&self, path: &Path) -> bool {
+        !path.exists() && self.was_opened()
+    }
+
     /// The finding that a file is missing which each opening to write makes. A snapshot was never opened so.
     pub(crate) fn missing(&self, path: &Path, meaning: &str) -> Option<Finding> {
-        let is_missing = !path.exists() && self.was_opened() && self.refuse_inside().is_ok();
+        let is_missing = self.lacks(path) && self.refuse_inside().is_ok();
         let remedy = "if nobody knows who removed it, go back to a copy (loligo copy); the next start makes it anew of what is there, and says so in its log";
         is_missing.then(|| Finding::wrong(format!("{}: {meaning}", path.display()), remedy))
     }

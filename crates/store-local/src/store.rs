@@ -151,6 +151,9 @@ impl LocalStore {
         layout.refuse_inside()?;
         // Without a table there is nothing to look at: its parts are made.
         if options.looks && LocalTable::is_at(&layout.table()) {
+            if layout.lacks(&layout.marks()) {
+                tracing::warn!("{}: {}", layout.marks().display(), marks::MISSING);
+            }
             let owner = Arc::new(Owner::Looking(layout.take_lock_to_look()?));
             return LocalStore::only_to_read(layout, identity, options, owner);
         }
@@ -169,7 +172,7 @@ impl LocalStore {
         if made {
             files::sync_dir(&layout.dir)?;
         }
-        if !layout.marks().exists() && layout.was_opened() {
+        if layout.lacks(&layout.marks()) {
             tracing::warn!("{}: {}; it is made anew", layout.marks().display(), marks::MISSING);
         }
         let marks = Arc::new(Marks::open(&layout.marks(), &identity.fs_id));

@@ -423,4 +423,36 @@ mod tests {
         assert!(missing.is_empty(), "{missing:?} not in\n{used}");
         drop(store);
     }
+
+    #[test]
+    fn a_table_that_lacks_one_of_its_logs_is_not_opened_and_its_other_rows_can_be_saved() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let data = dir.path().join("data");
+        LocalStore::format(&data, &FormatOptions::default()).expect("it is empty");
+        drop(LocalStore::open(&data, &OpenOptions::default()).expect("it was formatted"));
+        let path = data.join("table");
+        // Its memory is not written before there are many logs.
+        let mut options = options(&OpenOptions { write_buffer_bytes: 64 << 10, ..OpenOptions::default() });
+        options.set_max_write_buffer_number(10);
+        options.set_min_write_buffer_number_to_merge(8);
+        let db = open(&path, &options, false).expect("it is there");
+        let mut sync = rocksdb::WriteOptions::default();
+        sync.set_sync(true);
+        (0..200_u32).for_each(|n| db.put_opt(n.to_be_bytes(), [1; 1000], &sync).expect("there is room"));
+        drop(db);
+        let files = std::fs::read_dir(&path).expect("the table is a directory").flatten().map(|file| file.path());
+        let mut logs: Vec<_> = files.filter(|file| file.extension().is_some_and(|end| end == "log")).collect();
+        logs.sort();
+        assert!(logs.len() > 2, "{logs:?}");
+        let whole = std::fs::read(&logs[1]).expect("a log");
+        let refused = || LocalStore::open(&data, &OpenOptions { looks: true, ..OpenOptions::default() }).err();
+        std::fs::write(&logs[1], &whole[..whole.len() / 2]).expect("it can be written");
+        assert!(matches!(refused(), Some(StoreError::Corrupt { .. })), "{:?}", refused());
+        std::fs::remove_file(&logs[1]).expect("it is there");
+        assert!(matches!(refused(), Some(StoreError::Corrupt { .. })), "{:?}", refused());
+        let salvaged = LocalStore::salvage(&data, &OpenOptions::default()).expect("the others can be read");
+        let Some(crate::Salvaged::Replaced { rows, .. }) = salvaged else { panic!("{salvaged:?}") };
+        assert!(rows > 100 && rows < 200, "{rows}");
+        drop(LocalStore::open(&data, &OpenOptions::default()).expect("it is a table again"));
+    }
 }
