@@ -262,20 +262,18 @@ impl Marks {
     /// Notes, durably, that the table is durable up to this change. Marks go forward only. One that cannot be written leaves the one before:
     /// what it speaks of is durable all the same, so that is told to the log once.
     pub(crate) fn table_synced(&self, change: u64) {
-        let written = self.with(TABLE, |file, known| {
+        let written = self.with(TABLE, |file, known| -> io::Result<bool> {
             if change <= known.last.segment {
-                return Ok(None);
+                return Ok(false);
             }
             let slot = Slot { seq: known.last.seq + 1, segment: change, len: 0 };
             file.write_all_at(&slot.encode(TABLE), at(TABLE, slot.seq))?;
             known.last = slot;
-            Ok(Some(file.try_clone()?))
+            Ok(true)
         });
+        let (Some(file), Some(written)) = (&self.file, written) else { return };
         // The marks of journals do not wait for the sync.
-        let done = match written {
-            None => return,
-            Some(written) => written.and_then(|file: Option<File>| file.map_or(Ok(()), |file| file.sync_data())),
-        };
+        let done = written.and_then(|is_new| if is_new { file.sync_data() } else { Ok(()) });
         self.with(TABLE, |_, known| {
             if let Err(error) = &done
                 && !known.failed
@@ -408,6 +406,20 @@ mod tests {
         assert!(matches!(look_at_table(&path, &FS), Err(StoreError::Corrupt { .. })));
         assert_eq!(Marks::open(&path, &FS).table(), None);
         assert_eq!(look(&path, &FS, 0), Ok(Some(Segment { id: 1, len: 200 })));
+    }
+
+    #[test]
+    fn a_mark_of_the_table_that_cannot_be_written_leaves_the_one_before() {
+        let (_dir, path) = place();
+        Marks::open(&path, &FS).table_synced(5);
+        let marks = Marks::open_read_only(&path, &FS);
+        marks.table_synced(6);
+        marks.table_synced(7);
+        assert_eq!((marks.table(), look_at_table(&path, &FS)), (Some(5), Ok(Some(5))));
+        assert!(marks.set_table(Some(1)).is_err(), "who sets it back is told");
+        let marks = Marks::open(&path, &FS);
+        marks.table_synced(8);
+        assert_eq!(look_at_table(&path, &FS), Ok(Some(8)));
     }
 
     #[test]
