@@ -22,6 +22,11 @@ const FROM_A_COPY: &str =
     "nothing mends this: copy the directory as it is, and go back to a copy (loligo copy) or a dump (loligo load)";
 /// The same of rows.
 const WHAT_CAN_BE_READ: &str = "go back to a copy (loligo copy); or stop the server, copy the directory as it is, and save the rows that can be read: loligo fsck --repair";
+/// The same of a table that lacks its end.
+const LOST_END: &str = "copy the directory as it is, and go back to a copy (loligo copy); or go on with what is there: loligo fsck --repair";
+/// Remedy of a mark that cannot be read.
+const NO_MARK: &str =
+    "whether the table has its end cannot be told; the next change of it that is synced makes the mark anew";
 /// Rows between two words of how far it is.
 const TELL_EVERY: u64 = 4096;
 /// Bytes that the table's files are read ahead by.
@@ -55,6 +60,7 @@ impl LocalCheck {
         {
             checked.findings.push(Finding::wrong(cause(&error), FROM_A_COPY));
         }
+        checked.findings.extend(self.layout.missing(&self.layout.marks(), marks::MISSING));
         let mut rows = 0;
         let found = look(|| {
             rows = 0;
@@ -132,6 +138,8 @@ impl LocalCheck {
     fn table(&self, rows: &mut u64, tell: &mut dyn FnMut(CheckProgress)) -> Result<Vec<Finding>> {
         let path = self.layout.table();
         let wrong = |text: String| Finding::wrong(text, WHAT_CAN_BE_READ);
+        // Before the table: what was durable by now is there when it is opened.
+        let mark = self.fs_id().map_or(Ok(None), |fs| marks::look_at_table(&self.layout.marks(), &fs));
         let db = match self.open() {
             Ok(Some(db)) => db,
             Ok(None) => return Ok(Vec::new()),
@@ -141,6 +149,15 @@ impl LocalCheck {
         let failed = |error: &rocksdb::Error| cause(&table::kind_of(&path, error));
         let total = db.property_int_value("rocksdb.estimate-num-keys").ok().flatten().unwrap_or_default();
         let mut findings = Vec::new();
+        match mark {
+            Ok(mark) => {
+                let lost = table::lost_end(db.latest_sequence_number(), mark);
+                findings
+                    .extend(lost.map(|lost| Finding::wrong(format!("the table {}: {lost}", path.display()), LOST_END)));
+            }
+            Err(error) => findings.push(Finding::wrong(cause(&error), NO_MARK)),
+        }
+        let whole = findings.len();
         for pair in db.iterator_opt(IteratorMode::Start, reading()) {
             if let Err(error) = pair {
                 findings.push(wrong(failed(&error)));
@@ -151,7 +168,7 @@ impl LocalCheck {
                 tell(CheckProgress { stage: "checking the table", bytes: false, done: *rows, total });
             }
         }
-        if findings.is_empty() {
+        if findings.len() == whole {
             return Ok(findings);
         }
         // What else is damaged: file by file, as nothing is read beyond the first damage.

@@ -5,7 +5,7 @@ use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use loligo_store::{Identity, Result, StoreError};
+use loligo_store::{Finding, Identity, Result, StoreError};
 use rustix::fs::FlockOperation;
 
 use crate::files::{self, named};
@@ -112,6 +112,23 @@ impl Layout {
             Some(identity) => Ok(identity),
             None => Err(StoreError::Foreign { dir: self.name(), found: format!("there is no file {IDENTITY} in it") }),
         }
+    }
+
+    /// True if the directory was opened to be written before: each such opening makes the files that it lacks.
+    pub(crate) fn was_opened(&self) -> bool {
+        objects::Epochs::openings(&self.epochs()) > 0
+    }
+
+    /// True if a file is missing that each opening to write makes.
+    pub(crate) fn lacks(&self, path: &Path) -> bool {
+        !path.exists() && self.was_opened()
+    }
+
+    /// The finding that a file is missing which each opening to write makes. A snapshot was never opened so.
+    pub(crate) fn missing(&self, path: &Path, meaning: &str) -> Option<Finding> {
+        let is_missing = self.lacks(path) && self.refuse_inside().is_ok();
+        let remedy = "if nobody knows who removed it, go back to a copy (loligo copy); the next start makes it anew of what is there, and says so in its log";
+        is_missing.then(|| Finding::wrong(format!("{}: {meaning}", path.display()), remedy))
     }
 
     /// Becomes the owner of the directory until what is returned is dropped.

@@ -1,6 +1,7 @@
-//! The file `marks`: of each rank's journal the newest segment and how many of its bytes are durable. A journal that ends before its mark
-//! has lost acknowledged changes. Not a sync: a mark is written after the sync of the segment has returned, so it is always true, and it
-//! gets to the disk with a later flush. It lies outside of the journals' directories, so it does not go with them.
+//! The file `marks`: of each rank's journal the newest segment and how many of its bytes are durable, and of the table the change up to
+//! which it is durable. A journal or a table that ends before its mark has lost acknowledged changes. Not a sync: a mark is written after
+//! the sync of what it speaks of has returned, so it is always true. That of a journal gets to the disk with a later flush, that of the table
+//! has a sync of its own. The file lies outside of the journals' and the table's directories, so it does not go with them.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -16,12 +17,18 @@ use crate::files::{self, named};
 
 const MAGIC: [u8; 4] = *b"LOMK";
 const VERSION: u32 = 1;
+/// The meaning of a file that is not there, though each opening to write makes it.
+pub(crate) const MISSING: &str = "the file is missing: whether journals and the table have lost their ends since they were last written cannot be told";
 /// Unit of an atomic disk write.
 const SECTOR: u64 = 512;
 /// Bytes of the file at first: the marks of three ranks.
 const LEN_MIN: u64 = 4096;
 /// Bytes of a slot.
 const SLOT: usize = 32;
+/// Stands in the slots of the table in place of a rank. No rank has this number.
+const TABLE: u32 = u32::MAX;
+/// Where the slots of the table begin in the sectors of rank 0.
+const TABLE_AT: u64 = 256;
 /// Time for which a mark may wait before the kernel is asked to write it. Each such write is one more for the disk.
 const WRITE_EVERY: Duration = Duration::from_millis(20);
 
@@ -79,8 +86,11 @@ impl Slot {
     }
 }
 
-/// Where the slot of a rank lies that the mark of this number goes to.
+/// Where the slot of a rank, or of the table, lies that the mark of this number goes to.
 fn at(rank: u32, seq: u64) -> u64 {
+    if rank == TABLE {
+        return (1 + seq % 2) * SECTOR + TABLE_AT;
+    }
     (1 + 2 * u64::from(rank) + seq % 2) * SECTOR
 }
 
@@ -142,11 +152,16 @@ fn load(file: &File, path: &Path, rank: u32) -> Result<Slot> {
     match newest {
         Some(slot) => Ok(slot),
         None if broken => {
-            let detail = format!("the mark of rank {rank} has a wrong checksum");
+            let detail = format!("the mark of {} has a wrong checksum", name(rank));
             Err(StoreError::Corrupt { place: path.display().to_string(), detail })
         }
         None => Ok(Slot::default()),
     }
+}
+
+/// The thing that a mark is of, for people.
+fn name(rank: u32) -> String {
+    if rank == TABLE { "the table".to_string() } else { format!("rank {rank}") }
 }
 
 trait Newest {
@@ -165,6 +180,11 @@ pub(crate) fn look(path: &Path, fs: &[u8; 16], rank: u32) -> Result<Option<Segme
         Some(file) => Ok(load(&file, path, rank)?.told()),
         None => Ok(None),
     }
+}
+
+/// The change up to which the table is durable, for one who does not own the directory. `Ok(None)`: nothing is known.
+pub(crate) fn look_at_table(path: &Path, fs: &[u8; 16]) -> Result<Option<u64>> {
+    Ok(look(path, fs, TABLE)?.map(|mark| mark.id))
 }
 
 /// The ranks of which the file says something, ascending.
@@ -234,6 +254,41 @@ impl Marks {
         });
     }
 
+    /// The change up to which the table is durable. `None`: nothing is known.
+    pub(crate) fn table(&self) -> Option<u64> {
+        self.of(TABLE).map(|mark| mark.id)
+    }
+
+    /// Notes, durably, that the table is durable up to this change. Marks go forward only. One that cannot be written leaves the one before:
+    /// what it speaks of is durable all the same, so that is told to the log once.
+    pub(crate) fn table_synced(&self, change: u64) {
+        let written = self.with(TABLE, |file, known| -> io::Result<bool> {
+            if change <= known.last.segment {
+                return Ok(false);
+            }
+            let slot = Slot { seq: known.last.seq + 1, segment: change, len: 0 };
+            file.write_all_at(&slot.encode(TABLE), at(TABLE, slot.seq))?;
+            known.last = slot;
+            Ok(true)
+        });
+        let (Some(file), Some(written)) = (&self.file, written) else { return };
+        // The marks of journals do not wait for the sync.
+        let done = written.and_then(|is_new| if is_new { file.sync_data() } else { Ok(()) });
+        self.with(TABLE, |_, known| {
+            if let Err(error) = &done
+                && !known.failed
+            {
+                tracing::warn!("{}: {error}; the mark of the table stays behind", self.path.display());
+            }
+            known.failed = done.is_err();
+        });
+    }
+
+    /// Makes the mark of the table this one, durably, whatever it was.
+    pub(crate) fn set_table(&self, change: Option<u64>) -> Result<()> {
+        self.set(TABLE, change.map(|change| Segment { id: change, len: 0 }))
+    }
+
     /// Before a segment is cut to this length, or removed (`None`): no mark says more any longer, durably.
     pub(crate) fn step_back(&self, rank: u32, segment: u64, len: Option<u64>) -> Result<()> {
         let done = self.with(rank, |file, known| {
@@ -270,7 +325,7 @@ impl Marks {
         let mut ranks = self.ranks.lock().unwrap_or_else(PoisonError::into_inner);
         let known = ranks.entry(rank).or_insert_with(|| {
             let last = load(file, &self.path, rank).unwrap_or_else(|error| {
-                tracing::warn!("how far the journal of rank {rank} was durable is not known: {error}");
+                tracing::warn!("up to where {} was durable is not known: {error}", name(rank));
                 Slot::default()
             });
             // Its blocks are there before a mark needs them: a full disk then takes it, too.
@@ -319,6 +374,52 @@ mod tests {
 
     fn crc(bytes: &[u8]) -> [u8; 4] {
         crc32c::crc32c(bytes).to_le_bytes()
+    }
+
+    #[test]
+    fn the_mark_of_the_table_lies_beside_those_of_rank_0_and_its_bytes_are_fixed() {
+        let (_dir, path) = place();
+        let marks = Marks::open(&path, &FS);
+        assert_eq!((marks.table(), look_at_table(&path, &FS)), (None, Ok(None)), "as in a file of an earlier release");
+        marks.synced(0, 1, 100);
+        marks.table_synced(0x1234);
+        marks.table_synced(0x1233);
+        let bytes = std::fs::read(&path).expect("it is there");
+        let hex = |at: usize| bytes[at..at + SLOT].iter().map(|b| format!("{b:02x}")).collect::<String>();
+        assert_eq!(hex(1280), "010000000000000034120000000000000000000000000000ffffffff000a2e74");
+        assert_eq!(hex(768), "0".repeat(2 * SLOT));
+        marks.synced(0, 1, 200);
+        marks.table_synced(0x1235);
+        drop(marks);
+        let marks = Marks::open(&path, &FS);
+        assert_eq!((marks.table(), marks.of(0)), (Some(0x1235), Some(Segment { id: 1, len: 200 })));
+        assert_eq!(ranks(&path, &FS), [0]);
+        marks.set_table(Some(7)).expect("it can be written");
+        assert_eq!(look_at_table(&path, &FS), Ok(Some(7)));
+        // Of two marks the torn one does not count; of none that is right nothing is known.
+        let mut bytes = std::fs::read(&path).expect("it is there");
+        bytes[1280 + 9] ^= 1;
+        std::fs::write(&path, &bytes).expect("it can be written");
+        assert_eq!(look_at_table(&path, &FS), Ok(Some(0x1235)));
+        bytes[768 + 9] ^= 1;
+        std::fs::write(&path, &bytes).expect("it can be written");
+        assert!(matches!(look_at_table(&path, &FS), Err(StoreError::Corrupt { .. })));
+        assert_eq!(Marks::open(&path, &FS).table(), None);
+        assert_eq!(look(&path, &FS, 0), Ok(Some(Segment { id: 1, len: 200 })));
+    }
+
+    #[test]
+    fn a_mark_of_the_table_that_cannot_be_written_leaves_the_one_before() {
+        let (_dir, path) = place();
+        Marks::open(&path, &FS).table_synced(5);
+        let marks = Marks::open_read_only(&path, &FS);
+        marks.table_synced(6);
+        marks.table_synced(7);
+        assert_eq!((marks.table(), look_at_table(&path, &FS)), (Some(5), Ok(Some(5))));
+        assert!(marks.set_table(Some(1)).is_err(), "who sets it back is told");
+        let marks = Marks::open(&path, &FS);
+        marks.table_synced(8);
+        assert_eq!(look_at_table(&path, &FS), Ok(Some(8)));
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! A table of which something cannot be read is replaced by one of the rows that can be. The damaged one is kept beside it.
+//! A table of which something cannot be read is replaced by one of the rows that can be. The damaged one is kept beside it. Of one that has
+//! lost its end the mark is set back.
 //!
 //! Rows are lost, and of a row that was removed an older state may come back: the metadata has to be checked after it (`loligo fsck`).
 //! Not here: finding out that a table is damaged while it is served (`check.rs`), and what rows say.
@@ -12,6 +13,7 @@ use rustix::fs::{CWD, RenameFlags};
 
 use crate::files::{self, named};
 use crate::layout::Layout;
+use crate::marks::Marks;
 use crate::store::{LocalStore, OpenOptions};
 use crate::table;
 
@@ -22,15 +24,25 @@ const READ_AHEAD: usize = 2 << 20;
 
 /// Result of salvaging a damaged table.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Salvaged {
-    /// Rows that were read and are in the table now.
-    pub rows: u64,
-    /// Stretches of the table that could not be read.
-    pub gaps: u64,
-    /// Files of the table that could not be opened at all.
-    pub files: u64,
-    /// Where the damaged table is kept.
-    pub kept: PathBuf,
+pub enum Salvaged {
+    /// Some of it could not be read: there is a new table.
+    Replaced {
+        /// Rows that were read and are in the table now.
+        rows: u64,
+        /// Stretches of the table that could not be read.
+        gaps: u64,
+        /// Files of the table that could not be opened at all.
+        files: u64,
+        /// Where the damaged table is kept.
+        kept: PathBuf,
+    },
+    /// All that is there can be read, and its end is lost: it is the same table, which counts as whole from now on.
+    Shortened {
+        /// Number of its last change.
+        last: u64,
+        /// Number of the change up to which it was durable.
+        mark: u64,
+    },
 }
 
 impl LocalStore {
@@ -49,11 +61,11 @@ impl LocalStore {
         Ok(db.and_then(|db| read(&db, &place.table, |_, _| Ok(()))).is_ok_and(|gaps| gaps == 0))
     }
 
-    /// Replaces the table of a data directory that nobody has open, if something of it cannot be read. `None`: all of it can, and nothing was
-    /// changed. Needs as much room as the table has. [`StoreError::InUse`] if it is open; [`StoreError::Corrupt`] if nothing can be read.
+    /// Replaces the table of a data directory that nobody has open, if something of it cannot be read, or sets its mark back, if its end is lost.
+    /// `None`: neither, and nothing was changed. Needs as much room as the table has. [`StoreError::InUse`] if it is open; [`StoreError::Corrupt`] if nothing can be read.
     pub fn salvage(dir: impl AsRef<Path>, options: &OpenOptions) -> Result<Option<Salvaged>> {
         let layout = Layout::new(dir.as_ref());
-        layout.identify()?;
+        let identity = layout.identify()?;
         layout.refuse_inside()?;
         let _lock = layout.take_lock()?;
         let place = Place::of(&layout);
@@ -61,7 +73,8 @@ impl LocalStore {
             layout.refuse_lost_table()?;
         }
         place.sweep()?;
-        let salvaged = place.salvage(&table::options(options));
+        let marks = Marks::open(&layout.marks(), &identity.fs_id);
+        let salvaged = place.salvage(&table::options(options), &marks);
         place.sweep()?;
         salvaged
     }
@@ -94,12 +107,15 @@ impl Place {
         Ok(())
     }
 
-    fn salvage(&self, options: &rocksdb::Options) -> Result<Option<Salvaged>> {
+    fn salvage(&self, options: &rocksdb::Options, marks: &Marks) -> Result<Option<Salvaged>> {
         let mut files = 0;
         let source = match open(&self.table, options) {
             Ok(db) => {
                 if read(&db, &self.table, |_, _| Ok(()))? == 0 {
-                    return Ok(None);
+                    let last = db.latest_sequence_number();
+                    let Some(mark) = marks.table().filter(|mark| *mark > last) else { return Ok(None) };
+                    marks.set_table(Some(last))?;
+                    return Ok(Some(Salvaged::Shortened { last, mark }));
                 }
                 db
             }
@@ -111,14 +127,17 @@ impl Place {
                 open(&self.repaired, options)?
             }
         };
-        let (rows, gaps) = self.copy(&source, options)?;
+        let (rows, gaps, last) = self.copy(&source, options)?;
         drop(source);
         if rows == 0 {
             let detail = "no row of it can be read".to_string();
             return Err(StoreError::Corrupt { place: format!("the table {}", self.table.display()), detail });
         }
+        // The new table counts its changes anew.
+        marks.set_table(None)?;
         let kept = self.exchange()?;
-        Ok(Some(Salvaged { rows, gaps, files, kept }))
+        marks.set_table(Some(last))?;
+        Ok(Some(Salvaged::Replaced { rows, gaps, files, kept }))
     }
 
     /// Has RocksDB repair a copy, which leaves out the files that cannot be opened. How many these are.
@@ -139,8 +158,8 @@ impl Place {
         Ok(lost.filter(|entry| entry.path().extension().is_some_and(|end| end == "sst")).count() as u64)
     }
 
-    /// Puts all rows that can be read into a new table: how many, and how often some could not be.
-    fn copy(&self, source: &DB, options: &rocksdb::Options) -> Result<(u64, u64)> {
+    /// Puts all rows that can be read into a new table: how many, how often some could not be, and the number of the last change.
+    fn copy(&self, source: &DB, options: &rocksdb::Options) -> Result<(u64, u64, u64)> {
         let failed = |error: rocksdb::Error| table::kind_of(&self.fresh, &error);
         let fresh = DB::open(options, &self.fresh).map_err(failed)?;
         let (mut batch, mut rows) = (WriteBatch::default(), 0);
@@ -154,7 +173,7 @@ impl Place {
         })?;
         fresh.write(batch).map_err(failed)?;
         fresh.flush().map_err(failed)?;
-        Ok((rows, gaps))
+        Ok((rows, gaps, fresh.latest_sequence_number()))
     }
 
     /// The new table takes the place of the damaged one, in one step.

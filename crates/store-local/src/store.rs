@@ -12,7 +12,7 @@ use loligo_store::{Backend, Blobs, Identity, Lease, LogDir, Result, Snapshots, S
 use crate::files::{self, named};
 use crate::journal::LocalLogDir;
 use crate::layout::{DirLock, FormatOptions, Layout};
-use crate::marks::Marks;
+use crate::marks::{self, Marks};
 use crate::objects::LocalBlobs;
 use crate::room::{For, Room};
 use crate::snapshot::{self, Gate, LocalSnapshots, Reader};
@@ -151,6 +151,9 @@ impl LocalStore {
         layout.refuse_inside()?;
         // Without a table there is nothing to look at: its parts are made.
         if options.looks && LocalTable::is_at(&layout.table()) {
+            if layout.lacks(&layout.marks()) {
+                tracing::warn!("{}: {}", layout.marks().display(), marks::MISSING);
+            }
             let owner = Arc::new(Owner::Looking(layout.take_lock_to_look()?));
             return LocalStore::only_to_read(layout, identity, options, owner);
         }
@@ -169,7 +172,11 @@ impl LocalStore {
         if made {
             files::sync_dir(&layout.dir)?;
         }
+        if layout.lacks(&layout.marks()) {
+            tracing::warn!("{}: {}; it is made anew", layout.marks().display(), marks::MISSING);
+        }
         let marks = Arc::new(Marks::open(&layout.marks(), &identity.fs_id));
+        LocalTable::refuse_lost_end(&layout.table(), options, &marks)?;
         let gate = Arc::new(Gate::default());
         let store = LocalStore::with(layout, identity, options, (owner, room, marks, gate))?;
         // Whether it is full is known from the beginning.
@@ -198,7 +205,8 @@ impl LocalStore {
         (owner, room, marks, gate): (Arc<Owner>, Arc<Room>, Arc<Marks>, Arc<Gate>),
     ) -> Result<Self> {
         let blobs = LocalBlobs::open(&layout, options.open_objects, room.clone(), gate.clone(), owner.clone())?;
-        let table = LocalTable::open(&layout.table(), options, room.clone(), gate.clone(), owner.clone())?;
+        let table =
+            LocalTable::open(&layout.table(), options, room.clone(), (gate.clone(), marks.clone()), owner.clone())?;
         let (table, blobs) = (Arc::new(table), Arc::new(blobs));
         let snapshots = (!owner.only_reads())
             .then(|| Arc::new(LocalSnapshots::of(&layout, gate.clone(), room.clone(), table.clone())));

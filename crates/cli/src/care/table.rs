@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use loligo_store_local::{LocalStore, OpenOptions};
+use loligo_store_local::{LocalStore, OpenOptions, Salvaged};
 
 use crate::at::Store;
 use crate::output::{Failure, human_count, quoted};
@@ -22,19 +22,22 @@ pub fn salvage(data: &Path, repair: bool, failure: Failure) -> Result<String, Fa
         });
     }
     match LocalStore::salvage(&dir, &options) {
-        Ok(Some(salvaged)) => {
-            let files = match salvaged.files {
+        Ok(Some(Salvaged::Replaced { rows, gaps, files, kept })) => {
+            let files = match files {
                 0 => String::new(),
                 count => format!("{count} of its files could not be opened, "),
             };
             Ok(format!(
-                "the table was damaged: {files}{} stretches of it could not be read; {} rows could, and are in a new one; the damaged one \
+                "the table was damaged: {files}{gaps} stretches of it could not be read; {} rows could, and are in a new one; the damaged one \
                  is kept in {}",
-                salvaged.gaps,
-                human_count(salvaged.rows),
-                salvaged.kept.display()
+                human_count(rows),
+                kept.display()
             ))
         }
+        Ok(Some(Salvaged::Shortened { last, mark })) => Ok(format!(
+            "the end of the table was lost: it was durable up to change {mark}, and ends with change {last}; what was removed or revoked by \
+             the changes between is there again: look who is authorized (loligo auth list)"
+        )),
         Ok(None) => Err(failure),
         Err(error) => Err(Failure::new(error.to_string()).remedy("go back to a backup")),
     }

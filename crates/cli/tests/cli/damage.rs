@@ -1,5 +1,6 @@
 //! File data that is damaged, as users are told of it: the file by its path, in the status and health of a server, in its log, by `fsck` and
-//! `store check`; and the way from an inode's number to its path. Not here: how damage is found, which is the store's.
+//! `store check`; and the way from an inode's number to its path. A table that has lost the end of its log, and files of a data directory that are
+//! missing, as every command meets them. Not here: how damage is found, which is the store's.
 
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -120,4 +121,85 @@ fn a_path_is_shown_to_those_alone_who_could_have_found_it() {
     as_other(number("a/secret/b")).fails(1, &["no path"]);
     as_other(number("a/file")).fails(1, &["no path"]);
     assert_eq!((mount.stop().0, server.stop().0), (0, 0));
+}
+
+/// Puts a data directory back as it was.
+fn put_back(data: &Path, kept: &Path) {
+    let _ = std::fs::remove_dir_all(data);
+    assert!(std::process::Command::new("cp").arg("-a").args([kept, data]).status().expect("cp runs").success());
+}
+
+/// Cuts the logs of a table by so many bytes; `None`: removes them.
+fn cut_logs(data: &Path, by: Option<u64>) {
+    let files = std::fs::read_dir(data.join("table")).expect("a table").flatten().map(|entry| entry.path());
+    let logs: Vec<PathBuf> = files.filter(|path| path.extension().is_some_and(|end| end == "log")).collect();
+    assert!(!logs.is_empty());
+    for log in logs {
+        let len = log.metadata().expect("there").len();
+        match by {
+            Some(by) if len > by => {
+                let file = std::fs::File::options().write(true).open(&log).expect("there");
+                file.set_len(len - by).expect("cut");
+            }
+            Some(_) => {}
+            None => std::fs::remove_file(&log).expect("removed"),
+        }
+    }
+}
+
+#[test]
+fn an_identity_that_was_revoked_does_not_come_back_unsaid_with_the_end_of_the_table() {
+    let place = Place::new();
+    let (data, kept) = (place.data(), place.path("kept"));
+    loligo("format --data {}", &[&data]).ok();
+    let server = Service::start("serve --data {} --admin off", &[&data]);
+    loligo("auth add mallory --data {}", &[&data]).ok();
+    loligo("auth revoke mallory --data {}", &[&data]).ok();
+    server.kill();
+    std::fs::rename(&data, &kept).expect("renamed");
+    put_back(&data, &kept);
+    loligo("store check --data {}", &[&data]).ok();
+    loligo("fsck --data {}", &[&data]).ok();
+    let words = "was durable up to change";
+    for by in [Some(40), None] {
+        put_back(&data, &kept);
+        cut_logs(&data, by);
+        let found = loligo("store check --data {}", &[&data]).fails(3, &["1 problems found"]);
+        assert!(found.out.contains(words) && found.out.contains("removed or revoked"), "{}", found.out);
+        loligo("fsck --data {}", &[&data]).fails(1, &[words, "loligo fsck --repair"]);
+        let ran = loligo("serve --data {} --admin off", &[&data]);
+        assert!(ran.code != 0 && ran.err.contains(words), "{}", ran.err);
+        if by.is_none() {
+            // Without its log the table has nothing of a file system: only a copy helps.
+            continue;
+        }
+        let ran = loligo("fsck --data {} --repair", &[&data]).ok();
+        assert!(ran.out.contains("LOST : the end of the table was lost"), "{}", ran.out);
+        assert!(ran.out.contains("loligo auth list") && ran.err.contains("found and mended"), "{}{}", ran.out, ran.err);
+        loligo("store check --data {}", &[&data]).ok();
+        loligo("fsck --data {}", &[&data]).ok();
+        let server = Service::start("serve --data {} --admin off", &[&data]);
+        assert!(loligo("auth list --data {}", &[&data]).ok().out.contains("mallory"), "which is what it said");
+        loligo("auth revoke mallory --data {}", &[&data]).ok();
+        assert_eq!(server.stop().0, 0);
+        loligo("store check --data {}", &[&data]).ok();
+    }
+}
+
+#[test]
+fn a_file_that_each_start_makes_is_missed_and_the_start_that_makes_it_anew_says_so() {
+    let place = Place::new();
+    let data = place.data();
+    loligo("format --data {}", &[&data]).ok();
+    for name in ["marks", "buckets"] {
+        assert_eq!(Service::start("serve --data {} --admin off", &[&data]).stop().0, 0);
+        loligo("store check --data {}", &[&data]).ok();
+        std::fs::remove_file(data.join(name)).expect("it was made");
+        let found = loligo("store check --data {}", &[&data]).fails(3, &["1 problems found"]);
+        assert!(found.out.contains(&format!("/{name}: the file is missing")), "{}", found.out);
+        let (code, log) = Service::start("serve --data {} --admin off", &[&data]).stop();
+        assert_eq!(code, 0);
+        assert!(log.contains(&format!("/{name}: the file is missing")) && log.contains("it is made anew"), "{log}");
+        loligo("store check --data {}", &[&data]).ok();
+    }
 }

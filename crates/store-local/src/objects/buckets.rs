@@ -16,6 +16,9 @@ use crate::files::{self, named};
 
 const MAGIC: [u8; 4] = *b"LOBU";
 const VERSION: u32 = 1;
+/// The meaning of a file that is not there, though each opening to write makes it.
+pub(super) const MISSING: &str =
+    "the file is missing: whether directories of objects were lost together with their witnesses cannot be told";
 /// Bytes before the first record.
 const HEAD: usize = 512;
 /// Bytes of a record: that of sixteen buckets.
@@ -106,7 +109,7 @@ pub(super) fn look(path: &Path) -> Result<Known> {
 }
 
 /// Makes the file of the directories that are there, if there is none or it is damaged. Called by the owner, before objects are made.
-pub(super) fn begin(paths: &Paths) -> Result<()> {
+pub(super) fn begin(paths: &Paths, was_opened: bool) -> Result<()> {
     let path = paths.buckets();
     match look(path) {
         Ok(_) if path.exists() => return Ok(()),
@@ -114,6 +117,9 @@ pub(super) fn begin(paths: &Paths) -> Result<()> {
             tracing::warn!("{}: {detail}; it is made anew of the directories that are there", path.display());
         }
         Err(error) => return Err(error),
+        Ok(_) if was_opened => {
+            tracing::warn!("{}: {MISSING}; it is made anew of the directories that are there", path.display());
+        }
         Ok(_) => {}
     }
     let mut known = Known::none();

@@ -54,10 +54,13 @@ pub(crate) fn check(layout: &Layout, checked: &mut Checked, tell: &mut dyn FnMut
         }
     };
     let paths = Paths::new(layout.objects());
-    if let Err(error) = buckets::look(paths.buckets()) {
-        let remedy =
-            "whether directories of objects are missing cannot be told in full; the next start makes the file anew";
-        checked.findings.push(Finding::wrong(cause(&error), remedy));
+    match buckets::look(paths.buckets()) {
+        Err(error) => {
+            let remedy =
+                "whether directories of objects are missing cannot be told in full; the next start makes the file anew";
+            checked.findings.push(Finding::wrong(cause(&error), remedy));
+        }
+        Ok(_) => checked.findings.extend(layout.missing(paths.buckets(), buckets::MISSING)),
     }
     let mut all: Vec<(ObjectId, u64)> = Vec::new();
     paths.visit_all(&mut |id, entry| {

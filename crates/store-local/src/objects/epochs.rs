@@ -96,6 +96,11 @@ impl Epochs {
         Self::decode(&path.display().to_string(), &bytes)
     }
 
+    /// Number of openings so far, as far as it is known.
+    pub(crate) fn openings(path: &Path) -> u64 {
+        Self::look(path).map_or(0, |epochs| epochs.current)
+    }
+
     /// Begins an opening, durably; says whether the one before ended cleanly.
     pub(super) fn begin(path: &Path, here: Place) -> Result<(Self, bool)> {
         let mut epochs = Self::look(path)?;

@@ -102,8 +102,10 @@ impl LocalBlobs {
             let was_clean = !found.open;
             (found.seen_from_outside(place), true, was_clean)
         } else {
+            // The first opening makes the file before it counts.
+            let was_opened = layout.was_opened();
+            room.find(For::Journal, || buckets::begin(&paths, was_opened))?;
             let (epochs, clean) = room.find(For::Journal, || Epochs::begin(&epochs_path, place))?;
-            room.find(For::Journal, || buckets::begin(&paths))?;
             (epochs, clean, clean)
         };
         // A killed server's writes may not be on the disk yet, and a client that was told "written"

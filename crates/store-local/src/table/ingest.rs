@@ -63,7 +63,8 @@ impl LocalTable {
         let taken = self.write_with(|db: &DB| {
             let mut options = IngestExternalFileOptions::default();
             options.set_move_files(true);
-            db.ingest_external_file_cf_opts(family(db), &options, files.0.clone())
+            let ingest = || db.ingest_external_file_cf_opts(family(db), &options, files.0.clone());
+            self.reached.write(db, (0, false), ingest)
         });
         taken.map(|()| None)
     }

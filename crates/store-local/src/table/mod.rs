@@ -2,7 +2,9 @@
 //! cache: the metadata server holds what it uses.
 
 mod ingest;
+mod log;
 mod options;
+mod reached;
 mod reclaim;
 mod stall;
 
@@ -15,12 +17,14 @@ use rocksdb::checkpoint::Checkpoint;
 use rocksdb::{ColumnFamily, ColumnFamilyDescriptor, DB, Direction, IteratorMode, ReadOptions, WriteBatch};
 
 use crate::files;
+use crate::marks::Marks;
 use crate::room::{For, Room};
 use crate::snapshot::Gate;
 use crate::spare;
 use crate::store::{OpenOptions, Owner, read_only};
 use options::DEFAULT_FAMILY;
 pub(crate) use options::database as options;
+pub(crate) use reached::lost_end;
 
 /// Steps of the reserve that are given up before a table that ran out of space is opened again.
 const STEPS_TO_REOPEN: usize = 4;
@@ -42,6 +46,7 @@ pub(crate) struct LocalTable {
     compacts: AtomicBool,
     ingesting: ingest::Ingesting,
     reclaim: reclaim::Reclaim,
+    reached: reached::Reached,
     room: Arc<Room>,
     gate: Arc<Gate>,
     owner: Arc<Owner>,
@@ -57,7 +62,7 @@ impl LocalTable {
         path: &Path,
         options: &OpenOptions,
         room: Arc<Room>,
-        gate: Arc<Gate>,
+        (gate, marks): (Arc<Gate>, Arc<Marks>),
         owner: Arc<Owner>,
     ) -> Result<Self> {
         let compaction = options::compaction_bytes(options);
@@ -70,6 +75,8 @@ impl LocalTable {
             ingest::sweep(path);
             room.find(For::Opening, || open(path, &options, compacts))?
         };
+        let reached = reached::Reached::of(marks);
+        reached.opened(path, &db)?;
         Ok(Self {
             path: path.to_path_buf(),
             options,
@@ -80,10 +87,23 @@ impl LocalTable {
             compacts: AtomicBool::new(compacts),
             ingesting: ingest::Ingesting::default(),
             reclaim: reclaim::Reclaim::default(),
+            reached,
             room,
             gate,
             owner,
         })
+    }
+
+    /// Refuses a table that ends before its mark, while nothing is changed: an opening to write would drop what the log has behind damage.
+    pub(crate) fn refuse_lost_end(path: &Path, options: &OpenOptions, marks: &Marks) -> Result<()> {
+        let Some(mark) = marks.table().filter(|mark| LocalTable::is_at(path) && !log::reaches(path, *mark)) else {
+            return Ok(());
+        };
+        let mut options = options::database(options);
+        options.create_if_missing(false);
+        options.set_skip_stats_update_on_db_open(true);
+        // One that cannot be opened is refused where it is to be used.
+        open_to_read(path, &options).map_or(Ok(()), |db| reached::refuse_lost_end(path, &db, Some(mark)))
     }
 
     /// True if there is a table.
@@ -162,7 +182,10 @@ impl LocalTable {
         drop(slot.take());
         self.compacts.store(false, Ordering::Release);
         match open(&self.path, &self.options, false) {
-            Ok(db) => *slot = Some(db),
+            Ok(db) => {
+                self.reached.opened(&self.path, &db)?;
+                *slot = Some(db);
+            }
             Err(error) => {
                 // What was accepted can be read all the same; the next write tries again.
                 *slot = DB::open_for_read_only(&self.options, &self.path, false).ok();
@@ -314,7 +337,11 @@ impl Table for LocalTable {
         self.reclaim.removed(batch.deletes.len());
         let _pass = self.gate.pass();
         let sync = durability == Durability::Sync;
-        self.write_with(|db| stall::write(db, || to_rocksdb(&batch.deletes, &batch.puts), sync))
+        let changes = batch.deletes.len() + batch.puts.len();
+        self.write_with(|db| {
+            let write = || stall::write(db, || to_rocksdb(&batch.deletes, &batch.puts), sync);
+            self.reached.write(db, (changes, sync), write)
+        })
     }
 
     /// In parts: RocksDB makes a file of all that is written at once, however much, and has to have room for such files when it compacts.
@@ -331,7 +358,10 @@ impl Table for LocalTable {
             let count = puts.iter().take_while(fits).count().max(1).min(puts.len());
             let (part, rest) = puts.split_at(count);
             let _pass = self.gate.pass();
-            self.write_with(|db| stall::write(db, || to_rocksdb(deletes, part), false))?;
+            let changes = deletes.len() + part.len();
+            self.write_with(|db| {
+                self.reached.write(db, (changes, false), || stall::write(db, || to_rocksdb(deletes, part), false))
+            })?;
             (deletes, puts) = (&[], rest);
         }
         Ok(())
@@ -346,7 +376,7 @@ impl Table for LocalTable {
     }
 
     fn flush(&self) -> Result<()> {
-        if self.owner.only_reads() { Ok(()) } else { self.write_with(|db| db.flush_wal(true)) }
+        if self.owner.only_reads() { Ok(()) } else { self.write_with(|db| self.reached.flush(db)) }
     }
 
     fn approximate_size(&self) -> Result<TableSize> {
@@ -392,5 +422,37 @@ mod tests {
         let missing: Vec<_> = wanted.iter().filter(|line| !used.contains(**line)).collect();
         assert!(missing.is_empty(), "{missing:?} not in\n{used}");
         drop(store);
+    }
+
+    #[test]
+    fn a_table_that_lacks_one_of_its_logs_is_not_opened_and_its_other_rows_can_be_saved() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let data = dir.path().join("data");
+        LocalStore::format(&data, &FormatOptions::default()).expect("it is empty");
+        drop(LocalStore::open(&data, &OpenOptions::default()).expect("it was formatted"));
+        let path = data.join("table");
+        // Its memory is not written before there are many logs.
+        let mut options = options(&OpenOptions { write_buffer_bytes: 64 << 10, ..OpenOptions::default() });
+        options.set_max_write_buffer_number(10);
+        options.set_min_write_buffer_number_to_merge(8);
+        let db = open(&path, &options, false).expect("it is there");
+        let mut sync = rocksdb::WriteOptions::default();
+        sync.set_sync(true);
+        (0..200_u32).for_each(|n| db.put_opt(n.to_be_bytes(), [1; 1000], &sync).expect("there is room"));
+        drop(db);
+        let files = std::fs::read_dir(&path).expect("the table is a directory").flatten().map(|file| file.path());
+        let mut logs: Vec<_> = files.filter(|file| file.extension().is_some_and(|end| end == "log")).collect();
+        logs.sort();
+        assert!(logs.len() > 2, "{logs:?}");
+        let whole = std::fs::read(&logs[1]).expect("a log");
+        let refused = || LocalStore::open(&data, &OpenOptions { looks: true, ..OpenOptions::default() }).err();
+        std::fs::write(&logs[1], &whole[..whole.len() / 2]).expect("it can be written");
+        assert!(matches!(refused(), Some(StoreError::Corrupt { .. })), "{:?}", refused());
+        std::fs::remove_file(&logs[1]).expect("it is there");
+        assert!(matches!(refused(), Some(StoreError::Corrupt { .. })), "{:?}", refused());
+        let salvaged = LocalStore::salvage(&data, &OpenOptions::default()).expect("the others can be read");
+        let Some(crate::Salvaged::Replaced { rows, .. }) = salvaged else { panic!("{salvaged:?}") };
+        assert!(rows > 100 && rows < 200, "{rows}");
+        drop(LocalStore::open(&data, &OpenOptions::default()).expect("it is a table again"));
     }
 }

@@ -62,6 +62,9 @@ fn quick_opening(db: &mut Options, options: &OpenOptions) {
     // At most 20 files are looked at, for how many rows there are.
     db.set_skip_stats_update_on_db_open(false);
     db.set_wal_recovery_mode(DBRecoveryMode::PointInTime);
+    // There may be several logs, and the mark of the table tells of the last one only: RocksDB notes the others as they are closed, and opens no
+    // table that lacks one of them.
+    db.set_track_and_verify_wals_in_manifest(true);
     db.set_max_total_wal_size(64 << 20);
 }
 
