@@ -3,7 +3,7 @@
 # tests of the mount in it: with the kernels that people have, not with the one that is here. Builds nothing: see --profile.
 # usage: scripts/kernels.sh [--profile ci] [--shell COMMAND] [KERNEL...]
 #        KERNEL: a package (linux-image-6.12-amd64), a .deb, or `6.1`, `6.12` (the default: both). Needs root for apt and 9p.
-#        --shell COMMAND: runs this in the machine instead of the tests.
+#        --shell COMMAND: runs this in the machine instead of the tests. LOLIGO_KVM=1: with the processor's help.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 
@@ -72,15 +72,17 @@ for d in proc sys dev; do busybox mount --move /$d /new/$d; done
 busybox mount -t tmpfs tmpfs /new/tmp; busybox mount -t tmpfs tmpfs /new/run
 busybox mkdir -p /new/dev/pts /new/dev/shm; busybox mount -t devpts devpts /new/dev/pts; busybox mount -t tmpfs shm /new/dev/shm
 busybox cp /run.sh /new/run/loligo-run.sh
-busybox chroot /new /bin/sh -c 'ip link set lo up 2>/dev/null || ifconfig lo up; exec bash /run/loligo-run.sh' </dev/null
+busybox ifconfig lo up
+busybox chroot /new /bin/bash /run/loligo-run.sh </new/dev/null
 echo "LOLIGO-KERNEL-STATUS $?"
 busybox poweroff -f
 INIT
     chmod +x "$root/init"
     cp "$run" "$root/run.sh"
     (cd "$root" && find . | cpio -o -H newc --quiet | gzip -1) >"$root.img"
+    # Without LOLIGO_KVM=1 the processor is emulated: that works everywhere, also in a machine that is virtual itself.
     local accel=tcg cpu=max
-    [ -w /dev/kvm ] && accel=kvm cpu=host,arch-capabilities=off
+    [ -n "${LOLIGO_KVM:-}" ] && accel=kvm cpu=host,arch-capabilities=off
     say "booting Linux $version ($accel)"
     local log=$cache/$version.log
     timeout "${LOLIGO_KERNEL_SECONDS:-1800}" qemu-system-x86_64 -accel "$accel" -cpu "$cpu" -smp 2 -m 6G -nographic -no-reboot -nodefaults -serial stdio \

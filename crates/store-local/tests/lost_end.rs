@@ -55,7 +55,7 @@ fn contents(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     files.map(|path| (path.clone(), fs::read(path).expect("a file"))).collect()
 }
 
-/// What a check finds wrong.
+/// Findings of a check that say that something is wrong.
 fn wrong(data: &Path) -> Vec<String> {
     let checked = LocalCheck::of(data).and_then(|check| check.run(&mut |_| {})).expect("it can be read");
     checked.findings.into_iter().filter(|finding| finding.is_wrong).map(|finding| finding.text).collect()
