@@ -33,7 +33,7 @@ package_of() {
     [0-9]*) name=linux-image-$name-amd64 ;;
     esac
     # The name stands for the newest of its line.
-    real=$(apt-cache depends "$name" 2>/dev/null | grep -oE 'linux-image-[0-9][^ ]*' | head -n 1)
+    real=$(apt-cache depends "$name" 2>/dev/null | sed -n 's/^ *Depends: \(linux-image-[0-9].*\)/\1/p' | head -n 1)
     (cd "$cache" && apt-get -q download "${real:-$name}" >/dev/null 2>&1) || [ -n "$(compgen -G "$cache/${real:-$name}_*.deb")" ] ||
         die "apt has no package $name (run apt-get update)"
     compgen -G "$cache/${real:-$name}_*.deb" | sort -V | tail -n 1
@@ -43,6 +43,8 @@ package_of() {
 boot() {
     local deb=$1 dir=$cache/$(basename "$1" .deb) version
     [ -d "$dir/boot" ] || { dpkg-deb -x "$deb" "$dir.new" && rm -rf "$dir" && mv "$dir.new" "$dir"; }
+    # Newer packages have their modules below usr.
+    [ -d "$dir/lib" ] || ln -s usr/lib "$dir/lib"
     version=$(basename "$dir"/lib/modules/*)
     depmod -b "$dir" "$version"
     local root

@@ -108,6 +108,13 @@ fn unable() -> Option<&'static str> {
         .find_map(|(able, why)| (!able).then_some(*why))
 }
 
+/// Version of this machine's kernel, as (6, 12).
+pub fn kernel() -> (u32, u32) {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").expect("a version");
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().expect("a number"));
+    (numbers.next().expect("a version"), numbers.next().expect("a version"))
+}
+
 /// A failed test must not leave a mount behind.
 impl Drop for Fake {
     fn drop(&mut self) {
