@@ -169,18 +169,18 @@ fn an_identity_that_was_revoked_does_not_come_back_unsaid_with_the_end_of_the_ta
         loligo("fsck --data {}", &[&data]).fails(1, &[words, "loligo fsck --repair"]);
         let ran = loligo("serve --data {} --admin off", &[&data]);
         assert!(ran.code != 0 && ran.err.contains(words), "{}", ran.err);
-        if by.is_none() {
-            // Without its log the table has nothing of a file system: only a copy helps.
-            continue;
-        }
         let ran = loligo("fsck --data {} --repair", &[&data]).ok();
         assert!(ran.out.contains("LOST : the end of the table was lost"), "{}", ran.out);
         assert!(ran.out.contains("loligo auth list") && ran.err.contains("found and mended"), "{}{}", ran.out, ran.err);
         loligo("store check --data {}", &[&data]).ok();
         loligo("fsck --data {}", &[&data]).ok();
         let server = Service::start("serve --data {} --admin off", &[&data]);
-        assert!(loligo("auth list --data {}", &[&data]).ok().out.contains("mallory"), "which is what it said");
-        loligo("auth revoke mallory --data {}", &[&data]).ok();
+        // Without all of the log the identity was never made; without its end it is there again, which was said.
+        let is_back = by.is_some();
+        assert_eq!(loligo("auth list --data {}", &[&data]).ok().out.contains("mallory"), is_back);
+        if is_back {
+            loligo("auth revoke mallory --data {}", &[&data]).ok();
+        }
         assert_eq!(server.stop().0, 0);
         loligo("store check --data {}", &[&data]).ok();
     }
