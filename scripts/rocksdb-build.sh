@@ -24,7 +24,7 @@ source_of() {
         grep -o "\"manifest_path\":\"[^\"]*/$1-[0-9][^\"]*/Cargo.toml\"" | head -n 1 | cut -d'"' -f4 | xargs -r dirname
 }
 crate=$(source_of librocksdb-sys)
-lz4=$(source_of lz4-sys)/liblz4
+lz4=$(source_of lz4-sys)/liblz4/lib
 [ -s "$crate/rocksdb_lib_sources.txt" ] && [ -d "$lz4" ] || exit 3
 
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/loligo-rocksdb.XXXXXX")
