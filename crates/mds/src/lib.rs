@@ -22,7 +22,7 @@
 //! | grant, reply | `stages/answer.rs` | `grant.rs`, `reply.rs` | |
 //!
 //! The other stages: `stages/sessions.rs`, `stages/files.rs`, `stages/upkeep.rs`, `stages/restart.rs`, `stages/status.rs`, those of decoupled
-//! subtrees (`decouple/stages`) and of several ranks (`cluster`).
+//! subtrees (`decouple/stages`) and of several ranks (`cluster/stages`).
 //!
 //! A request that waits holds nothing that another request waits for: it only forbids new grants on the inodes it is
 //! about to touch (see `park.rs`). So nobody waits in a circle, and what it waits for only shrinks.

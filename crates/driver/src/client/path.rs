@@ -21,8 +21,8 @@ use super::{Call, Client, Done};
 pub use self::file::{AsyncFile, File};
 pub(super) use self::walk::bytes as bytes_of;
 
-/// Entries asked for at a time.
-const READDIR_BATCH: u32 = 1024;
+/// Entries asked for at a time, by the library.
+pub(super) const READDIR_BATCH: u32 = 1024;
 
 /// Options of opening a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -113,8 +113,9 @@ fn upper(bucket: usize) -> u64 {
 }
 
 /// Names of the operations that are counted apart, in the order of [`Metrics::ops`].
-pub const OPS: [&str; 33] = [
+pub const OPS: [&str; 38] = [
     "lookup",
+    "walk",
     "lookup_parent",
     "getattr",
     "setattr",
@@ -146,6 +147,10 @@ pub const OPS: [&str; 33] = [
     "getlock",
     "cancel_lock",
     "sync",
+    "persist",
+    "grant_inos",
+    "data_address",
+    "subtree",
     "data",
 ];
 
@@ -240,6 +245,18 @@ pub struct Metrics {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// An operation without a name here would be counted as another one.
+    #[test]
+    fn each_operation_is_counted_by_its_name() {
+        let source = include_str!("../../../types/src/op.rs");
+        let (_, body) = source.split_once("pub fn name(&self)").expect("operations have names");
+        let (body, _) = body.split_once("\n    }\n").expect("the function ends");
+        let names: Vec<&str> = body.lines().filter_map(|line| line.split('"').nth(1)).collect();
+        assert!(names.len() > 30, "{names:?}");
+        let missing: Vec<_> = names.into_iter().filter(|name| !OPS.contains(name)).collect();
+        assert!(missing.is_empty(), "{missing:?}");
+    }
 
     #[test]
     fn every_value_lies_in_its_bucket() {

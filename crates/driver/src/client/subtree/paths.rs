@@ -8,10 +8,8 @@ use loligo_types::{
 };
 
 use super::Subtree;
-use crate::client::path::bytes_of;
+use crate::client::path::{READDIR_BATCH, bytes_of};
 
-/// Entries asked for at a time.
-const READDIR_BATCH: u32 = 1024;
 /// Handle of files that are open here; the rank does not know them.
 const HANDLE: u64 = 0;
 
