@@ -259,7 +259,7 @@ impl Client {
             Event::Flushed => {
                 *left = left.saturating_sub(1);
                 if *left == 0 {
-                    // What was written through handles that are closed by now is the server's to make durable.
+                    // Data written through handles that are closed by now is made durable by the server.
                     *closed = self.files.unsynced.closed;
                     *left = self.ask_all_to_sync(id, &cred);
                 }

@@ -40,7 +40,7 @@ pub(crate) struct Asked {
 impl Files {
     /// Forgets the files and handles at a rank.
     pub(crate) fn lose(&mut self, core: &mut Core, direct: &mut Direct, recalls: &mut Recalls, rank: Rank) -> Lost {
-        // Whether the server that knows nothing of the session was restarted, it does not say.
+        // A server that does not know the session does not say whether it was restarted.
         self.unsynced.lose();
         let (files, left) =
             std::mem::take(&mut self.map).into_iter().partition::<BTreeMap<_, _>, _>(|(_, f)| f.rank == rank);
@@ -107,7 +107,7 @@ impl Files {
     /// The claim by which a restarted rank is told what is held of it. `leases`: those that are claimed.
     pub(crate) fn claim(&self, ranks: &Ranks, recalls: &Recalls, rank: Rank, leases: Vec<(Ino, Lease)>) -> Reclaim {
         let mut claim = Reclaim { leases, ..Reclaim::default() };
-        // What caches above have not dropped yet is in use: others must not change it before they have. If the rank wants it
+        // Entries that caches above have not dropped yet are in use: others must not change them before they have. If the rank wants it
         // back after that, it is answered at once.
         let dropping = recalls.dropping().filter(|(of, ino, _)| *of == rank || ranks.router.may_have(rank, *ino));
         claim.leases.extend(dropping.map(|(_, ino, bits)| (ino, bits)));

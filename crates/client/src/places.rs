@@ -120,7 +120,7 @@ impl Ranks {
     /// here without leases, and does not know of them.
     pub(crate) fn may_have_forgotten(&self, core: &Core, rank: Rank, frozen_ms: u32) -> bool {
         let Some(session) = self.session(rank) else { return false };
-        // What is heard was said in a time in which the session lives.
+        // The message was sent while the session lives.
         let since = core.now.ms.saturating_sub(u64::from(frozen_ms) + session.session_ms);
         session.reclaimed_ms.is_some_and(|at| at >= since)
     }

@@ -134,7 +134,7 @@ impl Read {
                 self.tries += 1;
                 self.change = attr.change;
                 self.parts.clear();
-                // What waits to be written may reach further than what the server has.
+                // Buffered data may reach beyond the size that the server has.
                 let mut known = attr;
                 files.overlay(&mut known);
                 self.end = (self.offset + self.len).min(known.size);

@@ -255,7 +255,7 @@ impl Ranks {
     /// the file to objects. This client may have given that right up without a word, when it was in doubt. Says so now; not if
     /// an open is under way, whose answer may bring the right.
     pub(crate) fn say_given_up(&mut self, core: &mut Core, files: &Files, ino: Ino) {
-        // What one at the end of a way opens shows with its answer.
+        // The inode that an open at the end of a path opens is known with its answer.
         let opens = |op: &Op| match op {
             Op::Open { ino: of, .. } => *of == ino,
             op => op.opens().is_some(),

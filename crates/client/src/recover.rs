@@ -314,7 +314,7 @@ impl Client {
             return;
         };
         self.files.unsynced.fail(FsError::Io);
-        // What was seen and lost may be cached anywhere.
+        // Changes that were seen and lost may be cached anywhere.
         self.recalls.give_up_leases(&mut self.core, &mut self.ranks, &mut self.files, rank);
         if self.files.lose_inodes(rank, &lost) {
             self.lose_held(NOWHERE, BTreeSet::new(), false);

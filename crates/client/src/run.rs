@@ -218,7 +218,7 @@ impl File {
                 return Some(run.data(DataOp::Discard { from }));
             }
         } else if self.flying.end() <= facts.inline_max {
-            // What is known of the rest would come back if it was cut off meanwhile.
+            // Known bytes of the rest would come back if the file was cut meanwhile.
             let base = self.base.as_deref().filter(|_| !facts.cut);
             run.queue = inline_pieces(&self.flying, base).into();
             run.stage = Stage::Inline;
@@ -355,7 +355,7 @@ impl File {
         let moves = run.spill && self.attr.size > 0;
         if run.stage == Stage::Write && self.unsynced && (run.sync || moves) {
             run.stage = Stage::Sync;
-            // What comes while it is under way is not in it.
+            // Changes that come while it is under way are not in it.
             self.unsynced = false;
             run.risky = std::mem::take(&mut self.at_risk);
             return Some(run.data(DataOp::Sync));

@@ -160,7 +160,7 @@ pub struct Counts {
     pub ops: Vec<(&'static str, u64)>,
     /// Errors answered, by kind.
     pub errors: Vec<(&'static str, u64)>,
-    /// Notifications to the kernel: names of a directory, all names that there are, attributes, data.
+    /// Notifications to the kernel: names of a directory, all names, waits for the time limit of names, attributes, data.
     pub notifications: [(&'static str, u64); 5],
     /// Inodes that the kernel knows.
     pub inodes: usize,

@@ -201,7 +201,7 @@ impl Own {
     pub(crate) fn new_policy(&self, op: &Op) -> Option<(Ino, SubtreePolicy)> {
         let Op::SetXattr { ino, name, value, .. } = op else { return None };
         let is_policy = **name == *POLICY && self.trees.contains_key(ino);
-        // What makes no sense the rank refuses.
+        // The rank refuses nonsense.
         is_policy.then(|| SubtreePolicy::parse_bytes(value).ok()).flatten().map(|policy| (*ino, policy))
     }
 

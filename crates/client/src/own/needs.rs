@@ -58,7 +58,7 @@ impl Owned {
             needs.sort_unstable();
             needs.dedup();
             needs.truncate(FETCH_MAX / 2);
-            // Who looks for one name of a directory will look for others: those behind it come along.
+            // A program that looks up one name of a directory will look up others: the names behind it come along.
             let key = self.machine.settings().hash_key;
             let ranges: Vec<Need> = needs.iter().filter_map(|need| range_at(key, need)).collect();
             needs.extend(ranges);

@@ -262,7 +262,7 @@ impl Client {
         if let Err(error) = result {
             store.failed.get_or_insert(error);
         } else if life != Some(store.life) {
-            // What was written before, and not synced, may be lost.
+            // Data that was written before and not synced may be lost.
             store.failed.get_or_insert(DataError::Stale);
         }
         match store.failed {

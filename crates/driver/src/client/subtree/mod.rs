@@ -215,7 +215,7 @@ impl Subtree {
     }
 
     fn fetch(&mut self, mut needs: Vec<Need>) -> FsResult<()> {
-        // Who looks for one name of a directory will look for others: those behind it come along.
+        // A program that looks up one name of a directory will look up others: the names behind it come along.
         let ranges: Vec<Need> = needs.iter().filter_map(|need| self.range_at(need)).collect();
         needs.extend(ranges);
         let epoch = self.record().epoch;
