@@ -352,3 +352,39 @@ fn data_that_was_not_synced_survives_a_clean_stop() {
     blobs.read_at(ObjectId::new(file.ino.0, 0), 0, &mut bytes).expect("it reads");
     assert_eq!(&bytes, b"written");
 }
+
+/// A client was killed between the first object of a file and the word to the server, and the server with it.
+#[test]
+fn after_a_kill_objects_that_no_file_tells_of_are_dropped() {
+    let dir = tempfile::tempdir().expect("a scratch directory");
+    let data = dir.path().join("data");
+    std::fs::create_dir(&data).expect("made");
+    LocalStore::format(&data, &loligo_store_local::FormatOptions::default()).expect("formatted");
+    let open = || Arc::new(LocalStore::open(&data, &OpenOptions::default()).expect("it opens"));
+    format(&*open(), &FormatOptions::default()).expect("formatted");
+    let socket = dir.path().join("socket");
+    let start = |store: Arc<LocalStore>| {
+        let config = ServerConfig { listen: vec![Address::Unix(socket.clone())], ..ServerConfig::new(store) };
+        Server::start(config, &mut |_| {}).expect("it starts")
+    };
+    let server = start(open());
+    let mut raw = Raw::session(&socket);
+    let inos: Vec<Ino> = ["kept inline", "removed"].iter().map(|name| raw.entry(create(ROOT, name, 1)).ino).collect();
+    drop(raw);
+    server.stop().expect("it stops");
+    drop(server);
+    let killed = open();
+    for ino in &inos {
+        killed.blobs().write_at(ObjectId::new(ino.0, 0), 0, &[7; 9000]).expect("written");
+    }
+    // Not closed.
+    drop(killed);
+    let store = open();
+    let server = start(store.clone());
+    let mut raw = Raw::session(&socket);
+    raw.call(loligo_types::Op::Unlink { dir: ROOT, name: common::name("removed") }).expect("it is there");
+    let left = || inos.iter().any(|ino| !store.blobs().objects_of(ino.0).expect("listed").is_empty());
+    common::wait_until("the objects are gone", || !left());
+    drop(raw);
+    server.stop().expect("it stops");
+}

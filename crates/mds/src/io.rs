@@ -100,6 +100,9 @@ pub enum Input {
     Discarded { ino: Ino },
     /// The inode's inline bytes are in its first object, durably.
     Spilled { ino: Ino, ok: bool },
+    /// These inodes got objects since a stop that was not clean: objects that no inode tells of are to be dropped. The next list may come after
+    /// [`Output::StraysDropped`].
+    Strays { inos: Arc<[Ino]> },
     /// The copies of [`Output::Restore`] are put back.
     Restored { ino: Ino },
     /// The others' version of a file is that of this one, durably, or an error.
@@ -261,6 +264,8 @@ pub enum Output {
     /// The session ends: the store is to refuse its client, by these addresses, from now on and for good, also what is on its way. Come
     /// back with [`Input::ShutOut`] when it does, however often that must be tried: until then nobody gets what the session holds.
     ShutOut { session: SessionId, addresses: Vec<Box<[u8]>> },
+    /// The rank has looked at all inodes of [`Input::Strays`], and what it drops is in the journal, durably.
+    StraysDropped,
     /// There is more of a long work to do: come back with [`Input::Again`] when what has come meanwhile is done (a driver
     /// may leave it to the next tick).
     Again,

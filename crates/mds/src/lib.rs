@@ -81,6 +81,7 @@ mod shortcuts;
 mod stages;
 mod status;
 mod step;
+mod stray_objects;
 mod sync;
 mod tally;
 #[cfg(test)]

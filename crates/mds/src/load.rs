@@ -27,6 +27,8 @@ pub(crate) enum Waiter {
     Loan(TxId),
     /// The letter of another rank at the head of its queue.
     Letter(Rank),
+    /// The search for objects that no inode tells of.
+    StrayObjects(Ino),
     /// The look at memory for a migration.
     Survey,
     /// Nobody in particular: the one who needs it looks again.
@@ -52,6 +54,7 @@ impl Waiter {
             Waiter::Letter(_)
             | Waiter::Reap(_)
             | Waiter::EofCleanup(_)
+            | Waiter::StrayObjects(_)
             | Waiter::Sums
             | Waiter::Survey
             | Waiter::Nobody

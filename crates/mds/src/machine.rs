@@ -25,6 +25,7 @@ use crate::recall::Recalls;
 use crate::relaxed::Relaxed;
 use crate::session::Sessions;
 use crate::shortcuts::Shortcuts;
+use crate::stray_objects::StrayObjects;
 use crate::sync::Syncs;
 
 /// Most orphans ended after one input.
@@ -42,6 +43,7 @@ pub struct Mds {
     pub(crate) discards: Discards,
     pub(crate) syncs: Syncs,
     pub(crate) tidy: EofCleanup,
+    pub(crate) strays: StrayObjects,
     pub(crate) checkpointer: Checkpointer,
     pub(crate) cluster: Cluster,
     pub(crate) background: Background,
@@ -73,6 +75,7 @@ impl Mds {
             discards: Discards::default(),
             syncs: Syncs::default(),
             tidy: EofCleanup::default(),
+            strays: StrayObjects::default(),
             checkpointer: Checkpointer::default(),
             cluster,
             background: Background::default(),
@@ -110,6 +113,7 @@ impl Mds {
             Input::MergeRowsDone { id, merged } => self.decoupled.merge_rows_done(&mut self.core, id, merged),
             Input::CheckpointFailed { id, full } => self.checkpointer.checkpoint_failed(&mut self.core, id, full),
             Input::Discarded { ino } => self.discarded(ino),
+            Input::Strays { inos } => self.strays.take_list(&inos),
             Input::Restored { ino } => self.decoupled.put_back(&mut self.core, ino),
             Input::Kept { to, result } => self.decoupled.theirs_kept(&mut self.core, &mut self.opens, to, result),
             Input::Fork { ino, size } => self.decoupled.fork_is(&mut self.core, ino, size),

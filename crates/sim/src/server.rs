@@ -493,7 +493,7 @@ impl Server {
                 self.osd_feed(loligo_osd::Input::LookAtFork { tag, ino, copy });
             }
             Output::Bound { conn, session } => drop(self.sessions.insert(conn.0, session)),
-            Output::TakenBack { .. } => {}
+            Output::TakenBack { .. } | Output::StraysDropped => {}
             Output::Again if self.again => {}
             Output::Again => {
                 self.again = true;

@@ -48,6 +48,10 @@ impl Layout {
         self.dir.join("reserve")
     }
 
+    pub(crate) fn strays(&self) -> PathBuf {
+        self.dir.join("strays")
+    }
+
     pub(crate) fn marks(&self) -> PathBuf {
         self.dir.join("marks")
     }

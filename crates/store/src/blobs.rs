@@ -134,6 +134,18 @@ pub trait Blobs: Send + Sync {
         Ok(())
     }
 
+    /// Calls `visit` with the inodes that got an object since an opening that did not end cleanly, until it breaks; an inode may come more
+    /// than once. Objects of them may be ones of which no inode tells. Nothing is visited after [`Blobs::strays_dropped`], or by backends that
+    /// do not know.
+    fn visit_strays(&self, _visit: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<()> {
+        Ok(())
+    }
+
+    /// The objects of which no inode tells are dropped, as far as there were some when this opening began: they need not be searched again.
+    fn strays_dropped(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Calls `visit` with each object and its length, in no order, in bounded memory, until it breaks.
     fn list(&self, visit: &mut dyn FnMut(ObjectId, u64) -> ControlFlow<()>) -> Result<()>;
 }

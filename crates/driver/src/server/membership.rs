@@ -22,6 +22,7 @@ use super::rank::{Command, Done, End};
 use super::rank_placement::{RankPlacement, text_of};
 use super::start::{self, Known, Recovered, Running};
 use super::store_owner::StoreOwner;
+use super::stray_search::StraySearch;
 use super::{Ended, Seat, ServerConfig};
 use crate::Address;
 
@@ -100,6 +101,8 @@ pub(crate) struct MembershipThread {
     pub(crate) hub: Option<Arc<StoreOwner>>,
     /// This server's part in who runs what, if several share the store.
     pub(crate) placing: Option<RankPlacement>,
+    /// The search after an unclean stop, while it may go on.
+    pub(crate) search: Option<StraySearch>,
 }
 
 impl MembershipThread {
@@ -144,6 +147,8 @@ impl MembershipThread {
                 _ => {}
             }
         }
+        // The store is closed next.
+        drop(self.search.take());
         let placed = self.end_placing(end == End::Stopped && !panicked);
         let elsewhere_clean = self.hub.as_ref().is_none_or(|hub| hub.end(end == End::Stopped));
         let backend = &*self.config.backend;

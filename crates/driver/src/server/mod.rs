@@ -34,6 +34,7 @@ mod slots;
 mod start;
 mod start_shared;
 mod store_owner;
+mod stray_search;
 mod table;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -8,6 +8,7 @@ mod cores;
 mod doorway;
 mod messages;
 mod peer_sockets;
+mod rate;
 mod resident;
 mod sockets;
 mod wait;
@@ -114,6 +115,8 @@ pub(crate) struct Rank {
     others: Others,
     /// Administrators who wait for an answer, by the number of their question.
     told: HashMap<u64, Sender<Told>>,
+    /// Hears that the objects which no inode tells of are dropped.
+    strays: Option<Sender<()>>,
     next_ask: u64,
     /// Sessions whose connection broke: their clients may come back, or be dead.
     lost: Vec<SessionId>,
@@ -190,6 +193,7 @@ impl Rank {
             resident: None,
             others,
             told: HashMap::new(),
+            strays: None,
             next_ask: 1,
             lost: Vec::new(),
             next_conn: 1,
@@ -302,6 +306,10 @@ impl Rank {
             }
             Done::LoadGoesOn { ticket, dir, from_hash } => self.feed(Input::LoadGoesOn { ticket, dir, from_hash }),
             Done::LoadFailed { ticket } => self.feed(Input::LoadFailed { ticket }),
+            Done::Strays { inos, done } => {
+                self.strays = Some(done);
+                self.feed(Input::Strays { inos });
+            }
             Done::Replaced(text) => self.fatal(text),
             Done::Checkpoint { id, full: None } => self.feed(Input::CheckpointDone { id }),
             Done::Checkpoint { id, full: Some(full) } => self.feed(Input::CheckpointFailed { id, full }),
@@ -444,21 +452,6 @@ impl Rank {
         self.data_outputs();
     }
 
-    /// Tells the rate of requests answered per second, and the load of the thread, since the last look.
-    fn tell_rate(&mut self) {
-        let answered = self.metrics.ops.iter().map(|(_, op)| op.done.get()).sum();
-        let cpu_ns = self.metrics.rank_cpu_ns.get();
-        let (before, cpu_before, then) = std::mem::replace(&mut self.answered, (answered, cpu_ns, self.now));
-        let seconds = self.now.saturating_duration_since(then).as_secs_f64();
-        if seconds > 0.0 {
-            self.metrics.requests_per_s.set(((answered - before) as f64 / seconds).round() as u64);
-            let percent = cpu_ns.saturating_sub(cpu_before) as f64 / seconds / 1e7;
-            let idle = std::mem::take(&mut self.idle).as_secs_f64();
-            let busy_percent = ((1.0 - idle / seconds) * 100.0).clamp(0.0, 100.0) as f32;
-            self.feed(Input::Cpu { percent: percent as f32, busy_percent });
-        }
-    }
-
     /// Ends the sessions of clients that died, so that nobody waits for what they held.
     fn bury(&mut self) {
         for session in std::mem::take(&mut self.lost) {
@@ -511,6 +504,10 @@ impl Rank {
             Output::Trim { below } => self.queues.table.push(table::Work::Trim { below }),
             Output::Discard { ino, from, object_size } => self.data.discard(ino, from, object_size),
             Output::Spill { ino, data, object_size } => self.data.spill(ino, data, object_size),
+            Output::StraysDropped => {
+                // The search may have ended.
+                self.strays.take().into_iter().for_each(|done| _ = done.send(()));
+            }
             Output::SyncData { ticket } => self.data.sync_all(ticket),
             Output::Quiesce { ticket, inos } => self.data.quiesce(ticket, inos),
             Output::Scan { ticket, what, from } => self.queues.table.push(table::Work::Scan { ticket, what, from }),

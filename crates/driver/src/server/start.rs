@@ -33,6 +33,7 @@ use super::recover::{Progress, replay};
 use super::slots::Connections;
 use super::start_shared::join_servers;
 use super::store_owner::{self, StoreOwner, StoreOwnerParts};
+use super::stray_search::StraySearch;
 use super::table::{Checkpointer, run_loader};
 use super::{Ended, Seat, Server, ServerConfig, data, fencing};
 use crate::Address;
@@ -287,6 +288,7 @@ fn run(
         log_lines: 0,
         hub: None,
         placing: None,
+        search: None,
     };
     if !elsewhere.is_empty() {
         match open_hub(&keeper, elsewhere, map) {
@@ -298,6 +300,12 @@ fn run(
                 return Err(error);
             }
         }
+    }
+    let inboxes =
+        seats.lock().unwrap_or_else(PoisonError::into_inner).values().map(|seat| seat.inbox.clone()).collect();
+    match StraySearch::start(backend.clone(), inboxes) {
+        Ok(search) => keeper.search = Some(search),
+        Err(error) => tracing::warn!(%error, "objects that no file tells of are searched by the next start"),
     }
     let hub = keeper.hub.clone();
     let supervisor = spawn("loligo-server", move || keeper.run())?;

@@ -67,6 +67,7 @@ pub(super) fn join_servers(
         resident_at: resident_at.clone(),
         log_lines: 0,
         hub: None,
+        search: None,
         placing: Some(placing),
     };
     let begun = if servers.lead(must_lead)? {

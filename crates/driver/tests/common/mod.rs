@@ -168,6 +168,15 @@ pub fn name(text: &str) -> Name {
     Name::new(text.as_bytes()).expect("a good name")
 }
 
+/// Waits for what other threads do.
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let end = std::time::Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(std::time::Instant::now() < end, "{what}");
+        std::thread::yield_now();
+    }
+}
+
 pub fn mkdir(dir: Ino, text: &str) -> Op {
     Op::Mkdir { dir, name: name(text), mode: 0o755, umask: 0 }
 }

@@ -3,16 +3,18 @@
 use std::collections::BTreeSet;
 
 use loligo_namespace::{Found, Need, reap};
-use loligo_types::{Answer, Event, FileLock, FsError, FsResult, Ino, Kind, Layout, Op, Rank, SessionId};
+use loligo_types::{Answer, Event, FileLock, FsError, FsResult, Granted, Ino, Kind, Layout, Op, Rank, SessionId};
 
 use crate::cluster::Where;
 use crate::eof_cleanup::LEFT_PER_TICK;
 use crate::inline_spill::spilled_events;
+use crate::io::Output;
 use crate::job::{Job, WaitReason};
 use crate::load::Waiter;
 use crate::machine::Mds;
 use crate::session::Slot;
 use crate::step::Step;
+use crate::stray_objects::STRAYS_PER_TICK;
 
 impl Mds {
     /// Ends handles. Unknown ones are ignored.
@@ -245,6 +247,50 @@ impl Mds {
             Found::Here(_) | Found::Unknown => return,
         };
         self.commit(None, &[Event::Discard { ino, from, object_size }]);
+    }
+
+    /// Drops objects that no inode tells of, of some of the files in which they may be.
+    pub(crate) fn drop_strays(&mut self) {
+        let some = self.strays.some(self.core.config.some(STRAYS_PER_TICK));
+        some.into_iter().for_each(|ino| self.drop_strays_of(ino));
+        if self.strays.end_list(self.core.log.durable) {
+            self.core.out.push_back(Output::StraysDropped);
+        }
+    }
+
+    /// The same of one file, as soon as its inode was read.
+    pub(crate) fn drop_strays_of(&mut self, ino: Ino) {
+        let held_up = self.grace.is_some()
+            || self.core.stopping
+            || !self.cluster.peers.ready
+            || self.core.is_short_of_space(&self.sessions, &self.cluster);
+        if held_up || !self.strays.has(ino) || self.discards.data_is_busy(&self.decoupled, ino) {
+            return;
+        }
+        let mut wants = Vec::new();
+        let place = self.cluster.locate_here(&mut self.core, ino, &mut wants);
+        if place == Where::Unknown {
+            self.cluster.load(&mut self.core, wants, Waiter::StrayObjects(ino));
+            return;
+        }
+        let object_size = match self.core.tree.find(ino) {
+            Found::Here(inode) if inode.kind == Kind::File && inode.inline && !self.opens.any_writer(ino) => {
+                Some(inode.layout().object_size)
+            }
+            // Its number may be one that a client is going to use, whose data came before the inode: a session with such numbers, or the
+            // owner of a decoupled subtree. Of several ranks another one may have the inode.
+            Found::Gone
+                if self.cluster.is_alone()
+                    && !self.core.tree.has_decoupled()
+                    && self.sessions.iter().all(|(_, session)| session.grants.state(ino) == Granted::No) =>
+            {
+                Some(Layout::default().object_size)
+            }
+            _ => None,
+        };
+        let drop = |object_size| self.commit(None, &[Event::Discard { ino, from: 0, object_size }]);
+        let dropped = object_size.filter(|_| place == Where::Here).map(drop);
+        self.strays.is_looked_at(ino, dropped);
     }
 
     /// The inline data are in the first object, or are not. The writers start again: they meet a file with objects,

@@ -161,6 +161,7 @@ impl Mds {
             self.discards.add(ino, from, object_size, self.core.log.durable);
         }
         self.discards.emit_discards(&mut self.core);
+        self.strays.begin(self.core.tree.next_ino());
         let (grace_ms, session_ms) = (u64::from(self.core.config.grace_ms), u64::from(self.core.config.session_ms));
         self.grace = Some(Grace::until(now.mono_ms + grace_ms, now.mono_ms + grace_ms.max(session_ms)));
         let local: Vec<Slot> = self.sessions.iter().filter(|(_, s)| s.local).map(|(slot, _)| slot).collect();

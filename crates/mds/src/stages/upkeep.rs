@@ -35,6 +35,7 @@ impl Mds {
         self.background.free_slots(&self.core, &mut self.sessions, &mut self.leases);
         self.background.end_orphans(&self.core, &mut self.opens);
         self.tidy_left();
+        self.drop_strays();
         self.end_discards();
         self.relaxed.look_for_relaxed(&mut self.core, &self.sessions, &mut self.cluster);
         self.end_lost_decoupled();
@@ -276,6 +277,7 @@ impl Mds {
                 Waiter::Job(id) => self.core.parked.less(id),
                 Waiter::Reap(ino) => drop(self.opens.reaps.insert(ino)),
                 Waiter::EofCleanup(ino) => self.tidy_one(ino),
+                Waiter::StrayObjects(ino) => self.drop_strays_of(ino),
                 Waiter::Sums => self.background.sums_waiting = false,
                 Waiter::Reclaim(slot, session) => self.reclaim_loaded(slot, session),
                 Waiter::Way(rank, number, ino) => self.cluster.tell_way(&mut self.core, rank, number, ino),
@@ -306,7 +308,7 @@ impl Mds {
                 Waiter::Reap(ino) => drop(self.background.reap_later.insert(ino)),
                 Waiter::Replicas => self.cluster.replicas_loaded(&mut self.core, &self.grace, &self.decoupled, false),
                 // It asks again.
-                Waiter::EofCleanup(_) | Waiter::Way(..) => {}
+                Waiter::EofCleanup(_) | Waiter::StrayObjects(_) | Waiter::Way(..) => {}
                 Waiter::Sums => self.background.sums_waiting = false,
                 Waiter::Reclaim(slot, session) => self.reclaim_failed(slot, session),
                 Waiter::Loan(tx) => self.cluster.loans.loan_failed(&mut self.core, &mut self.opens, &mut self.tidy, tx),

@@ -8,10 +8,10 @@ use loligo_journal::frame::BODY_MAX;
 use loligo_namespace::{Need, Record};
 use loligo_types::msg::{Hello, PROTOCOL_VERSION, Reclaim, Request, ToClient, ToServer, Welcome};
 use loligo_types::{
-    Answer, Attr, Cred, FsResult, Ino, Lease, Lsn, Name, Op, OpenFlags, Rank, Seq, SessionId, SetAttr, SetTime, StatFs,
-    Time,
+    Answer, Attr, Cred, FsResult, Ino, Lease, Lsn, Name, Op, OpenFlags, Rank, Seq, SessionId, StatFs, Time,
 };
 
+pub use super::requests::*;
 use super::rows::{meta, read, settle, write};
 use crate::admin::Told;
 use crate::peer::PeerMsg;
@@ -103,6 +103,8 @@ pub struct World {
     pub shut_out: Vec<(SessionId, Vec<Box<[u8]>>)>,
     pub trimmed: Lsn,
     pub stopped: bool,
+    /// Lists of inodes with possible stray objects that the rank has looked through.
+    pub lists_done: u32,
     pub fatal: Option<String>,
     pub last_lsn: Lsn,
     /// Bytes of the longest record.
@@ -174,6 +176,7 @@ impl World {
             shut_out: Vec::new(),
             trimmed: Lsn(0),
             stopped: false,
+            lists_done: 0,
             fatal: None,
             last_lsn: Lsn(0),
             longest: 0,
@@ -311,6 +314,7 @@ impl World {
                 let page = what.page(rank, from, rows, |_, error| error.to_string()).ok();
                 self.mds.handle(self.now, Input::Scanned { ticket, page });
             }
+            Output::StraysDropped => self.lists_done += 1,
             Output::Bound { .. } => {}
             Output::TakenBack { dir, unmerged, .. } => self.taken_back.push((dir, unmerged)),
             Output::Again => self.again = true,
@@ -652,40 +656,6 @@ impl World {
         }
         found
     }
-}
-
-pub fn create(dir: Ino, text: &str, flags: OpenFlags, handle: u64) -> Op {
-    Op::Create { dir, name: name(text), mode: 0o644, umask: 0, flags, exclusive: false, handle }
-}
-
-pub fn mkdir(dir: Ino, text: &str) -> Op {
-    Op::Mkdir { dir, name: name(text), mode: 0o755, umask: 0 }
-}
-
-pub fn unlink(dir: Ino, text: &str) -> Op {
-    Op::Unlink { dir, name: name(text) }
-}
-
-pub fn close(handle: u64) -> Op {
-    Op::Close { handles: vec![handle], lost: false }
-}
-
-pub fn chmod(ino: Ino, mode: u16) -> Op {
-    Op::SetAttr { ino, set: SetAttr { mode: Some(mode), ..SetAttr::default() }, handle: None }
-}
-
-pub fn truncate(ino: Ino, size: u64) -> Op {
-    Op::SetAttr { ino, set: SetAttr { size: Some(size), ..SetAttr::default() }, handle: None }
-}
-
-pub fn write_inline(ino: Ino, handle: u64, offset: u64, data: &[u8]) -> Op {
-    let (offset, data) = (Some(offset), data.into());
-    Op::WriteInline { ino, handle, offset, data, mtime: SetTime::Now, kill_priv: false }
-}
-
-pub fn set_data(ino: Ino, handle: u64, cuts: u32, grow_to: u64, spilled: bool) -> Op {
-    let (grow_to, behind, mtime) = (Some(grow_to), None, SetTime::Now);
-    Op::SetData { ino, handle, cuts, grow_to, behind, mtime, spilled, kill_priv: false }
 }
 
 pub fn size(answer: FsResult<Answer>) -> u64 {

@@ -19,12 +19,14 @@ mod property;
 mod random;
 mod ranks;
 mod relaxed;
+pub(crate) mod requests;
 mod restart;
 mod rooms;
 mod rows;
 mod sessions;
 mod squash;
 mod stored;
+mod stray_objects;
 mod trusted;
 
 use harness::*;

@@ -20,6 +20,7 @@ mod epochs;
 mod header;
 mod object;
 mod paths;
+mod strays;
 mod witness;
 mod write;
 
@@ -50,6 +51,7 @@ use epochs::Place;
 use header::DATA_AT;
 use object::Object;
 pub(crate) use paths::Paths;
+use strays::Strays;
 use witness::{LOST_OBJECT, Lost, emptied_bucket, lost_bucket};
 
 /// Objects that one sync holds open at a time.
@@ -72,6 +74,7 @@ pub(crate) struct LocalBlobs {
     shared: Arc<Shared>,
     cache: Arc<Cache>,
     epochs_path: PathBuf,
+    strays: Strays,
     /// The sync of what an earlier opening left in the page cache, if it was killed.
     leftover: Mutex<Leftover>,
     /// True if no bucket can be empty: the opening before this one ended cleanly, and this one has removed nothing.
@@ -97,16 +100,19 @@ impl LocalBlobs {
         let place = Place::of(&layout.objects())?;
         let only_reads = owner.only_reads();
         let paths = Paths::new(layout.objects());
-        let (epochs, clean, was_clean) = if only_reads {
+        let (epochs, clean, was_clean, strays) = if only_reads {
             let found = Epochs::look(&epochs_path)?;
             let was_clean = !found.open;
-            (found.seen_from_outside(place), true, was_clean)
+            (found.seen_from_outside(place), true, was_clean, Strays::none(layout.strays()))
         } else {
             // The first opening makes the file before it counts.
             let was_opened = layout.was_opened();
             room.find(For::Journal, || buckets::begin(&paths, was_opened))?;
+            // The change of `epochs` syncs their directory.
+            let was_clean = Epochs::look(&epochs_path).is_ok_and(|found| !found.open);
+            let strays = room.find(For::Journal, || Strays::begin(layout.strays(), was_clean))?;
             let (epochs, clean) = room.find(For::Journal, || Epochs::begin(&epochs_path, place))?;
-            (epochs, clean, clean)
+            (epochs, clean, clean, strays)
         };
         // A killed server's writes may not be on the disk yet, and a client that was told "written"
         // sends only a sync: the first sync of this opening waits for all of them.
@@ -118,6 +124,7 @@ impl LocalBlobs {
             shared,
             cache,
             epochs_path,
+            strays,
             leftover: Mutex::new(leftover),
             has_no_empty: AtomicBool::new(was_clean),
             owner,
@@ -137,7 +144,11 @@ impl LocalBlobs {
         if let Err(error) = self.shared.paths.remove_empty() {
             tracing::warn!(%error, "empty directories of objects stay");
         }
-        self.shared.room.find(For::Journal, || self.shared.epochs.end(&self.epochs_path))
+        self.shared.room.find(For::Journal, || self.shared.epochs.end(&self.epochs_path))?;
+        if let Err(error) = self.strays.end() {
+            tracing::warn!(%error, "the next start searches all new objects once more");
+        }
+        Ok(())
     }
 
     /// From time to time: lets go of the marks of objects that have been on the disk for so long, though they stay open.
@@ -422,6 +433,15 @@ impl Blobs for LocalBlobs {
 
     fn objects_of(&self, ino: u64) -> Result<Vec<u64>> {
         self.shared.paths.indexes_of(ino)
+    }
+
+    fn visit_strays(&self, visit: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<()> {
+        self.strays.visit(&self.shared.paths, visit)
+    }
+
+    fn strays_dropped(&self) -> Result<()> {
+        self.may_change()?;
+        self.strays.searched()
     }
 
     fn lost(&self, visit: &mut dyn FnMut(Option<ObjectId>, &str)) -> Result<()> {

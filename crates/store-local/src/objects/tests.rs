@@ -478,3 +478,57 @@ fn directories_of_buckets_go_with_a_clean_end_when_they_are_empty() {
     store.blobs().write_at(ObjectId::new(1, 0), 0, b"y").expect("in a bucket that was removed");
     store.blobs().sync(ObjectId::new(1, 0)).expect("sync");
 }
+
+fn strays(store: &LocalStore) -> Vec<u64> {
+    let mut all = std::collections::BTreeSet::new();
+    let mut visit = |ino| {
+        all.insert(ino);
+        ControlFlow::Continue(())
+    };
+    store.blobs().visit_strays(&mut visit).expect("they can be listed");
+    all.into_iter().collect()
+}
+
+#[test]
+fn after_a_kill_the_inodes_come_that_got_objects_since_until_they_were_searched() {
+    let dir = formatted();
+    let store = open(&dir);
+    store.blobs().write_at(A, 0, b"before").expect("write");
+    store.close().expect("a clean end");
+    drop(store);
+    // Made three seconds before.
+    let early = std::time::SystemTime::now() + Duration::from_secs(3);
+    let store = open(&dir);
+    assert_eq!(strays(&store), []);
+    let mark =
+        File::options().write(true).open(dir.path().join("strays")).expect("it is there while the store is open");
+    mark.set_modified(early).expect("set");
+    drop(store);
+    let store = open(&dir);
+    assert_eq!(strays(&store), [], "the object is older");
+    mark.set_modified(std::time::SystemTime::now()).expect("set");
+    store.blobs().write_at(B, 0, b"after").expect("write");
+    drop(store);
+    let store = open(&dir);
+    assert_eq!(strays(&store), [A.ino, B.ino], "within the slack of two seconds");
+    store.close().expect("a clean end");
+    drop(store);
+    let store = open(&dir);
+    assert_eq!(strays(&store), [A.ino, B.ino], "a search that did not end goes on");
+    store.blobs().strays_dropped().expect("noted");
+    assert_eq!(strays(&store), []);
+    store.close().expect("a clean end");
+    assert!(!dir.path().join("strays").exists(), "there is nothing to search");
+    drop(store);
+    assert_eq!(strays(&open(&dir)), []);
+}
+
+#[test]
+fn after_a_kill_of_a_release_without_the_file_all_objects_come() {
+    let dir = formatted();
+    let store = open(&dir);
+    store.blobs().write_at(A, 0, b"x").expect("write");
+    fs::remove_file(dir.path().join("strays")).expect("there");
+    drop(store);
+    assert_eq!(strays(&open(&dir)), [A.ino]);
+}

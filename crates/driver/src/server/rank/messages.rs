@@ -50,6 +50,11 @@ pub(crate) enum Done {
     LoadFailed {
         ticket: u64,
     },
+    /// Inodes that may have objects of which they do not tell; `done` hears when those are dropped.
+    Strays {
+        inos: Arc<[Ino]>,
+        done: Sender<()>,
+    },
     /// The store has said that it is another server's by now, which is not an answer to anybody.
     Replaced(String),
     /// `full`: it failed; for want of space if true.
