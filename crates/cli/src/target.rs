@@ -173,6 +173,10 @@ pub fn by_mount(server: &str) -> Result<Found, Failure> {
 pub fn data_of(path: &Path) -> Result<PathBuf, Failure> {
     // One inside a mount is possible, if not wise.
     let Some(server) = served_by(path)?.filter(|_| !is_data_dir(path)) else { return Ok(path.to_path_buf()) };
+    if std::fs::symlink_metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+        return Err(Failure::new(format!("{} does not exist", path.display()))
+            .remedy("name the data directory, or a mount or a directory in it"));
+    }
     by_mount(&server)?.data.ok_or_else(|| {
         Failure::new(format!(
             "{} is in a mount of the server at {server}, whose data directory is not known here",

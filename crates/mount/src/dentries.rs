@@ -24,6 +24,9 @@ const NAMES_MAX: usize = 1 << 16;
 const LEAVES_TICKS: u32 = 200;
 /// An answer that was taken in later than this after it was told counts from when that was noticed.
 const TAKEN_LATE: Duration = Duration::from_millis(10);
+/// For so long it is known when the kernel was told to believe a name of a directory: more than the time limit of names and the longest wait for
+/// a thread that takes an answer in, so that who waits for the limit of a directory finds it.
+const TOLD_KEPT: Duration = Duration::from_secs(10);
 /// With the number of a directory: threads that are not seen. No thread has such a number.
 const UNSEEN: u64 = 1 << 63;
 
@@ -304,7 +307,10 @@ impl DentryCache {
             let mut dirs = guard(shard);
             // What is on the way may be of a directory that is forgotten now.
             self.floor.fetch_max(self.next(), Ordering::AcqRel);
-            dirs.retain(|_, known| known.many || !known.names.is_empty() || known.leaves > now);
+            dirs.retain(|_, known| {
+                let is_limit_running = known.told.is_some_and(|told| told.elapsed() < TOLD_KEPT);
+                known.many || !known.names.is_empty() || known.leaves > now || is_limit_running
+            });
         }
         for shard in &self.in_hand {
             guard(shard).retain(|_, in_hand| in_hand.since + BARRIER_TICKS >= now);
@@ -377,6 +383,16 @@ mod tests {
         assert!(believed.may_believe(D, b"a", believed.now(), 1));
         believed.tidy(1);
         assert_eq!(names(believed.doubt(D).0), ["a"], "what is believed is not forgotten");
+    }
+
+    /// A recall waits for the limit that begins then.
+    #[test]
+    fn the_time_at_which_the_kernel_was_told_of_a_name_is_known_after_the_name_was_doubted() {
+        let believed = DentryCache::default();
+        assert!(believed.may_believe(D, b"a", believed.now(), 1));
+        let told = believed.doubt(D).1;
+        believed.tidy(1);
+        assert!(told.is_some() && believed.told(D) == told);
     }
 
     #[test]

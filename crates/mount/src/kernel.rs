@@ -9,7 +9,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use loligo_fuse::{Device, Notify};
@@ -19,7 +19,7 @@ use crate::dentries::{DentryCache, Doubted};
 use crate::expire::Expirer;
 use crate::name_caching::NameCaching;
 use crate::places::{Places, inode_of};
-use crate::table::Table;
+use crate::table::{Table, guard};
 use crate::threads::{Doing, cpu_time, doing};
 use crate::twins::Twins;
 
@@ -157,10 +157,9 @@ impl Kernel {
             kernel.wait_for_limit(told);
             then();
         };
-        // The thread that asks must not wait itself, as it may serve everybody.
-        if let Err(error) = std::thread::Builder::new().name("lol-names-end".into()).spawn(wait) {
-            tracing::error!(%error, "no thread to wait with: a renamed file's call is not answered");
-        }
+        run_beside("lol-names-end", wait, |name, job| {
+            std::thread::Builder::new().name(name.into()).spawn(job).map(drop)
+        });
     }
 
     /// Drops all names that the kernel caches. Takes no lock.
@@ -285,6 +284,23 @@ impl Kernel {
     }
 }
 
+type Job = Box<dyn FnOnce() + Send>;
+
+/// Runs a job on a thread of its own, as the one that asks may serve everybody. If there is none (`spawn` fails), that one runs it: a call
+/// that is answered late is better than one that is never answered.
+fn run_beside(name: &str, job: impl FnOnce() + Send + 'static, spawn: impl FnOnce(&str, Job) -> std::io::Result<()>) {
+    let job: Arc<Mutex<Option<Job>>> = Arc::new(Mutex::new(Some(Box::new(job))));
+    let run = |job: &Mutex<Option<Job>>| {
+        let job = guard(job).take();
+        job.into_iter().for_each(|job| job());
+    };
+    let beside = job.clone();
+    if let Err(error) = spawn(name, Box::new(move || run(&beside))) {
+        tracing::warn!(%error, "no thread to wait with: other calls wait meanwhile");
+        run(&job);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -336,5 +352,16 @@ mod tests {
         let (tell, answered) = std::sync::mpsc::channel();
         kernel.names_moved([dir, Ino(301)], move || tell.send(Instant::now()).expect("it waits"));
         assert!(answered.recv().expect("answered") >= told + NameCaching::Timed.ttl());
+    }
+
+    #[test]
+    fn without_a_thread_a_call_is_answered_all_the_same_and_once() {
+        let (tell, answered) = std::sync::mpsc::channel();
+        let refused = |_: &str, job: Job| {
+            drop(job);
+            Err(std::io::ErrorKind::WouldBlock.into())
+        };
+        run_beside("no", move || tell.send(()).expect("it waits"), refused);
+        assert_eq!(answered.try_iter().count(), 1);
     }
 }

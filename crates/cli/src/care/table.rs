@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use loligo_store::StoreError;
 use loligo_store_local::{LocalStore, OpenOptions, Salvaged};
 
 use crate::at::Store;
@@ -39,6 +40,10 @@ pub fn salvage(data: &Path, repair: bool, failure: Failure) -> Result<String, Fa
              the changes between is there again: look who is authorized (loligo auth list)"
         )),
         Ok(None) => Err(failure),
-        Err(error) => Err(Failure::new(error.to_string()).remedy("go back to a backup")),
+        // A server has it: nothing is known to be damaged.
+        Err(StoreError::InUse { .. }) => Err(failure),
+        Err(error @ StoreError::Corrupt { .. }) => Err(Failure::new(error.to_string()).remedy("go back to a backup")),
+        Err(error) => Err(Failure::new(error.to_string())
+            .remedy("copy the directory to a disk that has room and can be written, and repair the copy")),
     }
 }

@@ -7,6 +7,7 @@ use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -105,10 +106,20 @@ pub fn start_as(log: &Path, arguments: Vec<OsString>, dir: Option<&Path>) -> Res
     }
 }
 
+/// Options for opening a log. Where anybody may put a link it is not followed.
+pub fn log_options(log: &Path) -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.create(true).append(true);
+    let is_public = |dir: &Path| dir.metadata().is_ok_and(|meta| meta.permissions().mode() & 0o002 != 0);
+    if log.parent().is_some_and(is_public) {
+        options.custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
+    }
+    options
+}
+
 /// Opens the log. On a full disk there may be none: the service is more important.
 fn open_log(log: &Path) -> std::io::Result<File> {
-    let opened = OpenOptions::new().create(true).append(true).open(log);
-    match opened {
+    match log_options(log).open(log) {
         Err(error) => {
             without_room(error)?;
             OpenOptions::new().append(true).open("/dev/null")

@@ -1,6 +1,6 @@
 //! A server in this process: store, server and admin plane, started in order and stopped in order. Not here: the mount.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -597,5 +597,5 @@ pub fn check_mount_log(log: &Path) -> Result<(), Failure> {
 }
 
 fn opens_log(log: &Path) -> std::io::Result<()> {
-    OpenOptions::new().create(true).append(true).open(log).map(drop).or_else(daemon::without_room)
+    daemon::log_options(log).open(log).map(drop).or_else(daemon::without_room)
 }

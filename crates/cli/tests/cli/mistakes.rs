@@ -1,7 +1,7 @@
 //! More than a hundred mistakes, each with its exit code, and the words that the answer must and must not have. One server and one mount serve all: nothing here
 //! changes anything, which is checked at the end. Not here: what a machine does to a user (`hostile.rs`), and orders that are refused in a certain state.
 
-use super::run::{Place, Ran, Service, can_mount, loligo, not_tested};
+use super::run::{Place, Ran, Service, can_mount, loligo, not_tested, sh};
 
 /// Arguments (`$M` is a mount, `$D` the data directory of its server, `$T` a directory of neither), exit code, words that the answer has, and that it has not.
 type Mistake = (&'static str, i32, &'static [&'static str], &'static [&'static str]);
@@ -260,4 +260,42 @@ fn a_hundred_mistakes_are_answered_with_the_thing_the_cause_and_the_remedy() {
     );
     assert_eq!(up.stop().0, 0);
     loligo("fsck --data {}", &[&place.data()]).ok();
+}
+
+#[test]
+fn a_path_that_does_not_exist_inside_a_mount_does_not_stop_its_server() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    let (data, mount) = (place.data(), place.mount());
+    let up = Service::start("up --data {} --mount {}", &[&data, &mount]);
+    let typo = place.path("mnt/typo");
+    for command in ["down {}", "down --data {}", "fsck --data {}"] {
+        loligo(command, &[&typo]).fails(1, &["mnt/typo does not exist"]);
+    }
+    sh("echo still > $D/served", &mount).ok();
+    // It is not damaged.
+    let refused = loligo("fsck --data {} --repair", &[&data]).fails(1, &["is in use by another server"]);
+    assert!(!refused.err.contains("backup"), "{}", refused.err);
+    assert_eq!(up.stop().0, 0);
+}
+
+#[test]
+fn a_log_is_not_written_through_a_link_that_anybody_may_have_put() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    loligo("format --data {}", &[&place.data()]).ok();
+    let server = Service::start("serve --data {}", &[&place.data()]);
+    let public = place.path("public");
+    std::fs::create_dir(&public).expect("a directory");
+    std::fs::set_permissions(&public, std::os::unix::fs::PermissionsExt::from_mode(0o1777)).expect("set");
+    let (link, aim) = (public.join("log"), place.path("aim"));
+    std::os::unix::fs::symlink(&aim, &link).expect("linked");
+    loligo("mount --data {} {} --daemon --log-file {}", &[&place.data(), &place.mount(), &link])
+        .fails(1, &["public/log"]);
+    assert!(!aim.exists());
+    assert_eq!(server.stop().0, 0);
 }
