@@ -4,9 +4,11 @@ mod bench;
 mod data;
 mod decoupled;
 mod examples;
+mod order;
 mod policy;
 mod rank;
 mod subtree;
+pub mod synonyms;
 
 use std::path::PathBuf;
 
@@ -16,6 +18,7 @@ pub use self::bench::{Bench, BenchMd, BenchWorkload};
 pub use self::data::DataDir;
 pub use self::decoupled::DecoupledCommand;
 pub use self::examples::command;
+pub use self::order::Order;
 pub use self::policy::PolicyCommand;
 pub use self::rank::{RankCommand, number, rank as rank_of};
 pub use self::subtree::Subtree;
@@ -41,6 +44,7 @@ Look:
   top          The same, live
   config       The effective configuration and where each value came from
   path         From inode numbers to paths
+  doctor       What this machine allows, and what would help
 
 Policy:
   policy       What a directory and all below it promise: who sees changes when, what survives
@@ -175,11 +179,20 @@ pub enum Command {
         #[arg(long, default_value_t = 0)]
         count: u64,
     },
+    /// Say what this machine's kernel, limits and disk allow, and what would help; exit code 3: something keeps Loligo from running.
+    Doctor {
+        /// Directory where data is or is to be; its disk is looked at, too.
+        #[arg(value_name = "DIR")]
+        dir: Option<PathBuf>,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
     /// Print the paths of inodes by their numbers, as logs, findings and tables name them; of a file with several names one of them.
     Path {
-        /// Numbers of inodes.
-        #[arg(required = true, value_name = "INODE")]
-        inos: Vec<u64>,
+        /// Numbers of inodes; a word that is no number names the server, by a path inside a mount.
+        #[arg(required = true, value_name = "INODE|PATH")]
+        inos: Vec<String>,
         /// Data directory; it is read if no server runs on it.
         #[arg(long, value_name = "DIR")]
         data: Option<PathBuf>,
@@ -507,27 +520,25 @@ pub enum BalancerCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Show what a policy would do, and put it in force at all ranks if told to.
+    /// Try a policy, and put it in force at all ranks if it can be used.
     Set {
         /// Name for the policy in FILE, or name of one that comes with Loligo; `none`: balance nothing.
         name: String,
         /// The policy; without a file the one of this name that comes with Loligo.
         file: Option<PathBuf>,
-        /// Put it in force.
-        #[arg(long)]
-        apply: bool,
+        #[command(flatten)]
+        order: Order,
         #[command(flatten)]
         target: Target,
     },
-    /// Show what a policy would do, and put it down for directories that name it if told to.
+    /// Try a policy, and store it for directories that name it.
     Add {
         /// Name for the policy in FILE, or name of one that comes with Loligo.
         name: String,
         /// The policy; without a file the one of this name that comes with Loligo.
         file: Option<PathBuf>,
-        /// Put it down.
-        #[arg(long)]
-        apply: bool,
+        #[command(flatten)]
+        order: Order,
         #[command(flatten)]
         target: Target,
     },
@@ -535,17 +546,15 @@ pub enum BalancerCommand {
     Unset {
         #[command(flatten)]
         target: Target,
-        /// Only show what would change.
-        #[arg(long)]
-        dry_run: bool,
+        #[command(flatten)]
+        order: Order,
     },
     /// Put the policy in force again that was before, leaving out those that failed.
     Rollback {
         #[command(flatten)]
         target: Target,
-        /// Only show what would change.
-        #[arg(long)]
-        dry_run: bool,
+        #[command(flatten)]
+        order: Order,
     },
     /// Print what was in force when, and why that changed.
     History {

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::args::Target;
 use crate::look::ask;
-use crate::output::{Failure, Outcome, human_time, put, say, written};
+use crate::output::{Failure, Outcome, UNCHANGED, human_time, put, say, written};
 use crate::service::admin::auth::{AddedDoc, Asked, IdentityDoc};
 use crate::suggest;
 use crate::target;
@@ -182,10 +182,7 @@ fn revoke(name: &str, target: &Target, dry_run: bool) -> Outcome {
             let failure = Failure::new(format!("there is no identity {name}"));
             failure.remedy(format!("loligo auth list{} shows those that there are", target.again()))
         })?;
-        return put(format_args!(
-            "identity {name} ({}): revoked\nnothing was changed: without --dry-run it is",
-            one.serial
-        ));
+        return put(format_args!("identity {name} ({}): revoked\n{UNCHANGED}", one.serial));
     }
     let revoked: Result<Vec<IdentityDoc>, Failure> = ask::order_with(&found, "/api/v1/auth/revoke", &body);
     revoked.map_err(|failure| match near {

@@ -48,6 +48,14 @@ fn main() -> ExitCode {
 
 /// Prints what is wrong with the command line, or the help that was asked for, and ends. Of a number that is none clap passes on the words of the standard library.
 fn refused(error: &clap::Error) -> ! {
+    if let Some((group, word)) = unknown_command(error)
+        && let Some(ours) = args::synonyms::of(&group, &word)
+    {
+        let before = if group.is_empty() { String::new() } else { format!("{group} ") };
+        let failure = output::Failure::usage(format!("there is no command `loligo {before}{word}`")).remedy(ours);
+        output::note(format_args!("loligo: {failure}"));
+        std::process::exit(failure.code().into());
+    }
     let words = ["invalid digit found in string", "number too large to fit in target type", "invalid float literal"];
     let text = error.render().to_string();
     match words.iter().find(|words| text.contains(**words)) {
@@ -57,6 +65,19 @@ fn refused(error: &clap::Error) -> ! {
         }
         None => error.exit(),
     }
+}
+
+/// The word that is no command, and the group of commands that it was looked for in.
+fn unknown_command(error: &clap::Error) -> Option<(String, String)> {
+    if error.kind() != clap::error::ErrorKind::InvalidSubcommand {
+        return None;
+    }
+    let clap::error::ContextValue::String(word) = error.get(clap::error::ContextKind::InvalidSubcommand)? else {
+        return None;
+    };
+    let before: Vec<String> = std::env::args().skip(1).take_while(|arg| arg != word).collect();
+    let group = before.iter().rev().find(|arg| args::command().find_subcommand(arg.as_str()).is_some());
+    Some((group.cloned().unwrap_or_default(), word.clone()))
 }
 
 fn run(cli: Cli) -> Outcome {
@@ -78,6 +99,7 @@ fn run(cli: Cli) -> Outcome {
         Command::Auth { what } => auth::run(&what),
         Command::Status { target, json } => look::status::run(&target, json, &global),
         Command::Top { target, interval, count } => look::top::run(&target, interval, count),
+        Command::Doctor { dir, json } => look::doctor::run(dir.as_deref(), json, &global),
         Command::Path { inos, data, server, json } => look::path::run(&inos, data.as_deref(), server.as_deref(), json),
         Command::Config { data, path, json } => {
             let data = data.or(path).map(|data| target::data_of(&data)).transpose()?;

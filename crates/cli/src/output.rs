@@ -131,6 +131,9 @@ pub fn quoted(path: &Path) -> String {
     }
 }
 
+/// Last line of a dry run.
+pub const UNCHANGED: &str = "nothing was changed: leave out --dry-run to do it";
+
 /// Result of a command.
 pub type Outcome = Result<(), Failure>;
 

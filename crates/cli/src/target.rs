@@ -64,8 +64,8 @@ impl Found {
             let at = self.address.as_ref().map(|address| format!(" {address}")).unwrap_or_default();
             Failure::new(format!("the address{at} is for clients, and does not name the admin plane of the server, which this needs"))
             .remedy(
-                "on the server's machine give --data DIR; from here --server http://HOST:PORT with the address that its setting `admin` names, and \
-                 LOLIGO_ADMIN_TOKEN=FILE with a copy of its admin.token",
+                "on the server's machine give --data DIR. It tells other machines nothing; through a tunnel to the loopback address that its setting \
+                 `admin` names (ssh -L) give --server http://127.0.0.1:PORT, and LOLIGO_ADMIN_TOKEN=FILE with a copy of its admin.token",
             )
         })
     }
@@ -101,6 +101,17 @@ pub fn find(target: &Target) -> Result<Found, Failure> {
         }
     }
     Ok(found)
+}
+
+/// Refuses two names of a server that do not name the same one.
+pub fn agree(data: Option<&Path>, server: Option<&str>) -> Result<(), Failure> {
+    match (data, server) {
+        (Some(data), Some(server)) => {
+            let target = Target { data: Some(data.to_path_buf()), server: Some(server.to_string()), path: None };
+            find(&target).map(drop)
+        }
+        _ => Ok(()),
+    }
 }
 
 fn none_named() -> Failure {
@@ -173,10 +184,7 @@ pub fn by_mount(server: &str) -> Result<Found, Failure> {
 pub fn data_of(path: &Path) -> Result<PathBuf, Failure> {
     // One inside a mount is possible, if not wise.
     let Some(server) = served_by(path)?.filter(|_| !is_data_dir(path)) else { return Ok(path.to_path_buf()) };
-    if std::fs::symlink_metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound) {
-        return Err(Failure::new(format!("{} does not exist", path.display()))
-            .remedy("name the data directory, or a mount or a directory in it"));
-    }
+    refuse_missing(path)?;
     by_mount(&server)?.data.ok_or_else(|| {
         Failure::new(format!(
             "{} is in a mount of the server at {server}, whose data directory is not known here",
@@ -184,6 +192,17 @@ pub fn data_of(path: &Path) -> Result<PathBuf, Failure> {
         ))
         .remedy("run this on the server's machine, with --data DIR")
     })
+}
+
+/// A name that is written wrong names no server, although a mount is above it.
+fn refuse_missing(path: &Path) -> Result<(), Failure> {
+    match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            Err(Failure::new(format!("{} does not exist", path.display()))
+                .remedy("name the data directory, or a mount or a directory in it"))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn is_data_dir(path: &Path) -> bool {
@@ -294,7 +313,7 @@ fn by_addresses(all: &[Address]) -> Result<Found, Failure> {
 /// The server of the mount that holds a path, or of a data directory.
 fn by_path(path: &Path) -> Result<Found, Failure> {
     match served_by(path)? {
-        Some(server) => by_mount(&server),
+        Some(server) => refuse_missing(path).and_then(|()| by_mount(&server)),
         None if ServerState::read(path).is_ok_and(|state| state.is_some()) => by_data(path),
         None if Store::of(path)?.identify().is_ok() => Err(not_running(path)),
         None => Err(Failure::new(format!(

@@ -14,7 +14,7 @@ use crate::errno::ErrorCounts;
 use crate::fs::dirs::Dirs;
 use crate::held;
 use crate::kernel::Kernel;
-use crate::metrics::{FuseOp, OpCounts};
+use crate::metrics::{ByteCounts, FuseOp, OpCounts};
 use crate::places::is_other;
 use crate::submit::Submit;
 use crate::table::{Tick, guard};
@@ -44,6 +44,7 @@ pub(crate) struct Core<S> {
     pub creds: Creds,
     pub errors: ErrorCounts,
     pub ops: OpCounts,
+    pub bytes: ByteCounts,
     pub dirs: Dirs,
     pub waits: Waits,
     pub held: held::Held,

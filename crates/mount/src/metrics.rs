@@ -68,6 +68,30 @@ impl OpCounts {
     }
 }
 
+/// Bytes of file data that the kernel was given and has given, through its page cache or past it.
+#[derive(Default)]
+pub struct ByteCounts {
+    read: AtomicU64,
+    written: AtomicU64,
+}
+
+impl ByteCounts {
+    /// Data was given to the kernel.
+    pub fn read(&self, bytes: u64) {
+        self.read.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Data of the kernel was taken.
+    pub fn written(&self, bytes: u64) {
+        self.written.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Both, under their names.
+    pub fn snapshot(&self) -> [(&'static str, u64); 2] {
+        [("read", self.read.load(Ordering::Relaxed)), ("written", self.written.load(Ordering::Relaxed))]
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

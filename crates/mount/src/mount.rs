@@ -27,6 +27,8 @@ use crate::table::guard;
 const TICK: Duration = Duration::from_millis(50);
 /// So often what is known of the names that the kernel has is tidied up: once a minute.
 const TIDY_TICKS: u32 = 1200;
+/// Time limit for the kernel to write back dirty pages before a mount in use ends.
+const WRITES_BACK_WITHIN: Duration = Duration::from_secs(10);
 /// Time for which an unmount waits for the last users, and then for the connection to end.
 const BUSY_FOR: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(100);
@@ -158,6 +160,8 @@ pub enum Unmounted {
 pub struct Counts {
     /// Requests of the kernel by operation.
     pub ops: Vec<(&'static str, u64)>,
+    /// Bytes of file data read and written.
+    pub bytes: [(&'static str, u64); 2],
     /// Errors answered, by kind.
     pub errors: Vec<(&'static str, u64)>,
     /// Notifications to the kernel: names of a directory, all names, waits for the time limit of names, attributes, data.
@@ -203,6 +207,7 @@ impl Mount {
             creds: Default::default(),
             errors: Default::default(),
             ops: Default::default(),
+            bytes: Default::default(),
             dirs: Default::default(),
             waits: Default::default(),
             held: Default::default(),
@@ -266,6 +271,10 @@ impl Mount {
                     break Unmounted::Already;
                 }
                 Err(e) if e.kind() == io::ErrorKind::ResourceBusy && Instant::now() > deadline => {
+                    // The end of the connection drops the kernel's dirty pages, as those of shared mappings.
+                    if !mountpoint::write_back(&self.path, WRITES_BACK_WITHIN) {
+                        tracing::warn!(path = %self.path.display(), "pages that programs have mapped and changed may be lost");
+                    }
                     mountpoint::force(self.line.as_ref(), &self.path)?;
                     break Unmounted::Forced;
                 }
@@ -314,6 +323,7 @@ impl Drop for Mount {
 fn counts<S: Submit>(core: &Core<S>) -> Counts {
     Counts {
         ops: core.ops.snapshot(),
+        bytes: core.bytes.snapshot(),
         errors: core.errors.snapshot(),
         notifications: core.kernel.counts(),
         inodes: core.kernel.table.count(),
@@ -335,7 +345,8 @@ fn begin<S: Submit>(core: &Core<S>, device: &Device, options: &MountOptions) -> 
     Ok(())
 }
 
-fn mount(path: &Path, options: &MountOptions) -> Result<Device, MountError> {
+/// Mounts, as root or by fusermount3. Nothing serves the device yet.
+pub(crate) fn mount(path: &Path, options: &MountOptions) -> Result<Device, MountError> {
     if rustix::process::geteuid().is_root() {
         return mount_as_root(path, options);
     }

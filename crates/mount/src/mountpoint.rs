@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -12,6 +12,8 @@ use crate::MountError;
 pub const FS_TYPE: &str = "fuse.loligo";
 /// Time limit for an existing mount to answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
+/// Types of file systems in which only the kernel makes directories: proc and sysfs.
+const VIRTUAL: [u64; 2] = [0x9fa0, 0x6265_6572];
 
 /// One line of `/proc/self/mountinfo`.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -130,6 +132,14 @@ pub fn check(path: &Path, nonempty: bool) -> Result<PathBuf, MountError> {
         },
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             use rustix::fs::Access;
+            if below.components().any(|part| part == Component::ParentDir) {
+                // The kernel follows `..` only through directories that are there.
+                return Err(fail(error));
+            }
+            let is_virtual = rustix::fs::statfs(above).is_ok_and(|fs| VIRTUAL.contains(&fs.f_type.cast_unsigned()));
+            if is_virtual {
+                return Err(fail(io::Error::other("no directory can be made in this file system of the kernel")));
+            }
             let makes = rustix::fs::access(above, Access::WRITE_OK | Access::EXEC_OK);
             makes.map(|()| path).map_err(|error| fail(error.into()))
         }
@@ -147,6 +157,18 @@ fn alive(path: &Path) -> bool {
         receiver.recv_timeout(ANSWER_WITHIN),
         Ok(Err(rustix::io::Errno::NOTCONN | rustix::io::Errno::CONNABORTED))
     )
+}
+
+/// Has the kernel write back the dirty pages of a mount, within a time limit; whether it did.
+pub(crate) fn write_back(path: &Path, limit: Duration) -> bool {
+    let (sender, receiver) = mpsc::channel();
+    let path = path.to_owned();
+    // A thread, because a server that hangs would hold this one.
+    std::thread::spawn(move || {
+        let synced = std::fs::File::open(&path).and_then(|dir| Ok(rustix::fs::syncfs(&dir)?));
+        sender.send(synced.is_ok())
+    });
+    receiver.recv_timeout(limit).unwrap_or(false)
 }
 
 /// Takes a mount out of sight, whether it is in use or not.

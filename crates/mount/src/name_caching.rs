@@ -36,6 +36,16 @@ impl NameCaching {
         }
     }
 
+    /// The word for it, as in the setting `name_caching`.
+    pub fn name(self) -> &'static str {
+        match self {
+            NameCaching::Off => "off",
+            NameCaching::Timed => "timed",
+            NameCaching::Expiry => "expiry",
+            NameCaching::Epochs => "epochs",
+        }
+    }
+
     /// Time for which the kernel may use a name without asking again.
     pub fn ttl(self) -> Duration {
         match self {

@@ -44,6 +44,7 @@ const LOOK: &[Examples] = &[
     ("status", &["loligo status /mnt/fs", "loligo status --data /srv/data --json"]),
     ("top", &["loligo top /mnt/fs", "loligo top --data /srv/data --interval 0.1 --count 1"]),
     ("config", &["loligo config", "loligo config /mnt/fs --json"]),
+    ("doctor", &["loligo doctor", "loligo doctor /srv/data --json"]),
     ("path", &["loligo path 1 --data /srv/data", "loligo path 1 --data /srv/data --json"]),
 ];
 
@@ -96,11 +97,11 @@ const RANKS: &[Examples] = &[
     ("balancer list", &["loligo balancer list /mnt/fs", "loligo balancer list --data /srv/data --json"]),
     (
         "balancer set",
-        &["loligo balancer set greedy_spill /mnt/fs", "loligo balancer set mine mine.lua --apply --data /srv/data"],
+        &["loligo balancer set greedy_spill /mnt/fs", "loligo balancer set mine mine.lua --data /srv/data"],
     ),
     (
         "balancer add",
-        &["loligo balancer add greedy_spill /mnt/fs", "loligo balancer add mine mine.lua --apply --data /srv/data"],
+        &["loligo balancer add greedy_spill /mnt/fs", "loligo balancer add mine mine.lua --data /srv/data"],
     ),
     ("balancer unset", &["loligo balancer unset /mnt/fs", "loligo balancer unset --data /srv/data"]),
     ("balancer rollback", &["loligo balancer rollback /mnt/fs", "loligo balancer rollback --data /srv/data"]),
@@ -143,14 +144,14 @@ const CARE: &[Examples] = &[
     (
         "journal import",
         &[
+            "loligo journal import --data /srv/data --rank 0 rank0.journal --dry-run",
             "loligo journal import --data /srv/data --rank 0 rank0.journal",
-            "loligo journal import --data /srv/data --rank 0 rank0.journal --yes",
         ],
     ),
-    ("journal apply", &["loligo journal apply --data /srv/data", "loligo journal apply --data /srv/data --yes"]),
+    ("journal apply", &["loligo journal apply --data /srv/data --dry-run", "loligo journal apply --data /srv/data"]),
     (
         "journal erase",
-        &["loligo journal erase --data /srv/data --lsn 7", "loligo journal erase client.journal --ino 300 --yes"],
+        &["loligo journal erase --data /srv/data --lsn 7 --dry-run", "loligo journal erase client.journal --ino 300"],
     ),
     ("journal diff", &["loligo journal diff a.journal b.journal", "loligo journal diff /srv/data:0 rank0.journal"]),
     ("store check", &["loligo store check --data /srv/data", "loligo store check --store rados:pool --json"]),

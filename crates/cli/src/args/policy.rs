@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 
-use super::Directory;
+use super::{Directory, Order};
 
 /// `loligo policy`.
 #[derive(Subcommand)]
@@ -22,9 +22,8 @@ pub enum PolicyCommand {
         /// Go back to the policy that was in force before: another version, or none.
         #[arg(long, conflicts_with = "policy")]
         rollback: bool,
-        /// Only show what would change.
-        #[arg(long)]
-        dry_run: bool,
+        #[command(flatten)]
+        order: Order,
     },
     /// Print which policy is in force at a path, from which directory it is, what it promises, and where directories live that are made there.
     Show {
@@ -83,9 +82,8 @@ pub enum PolicyCommand {
     Unset {
         #[command(flatten)]
         dir: Directory,
-        /// Only show what would change.
-        #[arg(long)]
-        dry_run: bool,
+        #[command(flatten)]
+        order: Order,
     },
     /// Print the policies that have a name.
     Presets {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::Subcommand;
 
-use super::Target;
+use super::{Order, Target};
 use crate::output::Failure;
 
 /// `loligo rank`.
@@ -18,7 +18,7 @@ pub enum RankCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Add ranks to a running server. They begin empty, and have the lowest numbers that are free.
+    /// Add ranks to a running server. They begin empty, and have the lowest free numbers from 1 on.
     Add {
         /// Number of ranks to add [default: 1].
         #[arg(value_name = "N")]
@@ -54,9 +54,8 @@ pub enum RankCommand {
         rank: String,
         #[command(flatten)]
         target: Target,
-        /// Only show what would change.
-        #[arg(long)]
-        dry_run: bool,
+        #[command(flatten)]
+        order: Order,
     },
     /// Have another server run a rank, on a store that servers share: clients wait a moment, and lose nothing.
     Handover {
@@ -67,9 +66,8 @@ pub enum RankCommand {
         to: Option<String>,
         #[command(flatten)]
         target: Target,
-        /// Only show what would change.
-        #[arg(long)]
-        dry_run: bool,
+        #[command(flatten)]
+        order: Order,
     },
 }
 

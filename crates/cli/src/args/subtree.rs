@@ -2,7 +2,7 @@
 
 use clap::Subcommand;
 
-use super::{Directory, Target};
+use super::{Directory, Order, Target};
 
 /// `loligo subtree`.
 #[derive(Subcommand)]
@@ -21,25 +21,22 @@ pub enum Subtree {
         dir: Directory,
         /// The rank's number.
         rank: u16,
-        /// Only show what would change.
-        #[arg(long)]
-        dry_run: bool,
+        #[command(flatten)]
+        order: Order,
     },
     /// Let a directory go where load wants it: removes the xattr.
     Unpin {
         #[command(flatten)]
         dir: Directory,
-        /// Only show what would change.
-        #[arg(long)]
-        dry_run: bool,
+        #[command(flatten)]
+        order: Order,
     },
     /// Bring all fragments of a directory together at the rank that has the directory itself.
     Gather {
         #[command(flatten)]
         dir: Directory,
-        /// Only show what would change.
-        #[arg(long)]
-        dry_run: bool,
+        #[command(flatten)]
+        order: Order,
     },
     /// Move the authority over a directory and all below it to another rank, now.
     Migrate {
@@ -68,17 +65,15 @@ pub enum Subtree {
         /// Into 2^BITS fragments; without it, into 8 of each that there is.
         #[arg(value_parser = clap::value_parser!(u8).range(0..=i64::from(loligo_types::Frag::BITS_MAX)))]
         bits: Option<u8>,
-        /// Only show what would change.
-        #[arg(long)]
-        dry_run: bool,
+        #[command(flatten)]
+        order: Order,
     },
     /// Cut a directory into as few fragments as its entries allow: removes the xattr.
     Merge {
         #[command(flatten)]
         dir: Directory,
-        /// Only show what would change.
-        #[arg(long)]
-        dry_run: bool,
+        #[command(flatten)]
+        order: Order,
     },
     /// Say where directories live that are made in a directory, and in those: sets its xattr loligo.policy.placement.
     Place {
@@ -92,17 +87,15 @@ pub enum Subtree {
         /// Also move the directories that are there: to ranks of their own, or all to the one of this directory. Each is a migration of its own.
         #[arg(long)]
         r#move: bool,
-        /// Only show what would change.
-        #[arg(long)]
-        dry_run: bool,
+        #[command(flatten)]
+        order: Order,
     },
     /// Say no more where they live: removes the xattr.
     Unplace {
         #[command(flatten)]
         dir: Directory,
-        /// Only show what would change.
-        #[arg(long)]
-        dry_run: bool,
+        #[command(flatten)]
+        order: Order,
     },
     /// Let programs that ask by paths know for a time without asking where a directory is, and those that are made in it: sets its xattr
     /// loligo.policy.lookup_lease, and, alone, that of directories above it which have none.
@@ -113,16 +106,14 @@ pub enum Subtree {
         /// "alone" behind it, not for directories that are made in it. Who renames, removes or restricts such a directory waits so long at
         /// most.
         time: String,
-        /// Only show what would change.
-        #[arg(long)]
-        dry_run: bool,
+        #[command(flatten)]
+        order: Order,
     },
     /// Let them ask again: removes the xattr.
     Unlease {
         #[command(flatten)]
         dir: Directory,
-        /// Only show what would change.
-        #[arg(long)]
-        dry_run: bool,
+        #[command(flatten)]
+        order: Order,
     },
 }

@@ -25,16 +25,16 @@ pub fn run(what: &BalancerCommand) -> Outcome {
         }
         BalancerCommand::List { target, json } => show::list(target, *json),
         BalancerCommand::History { target, json } => show::history(target, *json),
-        BalancerCommand::Set { name, file, apply, target } => {
+        BalancerCommand::Set { name, file, order, target } => {
             let (name, file, target) = file_apart(name, file.as_deref(), target)?;
-            set::set(&name, file.as_deref(), *apply, &target)
+            set::set(&name, file.as_deref(), *order, &target)
         }
-        BalancerCommand::Add { name, file, apply, target } => {
+        BalancerCommand::Add { name, file, order, target } => {
             let (name, file, target) = file_apart(name, file.as_deref(), target)?;
-            set::add(&name, file.as_deref(), *apply, &target)
+            set::add(&name, file.as_deref(), *order, &target)
         }
-        BalancerCommand::Unset { target, dry_run } => set::unset(target, *dry_run),
-        BalancerCommand::Rollback { target, dry_run } => set::roll_back(target, *dry_run),
+        BalancerCommand::Unset { target, order } => set::unset(target, *order),
+        BalancerCommand::Rollback { target, order } => set::roll_back(target, *order),
         BalancerCommand::Lint { file } => lint::run(file),
         BalancerCommand::Simulate(args) => simulate::run(args),
         BalancerCommand::Log { lines, target, json } => log::run(*lines, target, *json),

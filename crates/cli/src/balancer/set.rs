@@ -1,21 +1,26 @@
-//! `loligo balancer set`, `add`, `unset` and `rollback`: which policy is in force, and which there are to be named. `set` and
-//! `add` show only what would happen, unless told to do it.
+//! `loligo balancer set`, `add`, `unset` and `rollback`: which policy is in force, and which there are to be named. A policy that
+//! cannot be used is refused before anything is changed.
 
 use std::path::Path;
 
+use serde_json::json;
+
 use super::{lint, text};
-use crate::args::Target;
+use crate::args::{Order, Target};
 use crate::look::ask;
-use crate::output::{Failure, Outcome, put};
+use crate::output::{Failure, Outcome, UNCHANGED, put};
 use crate::service::admin::balancer::{BalancerDoc, VersionDoc};
 use crate::target;
 
-/// Tries a policy, and puts it in force if told to; `none` is none.
-pub fn set(name: &str, file: Option<&Path>, apply: bool, target: &Target) -> Outcome {
+/// Tries a policy, and puts it in force; `none` is none.
+pub fn set(name: &str, file: Option<&Path>, order: Order, target: &Target) -> Outcome {
     if name == loligo_types::NO_POLICY {
-        return set_none(file, apply, target);
+        return set_none(file, order, target);
     }
-    let Some(version) = tried_and_put_down("set", name, file, apply, target)? else { return Ok(()) };
+    let Some(version) = tried_and_put_down("set", name, file, order, target)? else { return Ok(()) };
+    if order.json {
+        return put(version_as_json(&version));
+    }
     put(format_args!(
         "{name}, version {}, is in force as policy {} at all ranks; what it does: loligo balancer log{}",
         version.version,
@@ -24,27 +29,31 @@ pub fn set(name: &str, file: Option<&Path>, apply: bool, target: &Target) -> Out
     ))
 }
 
-fn set_none(file: Option<&Path>, apply: bool, target: &Target) -> Outcome {
+fn set_none(file: Option<&Path>, order: Order, target: &Target) -> Outcome {
     if file.is_some() {
         return Err(Failure::usage("`none` is no policy, and cannot be that of a file").remedy("give it another name"));
     }
-    if !apply {
-        return put(format_args!(
-            "nothing was changed: to balance nothing, loligo balancer set none --apply{}",
-            target.again()
-        ));
-    }
     let found = target::find(target)?;
-    let _: BalancerDoc = ask::order(&found, "/api/v1/balancer/none")?;
+    if order.dry_run {
+        let now: BalancerDoc = ask::json(&found, "/api/v1/balancer")?;
+        return would_be(&in_force(&now), loligo_types::NO_POLICY, order);
+    }
+    let doc: BalancerDoc = ask::order(&found, "/api/v1/balancer/none")?;
+    if order.json {
+        return put(now_as_json(&doc));
+    }
     put(format_args!(
         "no policy is in force: what moved stays where it is; back to the default: loligo balancer unset{}",
         target.again()
     ))
 }
 
-/// Tries a policy, and puts it down for directories that name it if told to.
-pub fn add(name: &str, file: Option<&Path>, apply: bool, target: &Target) -> Outcome {
-    let Some(version) = tried_and_put_down("add", name, file, apply, target)? else { return Ok(()) };
+/// Tries a policy, and stores it for directories that name it.
+pub fn add(name: &str, file: Option<&Path>, order: Order, target: &Target) -> Outcome {
+    let Some(version) = tried_and_put_down("add", name, file, order, target)? else { return Ok(()) };
+    if order.json {
+        return put(version_as_json(&version));
+    }
     put(format_args!(
         "{name}, version {}, is policy {}; for a directory: setfattr -n loligo.policy.balancer -v {name} DIRECTORY",
         version.version, version.policy
@@ -52,10 +61,10 @@ pub fn add(name: &str, file: Option<&Path>, apply: bool, target: &Target) -> Out
 }
 
 fn tried_and_put_down(
-    order: &str,
+    what: &str,
     name: &str,
     file: Option<&Path>,
-    apply: bool,
+    order: Order,
     target: &Target,
 ) -> Result<Option<VersionDoc>, Failure> {
     if !loligo_driver::is_name(name) {
@@ -64,35 +73,53 @@ fn tried_and_put_down(
     }
     let text = text::of(name, file)?;
     let report = lint::report(name, &text)?;
-    if !apply {
-        put(report)?;
-        let file = file.map_or(String::new(), |file| format!(" {}", crate::output::quoted(file)));
-        let what = if order == "set" { "in force" } else { "down" };
-        put(format_args!(
-            "nothing was changed: put it {what} with loligo balancer {order} {name}{file} --apply{}",
-            target.again()
-        ))?;
+    if order.dry_run {
+        match order.json {
+            true => put(json!({ "policy": name, "report": report, "changed": false }))?,
+            false => put(format_args!("{report}\n{UNCHANGED}"))?,
+        }
         return Ok(None);
     }
     let found = target::find(target)?;
-    ask::order_with(&found, &format!("/api/v1/balancer/{order}/{name}"), &text).map(Some)
+    ask::order_with(&found, &format!("/api/v1/balancer/{what}/{name}"), &text).map(Some)
+}
+
+/// The name and version of the policy in force.
+fn in_force(doc: &BalancerDoc) -> String {
+    let name = |version: &VersionDoc| format!("{}, version {}", version.name, version.version);
+    doc.in_force.as_ref().map_or_else(|| loligo_types::NO_POLICY.to_string(), name)
+}
+
+fn version_as_json(version: &VersionDoc) -> serde_json::Value {
+    json!({ "name": version.name, "version": version.version, "policy": version.policy, "changed": true })
+}
+
+fn now_as_json(doc: &BalancerDoc) -> serde_json::Value {
+    json!({ "in_force": doc.in_force.as_ref().map(|version| &version.name), "changed": true })
+}
+
+/// Prints what would change.
+fn would_be(from: &str, to: &str, order: Order) -> Outcome {
+    match order.json {
+        true => put(json!({ "from": from, "to": to, "changed": false })),
+        false => put(format_args!("balancer: {from} -> {to}\n{UNCHANGED}")),
+    }
 }
 
 /// The default again.
-pub fn unset(target: &Target, dry_run: bool) -> Outcome {
+pub fn unset(target: &Target, order: Order) -> Outcome {
     let found = target::find(target)?;
-    if dry_run {
+    if order.dry_run {
         let now: BalancerDoc = ask::json(&found, "/api/v1/balancer")?;
-        let name = now.in_force.map_or_else(|| loligo_types::NO_POLICY.to_string(), |version| version.name);
-        return put(format_args!(
-            "balancer: {name} -> {}, the default\nnothing was changed: without --dry-run it is",
-            now.default
-        ));
+        return would_be(&in_force(&now), &format!("{}, the default", now.default), order);
     }
     let doc: BalancerDoc = ask::order(&found, "/api/v1/balancer/unset")?;
+    if order.json {
+        return put(now_as_json(&doc));
+    }
     match doc.in_force {
         Some(now) => put(format_args!(
-            "{}, version {}, the default, is in force as policy {}; for none: loligo balancer set none --apply{}",
+            "{}, version {}, the default, is in force as policy {}; for none: loligo balancer set none{}",
             now.name,
             now.version,
             now.policy,
@@ -103,9 +130,9 @@ pub fn unset(target: &Target, dry_run: bool) -> Outcome {
 }
 
 /// The policy before.
-pub fn roll_back(target: &Target, dry_run: bool) -> Outcome {
+pub fn roll_back(target: &Target, order: Order) -> Outcome {
     let found = target::find(target)?;
-    if dry_run {
+    if order.dry_run {
         let doc: BalancerDoc = ask::json(&found, "/api/v1/balancer")?;
         let before = doc.before.ok_or_else(|| {
             Failure::new("there is nothing to go back to")
@@ -115,14 +142,12 @@ pub fn roll_back(target: &Target, dry_run: bool) -> Outcome {
             let version = doc.versions.iter().find(|version| version.policy == policy);
             version.map_or(loligo_types::NO_POLICY.to_string(), |one| format!("{}, version {}", one.name, one.version))
         };
-        let now = doc.in_force.as_ref().map_or(0, |version| version.policy);
-        return put(format_args!(
-            "balancer: {} -> {}\nnothing was changed: without --dry-run it is",
-            name(now),
-            name(before)
-        ));
+        return would_be(&in_force(&doc), &name(before), order);
     }
     let doc: BalancerDoc = ask::order(&found, "/api/v1/balancer/rollback")?;
+    if order.json {
+        return put(now_as_json(&doc));
+    }
     match doc.in_force {
         Some(now) => {
             put(format_args!("{}, version {}, is in force again (policy {})", now.name, now.version, now.policy))

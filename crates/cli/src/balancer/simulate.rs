@@ -11,7 +11,7 @@ use serde_json::json;
 use super::text;
 use crate::args::Target;
 use crate::look::ask;
-use crate::output::{Context, Failure, Outcome, human_count, put};
+use crate::output::{Context, Failure, Outcome, counted, human_count, put};
 use crate::progress::{Bar, Unit};
 use crate::service::admin::balancer::{BalancerDoc, TextDoc};
 use crate::target;
@@ -149,7 +149,12 @@ fn better(tried: &Report, other: &Report) -> f64 {
 type Row = (&'static str, fn(&Report) -> String);
 
 fn show(tried: &Report, other: &Report) -> Outcome {
-    put(format_args!("{} on {} ranks, seed {}; simulated in virtual time", tried.workload, tried.ranks, tried.seed))?;
+    put(format_args!(
+        "{} on {}, seed {}; simulated in virtual time",
+        tried.workload,
+        counted(tried.ranks as u64, "rank"),
+        tried.seed
+    ))?;
     put(format_args!("times taken as given were measured {}\n", tried.measured))?;
     let both = [tried, other];
     let width = both.iter().map(|report| report.policy.chars().count()).max().unwrap_or(0).max(12);

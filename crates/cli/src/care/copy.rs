@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::moment::Moment;
 use crate::at::{Opening, Store};
-use crate::output::{Failure, Outcome, human_bytes, human_count, human_time, note, put, quoted};
+use crate::output::{Failure, Outcome, counted, human_bytes, human_count, human_time, note, put, quoted};
 use crate::progress::{self, Bar, Unit};
 use crate::service::{data_dir, format};
 use crate::target;
@@ -234,13 +234,17 @@ fn line(from: &Store, to: &Store, copied: &Copied, seconds: f64) -> String {
         kept => format!(" ({} were there already)", human_count(kept)),
     };
     format!(
-        "copied {} to {}: {} rows, {} journal segments ({}), {} objects ({}){kept}, all read back and compared, in {}",
+        "copied {} to {}: {}, {} ({}), {} ({}){kept}, all read back and compared, in {}",
         from.name(),
         to.name(),
-        human_count(copied.rows),
-        human_count(copied.segments),
+        counted(copied.rows, "row"),
+        // The plural is at the end: "journal segments".
+        match copied.segments {
+            1 => "1 journal segment".to_string(),
+            n => format!("{} journal segments", human_count(n)),
+        },
         human_bytes(copied.segment_bytes),
-        human_count(copied.objects),
+        counted(copied.objects, "object"),
         human_bytes(copied.object_bytes),
         human_time(seconds)
     )

@@ -15,7 +15,7 @@ use loligo_types::{Event, Ino, Kind, Target};
 use serde_json::json;
 
 use super::{objects, offline, paths, table};
-use crate::output::{Context, Failure, Outcome, human_bytes, human_count, note, put, quoted};
+use crate::output::{Context, Failure, Outcome, counted, human_bytes, note, put, quoted};
 use crate::progress::{Bar, Unit};
 
 /// Mending may bring to light what was hidden; after this many rounds it is given up.
@@ -58,6 +58,8 @@ pub fn run(data: &Path, repair: bool, data_checksums: bool, json: bool) -> Outco
         objects::remove(&*blobs, &objects.leaked)?;
         objects::remove(&*blobs, &objects.leftover)?;
         offline.close().context(|| format!("writing the repairs into {}", data.display()))?;
+    } else if repair {
+        offline.leave().context(|| format!("closing {}", data.display()))?;
     }
     let report = &checked.report;
     if json {
@@ -84,15 +86,16 @@ pub fn run(data: &Path, repair: bool, data_checksums: bool, json: bool) -> Outco
         if !objects.leftover.is_empty() {
             let (n, bytes) = (objects.leftover.len(), human_bytes(objects.leftover_bytes));
             let what = if repair { "removed" } else { "--repair removes them" };
-            println!("note : {n} objects ({bytes}) were left by writers that died before they told of them: {what}");
+            let n = counted(n as u64, "object");
+            println!("note : {n} ({bytes}) left by writers that died before they told of them: {what}");
         }
         let checked_data = if data_checksums { ", all read and compared with their checksums" } else { "" };
         put(format_args!(
-            "{}: {} inodes, {} entries, {} objects ({}){checked_data}",
+            "{}: {}, {}, {} ({}){checked_data}",
             data.display(),
-            human_count(report.inodes),
-            human_count(report.entries),
-            human_count(objects.objects),
+            counted(report.inodes, "inode"),
+            counted(report.entries, "entry"),
+            counted(objects.objects, "object"),
             human_bytes(objects.bytes)
         ))?;
     }
@@ -143,7 +146,11 @@ fn object_findings(offline: &Offline, objects: &objects::Report) -> Vec<Finding>
     let mut findings = Vec::new();
     if !objects.leaked.is_empty() {
         let (n, bytes) = (objects.leaked.len(), human_bytes(objects.leaked_bytes));
-        findings.push(Finding { text: format!("{n} objects ({bytes}) belong to no file"), loss: false, about: None });
+        let text = match n {
+            1 => format!("1 object ({bytes}) belongs to no file"),
+            _ => format!("{n} objects ({bytes}) belong to no file"),
+        };
+        findings.push(Finding { text, loss: false, about: None });
     }
     findings.extend(objects.missing.iter().map(|text| Finding { text: text.clone(), loss: true, about: None }));
     findings.extend(objects.damaged.iter().map(|(id, why)| Finding {

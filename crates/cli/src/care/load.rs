@@ -15,7 +15,7 @@ use loligo_types::{Event, Frag, Ino, Inode, Kind, Place, RStat, Rank, Route};
 use super::offline;
 use super::text::{Head, Tail, parse};
 use crate::at::Store;
-use crate::output::{Context, Failure, Outcome, human_bytes, human_count, human_files, note, put};
+use crate::output::{Context, Failure, Outcome, counted, human_bytes, human_files, note, put};
 use crate::progress::{Bar, Unit};
 use crate::service::format;
 
@@ -50,9 +50,9 @@ pub fn run(data: &Path, input: &Path) -> Outcome {
     let loaded = load(&data, head, &mut text);
     let loaded = loaded.inspect_err(|_| clear(&data))?;
     let mut told = format!(
-        "loaded {} inodes and {} entries into {}",
-        human_count(loaded.inodes),
-        human_count(loaded.entries),
+        "loaded {} and {} into {}",
+        counted(loaded.inodes, "inode"),
+        counted(loaded.entries, "entry"),
         data.display()
     );
     if head.objects > 0 {

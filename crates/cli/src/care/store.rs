@@ -11,7 +11,7 @@ use serde_json::json;
 use super::looked::Looked;
 use crate::args::StoreArgs;
 use crate::at::Store;
-use crate::output::{Failure, Outcome, human_bytes, human_count, note, put};
+use crate::output::{Failure, Outcome, counted, human_bytes, note, put};
 use crate::progress::{self, Bar, Unit};
 use crate::service::{data_dir, format};
 use crate::target;
@@ -210,22 +210,22 @@ impl Source for Bytes<'_> {
 
 fn line(store: &Store, checked: &Checked) -> String {
     let of = |what: &str| checked.counts.get(what).copied().unwrap_or_default();
-    let count = |what: &str| human_count(of(what));
-    let ranges = if of("ranges") > 0 { format!(" in {} ranges", count("ranges")) } else { String::new() };
+    let count = |what: &str, thing: &str| counted(of(what), thing);
+    let ranges = if of("ranges") > 0 { format!(" in {}", count("ranges", "range")) } else { String::new() };
     let mut line = format!(
-        "{}: {} rows{ranges}, {} journals ({} segments, {}, {} records), {} objects ({})",
+        "{}: {}{ranges}, {} ({}, {}, {}), {} ({})",
         store.name(),
-        count("rows"),
-        count("journals"),
-        count("segments"),
+        count("rows", "row"),
+        count("journals", "journal"),
+        count("segments", "segment"),
         human_bytes(of("segment_bytes")),
-        count("records"),
-        count("objects"),
+        count("records", "record"),
+        count("objects", "object"),
         human_bytes(of("object_bytes")),
     );
     if of("objects_not_comparable") > 0 {
-        let open = count("objects_not_comparable");
-        line += &format!("; {open} objects were being changed when the machine failed: nothing to compare them with");
+        let open = count("objects_not_comparable", "object");
+        line += &format!("; {open} were being changed when the machine failed: nothing to compare them with");
     }
     if let Some(owner) = &checked.server {
         line += &format!("; a server runs: {owner}");

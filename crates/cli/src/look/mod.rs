@@ -3,6 +3,7 @@
 pub mod config;
 mod counted;
 pub mod decoupled;
+pub mod doctor;
 mod hot;
 pub mod path;
 pub mod status;

@@ -14,8 +14,16 @@ use crate::service::state::ServerState;
 use crate::target;
 
 /// Prints a line for each, in the order in which they were given.
-pub fn run(inos: &[u64], data: Option<&Path>, server: Option<&str>, as_json: bool) -> Outcome {
-    let paths = paths(inos, data, server)?;
+pub fn run(words: &[String], data: Option<&Path>, server: Option<&str>, as_json: bool) -> Outcome {
+    let (inos, at) = apart(words)?;
+    if let Some(at) = at
+        && data.is_some()
+    {
+        return Err(
+            Failure::usage(format!("{} and an option name two servers", at.display())).remedy("leave one of them out")
+        );
+    }
+    let paths = paths(&inos, data.or(at), server)?;
     let known: Vec<(u64, Option<String>)> = inos.iter().copied().zip(paths).collect();
     if as_json {
         let all: Vec<_> = known.iter().map(|(ino, path)| json!({ "inode": ino, "path": path })).collect();
@@ -32,6 +40,25 @@ pub fn run(inos: &[u64], data: Option<&Path>, server: Option<&str>, as_json: boo
              directory that a client has for itself"
         ))
         .remedy("as root every file is named; others are shown directories that they may search")),
+    }
+}
+
+/// The numbers, and the path that names the server, if there is one.
+fn apart(words: &[String]) -> Result<(Vec<u64>, Option<&Path>), Failure> {
+    let (mut inos, mut at) = (Vec::new(), None);
+    for word in words {
+        match word.parse() {
+            Ok(ino) => inos.push(ino),
+            Err(_) if at.is_none() && Path::new(word).is_dir() => at = Some(Path::new(word)),
+            Err(_) => {
+                return Err(Failure::usage(format!("{word} is neither a number of an inode nor a directory"))
+                    .remedy("give numbers, and a path inside a mount or --data DIR"));
+            }
+        }
+    }
+    match inos.is_empty() {
+        true => Err(Failure::usage("no inode is named").remedy("give numbers, as in: loligo path 300 MOUNT")),
+        false => Ok((inos, at)),
     }
 }
 

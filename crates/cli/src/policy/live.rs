@@ -18,7 +18,7 @@ use serde_json::json;
 use super::{below, busy, chain, conflicts, placing, source};
 use crate::args::Directory;
 use crate::mounts;
-use crate::output::{Context, Failure, Outcome, counted, human_bytes, human_count, note, put, quoted};
+use crate::output::{Context, Failure, Outcome, UNCHANGED, counted, human_bytes, human_count, note, put, quoted};
 use crate::progress::{Bar, Unit};
 use crate::ranks::place;
 use crate::target;
@@ -463,11 +463,20 @@ pub fn decouple(path: &Path, how: &How<'_>) -> Outcome {
         if live.outstanding()?.is_some() {
             return Err(live.decoupled_already());
         }
+        // What counts there is relaxed or not; a policy for decoupled work is in force only meanwhile.
+        let now = policy_for(path, None).map_or(Cell::POSIX, |(now, _)| match now.is_relaxed() {
+            true => now.cell(),
+            false => Cell::POSIX,
+        });
+        let (directory, then) = (live.dir.display(), policy.cell());
+        if how.json {
+            let directory = directory.to_string();
+            return put(
+                json!({ "directory": directory, "from": now.to_string(), "to": then.to_string(), "decoupled": false }),
+            );
+        }
         return put(format_args!(
-            "{}: {} -> decoupled for this mount, {}{}\nnothing was changed: without --dry-run it is",
-            live.dir.display(),
-            Cell::POSIX,
-            policy.cell(),
+            "{directory}: {now} -> decoupled for this mount, {then}{}\n{UNCHANGED}",
             others(&policy)
         ));
     }

@@ -34,15 +34,13 @@ use crate::settings::Given;
 /// Runs one.
 pub fn run(what: PolicyCommand, given: &Given) -> Outcome {
     match what {
-        PolicyCommand::Set { dir, policy: Some(policy), dry_run, .. } => {
-            set::set(&dir, &set::To::Named(policy), dry_run)
+        PolicyCommand::Set { dir, policy: Some(policy), order, .. } => set::set(&dir, &set::To::Named(policy), order),
+        PolicyCommand::Set { dir, version: Some(number), order, .. } => {
+            set::set(&dir, &set::To::Version(number), order)
         }
-        PolicyCommand::Set { dir, version: Some(number), dry_run, .. } => {
-            set::set(&dir, &set::To::Version(number), dry_run)
-        }
-        PolicyCommand::Set { dir, dry_run, .. } => set::set(&dir, &set::To::Before, dry_run),
+        PolicyCommand::Set { dir, order, .. } => set::set(&dir, &set::To::Before, order),
         PolicyCommand::History { dir, version, json } => history::run(&dir, version, json),
-        PolicyCommand::Unset { dir, dry_run } => set::unset(&dir, dry_run),
+        PolicyCommand::Unset { dir, order } => set::unset(&dir, order),
         PolicyCommand::Show { data, server, path, json } => show::run(&Directory { data, server, path }, json, given),
         PolicyCommand::Explain { data, server, path, json } => {
             explain::run(&Directory { data, server, path }, json, given)

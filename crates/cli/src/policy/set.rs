@@ -6,11 +6,12 @@ use std::path::PathBuf;
 
 use loligo_subtree_policy::policy::changes;
 use loligo_subtree_policy::{Consistency, SubtreePolicy};
+use serde_json::json;
 
 use super::live::{Live, Outstanding};
 use super::{chain, history, placing, promise, source};
-use crate::args::Directory;
-use crate::output::{Failure, Outcome, counted, note, put, quoted};
+use crate::args::{Directory, Order};
+use crate::output::{Failure, Outcome, UNCHANGED, counted, note, put, quoted};
 
 /// Which policy is set.
 pub enum To {
@@ -23,7 +24,7 @@ pub enum To {
 }
 
 /// Shows what changes, and sets it.
-pub fn set(dir: &Directory, to: &To, dry_run: bool) -> Outcome {
+pub fn set(dir: &Directory, to: &To, order: Order) -> Outcome {
     // A file that is no policy is told before anybody is asked.
     let named = match to {
         To::Named(policy) => Some(source::named(policy)?),
@@ -34,7 +35,7 @@ pub fn set(dir: &Directory, to: &To, dry_run: bool) -> Outcome {
         To::Named(_) => 0,
         To::Version(number) => *number,
         To::Before => match history::before(&chain, dir)? {
-            0 => return unset(dir, dry_run),
+            0 => return unset(dir, order),
             number => number,
         },
     };
@@ -42,7 +43,9 @@ pub fn set(dir: &Directory, to: &To, dry_run: bool) -> Outcome {
         Some(given) => given,
         None => {
             let given = history::version(&chain, version, dir)?;
-            put(format_args!("version {version} of the policy of {}:", chain.name()))?;
+            if !order.json {
+                put(format_args!("version {version} of the policy of {}:", chain.name()))?;
+            }
             given
         }
     };
@@ -58,7 +61,14 @@ pub fn set(dir: &Directory, to: &To, dry_run: bool) -> Outcome {
     let placement = placing::change(chain.links(), Some(&given.policy));
     match chain.in_force() {
         Ok(now) => {
-            let lines = changes(&now.policy, &given.policy).into_iter().chain(placement).collect();
+            let lines: Vec<String> = changes(&now.policy, &given.policy).into_iter().chain(placement).collect();
+            if order.json {
+                let (from, to) = (now.policy.cell().to_string(), given.policy.cell().to_string());
+                if !order.dry_run {
+                    chain.set(&given.text)?;
+                }
+                return put(as_json(&chain.name(), &from, &to, &lines, order));
+            }
             told(&format!("against {}", now.whose()), lines)?;
         }
         Err(unreadable) => note(format_args!("warning: what changes cannot be told: {unreadable}")),
@@ -69,8 +79,8 @@ pub fn set(dir: &Directory, to: &To, dry_run: bool) -> Outcome {
         Some(out) => put(completed(out, &given.policy))?,
         None => promise::today(&given.policy).map_or(Ok(()), put)?,
     }
-    if dry_run {
-        return put("nothing was changed: without --dry-run it is set");
+    if order.dry_run {
+        return put(UNCHANGED);
     }
     chain.set(&given.text)?;
     let decouples = given.policy.pipeline().has_client_journal() && decoupled.is_none();
@@ -120,7 +130,7 @@ fn completed(out: &Outstanding, new: &SubtreePolicy) -> String {
 }
 
 /// Takes it away, and shows what changes.
-pub fn unset(dir: &Directory, dry_run: bool) -> Outcome {
+pub fn unset(dir: &Directory, order: Order) -> Outcome {
     let chain = chain::of_directory(dir)?;
     let decoupled = dir.path.is_dir().then(|| Live::at(&dir.path).outstanding().ok().flatten()).flatten();
     let shown = quoted(&dir.path);
@@ -135,13 +145,19 @@ pub fn unset(dir: &Directory, dry_run: bool) -> Outcome {
     }
     let then = chain.inherited()?;
     let placement = placing::change(chain.links(), None);
-    let lines = chain.in_force().map(|now| changes(&now.policy, &then.policy).into_iter().chain(placement).collect());
-    if dry_run {
+    let lines: Result<Vec<String>, Failure> =
+        chain.in_force().map(|now| changes(&now.policy, &then.policy).into_iter().chain(placement).collect());
+    if order.json {
+        let from = chain.in_force().map_or_else(|_| "unreadable".into(), |now| now.policy.cell().to_string());
+        if !order.dry_run {
+            chain.unset()?;
+        }
+        let to = then.policy.cell().to_string();
+        return put(as_json(&chain.name(), &from, &to, &lines.unwrap_or_default(), order));
+    }
+    if order.dry_run {
         told(&format!("against the policy of {}", chain.name()), lines.unwrap_or_default())?;
-        return put(format_args!(
-            "nothing was changed: without --dry-run {} has no policy of its own, as before",
-            chain.name()
-        ));
+        return put(UNCHANGED);
     }
     chain.unset()?;
     if let Ok(lines) = lines {
@@ -161,6 +177,10 @@ pub fn unset(dir: &Directory, dry_run: bool) -> Outcome {
         )),
         None => put(format_args!("at {} {} is in force: {}", chain.name(), then.whose(), then.policy.cell())),
     }
+}
+
+fn as_json(path: &str, from: &str, to: &str, changes: &[String], order: Order) -> serde_json::Value {
+    json!({ "path": path, "from": from, "to": to, "changes": changes, "changed": !order.dry_run })
 }
 
 fn told(when: &str, lines: Vec<String>) -> Outcome {

@@ -44,6 +44,10 @@ pub fn file(path: &Path) -> Result<Given, Failure> {
         }
     };
     read.context(|| format!("policy {name}"))?;
+    if bytes.trim_ascii().is_empty() {
+        return Err(Failure::usage(format!("the policy {name} is empty"))
+            .remedy("to take a policy away: loligo policy unset DIR; presets: loligo policy presets"));
+    }
     let policy = SubtreePolicy::parse_bytes(&bytes).map_err(|fault| wrong(&name, &fault))?;
     let text = String::from_utf8(bytes).context(|| format!("policy {name}"))?;
     Ok(Given { text, policy })

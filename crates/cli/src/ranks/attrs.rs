@@ -9,11 +9,13 @@ use loligo_driver::client::Call;
 use loligo_types::{Answer, FsError, Ino, Op, XattrMode};
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
+use serde_json::json;
 
 use super::place::{Asker, Place};
 use super::subtree::refused;
+use crate::args::Order;
 use crate::mounts;
-use crate::output::{Context, Failure, put};
+use crate::output::{Context, Failure, UNCHANGED, put};
 
 /// Longest value that is read: those of directories are words and numbers.
 const VALUE_MAX: usize = 4096;
@@ -81,7 +83,8 @@ impl Attrs {
     }
 
     /// Sets a policy of the directory, or removes it, and prints what that changes; with `dry_run` it only prints. Where none is, none can be removed (`NoData`).
-    pub fn order(&self, place: &Place, name: &[u8], to: Option<&str>, dry_run: bool) -> Result<(), Refused> {
+    pub fn order(&self, place: &Place, name: &[u8], to: Option<&str>, order: Order) -> Result<(), Refused> {
+        let dry_run = order.dry_run;
         let from = match self.get(name) {
             Ok(text) => Some(String::from_utf8_lossy(&text).into_owned()),
             Err(FsError::NoData) if to.is_none() => return Err(Refused::Fs(FsError::NoData)),
@@ -96,11 +99,16 @@ impl Attrs {
             .map_err(Refused::Fs)?;
         }
         let word = String::from_utf8_lossy(name.strip_prefix(PREFIX).unwrap_or(name));
+        if order.json {
+            let (directory, changed) = (&place.name, !dry_run);
+            return put(json!({ "directory": directory, "policy": word, "from": from, "to": to, "changed": changed }))
+                .map_err(Refused::Told);
+        }
         let text = |value: Option<&str>| value.unwrap_or("none").to_string();
         put(format_args!("{}: {word}: {} -> {}", place.name, text(from.as_deref()), text(to)))
             .map_err(Refused::Told)?;
         if dry_run {
-            put("nothing was changed: without --dry-run it is").map_err(Refused::Told)?;
+            put(UNCHANGED).map_err(Refused::Told)?;
         }
         Ok(())
     }

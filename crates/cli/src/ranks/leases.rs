@@ -7,20 +7,20 @@ use loligo_types::{FsError, LookupLease};
 use super::attrs::Attrs;
 use super::place;
 use super::subtree::refused;
-use crate::args::Directory;
+use crate::args::{Directory, Order};
 use crate::output::{Failure, Outcome, say};
 
 /// Allows them, and on the directories above as far as those say nothing: a path leads from the root on.
-pub(super) fn lease(dir: &Directory, time: &str, dry_run: bool) -> Outcome {
+pub(super) fn lease(dir: &Directory, time: &str, order: Order) -> Outcome {
     let place = place::find(dir)?;
     let lease = LookupLease::named(time.as_bytes()).ok_or_else(|| {
         Failure::usage(format!("{time}: that is not how long a lookup lease can last"))
             .remedy("say 1ms to 1000ms (or 1s), depth, or rate; with \"alone\" behind it directories made in it do not have the same")
     })?;
     let attrs = Attrs::of(&place)?;
-    let done = attrs.order(&place, LOOKUP_LEASE, Some(&lease.text()), dry_run);
+    let done = attrs.order(&place, LOOKUP_LEASE, Some(&lease.text()), order);
     done.map_err(|error| error.with(|error| refused(&place, error)))?;
-    if dry_run {
+    if order.dry_run {
         return Ok(());
     }
     let (mut closed, mut above) = (0, 0);
@@ -35,6 +35,9 @@ pub(super) fn lease(dir: &Directory, time: &str, dry_run: bool) -> Outcome {
             Err(FsError::Perm | FsError::Access) => closed += 1,
             Err(error) => return Err(refused(&place, error)),
         }
+    }
+    if order.json {
+        return Ok(());
     }
     say(format_args!(
         "where {} is, and what is made in it from now on, programs that ask by paths may know for {} without asking",
@@ -54,16 +57,16 @@ pub(super) fn lease(dir: &Directory, time: &str, dry_run: bool) -> Outcome {
 }
 
 /// Takes the policy away from one directory.
-pub(super) fn unlease(dir: &Directory, dry_run: bool) -> Outcome {
+pub(super) fn unlease(dir: &Directory, order: Order) -> Outcome {
     let place = place::find(dir)?;
-    let done = Attrs::of(&place)?.order(&place, LOOKUP_LEASE, None, dry_run);
+    let done = Attrs::of(&place)?.order(&place, LOOKUP_LEASE, None, order);
     done.map_err(|error| {
         error.with(|error| match error {
             FsError::NoData => Failure::new(format!("{} allows no lookup leases", place.name)),
             error => refused(&place, error),
         })
     })?;
-    if !dry_run {
+    if !order.dry_run && !order.json {
         say(format_args!(
             "it is asked where {} is; directories in it and above it that say something else go on to",
             place.name

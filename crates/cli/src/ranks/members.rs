@@ -7,13 +7,11 @@ use serde_json::json;
 use super::rank;
 use crate::args::Target;
 use crate::look::ask;
-use crate::output::{Failure, Outcome, human_count, put, say};
+use crate::output::{Failure, Outcome, UNCHANGED, human_count, put, say};
 use crate::progress::{Bar, Unit};
 use crate::service::admin::doc::{AddedDoc, DrainDoc, HandOverDoc, StatusDoc};
 use crate::target::{self, Found};
 
-/// Last line of a dry run.
-const UNCHANGED: &str = "nothing was changed: without --dry-run it is";
 /// Time between two looks.
 const LOOK: Duration = Duration::from_millis(200);
 /// The same, at a rank that was handed over.
@@ -35,19 +33,81 @@ pub fn add(target: &Target, count: u16, json: bool) -> Outcome {
 }
 
 /// Prints the change that adding so many ranks would make.
-pub fn would_add(target: &Target, count: u16) -> Outcome {
+pub fn would_add(target: &Target, count: u16, json: bool) -> Outcome {
     let status: StatusDoc = ask::json(&target::find(target)?, "/api/v1/status")?;
     let there = status.ranks.len() + status.unreached.iter().map(|one| one.ranks.len()).sum::<usize>();
-    put(format_args!("ranks: {there} -> {}\n{UNCHANGED}", there + usize::from(count)))
+    let then = there + usize::from(count);
+    let most = usize::from(loligo_driver::server::RANKS_MAX);
+    if then > most {
+        return Err(Failure::new(format!("{then} ranks are too many: a file system has at most {most}")));
+    }
+    match json {
+        true => put(json!({ "from": there, "to": then, "changed": false })),
+        false => put(format_args!("ranks: {there} -> {then}\n{UNCHANGED}")),
+    }
 }
 
-/// Prints the change that an order would make of a rank that is there. Whether the server can carry it out shows only when it does.
-pub fn would_be(target: &Target, rank: u16, then: &str) -> Outcome {
+/// Prints the change that an order would make of a rank that is there, unless `refuses` knows why the server would refuse it.
+fn would_be(
+    target: &Target,
+    rank: u16,
+    then: &str,
+    json: bool,
+    refuses: impl FnOnce(&StatusDoc, &str) -> Option<Failure>,
+) -> Outcome {
     let found = target::find(target)?;
     rank::check(&found, rank)?;
     let status: StatusDoc = ask::json(&found, "/api/v1/status")?;
     let state = status.ranks.iter().find(|doc| doc.rank == rank).map_or("unreached", |doc| &doc.state);
-    put(format_args!("rank {rank}: {state} -> {then}\n{UNCHANGED}"))
+    if let Some(failure) = refuses(&status, state) {
+        return Err(failure);
+    }
+    match json {
+        true => put(json!({ "rank": rank, "from": state, "to": then, "changed": false })),
+        false => put(format_args!("rank {rank}: {state} -> {then}\n{UNCHANGED}")),
+    }
+}
+
+/// A rank gives away what it has.
+fn leaves(state: &str) -> bool {
+    matches!(state, "draining" | "leaving")
+}
+
+/// Prints the change that draining a rank would make.
+pub fn would_drain(target: &Target, rank: u16, json: bool) -> Outcome {
+    would_be(target, rank, "gives all to other ranks, and is removed", json, |status, state| {
+        let others = status.ranks.iter().filter(|doc| doc.rank != rank && !leaves(&doc.state)).count();
+        let elsewhere = status.unreached.iter().any(|one| one.ranks.iter().any(|other| *other != rank));
+        match () {
+            () if leaves(state) => Some(Failure::new(format!("rank {rank} is being drained already"))),
+            () if others == 0 && !elsewhere => Some(
+                Failure::new(format!("rank {rank} is the last one that takes more"))
+                    .remedy("add another one first: loligo rank add"),
+            ),
+            () => None,
+        }
+    })
+}
+
+/// Prints the change that the end of draining it would make.
+pub fn would_undrain(target: &Target, rank: u16, json: bool) -> Outcome {
+    would_be(target, rank, "stays, and takes more again", json, |_, state| {
+        (state != "unreached" && !leaves(state)).then(|| Failure::new(format!("rank {rank} is not being drained")))
+    })
+}
+
+/// Prints the change that handing it over would make.
+pub fn would_hand_over(target: &Target, rank: u16, to: Option<&str>, json: bool) -> Outcome {
+    let server = to.unwrap_or("the server with the fewest ranks");
+    would_be(target, rank, &format!("is run by {server}"), json, |status, _| {
+        if status.servers.is_empty() {
+            let text = "this file system is on one machine's disk, where its server runs all ranks";
+            return Some(Failure::new(text));
+        }
+        let names: Vec<&str> = status.servers.iter().map(|one| one.name.as_str()).collect();
+        let to = to.filter(|to| !status.servers.iter().any(|one| one.name == *to || one.number == *to))?;
+        Some(Failure::new(format!("there is no server {to}")).remedy(format!("name one of {}", names.join(", "))))
+    })
 }
 
 /// Begins to drain a rank; with `wait` until it is gone.
@@ -74,19 +134,26 @@ pub fn drain(target: &Target, rank: u16, wait: bool, json: bool) -> Outcome {
 }
 
 /// Stops draining a rank.
-pub fn undrain(target: &Target, rank: u16) -> Outcome {
+pub fn undrain(target: &Target, rank: u16, json: bool) -> Outcome {
     let found = target::find(target)?;
     let _: DrainDoc = ask::order(&found, &format!("/api/v1/rank/undrain/{rank}"))?;
+    if json {
+        return put(json!({ "rank": rank, "changed": true }));
+    }
     say(format_args!("rank {rank} keeps what it still has, and takes more again"));
     Ok(())
 }
 
 /// Has another server run a rank; comes back when it does.
-pub fn hand_over(target: &Target, rank: u16, to: Option<&str>) -> Outcome {
+pub fn hand_over(target: &Target, rank: u16, to: Option<&str>, json: bool) -> Outcome {
     let found = target::find(target)?;
     let page = format!("/api/v1/rank/handover/{rank}");
     let done: HandOverDoc = ask::order_with(&found, &page, to.unwrap_or_default())?;
-    if until_served(&found, rank) {
+    let served = until_served(&found, rank);
+    if json {
+        return put(json!({ "rank": rank, "server": done.server, "served": served, "changed": true }));
+    }
+    if served {
         say(format_args!("rank {rank} is run by {}", done.server));
     } else {
         say(format_args!(

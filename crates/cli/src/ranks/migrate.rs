@@ -3,12 +3,13 @@
 use std::time::{Duration, Instant};
 
 use loligo_types::Frag;
+use serde_json::json;
 
 use super::place::{self, Place};
 use super::rank;
-use crate::args::Directory;
+use crate::args::{Directory, Order};
 use crate::look::ask;
-use crate::output::{Failure, Outcome, human_count, put};
+use crate::output::{Failure, Outcome, UNCHANGED, human_count, put};
 use crate::progress::{Bar, Unit};
 use crate::service::admin::doc::{BegunDoc, MigrationDoc, SubtreeDoc};
 use crate::service::admin::others::UnreachedDoc;
@@ -19,21 +20,29 @@ const LOOK: Duration = Duration::from_millis(100);
 const SILENT_MAX: Duration = Duration::from_secs(10);
 
 /// Brings all fragments of a directory together.
-pub fn gather(dir: &Directory, dry_run: bool) -> Outcome {
+pub fn gather(dir: &Directory, order: Order) -> Outcome {
     let place = place::find(dir)?;
-    if dry_run {
+    if order.dry_run {
         let to = place::authority(&place)?;
         let (lines, _): (Vec<SubtreeDoc>, Vec<UnreachedDoc>) = ask::json_of_all(&place.found, "/api/v1/subtrees")?;
         let moves = lines.iter().filter(|line| line.dir == place.ino.0 && line.rank != to);
+        if order.json {
+            let one = |line: &SubtreeDoc| json!({ "fragment": line.frag, "from": line.rank, "to": to });
+            let moves: Vec<serde_json::Value> = moves.map(one).collect();
+            return put(json!({ "directory": place.name, "moves": moves, "changed": false }));
+        }
         let moves: String = moves
             .map(|line| format!("fragment {} of {}: rank {} -> {to}\n", line.frag, place.name, line.rank))
             .collect();
         return put(match moves.is_empty() {
             true => format!("all fragments of {} are at rank {to}: nothing moves", place.name),
-            false => format!("{moves}nothing was changed: without --dry-run they move"),
+            false => format!("{moves}{UNCHANGED}"),
         });
     }
     let begun: BegunDoc = ask::order(&place.found, &format!("/api/v1/gather/{}", place.ino.0))?;
+    if order.json {
+        return put(json!({ "directory": place.name, "to": begun.from, "changed": true }));
+    }
     put(format_args!("the ranks give the fragments of {} to rank {}: see loligo subtree list", place.name, begun.from))
 }
 
@@ -58,8 +67,17 @@ pub fn run(dir: &Directory, to: u16, frag: Option<Frag>, how: &How) -> Outcome {
     }
     let from = place::authority(&place)?;
     let what = frag.map_or(place.name.clone(), |frag| format!("fragment {frag} of {}", place.name));
+    if frag.is_none() && from == to {
+        return Err(Failure::new(format!("{what} is at rank {to} already"))
+            .remedy(format!("its fragments may be elsewhere: loligo subtree list{}", place.found.option())));
+    }
     if dry_run {
-        return put(format_args!("{what}: rank {from} -> {to}\nnothing was changed: without --dry-run it moves"));
+        return match json {
+            true => put(
+                json!({ "directory": place.name, "fragment": frag.map(|frag| frag.to_string()), "from": from, "to": to, "changed": false }),
+            ),
+            false => put(format_args!("{what}: rank {from} -> {to}\n{UNCHANGED}")),
+        };
     }
     let part = frag.map_or(String::new(), |frag| format!("/{:x}/{}", frag.value, frag.bits));
     let order = format!("/api/v1/migrate/{}/{to}/{from}{part}", place.ino.0);

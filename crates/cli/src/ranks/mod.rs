@@ -11,6 +11,7 @@ mod split;
 pub mod subtree;
 
 use crate::args::{self, RankCommand};
+
 use crate::output::{Failure, Outcome};
 
 /// Runs a command about the ranks themselves.
@@ -24,30 +25,29 @@ pub fn run(what: &RankCommand) -> Outcome {
                 return Err(Failure::usage("0 ranks are not added").remedy(format!("give a number from 1 to {most}")));
             }
             match dry_run {
-                true => members::would_add(&target, count.unwrap_or(1)),
+                true => members::would_add(&target, count.unwrap_or(1), *json),
                 false => members::add(&target, count.unwrap_or(1), *json),
             }
         }
         RankCommand::Drain { rank, target, wait, json, dry_run } => {
             let (rank, target) = args::rank_of(rank, target)?;
             match dry_run {
-                true => members::would_be(&target, rank, "gives all to other ranks, and is removed"),
+                true => members::would_drain(&target, rank, *json),
                 false => members::drain(&target, rank, *wait, *json),
             }
         }
-        RankCommand::Undrain { rank, target, dry_run } => {
+        RankCommand::Undrain { rank, target, order } => {
             let (rank, target) = args::rank_of(rank, target)?;
-            match dry_run {
-                true => members::would_be(&target, rank, "stays, and takes more again"),
-                false => members::undrain(&target, rank),
+            match order.dry_run {
+                true => members::would_undrain(&target, rank, order.json),
+                false => members::undrain(&target, rank, order.json),
             }
         }
-        RankCommand::Handover { rank, to, target, dry_run } => {
+        RankCommand::Handover { rank, to, target, order } => {
             let (rank, target) = args::rank_of(rank, target)?;
-            let server = to.as_deref().unwrap_or("the server with the fewest ranks");
-            match dry_run {
-                true => members::would_be(&target, rank, &format!("is run by {server}")),
-                false => members::hand_over(&target, rank, to.as_deref()),
+            match order.dry_run {
+                true => members::would_hand_over(&target, rank, to.as_deref(), order.json),
+                false => members::hand_over(&target, rank, to.as_deref(), order.json),
             }
         }
     }

@@ -69,6 +69,7 @@ pub fn find(dir: &Directory) -> Result<Place, Failure> {
 
 /// The server that is named, if one is and the path is one in the file system: not if it is one in a mount of that server.
 pub fn server(dir: &Directory) -> Result<Option<Found>, Failure> {
+    target::agree(dir.data.as_deref(), dir.server.as_deref())?;
     let found = match (&dir.data, &dir.server) {
         (Some(data), _) => target::by_data(data)?,
         (None, Some(server)) => target::by_address(server)?,

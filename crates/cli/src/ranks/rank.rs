@@ -99,11 +99,13 @@ pub fn check(found: &Found, rank: u16) -> Result<Vec<u32>, Failure> {
         [only] => (format!("there is only rank {only}"), ""),
         _ => (format!("the ranks are {}", words.join(", ")), "name one of those, or "),
     };
-    // A number is not used again, so that another one may come.
-    let add = there.last().map_or(1, |last| u32::from(rank).saturating_sub(*last).max(1));
-    Err(Failure::new(format!("there is no rank {rank}: {has}")).remedy(format!(
-        "{or}add {}: loligo rank add {add}{server}; or start the server with --ranks {}",
-        if add == 1 { "one".to_string() } else { format!("{add}") },
-        u32::from(rank) + 1
+    let failure = Failure::new(format!("there is no rank {rank}: {has}"));
+    // New ranks have the lowest free numbers from 1 on: so many are to be added until there is this one. Rank 0 does not come again.
+    let add = (1..=u32::from(rank)).filter(|number| !there.contains(number)).count();
+    let word = if add <= 1 { "one".to_string() } else { add.to_string() };
+    let count = add.max(1);
+    Err(failure.remedy(format!(
+        "{or}add {word}: loligo rank add {count}{server}; or start the server with --ranks {}",
+        there.len() + count
     )))
 }

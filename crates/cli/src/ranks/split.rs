@@ -1,12 +1,13 @@
 //! `loligo subtree split` and `merge`: into how many fragments a directory is cut, by its policy of expected entries.
 
 use loligo_types::{Frag, FsError};
+use serde_json::json;
 
-use super::attrs::{Attrs, Refused};
+use super::attrs::Attrs;
 use super::place::{self, Place};
 use super::subtree::refused;
-use crate::args::Directory;
-use crate::output::{Failure, Outcome, counted, human_count, put};
+use crate::args::{Directory, Order};
+use crate::output::{Failure, Outcome, UNCHANGED, counted, human_count, put};
 
 const EXPECTED: &[u8] = b"loligo.policy.expected_entries";
 const FRAGS: &[u8] = b"loligo.dir.frags";
@@ -15,50 +16,60 @@ const FRAG_ENTRIES: &[u8] = b"loligo.dir.frag_entries";
 const MORE_BITS: u8 = 3;
 
 /// Cuts a directory into 2^`bits` fragments, or finer than it is; it stays so until it is merged by hand.
-pub fn split(dir: &Directory, bits: Option<u8>, dry_run: bool) -> Outcome {
+pub fn split(dir: &Directory, bits: Option<u8>, order: Order) -> Outcome {
     let place = place::find(dir)?;
     let attrs = Attrs::of(&place)?;
-    let now = number(&attrs, &place, FRAGS)?.max(1).ilog2() as u8;
-    let bits = bits.unwrap_or((now + MORE_BITS).min(Frag::BITS_MAX));
+    let before = number(&attrs, &place, FRAGS)?;
+    let bits = bits.unwrap_or((before.max(1).ilog2() as u8 + MORE_BITS).min(Frag::BITS_MAX));
     // As many as just do not fit into fewer.
     let entries = match bits {
         0 => 1,
         bits => (number(&attrs, &place, FRAG_ENTRIES)? << (bits - 1)) + 1,
     };
-    if dry_run {
-        let count = number(&attrs, &place, FRAGS)?;
-        let then = human_count(1 << bits);
-        put(format_args!(
-            "{}: {} -> {then}, or more if its entries need them",
-            place.name,
-            counted(count, "fragment")
-        ))?;
-        let ordered = attrs.order(&place, EXPECTED, Some(&entries.to_string()), true);
-        return ordered.map_err(|error| error.with(|error| refused(&place, error)));
+    if order.dry_run {
+        return would(&place, before, &Then::AtLeast(1 << bits), order);
     }
     expect(&attrs, &place, entries)?;
-    told(&attrs, &place)
+    told(&attrs, &place, before, order)
 }
 
 /// Cuts a directory into as few fragments as its entries allow, and lets it be cut by their number from then on.
-pub fn merge(dir: &Directory, dry_run: bool) -> Outcome {
+pub fn merge(dir: &Directory, order: Order) -> Outcome {
     let place = place::find(dir)?;
     let attrs = Attrs::of(&place)?;
-    if dry_run {
-        let now = number(&attrs, &place, FRAGS)?;
-        put(format_args!("{}: {} -> as few as its entries allow", place.name, counted(now, "fragment")))?;
-        return match attrs.order(&place, EXPECTED, None, true) {
-            Err(Refused::Fs(FsError::NoData)) => put("nothing was changed: without --dry-run it is"),
-            ordered => ordered.map_err(|error| error.with(|error| refused(&place, error))),
-        };
+    let before = number(&attrs, &place, FRAGS)?;
+    if order.dry_run {
+        return would(&place, before, &Then::Fewest, order);
     }
     // Also where no policy is set, so that there is one to be removed.
     expect(&attrs, &place, 1)?;
     match attrs.remove(EXPECTED) {
         // Somebody else was faster.
-        Ok(()) | Err(FsError::NoData) => told(&attrs, &place),
+        Ok(()) | Err(FsError::NoData) => told(&attrs, &place, before, order),
         Err(error) => Err(refused(&place, error)),
     }
+}
+
+/// Fragments after an order.
+enum Then {
+    AtLeast(u64),
+    Fewest,
+}
+
+/// Prints what would change.
+fn would(place: &Place, before: u64, then: &Then, order: Order) -> Outcome {
+    if order.json {
+        let to = match then {
+            Then::AtLeast(count) => Some(*count),
+            Then::Fewest => None,
+        };
+        return put(json!({ "directory": place.name, "from": before, "to": to, "changed": false }));
+    }
+    let then = match then {
+        Then::AtLeast(count) => format!("{}, or more if its entries need them", human_count(*count)),
+        Then::Fewest => "as few as its entries allow".to_string(),
+    };
+    put(format_args!("{}: {} -> {then}\n{UNCHANGED}", place.name, counted(before, "fragment")))
 }
 
 fn expect(attrs: &Attrs, place: &Place, entries: u64) -> Result<(), Failure> {
@@ -80,6 +91,10 @@ fn number(attrs: &Attrs, place: &Place, name: &[u8]) -> Result<u64, Failure> {
     number.ok_or_else(|| Failure::new(format!("{}: the server does not tell its fragments as a number", place.name)))
 }
 
-fn told(attrs: &Attrs, place: &Place) -> Outcome {
-    put(format_args!("{} has {}", place.name, counted(number(attrs, place, FRAGS)?, "fragment")))
+fn told(attrs: &Attrs, place: &Place, before: u64, order: Order) -> Outcome {
+    let now = number(attrs, place, FRAGS)?;
+    match order.json {
+        true => put(json!({ "directory": place.name, "from": before, "to": now, "changed": now != before })),
+        false => put(format_args!("{}: {} -> {}", place.name, counted(before, "fragment"), human_count(now))),
+    }
 }

@@ -7,7 +7,7 @@ use super::attrs::Attrs;
 use super::migrate::How;
 use super::place::{self, Asker, Place};
 use super::{leases, migrate, rank, resettle, split};
-use crate::args::{Directory, Subtree, Target};
+use crate::args::{Directory, Order, Subtree, Target};
 use crate::look::ask;
 use crate::output::{Failure, Outcome, put, quoted, say};
 use crate::service::admin::doc::SubtreeDoc;
@@ -24,15 +24,15 @@ const PLACES: &[u8] = b"loligo.dir.placement";
 pub fn run(what: &Subtree) -> Outcome {
     match what {
         Subtree::List { target, json } => list(target, *json),
-        Subtree::Pin { dir, rank, dry_run } => pin(dir, *rank, *dry_run),
-        Subtree::Unpin { dir, dry_run } => unpin(dir, *dry_run),
-        Subtree::Split { dir, bits, dry_run } => split::split(dir, *bits, *dry_run),
-        Subtree::Merge { dir, dry_run } => split::merge(dir, *dry_run),
-        Subtree::Gather { dir, dry_run } => migrate::gather(dir, *dry_run),
-        Subtree::Place { dir, placement, r#move, dry_run } => place_dirs(dir, placement, *r#move, *dry_run),
-        Subtree::Unplace { dir, dry_run } => unplace_dirs(dir, *dry_run),
-        Subtree::Lease { dir, time, dry_run } => leases::lease(dir, time, *dry_run),
-        Subtree::Unlease { dir, dry_run } => leases::unlease(dir, *dry_run),
+        Subtree::Pin { dir, rank, order } => pin(dir, *rank, *order),
+        Subtree::Unpin { dir, order } => unpin(dir, *order),
+        Subtree::Split { dir, bits, order } => split::split(dir, *bits, *order),
+        Subtree::Merge { dir, order } => split::merge(dir, *order),
+        Subtree::Gather { dir, order } => migrate::gather(dir, *order),
+        Subtree::Place { dir, placement, r#move, order } => place_dirs(dir, placement, *r#move, *order),
+        Subtree::Unplace { dir, order } => unplace_dirs(dir, *order),
+        Subtree::Lease { dir, time, order } => leases::lease(dir, time, *order),
+        Subtree::Unlease { dir, order } => leases::unlease(dir, *order),
         Subtree::Migrate { dir, rank, frag, no_wait, json, dry_run } => {
             migrate::run(dir, *rank, *frag, &How { no_wait: *no_wait, json: *json, dry_run: *dry_run })
         }
@@ -73,58 +73,59 @@ fn list(target: &Target, json: bool) -> Outcome {
     put(out.trim_end())
 }
 
-fn pin(dir: &Directory, to: u16, dry_run: bool) -> Outcome {
+fn pin(dir: &Directory, to: u16, order: Order) -> Outcome {
     let place = place::find(dir)?;
-    if dry_run && !rustix::process::geteuid().is_root() {
+    if order.dry_run && !rustix::process::geteuid().is_root() {
         return Err(not_pinned(&place, FsError::Perm));
     }
     rank::check(&place.found, to)?;
-    let done = Attrs::of(&place)?.order(&place, PIN, Some(&to.to_string()), dry_run);
+    let done = Attrs::of(&place)?.order(&place, PIN, Some(&to.to_string()), order);
     done.map_err(|error| error.with(|error| not_pinned(&place, error)))?;
-    if !dry_run {
+    if !order.dry_run && !order.json {
         say(format_args!("{} and what is below it is to be at rank {to}", place.name));
     }
     Ok(())
 }
 
-fn unpin(dir: &Directory, dry_run: bool) -> Outcome {
+fn unpin(dir: &Directory, order: Order) -> Outcome {
     let place = place::find(dir)?;
-    let done = Attrs::of(&place)?.order(&place, PIN, None, dry_run);
+    let done = Attrs::of(&place)?.order(&place, PIN, None, order);
     done.map_err(|error| {
         error.with(|error| match error {
             FsError::NoData => Failure::new(format!("{} is not pinned", place.name)),
             error => not_pinned(&place, error),
         })
     })?;
-    if !dry_run {
+    if !order.dry_run && !order.json {
         say(format_args!("{} goes where load wants it", place.name));
     }
     Ok(())
 }
 
-fn place_dirs(dir: &Directory, placement: &str, moves: bool, dry_run: bool) -> Outcome {
+fn place_dirs(dir: &Directory, placement: &str, moves: bool, order: Order) -> Outcome {
     let place = place::find(dir)?;
     let attrs = Attrs::of(&place)?;
-    let done = attrs.order(&place, PLACEMENT, Some(placement), dry_run);
+    let done = attrs.order(&place, PLACEMENT, Some(placement), order);
     done.map_err(|error| error.with(|error| not_placed(&place, error)))?;
     match Placement::named(placement.as_bytes()) {
-        _ if dry_run => Ok(()),
+        _ if order.dry_run => Ok(()),
         Some(placement) if moves => resettle::run(&place, placement),
+        _ if order.json => Ok(()),
         _ => tell_placement(&attrs, &place),
     }
 }
 
-fn unplace_dirs(dir: &Directory, dry_run: bool) -> Outcome {
+fn unplace_dirs(dir: &Directory, order: Order) -> Outcome {
     let place = place::find(dir)?;
     let attrs = Attrs::of(&place)?;
-    let done = attrs.order(&place, PLACEMENT, None, dry_run);
+    let done = attrs.order(&place, PLACEMENT, None, order);
     done.map_err(|error| {
         error.with(|error| match error {
             FsError::NoData => Failure::new(format!("{} does not say where directories live", place.name)),
             error => not_placed(&place, error),
         })
     })?;
-    if dry_run { Ok(()) } else { tell_placement(&attrs, &place) }
+    if order.dry_run || order.json { Ok(()) } else { tell_placement(&attrs, &place) }
 }
 
 /// Prints the placement in force from now on.

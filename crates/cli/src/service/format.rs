@@ -124,6 +124,12 @@ pub fn require(at: &Store) -> Result<(), Failure> {
     match at.identify() {
         Ok(_) => Ok(()),
         Err(error @ (StoreError::NotFound { .. } | StoreError::Foreign { .. })) => {
+            if let (Store::Local(data), StoreError::NotFound { .. }) = (at, &error)
+                && data.exists()
+            {
+                return Err(Failure::new(format!("{} is a file, and no data directory", data.display()))
+                    .remedy("name the directory that was given to loligo up or loligo serve"));
+            }
             let first = error.to_string();
             let first = first.split(';').next().unwrap_or(&first).to_string();
             let how = match (at, &error) {

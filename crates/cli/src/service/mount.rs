@@ -119,6 +119,7 @@ fn check_mount_point(args: &MountArgs, found: &Found) -> Outcome {
 }
 
 fn find(args: &MountArgs) -> Result<Found, Failure> {
+    target::agree(args.data.as_deref(), args.server.as_deref())?;
     let found = match (&args.data, target::named(args.server.as_deref())) {
         (Some(data), _) => target::by_data(&node::data_dir(&target::data_of(data)?)?)?,
         (None, Some(server)) => target::by_address(server)?,

@@ -116,6 +116,14 @@ pub fn data_dir(data: &Path) -> Result<PathBuf, Failure> {
 /// A mount over its own data directory would make the server wait for itself.
 pub fn refuse_cover(data: &Path, at: &Path) -> Result<(), Failure> {
     let real = data.canonicalize().unwrap_or_else(|_| data.to_path_buf());
+    if at.starts_with(&real) {
+        return Err(Failure::usage(format!(
+            "the mount point {} is inside its own data directory {}",
+            at.display(),
+            real.display()
+        ))
+        .remedy("choose a mount point elsewhere"));
+    }
     if !real.starts_with(at) {
         return Ok(());
     }
@@ -187,6 +195,19 @@ fn is_alive(data: &Path) -> bool {
     // Nobody has said anything, so whoever lives neither answers nor hangs up so soon.
     let ends = connection.set_read_timeout(Some(HANGS_UP)).and_then(|()| (&connection).read(&mut [0]));
     !matches!(ends, Ok(0)) && !ends.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset)
+}
+
+/// Refuses to start a server beside one that serves the same directory, and names what that one does.
+pub fn refuse_second(data: &Path) -> Result<(), Failure> {
+    let Ok(Some(state)) = ServerState::read(data) else { return Ok(()) };
+    if !is_alive(data) {
+        return Ok(());
+    }
+    let mounted = state.mount.as_ref().map_or(String::new(), |at| format!(", and mounted at {}", at.display()));
+    let shown = quoted(data);
+    Err(Failure::new(format!("{} is served already by process {}{mounted}", data.display(), state.pid)).remedy(
+        format!("a further mount: loligo mount --data {shown} MOUNT; to begin anew: loligo down --data {shown}"),
+    ))
 }
 
 /// True if the process named in the directory's lock was told to end at once, or has ended.

@@ -28,6 +28,7 @@ pub fn run(args: &Up, given: &Given) -> Outcome {
     let signals = (!args.run.daemon).then(Signals::hold);
     preflight::files()?;
     preflight::fuse()?;
+    node::refuse_second(&data)?;
     preflight::mount_point(&data, &args.mount, args.mount_options.nonempty)?;
     crate::auth::read(settings.text("identity"))?;
     make_if_new(&store, args, &settings)?;

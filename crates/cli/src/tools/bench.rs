@@ -39,6 +39,9 @@ pub fn run(args: &BenchMd) -> Outcome {
 }
 
 fn mounted(dir: &Path, mut config: Config, json: bool) -> Outcome {
+    if !dir.is_dir() {
+        return Err(Failure::usage(format!("--mount {}: there is no such directory", dir.display())));
+    }
     if config.server_pids.is_empty()
         && let Some(server) = target::served_by(dir)?
         && let Ok(found) = target::by_address(&server)

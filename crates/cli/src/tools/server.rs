@@ -21,6 +21,7 @@ pub(super) enum Server {
 impl Server {
     /// The server that is named; without any name one is started, with so many ranks.
     pub(super) fn of(data: Option<&Path>, server: Option<&str>, ranks: u32) -> Result<Server, Failure> {
+        target::agree(data, server)?;
         Ok(match (data, target::named(server)) {
             (Some(data), _) => Server::Found(Box::new(target::by_data(data)?)),
             (None, Some(server)) => Server::Found(Box::new(target::by_address(server)?)),

@@ -95,9 +95,11 @@ fn a_directory_that_a_server_uses() {
     loligo("format --data {}", &[&data]).ok();
     let server = Service::start("serve --data {} --admin off", &[&data]);
     let owner = format!("process {}", server.pid());
-    for words in ["serve --data {}", "serve --daemon --data {}", "up --data {} --mount /no/such/mount"] {
+    for words in ["serve --data {}", "serve --daemon --data {}"] {
         loligo(words, &[&data]).fails(1, &["is in use by another server", &owner, "loligo down --data"]);
     }
+    let words = ["is served already by", &owner, "loligo mount --data", "loligo down --data"];
+    loligo("up --data {} --mount /no/such/mount", &[&data]).fails(1, &words);
     for words in ["fsck --data {}", "format --data {}"] {
         loligo(words, &[&data]).fails(1, &["in use", &owner]);
     }
@@ -275,8 +277,15 @@ fn a_mount_over_its_own_data() {
     loligo("format --data {}", &[&place.data()]).ok();
     loligo("up --data {} --mount {} --nonempty", &[&place.data(), place.dir.path()])
         .fails(2, &["cover its own data directory"]);
-    loligo("up --data {} --mount {} --nonempty", &[&place.data(), &place.data()])
-        .fails(2, &["cover its own data directory"]);
+    for inside in [place.data(), place.path("data/mnt")] {
+        loligo("up --data {} --mount {} --nonempty", &[&place.data(), &inside])
+            .fails(2, &["is inside its own data directory"]);
+    }
+    for none in [std::path::PathBuf::from("/proc/zz"), place.path("none/../mnt")] {
+        let new = place.path("new");
+        loligo("up --data {} --mount {}", &[&new, &none]).fails(1, &[none.to_str().expect("text")]);
+        assert!(!new.exists(), "nothing is made before the mount point is looked at");
+    }
     let server = Service::start("serve --data {}", &[&place.data()]);
     loligo("mount --data {} {} --nonempty", &[&place.data(), place.dir.path()])
         .fails(2, &["cover its own data directory"]);

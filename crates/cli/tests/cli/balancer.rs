@@ -39,9 +39,9 @@ fn a_policy_is_tried_put_in_force_and_moves_what_is_hot_and_every_step_is_told()
     loligo("format --data {}", &[&data]).ok();
     let server = Service::start(SERVE, &[&data]);
     assert!(in_force(&data).is_null());
-    let tried = loligo("balancer set half {} --data {}", &[&policy, &data]).ok().out;
+    let tried = loligo("balancer set half {} --dry-run --data {}", &[&policy, &data]).ok().out;
     assert!(tried.contains("nothing was changed") && in_force(&data).is_null(), "{tried}");
-    loligo("balancer set half {} --apply --data {}", &[&policy, &data]).ok();
+    loligo("balancer set half {} --data {}", &[&policy, &data]).ok();
     assert_eq!((&in_force(&data)["name"], &in_force(&data)["version"]), (&"half".into(), &1.into()));
     let client = Client::connect(&loligo_driver::socket_in(&data), Options::default()).expect("it serves");
     let cred = Arc::new(Cred::root());
@@ -73,7 +73,7 @@ fn a_policy_is_tried_put_in_force_and_moves_what_is_hot_and_every_step_is_told()
     let server = Service::start(SERVE, &[&data]);
     assert_eq!(in_force(&data)["name"], "half");
     assert!(loligo("balancer log --data {}", &[&data]).ok().out.contains("to rank 1, load"));
-    loligo("balancer set greedy_spill --apply --data {}", &[&data]).ok();
+    loligo("balancer set greedy_spill --data {}", &[&data]).ok();
     let dry = loligo("balancer rollback --dry-run --data {}", &[&data]).ok().out;
     assert!(dry.contains("greedy_spill, version 1 -> half, version 1\nnothing was changed"), "{dry}");
     assert_eq!(in_force(&data)["name"], "greedy_spill");
@@ -91,15 +91,15 @@ fn a_policy_that_fails_again_and_again_is_given_up_for_the_one_before_and_the_se
     let data = place.data();
     loligo("format --data {}", &[&data]).ok();
     let server = Service::start(SERVE, &[&data]);
-    loligo("balancer set loligo --apply --data {}", &[&data]).ok();
+    loligo("balancer set loligo --data {}", &[&data]).ok();
     let endless = write(&place, "endless.toml", "when = 'while true do end'\nwhere = 'targets[2] = 1'\n");
     // What is tried first says so.
     loligo("balancer lint {}", &[&endless]).fails(3, &["endless cannot be used"]);
-    loligo("balancer set endless {} --apply --data {}", &[&endless, &data]).fails(3, &["cannot be used"]);
+    loligo("balancer set endless {} --data {}", &[&endless, &data]).fails(3, &["cannot be used"]);
     // One that fails only on real clusters.
     let later = "when = 'if MDSs[whoami].age ~= nil and MDSs[1].req >= 0 and #MDSs == 2 and tick_ms == 1000 then while true do end end return false'\nwhere = ''\n";
     let later = write(&place, "later.toml", later);
-    loligo("balancer set later {} --apply --data {}", &[&later, &data]).ok();
+    loligo("balancer set later {} --data {}", &[&later, &data]).ok();
     until("the policy before", || in_force(&data)["name"] == "loligo");
     let history = loligo("balancer history --data {} --json", &[&data]).ok().json();
     let last = history.as_array().and_then(|all| all.last()).expect("it has a history").clone();
@@ -150,7 +150,7 @@ fn a_policy_is_simulated_beside_the_one_in_force_at_a_server() {
     loligo("format --data {}", &[&data]).ok();
     let server = Service::start(SERVE, &[&data]);
     assert_eq!(policies(&words, &data), both("none"), "none is in force");
-    loligo("balancer set half {} --apply --data {}", &[&policy, &data]).ok();
+    loligo("balancer set half {} --data {}", &[&policy, &data]).ok();
     assert_eq!(policies(&words, &data), both("half (in force)"));
     let named = loligo(&format!("{words} --data {{}}"), &[&data]).ok().json();
     assert_eq!(named["runs"][1]["policy"], "half (in force)");
@@ -178,9 +178,9 @@ fn what_makes_no_sense_is_refused_by_name() {
     loligo("format --data {}", &[&data]).ok();
     let server = Service::start(SERVE, &[&data]);
     let bad = write(&place, "bad.toml", "when = 'this is no Lua'\nwhere = ''\n");
-    loligo("balancer set bad {} --apply --data {}", &[&bad, &data]).fails(3, &["bad cannot be used"]);
+    loligo("balancer set bad {} --data {}", &[&bad, &data]).fails(3, &["bad cannot be used"]);
     loligo("balancer set nothing --data {}", &[&data]).fails(2, &["no policy nothing", "loligo"]);
-    loligo("balancer set ../x {} --apply --data {}", &[&write(&place, "half.toml", HALF), &data])
+    loligo("balancer set ../x {} --data {}", &[&write(&place, "half.toml", HALF), &data])
         .fails(2, &["cannot be called"]);
     loligo("balancer get nothing --data {}", &[&data]).fails(1, &["no policy nothing"]);
     loligo("balancer rollback --data {}", &[&data]).fails(1, &["nothing to go back to"]);
@@ -203,7 +203,7 @@ fn ranks_of_another_process_balance_by_the_same_policy_and_tell_of_it() {
     let server =
         Service::start("serve --data {} --ranks 2 --elsewhere 1 --set balance_ms=1000 --set balancer=none", &[&data]);
     let joined = Service::start("serve --data {} --join 1 --set balance_ms=1000", &[&data]);
-    loligo("balancer set loligo --apply --data {}", &[&data]).ok();
+    loligo("balancer set loligo --data {}", &[&data]).ok();
     let decided = |rank: usize| {
         let ranks = loligo("balancer get --data {} --json", &[&data]).ok().json()["ranks"].clone();
         ranks[rank]["policy"] == 1 && ranks[rank]["ticks"].as_u64().is_some_and(|ticks| ticks > 1)
@@ -213,7 +213,7 @@ fn ranks_of_another_process_balance_by_the_same_policy_and_tell_of_it() {
         loligo("balancer explain --rank 1 --data {}", &[&data]).ok().out.contains("loligo (policy 1), tick")
     });
     // One that fails only there is given up by the process that keeps the map.
-    loligo("balancer set fails {} --apply --data {}", &[&fails, &data]).ok();
+    loligo("balancer set fails {} --data {}", &[&fails, &data]).ok();
     until("the policy before", || in_force(&data)["name"] == "loligo");
     let history = loligo("balancer history --data {}", &[&data]).ok().out;
     assert!(history.contains("policy 2 failed at rank 1"), "{history}");
@@ -254,12 +254,12 @@ fn a_directory_names_a_policy_of_its_own_and_goes_back_to_the_version_before_if_
     let told = || loligo("status --data {}", &[&data]).ok().out;
     until("what is missing", || {
         work();
-        told().contains("there is no policy half") && told().contains("loligo balancer add half FILE --apply")
+        told().contains("there is no policy half") && told().contains("loligo balancer add half FILE")
     });
     let policy = write(&place, "half.toml", HALF);
-    let tried = loligo("balancer add half {} --data {}", &[&policy, &data]).ok().out;
-    assert!(tried.contains("nothing was changed: put it down with loligo balancer add half"), "{tried}");
-    loligo("balancer add half {} --apply --data {}", &[&policy, &data]).ok();
+    let tried = loligo("balancer add half {} --dry-run --data {}", &[&policy, &data]).ok().out;
+    assert!(tried.contains("nothing was changed"), "{tried}");
+    loligo("balancer add half {} --data {}", &[&policy, &data]).ok();
     until("a move", || {
         work();
         let lines = loligo("subtree list --data {} --json", &[&data]).ok().json();
@@ -278,7 +278,7 @@ fn a_directory_names_a_policy_of_its_own_and_goes_back_to_the_version_before_if_
     // A version that fails on real clusters only is given up for the one before.
     let later = "when = 'if tick_ms == 1000 then error(\"later\") end return false'\nwhere = ''\n";
     let later = write(&place, "later.toml", later);
-    loligo("balancer add half {} --apply --data {}", &[&later, &data]).ok();
+    loligo("balancer add half {} --data {}", &[&later, &data]).ok();
     let meant = || loligo("balancer get --data {} --json", &[&data]).ok().json()["named"].clone();
     until("the version before", || {
         work();
@@ -323,15 +323,15 @@ fn the_default_is_in_force_with_more_than_one_rank_until_something_else_is_chose
     assert!(loligo("balancer list --data {}", &[&data]).ok().out.contains(", the default"));
     assert!(loligo("status --data {}", &[&data]).ok().out.contains("loligo, version 1 (policy 1), the default"));
     // It can be switched off, and stays so.
+    let dry = loligo("balancer set none --dry-run --data {}", &[&data]).ok().out;
+    assert!(dry.contains("loligo, version 1 -> none") && shown().contains("the default"), "{dry}");
     loligo("balancer set none --data {}", &[&data]).ok();
-    assert!(shown().contains("the default"), "nothing was changed");
-    loligo("balancer set none --apply --data {}", &[&data]).ok();
     assert!(shown().contains("no policy is in force: nothing is balanced"), "{}", shown());
     assert_eq!(server.stop().0, 0);
     let server = Service::start(BY_DEFAULT, &[&data]);
     assert!(in_force(&data).is_null());
     // What is chosen stays, too, until it is unset.
-    loligo("balancer set greedy_spill --apply --data {}", &[&data]).ok();
+    loligo("balancer set greedy_spill --data {}", &[&data]).ok();
     assert!(!shown().contains("the default"));
     let unset = loligo("balancer unset --data {}", &[&data]).ok().out;
     assert!(unset.contains("loligo, version 1, the default, is in force"), "{unset}");
@@ -345,7 +345,7 @@ fn the_default_is_in_force_with_more_than_one_rank_until_something_else_is_chose
     assert_eq!(server.stop().0, 0);
     let server = Service::start(BY_DEFAULT, &[&data]);
     assert_eq!((&in_force(&data)["name"], &in_force(&data)["version"]), (&"loligo".into(), &1.into()));
-    loligo("balancer set none {} --apply --data {}", &[&write(&place, "half.toml", HALF), &data])
+    loligo("balancer set none {} --data {}", &[&write(&place, "half.toml", HALF), &data])
         .fails(2, &["`none` is no policy"]);
     assert_eq!(server.stop().0, 0);
     loligo("serve --data {} --set balancer=nothing", &[&data]).fails(2, &["balancer", "nothing", "greedy_spill"]);

@@ -60,7 +60,8 @@ fn a_daemon_is_ready_when_the_command_returns_and_its_errors_show() {
     let told = loligo("up --daemon --data {} --mount {}", &[&data, &mount]).ok().out;
     assert!(told.contains("mounted at") && told.contains("loligo down --data"), "{told}");
     sh("echo here > $D/x; cat $D/x", &mount).ok();
-    let again = loligo("up --daemon --data {} --mount {}", &[&data, &place.path("m2")]);
+    loligo("up --daemon --data {} --mount {}", &[&data, &place.path("m2")]).fails(1, &["is served already", "mnt"]);
+    let again = loligo("serve --daemon --data {}", &[&data]);
     again.fails(1, &["in use by another server", "loligo.log"]);
     loligo("down --data {}", &[&data]).ok();
     assert!(fuse_mounts(&mount).is_empty());

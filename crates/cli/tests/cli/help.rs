@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::run::{LOLIGO, Place, Service, loligo, loligo_in};
 
-const COMMANDS: [&str; 30] = [
+const COMMANDS: [&str; 31] = [
     "up",
     "down",
     "format",
@@ -15,6 +15,7 @@ const COMMANDS: [&str; 30] = [
     "status",
     "top",
     "config",
+    "doctor",
     "path",
     "policy",
     "run",

@@ -101,11 +101,11 @@ fn nothing_is_erased_of_a_journal_that_a_program_has_open() {
     let before = std::fs::read(&file).expect("a file");
     let open = std::fs::File::open(&file).expect("a file");
     rustix::fs::flock(&open, rustix::fs::FlockOperation::NonBlockingLockExclusive).expect("its program has ended");
-    loligo("journal erase {} --name f0", &[&file]).ok();
-    loligo("journal erase {} --name f0 --yes", &[&file]).fails(1, &["is in use", "loligo merge DIRECTORY"]);
+    loligo("journal erase {} --name f0 --dry-run", &[&file]).ok();
+    loligo("journal erase {} --name f0", &[&file]).fails(1, &["is in use", "loligo merge DIRECTORY"]);
     assert!(std::fs::read(&file).expect("a file") == before);
     drop(open);
-    loligo("journal erase {} --name f0 --yes", &[&file]).ok();
+    loligo("journal erase {} --name f0", &[&file]).ok();
 }
 
 #[test]
@@ -115,16 +115,16 @@ fn a_record_that_no_server_takes_is_erased_and_what_is_left_is_merged() {
     let bad = spoil(&file);
     let spoilt = std::fs::read(&file).expect("a file");
     scene.merge(&file).fails(1, &["nothing of that is merged"]);
-    let dry = loligo(&format!("journal erase {{}} --lsn {bad}"), &[&file]).ok();
+    let dry = loligo(&format!("journal erase {{}} --lsn {bad} --dry-run"), &[&file]).ok();
     assert!(dry.out.contains("inode_gone") && dry.out.contains("1 records of"), "{}", dry.out);
     assert!(dry.err.contains("nothing was changed"), "{}", dry.err);
     loligo("journal erase {}", &[&file]).fails(2, &["which records are to be erased"]);
-    loligo("journal erase {} --lsn 1.. --yes", &[&file]).fails(1, &["which directory it is", "kind decoupled"]);
-    let none = loligo("journal erase {} --name nothing --yes", &[&file]).ok();
+    loligo("journal erase {} --lsn 1..", &[&file]).fails(1, &["which directory it is", "kind decoupled"]);
+    let none = loligo("journal erase {} --name nothing", &[&file]).ok();
     assert!(none.err.contains("there is nothing to erase"), "{}", none.err);
     assert_eq!(std::fs::read(&file).expect("a file"), spoilt);
     let before = records(&file);
-    let done = loligo(&format!("journal erase {{}} --lsn {bad} --yes --json"), &[&file]).ok().json();
+    let done = loligo(&format!("journal erase {{}} --lsn {bad} --json"), &[&file]).ok().json();
     assert_eq!((&done["done"], &done["records"]), (&true.into(), &1.into()), "{done}");
     let backup = scene.place.path("kept.1");
     assert_eq!(std::fs::read(&backup).expect("a backup"), spoilt);
@@ -145,10 +145,10 @@ fn of_a_record_with_many_changes_those_that_are_meant_are_erased_and_fsck_mends_
     let f3 = loligo("journal inspect {} --name f3 --json", &[&file]).ok().out;
     let f3: Value = serde_json::from_str(f3.lines().next().expect("a record")).expect("JSON");
     let entry = f3["events"].as_array().expect("events").iter().find(|event| event["name"] == "f3").expect("its entry");
-    let dry = loligo(&format!("journal erase {{}} --ino {}", entry["ino"]), &[&file]).ok();
+    let dry = loligo(&format!("journal erase {{}} --ino {} --dry-run", entry["ino"]), &[&file]).ok();
     assert!(dry.out.contains("name=f3") && !dry.out.contains("name=f4"), "{}", dry.out);
     assert!(dry.out.contains("3 events in 1 records of "), "{}", dry.out);
-    let done = loligo(&format!("journal erase {{}} --ino {} --yes", entry["ino"]), &[&file]).ok();
+    let done = loligo(&format!("journal erase {{}} --ino {}", entry["ino"]), &[&file]).ok();
     assert!(done.err.contains("ERASED") && done.err.contains("--repair"), "{}", done.err);
     scene.merge(&file).ok();
     let names = scene.names("/a/d");
@@ -171,7 +171,7 @@ fn of_a_damaged_one_what_comes_before_the_damage_is_exported_and_merged() {
     std::fs::write(&file, bytes).expect("written");
     scene.merge(&file).fails(1, &["checksum"]);
     let out = scene.place.path("out");
-    loligo("journal erase {} --name g --yes", &[&file]).fails(3, &["export --from"]);
+    loligo("journal erase {} --name g", &[&file]).fails(3, &["export --from"]);
     loligo("journal export --from {} {}", &[&file, &out]).fails(3, &["checksum", "what comes before"]);
     scene.merge(&out).ok();
     let left = scene.names("/a/d").len();

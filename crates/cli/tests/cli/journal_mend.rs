@@ -50,20 +50,20 @@ fn what_is_applied_is_in_the_table_and_applying_it_again_does_no_harm() {
     let (data, _, text) = killed(&place);
     let journal = inspect(&data);
     for _ in 0..2 {
-        let dry = loligo("journal apply --data {}", &[&data]).ok();
+        let dry = loligo("journal apply --data {} --dry-run", &[&data]).ok();
         assert!(dry.out.contains("rank 0: the table may lack records 1 to "), "{}", dry.out);
         assert!(dry.out.contains("inode: ") && dry.out.contains("entry: 10 rows would be written"), "{}", dry.out);
         assert!(dry.err.contains("nothing was changed"), "{}", dry.err);
         assert_eq!(inspect(&data), journal, "a dry run changes nothing");
     }
-    let json = loligo("journal apply --data {} --json", &[&data]).ok().json();
+    let json = loligo("journal apply --data {} --dry-run --json", &[&data]).ok().json();
     assert_eq!((&json["done"], &json["rows"]["entry"]["put"]), (&false.into(), &10.into()), "{json}");
-    let done = loligo("journal apply --data {} --yes", &[&data]).ok();
+    let done = loligo("journal apply --data {}", &[&data]).ok();
     assert!(done.err.contains("backup of rank 0: ") && done.err.contains("data.journal-0.1"), "{}", done.err);
     loligo("journal diff {} {}", &[&place.path("data.journal-0.1"), &data]).ok();
     assert_eq!(dump(&data), text);
     loligo("fsck --data {}", &[&data]).ok();
-    let again = loligo("journal apply --data {} --yes", &[&data]).ok();
+    let again = loligo("journal apply --data {}", &[&data]).ok();
     assert!(again.out.contains("has all that the journals say"), "{}", again.out);
     assert!(!place.path("data.journal-0.2").exists());
     assert_eq!(dump(&data), text);
@@ -78,18 +78,18 @@ fn a_file_is_applied_where_the_journal_is_lost() {
     let (data, file, text) = killed(&place);
     segments(&data).iter().for_each(|segment| std::fs::remove_file(segment).expect("removed"));
     loligo("dump --without-data --data {}", &[&data]).fails(1, &["is missing"]);
-    let dry = loligo("journal apply {} --data {}", &[&file, &data]).ok();
+    let dry = loligo("journal apply {} --data {} --dry-run", &[&file, &data]).ok();
     assert!(dry.out.contains("entry: 10 rows would be written"), "{}", dry.out);
     assert!(segments(&data).is_empty());
     for round in 0..2 {
-        let done = loligo("journal apply {} --data {} --yes", &[&file, &data]).ok();
+        let done = loligo("journal apply {} --data {}", &[&file, &data]).ok();
         assert_eq!(done.out.contains("entry: 10 rows were written"), round == 0, "{}", done.out);
         assert_eq!(dump(&data), text, "round {round}");
         loligo("fsck --data {}", &[&data]).ok();
     }
     serves(&data);
     // The table has gone on since.
-    loligo("journal apply {} --data {}", &[&file, &data]).fails(1, &["it is older than the table"]);
+    loligo("journal apply {} --data {} --dry-run", &[&file, &data]).fails(1, &["it is older than the table"]);
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn a_file_that_ends_before_the_journal_is_not_applied() {
     let (data, _, text) = killed(&place);
     let some = place.path("some");
     loligo("journal export --data {} {} --lsn ..5", &[&data, &some]).ok();
-    loligo("journal apply {} --data {} --yes", &[&some, &data]).fails(1, &["ends with record 5", "that would be lost"]);
+    loligo("journal apply {} --data {}", &[&some, &data]).fails(1, &["ends with record 5", "that would be lost"]);
     assert_eq!(dump(&data), text);
 }
 
@@ -113,12 +113,12 @@ fn a_damaged_journal_is_replaced_by_a_file_and_kept_as_it_was() {
     std::fs::write(&segment, &bytes).expect("written");
     loligo("serve --data {}", &[&data]).fails(1, &["checksum of record"]);
     let words = "journal import {} --data {} --rank 0";
-    let dry = loligo(words, &[&file, &data]).ok();
+    let dry = loligo(&format!("{words} --dry-run"), &[&file, &data]).ok();
     assert!(dry.out.contains("rank 0 is broken") && dry.out.contains("0 would be dropped"), "{}", dry.out);
     assert!(dry.err.contains("nothing was changed"), "{}", dry.err);
     assert_eq!(std::fs::read(&segment).expect("a segment"), bytes);
     let kept = place.path("kept");
-    let done = loligo(&format!("{words} --yes --backup {{}} --json"), &[&file, &data, &kept]).ok().json();
+    let done = loligo(&format!("{words} --backup {{}} --json"), &[&file, &data, &kept]).ok().json();
     assert_eq!((&done["done"], &done["dropped"]), (&true.into(), &0.into()), "{done}");
     // What could be understood, and what was there.
     loligo("journal inspect {}", &[&kept]).ok();
@@ -134,7 +134,7 @@ fn a_damaged_journal_is_replaced_by_a_file_and_kept_as_it_was() {
 fn a_file_that_does_not_fit_is_refused_by_name() {
     let place = Place::new();
     let (data, file, text) = killed(&place);
-    let import = |file: &Path, data: &Path| loligo("journal import {} --data {} --rank 0 --yes", &[file, data]);
+    let import = |file: &Path, data: &Path| loligo("journal import {} --data {} --rank 0", &[file, data]);
     let export = |words: &str| {
         let some = place.path("some");
         let _ = std::fs::remove_file(&some);
@@ -145,8 +145,8 @@ fn a_file_that_does_not_fit_is_refused_by_name() {
         ["there is a gap between the table", "lacks what begins with record 1", "begins with 4", "records 1 to 3"];
     import(&export("--lsn 4.."), &data).fails(1, &gap);
     import(&export("--kind session,xattr"), &data).fails(1, &["is a selection: record"]);
-    loligo("journal import {} --data {} --rank 1 --yes", &[&file, &data]).fails(2, &["is not of rank 1"]);
-    loligo("journal import {} --data {} --yes", &[&file, &data]).fails(2, &["--rank"]);
+    loligo("journal import {} --data {} --rank 1", &[&file, &data]).fails(2, &["is not of rank 1"]);
+    loligo("journal import {} --data {}", &[&file, &data]).fails(2, &["--rank"]);
     let other = place.path("other");
     loligo("format --data {}", &[&other]).ok();
     import(&file, &other).fails(1, &["is of another file system"]);
@@ -168,10 +168,10 @@ fn a_file_that_does_not_fit_is_refused_by_name() {
     assert_eq!(dump(&data), text);
     // The table has come further than the file.
     let old = export("--lsn ..5");
-    loligo("journal apply --data {} --yes", &[&data]).ok();
+    loligo("journal apply --data {}", &[&data]).ok();
     import(&old, &data).fails(1, &["ends before record 6", "it is older than the table"]);
     // What fits is refused only where it would overwrite something.
-    loligo("journal import {} --data {} --rank 0 --yes --backup {}", &[&file, &data, &old]).fails(1, &["exists"]);
+    loligo("journal import {} --data {} --rank 0 --backup {}", &[&file, &data, &old]).fails(1, &["exists"]);
     loligo("fsck --data {}", &[&data]).ok();
 }
 
@@ -181,13 +181,13 @@ fn an_erased_record_says_nothing_and_the_backup_brings_it_back() {
     let (data, file, text) = killed(&place);
     let journal = inspect(&data);
     loligo("journal erase --data {} --rank 0", &[&data]).fails(2, &["which records are to be erased", "--lsn"]);
-    let dry = loligo("journal erase --data {} --rank 0 --name link --kind entry", &[&data]).ok();
+    let dry = loligo("journal erase --data {} --rank 0 --name link --kind entry --dry-run", &[&data]).ok();
     assert!(dry.out.contains("name=link") && dry.out.contains("1 records of rank 0 would be erased"), "{}", dry.out);
     assert!(dry.err.contains("fsck --repair") && dry.err.contains("nothing was changed"), "{}", dry.err);
-    let none = loligo("journal erase --data {} --name nothing --yes", &[&data]).ok();
+    let none = loligo("journal erase --data {} --name nothing", &[&data]).ok();
     assert!(none.err.contains("there is nothing to erase"), "{}", none.err);
     assert_eq!(inspect(&data), journal);
-    let done = loligo("journal erase --data {} --name link --kind entry --yes", &[&data]).ok();
+    let done = loligo("journal erase --data {} --name link --kind entry", &[&data]).ok();
     assert!(done.err.contains("ERASED") && done.err.contains("--repair"), "{}", done.err);
     let backup = place.path("data.journal-0.1");
     loligo("journal diff {} {}", &[&backup, &file]).ok();
@@ -198,12 +198,12 @@ fn an_erased_record_says_nothing_and_the_backup_brings_it_back() {
     assert_eq!(lines[0]["b"]["events"], serde_json::json!([]));
     assert!(!dump(&data).contains("target=../to\\x20where"));
     loligo("fsck --data {}", &[&data]).fails(3, &["problems found"]);
-    let import = loligo("journal import {} --data {} --rank 0 --yes", &[&backup, &data]).ok();
+    let import = loligo("journal import {} --data {} --rank 0", &[&backup, &data]).ok();
     assert!(import.out.contains("1 was others"), "{}", import.out);
     assert_eq!(dump(&data), text);
     loligo("fsck --data {}", &[&data]).ok();
     // And erased for good.
-    let json = loligo("journal erase --data {} --name link --kind entry --yes --json", &[&data]).ok().json();
+    let json = loligo("journal erase --data {} --name link --kind entry --json", &[&data]).ok().json();
     assert_eq!((&json["done"], &json["records"]), (&true.into(), &1.into()), "{json}");
     loligo("fsck --data {} --repair", &[&data]).ok();
     serves(&data);
@@ -226,9 +226,10 @@ fn a_record_that_no_server_understands_is_erased_by_its_number() {
     std::fs::write(data.join("journal/0/0000000000000009.seg"), bytes).expect("written");
     loligo("serve --data {}", &[&data]).fails(1, &["cannot be understood"]);
     loligo("journal inspect --data {} --summary", &[&data]).fails(3, &[&format!("record {lsn}")]);
-    let none = loligo("journal erase --data {} --ino 1 --lsn {}..", &[&data, Path::new(&lsn.to_string())]).ok();
+    let none =
+        loligo("journal erase --data {} --ino 1 --lsn {}.. --dry-run", &[&data, Path::new(&lsn.to_string())]).ok();
     assert!(none.err.contains("there is nothing to erase"), "only by its number: {}", none.err);
-    let words = "journal erase --data {} --yes --lsn {}";
+    let words = "journal erase --data {} --lsn {}";
     let done = loligo(words, &[&data, Path::new(&lsn.to_string())]).ok();
     assert!(done.out.contains("is not understood") && done.out.contains("1 records of rank 0"), "{}", done.out);
     assert_eq!(dump(&data), text);
@@ -241,7 +242,7 @@ fn what_is_served_is_not_mended() {
     let (data, file, _) = killed(&place);
     let server = Service::start("serve --data {} --admin off", &[&data]);
     let owner = format!("process {}", server.pid());
-    for words in ["apply --data {} --yes", "erase --data {} --lsn 1 --yes"] {
+    for words in ["apply --data {}", "erase --data {} --lsn 1"] {
         loligo(&format!("journal {words}"), &[&data]).fails(1, &["in use", &owner, "stop it first: loligo down"]);
     }
     for words in ["apply {} --data {}", "import {} --data {} --rank 0"] {
@@ -277,13 +278,13 @@ fn the_journals_of_several_ranks_are_applied_together() {
     let one = loligo("journal inspect --data {} --rank 1 --summary", &[&data]).ok().out;
     assert!(!one.contains("rank 0 segment") && one.contains("rank 1: whole"), "{one}");
     loligo("journal diff {}:0 {}:1", &[&data, &data]).fails(3, &["differ"]);
-    let erase = loligo("journal erase --data {} --rank 0 --kind letter", &[&data]).ok().out;
+    let erase = loligo("journal erase --data {} --rank 0 --kind letter --dry-run", &[&data]).ok().out;
     assert!(erase.contains("of them have letters"), "{erase}");
-    loligo("journal apply --data {} --yes --backup {}", &[&data, &out]).ok();
+    loligo("journal apply --data {} --backup {}", &[&data, &out]).ok();
     assert!(place.path("out.0").exists() && place.path("out.1").exists());
     assert_eq!(dump(&data), text);
     loligo("fsck --data {}", &[&data]).ok();
-    let again = loligo("journal apply --data {} --yes", &[&data]).ok().out;
+    let again = loligo("journal apply --data {}", &[&data]).ok().out;
     assert!(again.contains("has all that the journals say"), "{again}");
     let server = Service::start("serve --data {} --admin off --set balancer=none", &[&data]);
     let user = User::new(&data);

@@ -99,7 +99,7 @@ fn directories_move_to_and_fro_and_so_do_those_below_them() {
     };
     assert_eq!(moved("/a", 2), (0.into(), 2.into(), "done".into()));
     assert_eq!(moved("/a/b/c", 1), (2.into(), 1.into(), "done".into()));
-    loligo("subtree migrate --data {} /a/b/c 1", &[&data]).fails(1, &["rank 1's already"]);
+    loligo("subtree migrate --data {} /a/b/c 1", &[&data]).fails(1, &["at rank 1 already"]);
     let lines = loligo("subtree list --data {} --json", &[&data]).ok().json();
     for (path, rank) in [("/", 0), ("/a", 2), ("/a/b/c", 1)] {
         let line = lines.as_array().and_then(|all| all.iter().find(|line| line["path"] == path));

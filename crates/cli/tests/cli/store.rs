@@ -42,7 +42,7 @@ fn a_sound_directory_is_told_so_and_nothing_is_written() {
     let data = place.data();
     let before = listing(&data);
     let ran = loligo("store check --data {}", &[&data]).ok();
-    assert!(ran.err.contains("is sound") && ran.out.contains("1 journals"), "{}{}", ran.out, ran.err);
+    assert!(ran.err.contains("is sound") && ran.out.contains("1 journal (1 segment, "), "{}{}", ran.out, ran.err);
     assert!(!ran.out.contains("wrong") && !ran.out.contains("a server runs"), "{}", ran.out);
     assert_eq!(listing(&data), before);
     let json = loligo("store check --data {} --json", &[&data]).ok().json();

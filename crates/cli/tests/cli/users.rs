@@ -155,8 +155,8 @@ fn an_owner_uses_the_command_in_a_mount_of_a_server_that_lets_only_root_in() {
         "strong/none by policy",
         "own: placement: none -> giga\nnothing was changed",
         "own: placement: giga -> none",
-        "own has 2 fragments",
-        "own has 1 fragment\n",
+        "own: 1 fragment -> 2",
+        "own: 2 fragments -> 1\n",
         "own: lookup_lease: none -> 100ms",
     ] {
         assert!(mine.contains(words), "no `{words}` in {mine}");

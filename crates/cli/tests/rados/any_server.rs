@@ -129,7 +129,7 @@ fn a_server_that_neither_leads_nor_runs_the_rank_answers_for_all_and_hands_order
     wait_until("all serve", || asked.ranks() == serving(&[0, 1, 2]));
 
     // Orders to ranks, from each to each.
-    assert!(asked.say("balancer set none --apply", 0).contains("no policy is in force"));
+    assert!(asked.say("balancer set none", 0).contains("no policy is in force"));
     for to in [other, runs[0], runs[1], other, runs[1], runs[0]] {
         let done = asked.json(&format!("subtree migrate /a {to}"));
         assert_eq!((&done["to"], &done["state"]), (&to.into(), &"done".into()), "{done}");
@@ -151,7 +151,7 @@ fn a_server_that_neither_leads_nor_runs_the_rank_answers_for_all_and_hands_order
     assert!(asked.say("subtree merge /a", 0).contains("1 fragment"));
 
     // The balancer.
-    assert!(asked.say("balancer set greedy_spill --apply", 0).contains("is in force"));
+    assert!(asked.say("balancer set greedy_spill", 0).contains("is in force"));
     let get = asked.json("balancer get");
     assert_eq!(get["in_force"]["name"], "greedy_spill", "{get}");
     assert_eq!(get["ranks"].as_array().map(Vec::len), Some(3), "{get}");

@@ -40,19 +40,19 @@ fn a_journal_in_the_cluster_is_read_while_it_is_served_and_mended_after() {
     fill(&fs, 20);
     let differ = journal(&place, "diff {} DATA", &[&early], 3);
     assert!(differ.contains("only in B: lsn") && differ.contains("name=39"), "{differ}");
-    for words in ["apply --data DATA --yes", "erase --data DATA --lsn 1 --yes"] {
+    for words in ["apply --data DATA", "erase --data DATA --lsn 1"] {
         assert!(journal(&place, words, &[], 1).contains("in use"), "{words}");
     }
     server.kill();
     journal(&place, "export --data DATA {}", &[&file], 0);
-    let erased = journal(&place, "erase --data DATA --name 39 --yes", &[], 0);
+    let erased = journal(&place, "erase --data DATA --name 39", &[], 0);
     assert!(erased.contains("ERASED") && erased.contains("backup of rank 0"), "{erased}");
     assert!(!journal(&place, "inspect --data DATA", &[], 0).contains("name=39"));
-    journal(&place, "import {} --data DATA --rank 0 --yes", &[&file], 0);
+    journal(&place, "import {} --data DATA --rank 0", &[&file], 0);
     journal(&place, "diff {} DATA", &[&file], 0);
-    let applied = journal(&place, "apply --data DATA --yes", &[], 0);
+    let applied = journal(&place, "apply --data DATA", &[], 0);
     assert!(applied.contains("entry: 40 rows were written"), "{applied}");
-    assert!(journal(&place, "apply --data DATA --yes", &[], 0).contains("has all that the journals say"));
+    assert!(journal(&place, "apply --data DATA", &[], 0).contains("has all that the journals say"));
     place.say(&["fsck", "--data", place.data(0).to_str().expect("UTF-8")], 0);
     let mut server = place.share(0, &[]);
     server.until_serves();

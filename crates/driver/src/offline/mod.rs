@@ -283,6 +283,11 @@ impl Offline {
         self.close()
     }
 
+    /// Leaves everything as it is: the store is closed as after a look, and the next server recovers what there is to be recovered.
+    pub fn leave(self) -> Result<()> {
+        Ok(self.backend.close()?)
+    }
+
     /// Makes repairs durable; the next server starts as after a clean stop.
     pub fn close(mut self) -> Result<()> {
         self.settle()?;

@@ -267,9 +267,13 @@ impl Mds {
         if held_up || !self.strays.has(ino) || self.discards.data_is_busy(&self.decoupled, ino) {
             return;
         }
+        // The owner of a decoupled subtree has objects of which the rank hears with the merge, also of files that are inline here, and may
+        // be away. Of several ranks another one may have the subtree or the inode. In doubt nothing is dropped.
+        if !self.cluster.is_alone() || self.core.tree.has_decoupled() {
+            return self.strays.is_looked_at(ino, None);
+        }
         let mut wants = Vec::new();
-        let place = self.cluster.locate_here(&mut self.core, ino, &mut wants);
-        if place == Where::Unknown {
+        if self.cluster.locate_here(&mut self.core, ino, &mut wants) == Where::Unknown {
             self.cluster.load(&mut self.core, wants, Waiter::StrayObjects(ino));
             return;
         }
@@ -277,19 +281,14 @@ impl Mds {
             Found::Here(inode) if inode.kind == Kind::File && inode.inline && !self.opens.any_writer(ino) => {
                 Some(inode.layout().object_size)
             }
-            // Its number may be one that a client is going to use, whose data came before the inode: a session with such numbers, or the
-            // owner of a decoupled subtree. Of several ranks another one may have the inode.
-            Found::Gone
-                if self.cluster.is_alone()
-                    && !self.core.tree.has_decoupled()
-                    && self.sessions.iter().all(|(_, session)| session.grants.state(ino) == Granted::No) =>
-            {
+            // A session may be going to use its number, and have written the data first.
+            Found::Gone if self.sessions.iter().all(|(_, session)| session.grants.state(ino) == Granted::No) => {
                 Some(Layout::default().object_size)
             }
             _ => None,
         };
         let drop = |object_size| self.commit(None, &[Event::Discard { ino, from: 0, object_size }]);
-        let dropped = object_size.filter(|_| place == Where::Here).map(drop);
+        let dropped = object_size.map(drop);
         self.strays.is_looked_at(ino, dropped);
     }
 

@@ -73,14 +73,16 @@ fn nothing_is_dropped_of_a_file_that_a_client_of_before_writes_and_of_a_number_t
     assert_eq!(search(&mut world, &[first]), [(first, 0)]);
 }
 
-/// Its owner has numbers of which the rank knows no inode, and data under them.
+/// Its owner has data under numbers of which the rank knows no inode, and of files that are inline at the rank.
 #[test]
-fn nothing_is_dropped_of_a_number_without_inode_while_a_subtree_is_decoupled() {
+fn nothing_is_dropped_while_a_subtree_is_decoupled() {
     let mut world = World::new();
     let (a, b) = (world.client(), world.client());
     let dir = world.mkdir(b, Ino::ROOT, "d").ino;
+    let inside = world.create(b, dir, "small", WRITE, 2).ino;
     let removed = made(&mut world, b, "r", 1);
     world.call(b, close(1)).expect("open");
+    world.call(b, close(2)).expect("open");
     world.call(b, unlink(Ino::ROOT, "r")).expect("there");
     let what = SubtreeOp::Decouple {
         owner: 1,
@@ -95,8 +97,22 @@ fn nothing_is_dropped_of_a_number_without_inode_while_a_subtree_is_decoupled() {
     world.resume(b);
     world.reclaim(b, Reclaim::default());
     world.wait_alive(500);
-    assert_eq!(search(&mut world, &[removed]), []);
+    assert_eq!(search(&mut world, &[removed, inside]), []);
     assert_eq!(world.lists_done, 1);
+}
+
+/// Another one may have the decoupled subtree that a file is in, or the inode itself.
+#[test]
+fn nothing_is_dropped_where_there_are_several_ranks() {
+    let (mut cluster, client, here, _) = super::cluster_harness::two_ranks();
+    let made = cluster.call(client, create(here, "small", WRITE, 7)).expect("it is made");
+    let ino = made.attr().expect("it has attributes").ino;
+    cluster.call(client, close(7)).expect("it is open");
+    cluster.at(0, |world| {
+        world.mds.strays.begin(Ino(u64::MAX));
+        assert_eq!(search(world, &[ino, Ino(ino.0 + 1)]), []);
+        assert_eq!(world.lists_done, 1);
+    });
 }
 
 #[test]

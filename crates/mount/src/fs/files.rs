@@ -207,6 +207,7 @@ impl<S: Submit> Core<S> {
                 if fills && (bytes.len() as u64) < u64::from(len) {
                     core.kernel.table.ends(ino, offset + bytes.len() as u64);
                 }
+                core.bytes.read(bytes.len() as u64);
                 reply.data(&bytes);
                 match drops {
                     true if handle.cached => core.drop_pages(ino, offset, u64::from(len)),
@@ -246,6 +247,7 @@ impl<S: Submit> Core<S> {
         let core = self.clone();
         self.send(asked, call, move |result| match result {
             Ok(Done { answer: Answer::Offset(written), .. }) => {
+                core.bytes.written(written);
                 if kill_priv && core.kernel.table.setid(ino) {
                     // The kernel leaves the bits to us, and does not look again by itself.
                     core.kernel.attr_in_use(ino);
@@ -273,6 +275,7 @@ impl<S: Submit> Core<S> {
     }
 
     fn wrote(&self, ino: Ino, kill_priv: bool, written: u64, reply: ReplyWrite) {
+        self.bytes.written(written);
         if kill_priv && self.kernel.table.setid(ino) {
             // The kernel leaves the bits to us, and does not look again by itself.
             self.kernel.attr_in_use(ino);

@@ -28,9 +28,9 @@ pub struct ApplyArgs {
     /// Data directory; it must not be served.
     #[arg(long, value_name = "DIR")]
     pub data: PathBuf,
-    /// Do it.
+    /// Only show what would change.
     #[arg(long)]
-    pub yes: bool,
+    pub dry_run: bool,
     /// Where the journals are kept as they were (of several ranks: FILE.N); without it, beside the data directory.
     #[arg(long, value_name = "FILE")]
     pub backup: Option<PathBuf>,
@@ -49,7 +49,7 @@ struct Lacking {
 /// Says what it would do, or does it.
 pub fn run(args: &ApplyArgs) -> Outcome {
     let at = Store::of_path(&args.data)?;
-    let store = offline::open(&at, args.yes)?;
+    let store = offline::open(&at, !args.dry_run)?;
     let fits = match &args.file {
         Some(file) => Some(fits::check(file, &*store, &args.data, None)?),
         None => None,
@@ -66,7 +66,7 @@ pub fn run(args: &ApplyArgs) -> Outcome {
     let lacking = lacking(&opened, &*store)?;
     let todo = !pending.is_empty() || !lacking.is_empty() || fits.is_some();
     let mut kept = Vec::new();
-    if args.yes && todo {
+    if !args.dry_run && todo {
         kept = keep(args, &at, &lacking, fits.as_ref())?;
         let mut opened = opened;
         if let Some(fits) = &fits {
@@ -76,7 +76,7 @@ pub fn run(args: &ApplyArgs) -> Outcome {
         }
         opened.close().context(|| format!("writing into {}", args.data.display()))?;
     }
-    let done = args.yes && todo;
+    let done = !args.dry_run && todo;
     if args.json {
         return put(format_args!("{:#}", document(done, &pending, &lacking, &kept)));
     }

@@ -31,9 +31,9 @@ pub struct EraseArgs {
     pub data: Option<PathBuf>,
     #[command(flatten)]
     pub filters: Filters,
-    /// Do it.
+    /// Only show what would change.
     #[arg(long)]
-    pub yes: bool,
+    pub dry_run: bool,
     /// Where what was there is kept; without it, beside the data directory or the file.
     #[arg(long, value_name = "FILE")]
     pub backup: Option<PathBuf>,
@@ -73,12 +73,12 @@ pub fn run(args: &EraseArgs) -> Outcome {
 
 fn of_store(args: &EraseArgs, data: &Path, filter: &Filter) -> Outcome {
     let at = Store::of_path(data)?;
-    let store = offline::open(&at, args.yes)?;
+    let store = offline::open(&at, !args.dry_run)?;
     let journal = Journal::one_of_store(&at, args.filters.rank)?;
     let rank = Rank(u16::try_from(journal.owner.rank()).unwrap_or(u16::MAX));
     let told = Told::of(&*store, rank)?;
     let found = look(&journal, filter, Some(&told), !args.json)?;
-    let kept = match args.yes && found.records > 0 {
+    let kept = match !args.dry_run && found.records > 0 {
         true => backup::make(&journal, args.backup.as_deref(), at.data())?,
         false => None,
     };

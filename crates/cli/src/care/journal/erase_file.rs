@@ -19,7 +19,7 @@ use crate::output::{Context, Failure, Outcome, human_count, note, put, quoted};
 /// Says what it would do, or does it: the new file takes the place of the old one at once, with its owner and mode.
 pub(super) fn run(args: &EraseArgs, file: &Path, filter: &Filter) -> Outcome {
     // Until the new file is in its place.
-    let _claimed = if args.yes { Some(claim(file)?) } else { None };
+    let _claimed = if !args.dry_run { Some(claim(file)?) } else { None };
     let journal = Journal::file(file)?;
     if journal.header().is_some_and(|header| header.selection) {
         return Err(Failure::new(format!("{} is a selection of records, and nothing takes it", file.display()))
@@ -35,7 +35,7 @@ pub(super) fn run(args: &EraseArgs, file: &Path, filter: &Filter) -> Outcome {
         .remedy("leave those of the kind decoupled out, by --lsn, --kind, --ino or --name; loligo journal inspect shows them"));
     }
     let mut kept = None;
-    if args.yes && found.records > 0 {
+    if !args.dry_run && found.records > 0 {
         kept = Some(backup::copy(file, args.backup.as_deref())?);
         replace(&journal, filter, file)?;
     }

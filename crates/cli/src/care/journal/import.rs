@@ -27,9 +27,9 @@ pub struct ImportArgs {
     /// The rank whose journal it is.
     #[arg(long, value_name = "N")]
     pub rank: u32,
-    /// Do it.
+    /// Only show what would change.
     #[arg(long)]
-    pub yes: bool,
+    pub dry_run: bool,
     /// Where what was there is kept; without it, beside the data directory.
     #[arg(long, value_name = "FILE")]
     pub backup: Option<PathBuf>,
@@ -41,18 +41,18 @@ pub struct ImportArgs {
 /// Says what it would do, or does it.
 pub fn run(args: &ImportArgs) -> Outcome {
     let at = Store::of_path(&args.data)?;
-    let store = offline::open(&at, args.yes)?;
+    let store = offline::open(&at, !args.dry_run)?;
     let fits = fits::check(&args.file, &*store, &args.data, Some(args.rank))?;
     let there = Journal::of_store(&at, None)?.into_iter().find(|journal| journal.owner == fits.file.owner);
     let (counts, broken) = match &there {
         Some(there) => compare(there, &fits.file)?,
         None => (Counts::default(), None),
     };
-    let kept = match (&there, args.yes) {
+    let kept = match (&there, !args.dry_run) {
         (Some(there), true) => backup::make(there, args.backup.as_deref(), at.data())?,
         _ => None,
     };
-    if args.yes {
+    if !args.dry_run {
         replace(&*store, &New { file: &fits.file, first: fits.first, next: fits.next, blank: None })?;
         store.close().context(|| args.data.display().to_string())?;
     }
@@ -60,7 +60,7 @@ pub fn run(args: &ImportArgs) -> Outcome {
         return put(format_args!(
             "{:#}",
             json!({
-                "done": args.yes, "rank": args.rank, "first": fits.first.0, "next_lsn": fits.next.0,
+                "done": !args.dry_run, "rank": args.rank, "first": fits.first.0, "next_lsn": fits.next.0,
                 "replay_from": fits.from.0, "kinds": fits.kinds, "same": counts.same, "differ": counts.differ,
                 "dropped": counts.only_a, "added": counts.only_b, "error_before": broken,
                 "backup": kept.map(|kept| kept.path.display().to_string()),
@@ -90,7 +90,7 @@ fn tell(args: &ImportArgs, fits: &Fits, counts: &Counts, broken: Option<&str>) -
         args.data.display(),
         fits.from
     ))?;
-    let would = if args.yes { "was" } else { "would be" };
+    let would = if !args.dry_run { "was" } else { "would be" };
     if let Some(text) = broken {
         put(format_args!("the journal of rank {rank} {would} replaced; {text}"))?;
     }
@@ -101,7 +101,7 @@ fn tell(args: &ImportArgs, fits: &Fits, counts: &Counts, broken: Option<&str>) -
         human_count(counts.only_b),
         human_count(counts.only_a)
     ))?;
-    match args.yes {
+    match !args.dry_run {
         true => note(format_args!(
             "imported; the next server recovers from it. Check it first: loligo fsck --data {}",
             quoted(&args.data)

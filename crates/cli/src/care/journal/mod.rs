@@ -19,7 +19,7 @@ use clap::Subcommand;
 use crate::output::Outcome;
 
 /// Last line of a dry run.
-const NOTHING_CHANGED: &str = "nothing was changed; with --yes it is done";
+const NOTHING_CHANGED: &str = crate::output::UNCHANGED;
 
 /// `loligo journal`.
 #[derive(Subcommand)]
@@ -28,11 +28,11 @@ pub enum JournalCommand {
     Inspect(inspect::InspectArgs),
     /// Write a journal, or some of its records, into a file. Servers go on meanwhile.
     Export(export::ExportArgs),
-    /// Put a journal file in the place of a rank's journal. Without --yes only says what that would do.
+    /// Put a journal file in the place of a rank's journal.
     Import(import::ImportArgs),
-    /// Bring what journals say into the table, as a server does. Without --yes only says what that would do.
+    /// Bring what journals say into the table, as a server does.
     Apply(apply::ApplyArgs),
-    /// Make records of a rank's journal, or of a journal file, say nothing. Without --yes only says what that would do.
+    /// Make records of a rank's journal, or of a journal file, say nothing.
     Erase(erase::EraseArgs),
     /// Compare two journals, record by record. Exit code 3: they differ.
     Diff(diff::DiffArgs),

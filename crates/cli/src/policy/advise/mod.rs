@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use self::predict::{Advice, Dir, Outlook, Seen};
 use crate::args::Directory;
 use crate::look::ask;
-use crate::output::{Failure, Outcome, human_count, note, put};
+use crate::output::{self, Failure, Outcome, human_count, note, put};
 use crate::progress::{Bar, Unit};
 use crate::ranks::place::{self, Asker, Place};
 use crate::service::admin::doc::StatusDoc;
@@ -183,11 +183,12 @@ fn outlooks(seen: &Seen, ranks: usize) -> [(&'static str, &'static str, Outlook)
 fn text(place: &Place, counted: &Counted, ranks: usize, seconds: u32) -> String {
     let (seen, percent) = (&counted.seen, |of: f64| 100.0 * of / counted.seen.rate());
     let mut out = format!(
-        "{}, {seconds} s, {ranks} ranks: {} requests/s in {} directories, half of them in {}\n{:.0} % reads, {:.0} % changes ({:.1} % make directories, \
+        "{}, {seconds} s, {}: {} requests/s in {}, half of them in {}\n{:.0} % reads, {:.0} % changes ({:.1} % make directories, \
          {:.1} % remove or rename them, {:.1} % say who may use them), {:.0} % listings\n",
         place.name,
+        output::counted(ranks as u64, "rank"),
         human_count(seen.rate() as u64),
-        seen.dirs.len(),
+        output::counted(seen.dirs.len() as u64, "directory"),
         seen.half(),
         percent(counted.reads),
         percent(counted.changes),

@@ -14,6 +14,7 @@ use super::{Source, pages};
 
 /// A line of the list of identities. Fields are only added.
 #[derive(Clone, Serialize, Deserialize, Debug)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct IdentityDoc {
     /// Name of the identity.
     pub name: String,
@@ -33,6 +34,7 @@ pub struct IdentityDoc {
 
 /// An identity that was made.
 #[derive(Clone, Serialize, Deserialize, Debug)]
+#[cfg_attr(test, derive(utoipa::ToSchema), schema(as = IdentityAddedDoc))]
 pub struct AddedDoc {
     /// Its line of the list.
     pub identity: IdentityDoc,
@@ -42,6 +44,7 @@ pub struct AddedDoc {
 
 /// The identity that is asked for.
 #[derive(Clone, Serialize, Deserialize, Debug)]
+#[cfg_attr(test, derive(utoipa::ToSchema), schema(as = IdentityOrderDoc))]
 #[serde(deny_unknown_fields)]
 pub struct Asked {
     /// Name of the identity.

@@ -21,6 +21,7 @@ const SILENT_MIN: u64 = 3;
 
 /// A version of a policy. Fields are only added.
 #[derive(Clone, Serialize, Deserialize, Debug)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct VersionDoc {
     /// Its number among all.
     pub policy: u32,
@@ -34,6 +35,7 @@ pub struct VersionDoc {
 
 /// One change of the policy in force.
 #[derive(Clone, Serialize, Deserialize, Debug)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct InForceDoc {
     /// Milliseconds since 1970.
     pub at_ms: u64,
@@ -50,6 +52,7 @@ pub struct InForceDoc {
 
 /// State of a policy at the last tick of a rank.
 #[derive(Clone, Serialize, Deserialize, Debug, PartialEq, Eq)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct AdvisedDoc {
     /// As directories name it; none: it is that of the file system.
     pub name: Option<String>,
@@ -65,6 +68,7 @@ pub struct AdvisedDoc {
 
 /// Which version directories mean that name a policy.
 #[derive(Clone, Serialize, Deserialize, Debug)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct NamedDoc {
     /// The name.
     pub name: String,
@@ -76,6 +80,7 @@ pub struct NamedDoc {
 
 /// State of a rank's balancer.
 #[derive(Clone, Serialize, Deserialize, Debug, Default)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct RankBalanceDoc {
     /// Which.
     pub rank: u16,
@@ -109,6 +114,7 @@ pub struct RankBalanceDoc {
 
 /// All of it.
 #[derive(Clone, Serialize, Deserialize, Debug)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct BalancerDoc {
     /// The policy in force for the file system; none: only what names one is balanced.
     pub in_force: Option<VersionDoc>,
@@ -137,6 +143,7 @@ pub struct BalancerDoc {
 
 /// Policy in force for the file system, by name.
 #[derive(Clone, Serialize, Deserialize, Debug)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct NowDoc {
     /// Which; none: nothing is balanced but what names a policy.
     pub policy: Option<VersionDoc>,
@@ -146,6 +153,7 @@ pub struct NowDoc {
 
 /// The text of a version.
 #[derive(Clone, Serialize, Deserialize, Debug)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct TextDoc {
     /// Which.
     pub version: VersionDoc,
@@ -155,6 +163,7 @@ pub struct TextDoc {
 
 /// A line of the log.
 #[derive(Clone, Serialize, Deserialize, Debug)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct LineDoc {
     /// Milliseconds since 1970.
     pub at_ms: u64,
@@ -166,6 +175,7 @@ pub struct LineDoc {
 
 /// A tick of a rank's balancer.
 #[derive(Clone, Serialize, Deserialize, Debug)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct TickDoc {
     /// Milliseconds since 1970.
     pub at_ms: u64,

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// A decoupled subtree.
 #[derive(Serialize, Deserialize, Clone, Debug)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct DecoupledDoc {
     /// Inode number of its root.
     pub dir: u64,

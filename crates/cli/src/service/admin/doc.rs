@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::Source;
 use super::decoupled::DecoupledDoc;
 use super::heat::{HeatDoc, HotDirDoc, KnownLoadDoc, LoadDoc};
+use super::machine::{MountDoc, SpaceDoc, TableDoc};
 use super::others::UnreachedDoc;
 use super::tally::TallyDoc;
 
@@ -19,6 +20,7 @@ const NOBODY: u32 = u32::MAX;
 
 /// `/api/v1/status`.
 #[derive(Serialize, Deserialize, Clone, Debug)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct StatusDoc {
     /// Of the program.
     pub version: String,
@@ -52,6 +54,7 @@ pub struct StatusDoc {
 
 /// One of the servers that share a store.
 #[derive(Serialize, Deserialize, Clone, Debug)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct ServerDoc {
     /// In hexadecimal digits.
     pub number: String,
@@ -73,42 +76,16 @@ pub struct ServerDoc {
 
 /// The answer to the order to have another server run a rank.
 #[derive(Serialize, Deserialize, Clone, Debug)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct HandOverDoc {
     pub rank: u16,
     /// The name of the one that runs it now.
     pub server: String,
 }
 
-/// A mount in the server's process.
-#[derive(Serialize, Deserialize, Clone, Debug)]
-pub struct MountDoc {
-    pub path: String,
-    /// Inodes that the kernel knows.
-    pub inodes: u64,
-    /// Requests of the kernel.
-    pub ops: BTreeMap<String, u64>,
-    /// Errors answered.
-    pub errors: BTreeMap<String, u64>,
-}
-
-/// The disk below.
-#[derive(Serialize, Deserialize, Clone, Debug)]
-pub struct SpaceDoc {
-    pub total_bytes: u64,
-    pub free_bytes: u64,
-}
-
-/// The table.
-#[derive(Serialize, Deserialize, Clone, Debug)]
-pub struct TableDoc {
-    /// Rows, as the store estimates them: those that were written again or removed may count until they are compacted.
-    #[serde(alias = "keys")]
-    pub estimated_keys: u64,
-    pub bytes: u64,
-}
-
 /// One rank.
 #[derive(Serialize, Deserialize, Clone, Debug)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct RankDoc {
     pub rank: u16,
     /// As the server's: `serving`, `damaged`, `grace`, `full`, or `failed`.
@@ -230,6 +207,7 @@ pub struct RankDoc {
 
 /// The journal of a rank.
 #[derive(Serialize, Deserialize, Clone, Debug)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct JournalDoc {
     /// The last change, and the last durable one; the difference is on its way to the disk.
     pub last_lsn: u64,
@@ -248,6 +226,7 @@ pub struct JournalDoc {
 
 /// The checkpoints of a rank.
 #[derive(Serialize, Deserialize, Clone, Debug)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct CheckpointDoc {
     pub done: u64,
     pub failed: u64,
@@ -257,6 +236,7 @@ pub struct CheckpointDoc {
 
 /// One operation since the start.
 #[derive(Serialize, Deserialize, Clone, Debug)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct OpDoc {
     pub count: u64,
     pub errors: u64,
@@ -271,6 +251,7 @@ pub struct OpDoc {
 
 /// One of `/api/v1/subtrees`: a fragment of a directory, and which rank has authority over it and all below it.
 #[derive(Serialize, Deserialize, Clone, Debug)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct SubtreeDoc {
     /// Inode number of the directory.
     pub dir: u64,
@@ -283,6 +264,7 @@ pub struct SubtreeDoc {
 
 /// One of `/api/v1/migrations`.
 #[derive(Serialize, Deserialize, Clone, Debug)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct MigrationDoc {
     /// Its number at the rank that gives the subtree away.
     pub id: u64,
@@ -308,6 +290,7 @@ pub struct MigrationDoc {
 
 /// The answer to a `POST` to `/api/v1/migrate`.
 #[derive(Serialize, Deserialize, Clone, Debug)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct BegunDoc {
     /// The migration's number at the rank that gives the subtree away.
     pub id: u64,
@@ -316,12 +299,14 @@ pub struct BegunDoc {
 
 /// The answer to a `POST` to `/api/v1/rank/add`.
 #[derive(Serialize, Deserialize, Clone, Debug)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct AddedDoc {
     pub ranks: Vec<u16>,
 }
 
 /// `/api/v1/rank/drain`: how far a rank has given away what it has.
 #[derive(Serialize, Deserialize, Clone, Debug, Default)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct DrainDoc {
     /// There is such a rank (still).
     pub there: bool,
@@ -343,6 +328,7 @@ pub struct DrainDoc {
 
 /// One of `/api/v1/sessions`.
 #[derive(Serialize, Deserialize, Clone, Debug)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct SessionDoc {
     pub id: u64,
     /// The rank that it is at; a client has one at each rank that it talks to.
@@ -399,9 +385,9 @@ fn health_of(rank: &loligo_driver::RankStatus) -> Health {
     }
     if let Some(grace) = mds.grace {
         let text = format!(
-            "after a restart, for at most {:.1} s, until {} clients of before have come back",
+            "after a restart, for at most {:.1} s, until {} come back",
             grace.left_ms as f64 / 1e3,
-            grace.missing
+            crate::output::counted(grace.missing as u64, "client of before")
         );
         return ("grace", Some(text));
     }
@@ -487,6 +473,7 @@ impl StatusDoc {
                 inodes: counts.inodes as u64,
                 ops: named(counts.ops),
                 errors: named(counts.errors),
+                bytes: named(counts.bytes.to_vec()),
             }),
             space: SpaceDoc { total_bytes: status.space.total_bytes, free_bytes: status.space.free_bytes },
             table: TableDoc { estimated_keys: status.table.keys, bytes: status.table.bytes },
@@ -575,6 +562,7 @@ impl RankDoc {
 
 /// A file whose data could not be read or written.
 #[derive(Serialize, Deserialize, Clone, Debug)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct DamagedDoc {
     pub inode: u64,
     /// Null: not known by heart.

@@ -33,6 +33,7 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// With 421: which rank an order is for by now.
 #[derive(Serialize, Deserialize, Clone, Debug)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct ElsewhereDoc {
     /// As far as is known.
     pub rank: u16,

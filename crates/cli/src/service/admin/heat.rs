@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// The load of a rank.
 #[derive(Serialize, Deserialize, Clone, Debug, Default)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct LoadDoc {
     /// Metadata load (decayed counts, weighted) of what it has authority over.
     pub auth: f64,
@@ -29,6 +30,7 @@ pub struct LoadDoc {
 
 /// Load of another rank, as this rank knows it.
 #[derive(Serialize, Deserialize, Clone, Debug)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct KnownLoadDoc {
     pub rank: u16,
     /// Absent if it was never heard of.
@@ -38,6 +40,7 @@ pub struct KnownLoadDoc {
 
 /// The five counters.
 #[derive(Serialize, Deserialize, Clone, Debug, Default)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct HeatDoc {
     pub ird: f64,
     pub iwr: f64,
@@ -48,6 +51,7 @@ pub struct HeatDoc {
 
 /// A hot directory.
 #[derive(Serialize, Deserialize, Clone, Debug)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct HotDirDoc {
     /// Inode number.
     pub dir: u64,
@@ -61,6 +65,7 @@ pub struct HotDirDoc {
 
 /// Heat of a fragment of a directory at a rank, per second: a line of `/api/v1/heat`.
 #[derive(Serialize, Deserialize, Clone, Debug)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct SpotDoc {
     pub rank: u16,
     /// Inode number.

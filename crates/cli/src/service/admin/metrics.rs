@@ -256,6 +256,8 @@ const UPTIME: Metric = stable("loligo_uptime_seconds", "gauge", "since the start
 const MOUNT_OPS: Metric =
     stable("loligo_mount_ops_total", "counter", "requests of the kernel to the mount of this process, by operation");
 const MOUNT_ERRORS: Metric = stable("loligo_mount_errors_total", "counter", "errors given to the kernel, by kind");
+const MOUNT_BYTES: Metric =
+    stable("loligo_mount_bytes_total", "counter", "bytes of file data that the kernel read and wrote, by direction");
 const MOUNT_NOTIFICATIONS: Metric =
     stable("loligo_mount_notifications_total", "counter", "times the kernel was told to drop what it cached, by kind");
 const MOUNT_INODES: Metric = stable("loligo_mount_inodes", "gauge", "inodes that the kernel knows");
@@ -448,6 +450,7 @@ fn load(page: &mut Page, status: &Status) {
 fn mount(page: &mut Page, source: &Source) {
     let Some((_, counts)) = source.mount() else { return };
     page.labelled(&MOUNT_OPS, "op", counts.ops.into_iter());
+    page.labelled(&MOUNT_BYTES, "direction", counts.bytes.into_iter());
     page.labelled(&MOUNT_ERRORS, "kind", counts.errors.into_iter());
     page.labelled(&MOUNT_NOTIFICATIONS, "kind", counts.notifications.into_iter());
     page.one(&MOUNT_INODES, counts.inodes as f64);

@@ -6,6 +6,8 @@
 //! from other servers that share the store, on behalf of their owners. The connections of both are bounded ([`door`]).
 
 mod all;
+#[cfg(test)]
+mod api;
 pub mod auth;
 pub mod balancer;
 pub mod decoupled;
@@ -13,6 +15,7 @@ pub mod doc;
 mod door;
 mod handing;
 pub mod heat;
+pub mod machine;
 mod metrics;
 mod ops;
 pub mod others;

@@ -52,6 +52,7 @@ pub enum At {
 
 /// A process or server whose ranks are missing in an answer.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct UnreachedDoc {
     /// The number of the server, in hexadecimal digits; none: a process of this machine, or nobody.
     pub number: Option<String>,

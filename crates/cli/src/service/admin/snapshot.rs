@@ -22,6 +22,7 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// `/api/v1/snapshot`.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct SnapshotDoc {
     /// `none`, `making`, `whole`, or `broken`.
     pub state: String,
@@ -36,6 +37,7 @@ pub struct SnapshotDoc {
     pub objects: u64,
     /// The data directory to read, when it is whole.
     #[serde(default)]
+    #[cfg_attr(test, schema(value_type = Option<String>))]
     pub path: Option<PathBuf>,
     /// Why it is broken, or why the last one could not be made.
     #[serde(default)]

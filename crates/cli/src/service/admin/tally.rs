@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 /// Of one rank.
 #[derive(Serialize, Deserialize, Clone, Debug, Default)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct TallyDoc {
     /// Requests answered, by how the directory was placed that they were in, and by operation.
     pub placed: BTreeMap<String, BTreeMap<String, u64>>,
@@ -21,6 +22,7 @@ pub struct TallyDoc {
 
 /// Waits for one thing.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct WaitDoc {
     pub count: u64,
     /// All together.
@@ -29,6 +31,7 @@ pub struct WaitDoc {
 
 /// Paths of about the same length.
 #[derive(Serialize, Deserialize, Clone, Debug)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct WalkDoc {
     /// From so many names to so many.
     pub names: (u64, u64),

@@ -206,7 +206,7 @@ impl Adviser {
             Ok(Some(named)) if named.now != PolicyId::NONE => Ok(named.now),
             Ok(Some(_)) => Err(format!(
                 "each version of {name} has failed, so directories that name it are left alone: put a better one down \
-                 (loligo balancer add {name} FILE --apply)"
+                 (loligo balancer add {name} FILE)"
             )),
             Ok(None) => {
                 inbox.push(Done::Say(Member::NoPolicy { name: name.into() }));
@@ -217,7 +217,7 @@ impl Adviser {
                 let dir = dir.map_or(String::new(), |dir| format!(", as directory {dir}"));
                 Err(format!(
                     "there is no policy {name}, so what names it{dir}, is left alone: put one down (loligo balancer add {name} \
-                     FILE --apply), or name another one (setfattr -n loligo.policy.balancer -v NAME DIRECTORY)"
+                     FILE), or name another one (setfattr -n loligo.policy.balancer -v NAME DIRECTORY)"
                 ))
             }
             Err(error) => Err(error.to_string()),
