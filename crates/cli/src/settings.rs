@@ -60,7 +60,7 @@ pub const KEYS: &[Key] = &[
     key(
         "reserve_bytes",
         "auto",
-        "reserve on the disk of the data directory, for removals, checkpoints and the next start when the disk is full. `auto`: a hundredth of the disk, at least 8MiB and at most 256MiB, of which a small file system takes 16MiB; 0: none",
+        "room on the disk of the data directory that is kept for the time when it is full: removals, checkpoints and the next start take it. `auto`: a hundredth of the disk, at least 8MiB and at most 256MiB, of which a small file system takes 16MiB; 0: none",
         Kind::BytesOrAuto,
     ),
     key("inline_max", "16KiB", "largest file held in its inode; at most 64KiB", Kind::Bytes),
