@@ -28,7 +28,10 @@ const EVENT_DOC: &str =
     concat!(include_str!("../../../docs/formats/event.md"), include_str!("../../../docs/formats/examples/event.txt"));
 const TABLE_DOC: &str =
     concat!(include_str!("../../../docs/formats/table.md"), include_str!("../../../docs/formats/examples/table.txt"));
-const JOURNAL_DOC: &str = include_str!("../../../docs/formats/journal.md");
+const JOURNAL_DOC: &str = concat!(
+    include_str!("../../../docs/formats/journal.md"),
+    include_str!("../../../docs/formats/examples/journal.txt")
+);
 const JOURNAL_FILE_DOC: &str = concat!(
     include_str!("../../../docs/formats/journal-file.md"),
     include_str!("../../../docs/formats/examples/journal-file.txt")

@@ -67,7 +67,7 @@ pub fn set(dir: &Directory, to: &To, order: Order) -> Outcome {
                 if !order.dry_run {
                     chain.set(&given.text)?;
                 }
-                return put(as_json(&chain.name(), &from, &to, &lines, order));
+                return put(as_json(chain.name(), &from, &to, &lines, order));
             }
             told(&format!("against {}", now.whose()), lines)?;
         }
@@ -153,7 +153,7 @@ pub fn unset(dir: &Directory, order: Order) -> Outcome {
             chain.unset()?;
         }
         let to = then.policy.cell().to_string();
-        return put(as_json(&chain.name(), &from, &to, &lines.unwrap_or_default(), order));
+        return put(as_json(chain.name(), &from, &to, &lines.unwrap_or_default(), order));
     }
     if order.dry_run {
         told(&format!("against the policy of {}", chain.name()), lines.unwrap_or_default())?;

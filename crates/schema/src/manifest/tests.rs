@@ -351,10 +351,10 @@ fn directories_that_nobody_names_appear_and_paths_that_clash_are_refused() {
     assert!(matches!(path(&vec!["d"; 257].join("/")), Err(Fault::TooMany { .. })));
 }
 
-/// The bytes of docs/formats/manifest.md.
+/// The bytes of docs/formats/examples/manifest.txt.
 #[test]
 fn the_bytes_of_a_manifest_are_these() {
-    let doc = include_str!("../../../../docs/formats/manifest.md");
+    let doc = include_str!("../../../../docs/formats/examples/manifest.txt");
     let block = doc.split("```hex manifest\n").nth(1).and_then(|rest| rest.split("```").next()).expect("an example");
     let digits: String = block.lines().map(|line| line.split(';').next().unwrap_or("")).collect();
     let digits: Vec<u8> = digits.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
