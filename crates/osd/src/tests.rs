@@ -4,6 +4,7 @@
 mod durable;
 mod fork;
 mod frozen;
+mod logged;
 mod machine;
 mod quiesce;
 mod random;

@@ -511,6 +511,11 @@ impl Rank {
             Output::Trim { below } => self.queues.table.push(table::Work::Trim { below }),
             Output::Discard { ino, from, object_size } => self.data.discard(ino, from, object_size),
             Output::Spill { ino, data, object_size } => self.data.spill(ino, data, object_size),
+            Output::WriteData { lsn, ino, object_size, patches } => {
+                self.data.write_logged(lsn, ino, object_size, patches);
+            }
+            Output::SettleData => self.data.settle_logged(),
+            Output::DataInPlace { ino, upto } => self.data.forget_logged(ino, upto),
             Output::SyncData { ticket } => self.data.sync_all(ticket),
             Output::Quiesce { ticket, inos } => self.data.quiesce(ticket, inos),
             Output::Scan { ticket, what, from } => self.queues.table.push(table::Work::Scan { ticket, what, from }),

@@ -8,8 +8,7 @@ use loligo_journal::frame::BODY_MAX;
 use loligo_namespace::{Need, Record};
 use loligo_types::msg::{Hello, PROTOCOL_VERSION, Reclaim, Request, ToClient, ToServer, Welcome};
 use loligo_types::{
-    Answer, Attr, Cred, FsResult, Ino, Lease, Lsn, Name, Op, OpenFlags, Rank, Seq, SessionId, SetAttr, SetTime, StatFs,
-    Time,
+    Answer, Attr, Cred, FsResult, Ino, Lease, Lsn, Name, Op, OpenFlags, Rank, Seq, SessionId, SetAttr, SetTime, Time,
 };
 
 use super::rows::{meta, read, settle, write};
@@ -67,6 +66,8 @@ pub struct World {
     /// Records given out and not durable yet.
     pub volatile: VecDeque<(Lsn, Vec<u8>)>,
     pub clients: Vec<Client>,
+    /// Outputs about data in the journal.
+    pub logged: Vec<Output>,
     next_conn: u64,
     /// Work that gets done by itself.
     pub syncs: bool,
@@ -147,6 +148,7 @@ impl World {
             journal: BTreeMap::new(),
             volatile: VecDeque::new(),
             clients: Vec::new(),
+            logged: Vec::new(),
             next_conn: 0,
             syncs: true,
             loads: true,
@@ -284,6 +286,9 @@ impl World {
                 self.mds.handle(self.now, Input::Fork { ino, size: self.objects.look(copy) });
             }
             Output::Restore { ino, copy } => self.pending_restores.push_back((ino, copy)),
+            output @ (Output::WriteData { .. } | Output::SettleData | Output::DataInPlace { .. }) => {
+                self.logged.push(output)
+            }
             Output::SyncData { ticket } => {
                 self.data_syncs.push(ticket);
                 self.pending_syncs.push_back(ticket);
@@ -685,16 +690,5 @@ pub fn write_inline(ino: Ino, handle: u64, offset: u64, data: &[u8]) -> Op {
 
 pub fn set_data(ino: Ino, handle: u64, cuts: u32, grow_to: u64, spilled: bool) -> Op {
     let (grow_to, behind, mtime) = (Some(grow_to), None, SetTime::Now);
-    Op::SetData { ino, handle, cuts, grow_to, behind, mtime, spilled, kill_priv: false }
-}
-
-pub fn size(answer: FsResult<Answer>) -> u64 {
-    match answer {
-        Ok(Answer::Entry(attr)) => attr.size,
-        other => panic!("no attributes: {other:?}"),
-    }
-}
-
-pub fn totals() -> StatFs {
-    StatFs { bytes: 1000, bytes_free: 900, inodes: 0, inodes_free: 1 << 40 }
+    Op::SetData { ino, handle, cuts, grow_to, behind, mtime, spilled, kill_priv: false, patches: None }
 }
