@@ -8,6 +8,7 @@ mod logged;
 mod machine;
 mod quiesce;
 mod random;
+mod replay;
 
 use std::sync::Arc;
 
