@@ -85,7 +85,7 @@ pub type EffectResult = Result<DataAnswer>;
 const SYNC_BY_INDEX: u64 = 16;
 
 /// With more files than this one sync of everything is cheaper than one of each.
-const SYNC_FILES: usize = 256;
+const SYNC_FILES: usize = 64;
 
 /// Carries out `effect`. Blocks.
 pub fn execute(blobs: &dyn Blobs, effect: &Effect) -> EffectResult {
