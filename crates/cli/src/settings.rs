@@ -63,6 +63,12 @@ pub const KEYS: &[Key] = &[
         "room on the disk of the data directory that is kept for the time when it is full: removals, checkpoints and the next start take it. `auto`: a hundredth of the disk, at least 8MiB and at most 256MiB, of which a small file system takes 16MiB; 0: none",
         Kind::BytesOrAuto,
     ),
+    key(
+        "journal_data",
+        "64KiB",
+        "largest synced write that goes into the journal with its data; at most 256KiB; 0: none",
+        Kind::Bytes,
+    ),
     key("inline_max", "16KiB", "largest file held in its inode; at most 64KiB", Kind::Bytes),
     key("frag_split_entries", "10000", "entries of a fragment above which a directory is split", Kind::Number),
     key(
@@ -300,9 +306,10 @@ impl Settings {
     /// Values that are well formed and yet cannot be: told before anything is started.
     pub fn check(&self) -> Result<(), Failure> {
         let give_up = if self.number("give_up_ms") == 0 { 0 } else { 1000 };
-        let limits: [(&str, u64, u64); 12] = [
+        let limits: [(&str, u64, u64); 13] = [
             // Others tell of their loads once a second.
             ("balance_ms", 1000, 3_600_000),
+            ("journal_data", 0, loligo_types::limits::PATCH_BYTES_MAX as u64),
             ("inline_max", 0, loligo_types::limits::INLINE_MAX as u64),
             ("session_ms", 1000, u64::from(u32::MAX)),
             ("grace_ms", 0, u64::from(u32::MAX)),

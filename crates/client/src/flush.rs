@@ -57,7 +57,9 @@ impl Client {
         let reader = self.files.reader(file).or_else(|| file.handles.first().copied().filter(|_| is_own));
         let cut = file.attr.inline && file.base.is_some() && self.ranks.may_be_cut(ino);
         let unborn = !is_own && self.ranks.is_unborn(rank, ino);
-        let facts = Facts { inline_max, reader, cut, unborn };
+        let session = self.ranks.session(rank).filter(|_| !is_own);
+        let journal_max = session.map_or(0, |session| session.journal_max);
+        let facts = Facts { inline_max, reader, cut, unborn, journal_max };
         let next = self.files.map.get_mut(&ino).and_then(|file| file.plan(ino, &facts));
         self.run_on(ino, next);
     }

@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use loligo_types::{
-    Answer, Cred, DataAnswer, DataError, DataOp, FileLock, FsError, FsResult, Ino, LockKind, LockOwner, Op, SetTime,
-    Time,
+    Answer, Cred, DataAnswer, DataError, DataOp, FileLock, FsError, FsResult, Ino, LockKind, LockOwner, Op, Patches,
+    SetTime, Time,
 };
 
 use crate::extents::Extents;
@@ -86,6 +86,10 @@ pub(crate) struct Run {
     tries: u32,
     /// The disk has all that it wrote.
     pub synced: bool,
+    /// Its data, if that goes into the journal of the rank with the size.
+    patches: Option<Arc<Patches>>,
+    /// The rank has not taken it so.
+    unlogged: bool,
     /// Its sync also covers what is not kept here.
     risky: bool,
     /// The server restarted after some of it was written, or the file has moved: all is to be written again.
@@ -108,6 +112,18 @@ impl Run {
         Some(Next::Ask(Arc::clone(&self.cred), op))
     }
 
+    /// Has small pieces that somebody waits for the disk for go into the journal of the rank, instead of into objects that are synced then.
+    fn log(&mut self, journal_max: u64) {
+        let bytes: u64 = self.queue.iter().map(|(_, data)| data.len() as u64).sum();
+        self.patches = None;
+        if self.sync && !self.unlogged && bytes <= journal_max {
+            self.patches = Patches::of(self.queue.make_contiguous()).map(Arc::new);
+        }
+        if self.patches.is_some() {
+            self.queue.clear();
+        }
+    }
+
     /// The server is told the size.
     fn tell(&self, ino: Ino) -> Next {
         let op = Op::SetData {
@@ -119,6 +135,7 @@ impl Run {
             mtime: self.mtime.map_or(SetTime::Now, SetTime::At),
             spilled: self.spill,
             kill_priv: self.kill_priv,
+            patches: self.patches.clone(),
         };
         Next::Ask(Arc::clone(&self.cred), op)
     }
@@ -152,6 +169,8 @@ pub(crate) struct Facts {
     pub cut: bool,
     /// Its create is not durable.
     pub unborn: bool,
+    /// Most bytes that its rank takes into the journal with the size.
+    pub journal_max: u64,
 }
 
 impl File {
@@ -178,6 +197,8 @@ impl File {
             error: None,
             tries: 0,
             synced: false,
+            patches: None,
+            unlogged: false,
             risky: false,
             lost: false,
         });
@@ -193,6 +214,7 @@ impl File {
     pub(crate) fn plan(&mut self, ino: Ino, facts: &Facts) -> Option<Next> {
         let Some(run) = &mut self.run else { return None };
         run.spill = false;
+        run.patches = None;
         run.cuts = self.attr.cuts;
         if let Some(own) = run.own.take() {
             // The content may have been cut since.
@@ -213,7 +235,9 @@ impl File {
         } else if !self.attr.inline {
             run.queue = self.flying.pieces().into();
             run.stage = Stage::Write;
-            if let Some(from) = gap(&mut self.clean_to, &run.queue) {
+            let gap = gap(&mut self.clean_to, &run.queue);
+            run.log(facts.journal_max);
+            if let Some(from) = gap {
                 run.stage = Stage::Discard;
                 return Some(run.data(DataOp::Discard { from }));
             }
@@ -230,6 +254,7 @@ impl File {
             }
             run.queue = self.flying.pieces().into();
             (run.stage, run.spill) = (Stage::Discard, true);
+            run.log(facts.journal_max);
             self.clean_to = u64::MAX;
             return Some(run.data(DataOp::Discard { from: 0 }));
         } else if let Some(handle) = facts.reader {
@@ -251,7 +276,11 @@ impl File {
         let Some(run) = &mut self.run else { return None };
         match (run.stage, result) {
             (Stage::Inline, Ok(_)) if !run.queue.is_empty() => return run.next_inline(ino),
-            (Stage::Inline | Stage::Tell, Ok(_)) => return Some(Next::End(None)),
+            (Stage::Inline | Stage::Tell, Ok(_)) => {
+                run.synced |= run.patches.is_some();
+                return Some(Next::End(None));
+            }
+            (Stage::Tell, Err(FsError::NotSupported)) if run.patches.is_some() => run.unlogged = true,
             (Stage::Load, Ok(Answer::Bytes(bytes))) => self.base = Some(bytes),
             (Stage::Persist, Ok(_)) => {}
             // It fitted, against what the attributes said: the rest may fit, too.
@@ -352,7 +381,7 @@ impl File {
             return Some(Next::End(None));
         }
         // Bytes that were durable in the inode must be so in the object before the inode lets go of them.
-        let moves = run.spill && self.attr.size > 0;
+        let moves = run.spill && self.attr.size > 0 && run.patches.is_none();
         if run.stage == Stage::Write && self.unsynced && (run.sync || moves) {
             run.stage = Stage::Sync;
             // Changes that come while it is under way are not in it.

@@ -137,6 +137,8 @@ pub(crate) struct Session {
     /// It may have begun one upon such a hello, after the one had ended that came with what moved there.
     pub replaced: bool,
     pub inline_max: u64,
+    /// Most bytes of data that the rank takes into its journal at once.
+    pub journal_max: u64,
     pub session_ms: u64,
     pub next_seq: u64,
     pub pending: BTreeMap<u64, Pending>,
@@ -226,6 +228,7 @@ impl Session {
         // What was written before it moved there is durable.
         let lost = had && (before != welcome.data_epoch || before == 0);
         self.inline_max = u64::from(welcome.inline_max);
+        self.journal_max = u64::from(welcome.journal_max);
         self.session_ms = u64::from(welcome.session_ms).max(100);
         (self.down_since, self.silent_since) = (None, None);
         self.gave_up = false;

@@ -182,7 +182,7 @@ impl Falloc {
                 let (mtime, spilled) = (SetTime::Now, false);
                 self.asked = Asked::Tell;
                 let (grow_to, behind) = (None, None);
-                let op = Op::SetData { ino, handle, cuts, grow_to, behind, mtime, spilled, kill_priv };
+                let op = Op::SetData { ino, handle, cuts, grow_to, behind, mtime, spilled, kill_priv, patches: None };
                 Next::Ask(op)
             }
             (Event::Done(Ok(_)), Asked::Zero(_)) => {
@@ -231,7 +231,8 @@ impl Falloc {
         self.asked = if grows { Asked::Grow } else { Asked::Touch };
         if !grows {
             let (cuts, mtime) = (file.attr.cuts, SetTime::Now);
-            let op = Op::SetData { ino, handle, cuts, grow_to: None, behind: None, mtime, spilled: false, kill_priv };
+            let (grow_to, behind, spilled, patches) = (None, None, false, None);
+            let op = Op::SetData { ino, handle, cuts, grow_to, behind, mtime, spilled, kill_priv, patches };
             Next::Ask(op)
         } else if file.may_buffer() {
             Next::Grow { handle }
@@ -242,8 +243,8 @@ impl Falloc {
         } else {
             // Others may let the file grow at the same time: this never shrinks it.
             let cuts = file.attr.cuts;
-            let (grow_to, behind, mtime) = (Some(self.end), None, SetTime::Now);
-            let op = Op::SetData { ino, handle, cuts, grow_to, behind, mtime, spilled: false, kill_priv };
+            let (grow_to, behind, mtime, spilled, patches) = (Some(self.end), None, SetTime::Now, false, None);
+            let op = Op::SetData { ino, handle, cuts, grow_to, behind, mtime, spilled, kill_priv, patches };
             Next::Ask(op)
         }
     }

@@ -333,6 +333,7 @@ impl Writing {
             mtime: SetTime::Now,
             spilled: false,
             kill_priv: self.write.kill_priv,
+            patches: None,
         })
     }
 }

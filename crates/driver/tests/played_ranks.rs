@@ -49,6 +49,7 @@ impl Script {
             routes: Vec::new(),
             direct: String::new(),
             recovered: loligo_types::Lsn(0),
+            journal_max: 0,
         })
     }
 

@@ -141,6 +141,7 @@ fn file_data_is_written_synced_and_read_by_who_has_it_open() {
         mtime: SetTime::Now,
         spilled: true,
         kill_priv: false,
+        patches: None,
     };
     assert_eq!(raw.entry(set).size, 100_000);
     assert_eq!(data(&mut raw, 4, DataOp::Read { offset: 0, len: 100_000 }), Ok(DataAnswer::Bytes(bytes)));
@@ -159,8 +160,17 @@ fn a_truncated_file_loses_its_objects_before_the_answer() {
     assert!(matches!(raw.recv(), ToClient::Data { result: Ok(_), .. }));
     let (ino, handle, mtime) = (file.ino, 1, SetTime::Now);
     let cuts = file.cuts;
-    let set =
-        Op::SetData { ino, handle, cuts, grow_to: Some(50_000), behind: None, mtime, spilled: true, kill_priv: false };
+    let set = Op::SetData {
+        ino,
+        handle,
+        cuts,
+        grow_to: Some(50_000),
+        behind: None,
+        mtime,
+        spilled: true,
+        kill_priv: false,
+        patches: None,
+    };
     raw.entry(set);
     let set = loligo_types::SetAttr { size: Some(10), ..loligo_types::SetAttr::default() };
     assert_eq!(raw.entry(Op::SetAttr { ino, set, handle: Some(1) }).size, 10);

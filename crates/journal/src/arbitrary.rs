@@ -6,9 +6,9 @@ use loligo_types::attr::Extra;
 use loligo_types::msg::Reclaim;
 use loligo_types::{
     Acl, AclEntry, AclTag, DecoupledRecord, Event, FileLock, Frag, Ino, InoGrant, InoGrants, Inode, Interfere, Kind,
-    LOOKUP_LEASE_MS_MAX, Layout, Lease, Letter, LockKind, LockOwner, LookupLease, MovedClient, Name, OpenFlags, Origin,
-    Overwritten, PeerRecord, Place, Placement, Promise, RStat, Rank, Route, Seq, SessionId, SessionRecord, Spread,
-    StoredJournal, Target, Time, limits,
+    LOOKUP_LEASE_MS_MAX, Layout, Lease, Letter, LockKind, LockOwner, LookupLease, Lsn, MovedClient, Name, OpenFlags,
+    Origin, Overwritten, Patches, PeerRecord, Place, Placement, Promise, RStat, Rank, Route, Seq, SessionId,
+    SessionRecord, Spread, StoredJournal, Target, Time, limits,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -290,7 +290,17 @@ fn record_event() -> impl Strategy<Value = Event> {
         1 => ino().prop_map(Event::DecoupledGone),
         1 => (ino(), any::<u32>(), bytes(300)).prop_map(|(dir, part, body)| Event::MergePart { dir, part, body }),
         1 => ino().prop_map(|dir| Event::Merge { dir }),
+        2 => (ino(), object_size(), patches())
+            .prop_map(|(ino, object_size, patches)| Event::Data { ino, object_size, patches: Arc::new(patches) }),
+        1 => (ino(), number()).prop_map(|(ino, upto)| Event::DataInPlace { ino, upto: Lsn(upto) }),
     ]
+}
+
+fn patches() -> impl Strategy<Value = Patches> {
+    vec((0..1u64 << 40, vec(any::<u8>(), 1..200)), 1..4).prop_map(|pieces| {
+        let pieces: Vec<(u64, Arc<[u8]>)> = pieces.into_iter().map(|(at, data)| (at, data.into())).collect();
+        Patches::of(&pieces).expect("within the limits")
+    })
 }
 
 fn decoupled() -> impl Strategy<Value = DecoupledRecord> {

@@ -88,6 +88,8 @@ fn is_about(event: &Event, asked: Ino) -> bool {
         | Event::Xattr { ino, .. }
         | Event::XattrGone { ino, .. }
         | Event::Inline { ino, .. }
+        | Event::Data { ino, .. }
+        | Event::DataInPlace { ino, .. }
         | Event::Discard { ino, .. } => *ino == asked,
         Event::Entry { dir, ino, .. } => *dir == asked || *ino == asked,
         Event::EntryGone { dir, .. }

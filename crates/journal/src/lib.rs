@@ -6,6 +6,7 @@
 //! - [`codec`]: events to bytes and back, the body of a record.
 //! - [`table`]: keys and values of checkpointed metadata, made of the same codec.
 //! - [`segment`], [`frame`]: the bytes around records.
+//! - [`data`]: which bytes of files the journal has and their objects may not.
 //! - [`Writer`]: group commit. [`Reader`]: recovery. [`inspect`]: both for a person to look at.
 //! - [`file`]: a journal as one file, to carry it elsewhere. [`Filter`]: which records are meant. [`diff`]: what two journals do not share.
 //!
@@ -14,6 +15,7 @@
 #[cfg(test)]
 mod arbitrary;
 pub mod codec;
+pub mod data;
 pub mod diff;
 pub mod file;
 pub mod filter;
@@ -25,6 +27,7 @@ pub mod table;
 pub mod writer;
 
 pub use codec::{DecodeError, Record, decode_record, encode_record, view_record};
+pub use data::{DataLog, DataRecord};
 pub use file::{FileError, FileHeader, FileReader, FileWriter, Owner};
 pub use filter::Filter;
 pub use reader::{MemSource, RawRecord, ReadConfig, ReadError, Reader, Source, Synced, Tail, Torn};

@@ -15,8 +15,8 @@ use loligo_types::msg::Reclaim;
 use loligo_types::{
     Acl, AclEntry, AclTag, DecoupledRecord, Event, FileLock, Frag, Ino, InoGrant, InoGrants, Inode, Interfere, Kind,
     Layout, Lease, LeaseTime, Letter, LockKind, LockOwner, LookupLease, Lsn, MovedClient, Name, OpenFlags, Origin,
-    Overwritten, PeerRecord, Place, Placement, Promise, RStat, Rank, Route, Seq, SessionId, SessionRecord, Spread,
-    StoredJournal, Target, Time,
+    Overwritten, Patches, PeerRecord, Place, Placement, Promise, RStat, Rank, Route, Seq, SessionId, SessionRecord,
+    Spread, StoredJournal, Target, Time,
 };
 
 const EVENT: &str = include_str!("golden/event.hex");
@@ -238,6 +238,11 @@ fn promised() -> DecoupledRecord {
     DecoupledRecord { promise: Promise { consistency: 1, durability: 1 }, ..decoupled() }
 }
 
+/// Five bytes, two at the start and three behind a gap.
+fn patches() -> Patches {
+    Patches::new(vec![(0, 2), (5000, 3)], bytes("abcde")).expect("within the limits")
+}
+
 fn events() -> Vec<(&'static str, Event)> {
     let ino = Ino(256);
     vec![
@@ -284,6 +289,8 @@ fn events() -> Vec<(&'static str, Event)> {
         ("decoupled-gone", Event::DecoupledGone(ino)),
         ("merge-part", Event::MergePart { dir: ino, part: 300, body: [2, 0, 0].into() }),
         ("merge", Event::Merge { dir: ino }),
+        ("data", Event::Data { ino, object_size: 4 << 20, patches: Arc::new(patches()) }),
+        ("data-in-place", Event::DataInPlace { ino, upto: Lsn(300) }),
     ]
 }
 

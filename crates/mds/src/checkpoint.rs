@@ -273,6 +273,7 @@ impl Core {
             .into_iter()
             .chain(sessions.oldest_unsaved())
             .chain(cluster.atlas.oldest_promise(&cluster.peers))
+            .chain(self.data.oldest())
             .min();
         let needed = needed.unwrap_or(self.log.last.next()).min(self.log.durable.next());
         self.tree.needed_for_merges(needed)

@@ -77,6 +77,8 @@ pub struct Config {
     pub shrink: usize,
     /// Where in the store clients may read and write file data by themselves; `None`: they cannot.
     pub direct: Option<Arc<str>>,
+    /// Most bytes of data that go into the journal with one request; 0: none.
+    pub journal_max: u32,
     /// Mode and owner of the root directory of a new file system.
     pub root: (u16, u32, u32),
 }
@@ -111,6 +113,7 @@ impl Default for Config {
             frag: FragConfig::default(),
             shrink: 1,
             direct: None,
+            journal_max: 64 << 10,
             root: (0o755, 0, 0),
         }
     }

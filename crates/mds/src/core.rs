@@ -8,6 +8,7 @@ use loligo_types::{Lsn, Rank};
 
 use crate::config::{Config, Now};
 use crate::counters::Counters;
+use crate::data::Data;
 use crate::io::Output;
 use crate::load::Loads;
 use crate::log::Log;
@@ -21,6 +22,7 @@ pub(crate) struct Core {
     pub(crate) out: VecDeque<Output>,
     pub(crate) tree: Tree,
     pub(crate) log: Log,
+    pub(crate) data: Data,
     /// Messages to other ranks that tell of what is not durable yet.
     pub(crate) mail: VecDeque<(Lsn, Rank, PeerMsg)>,
     pub(crate) loads: Loads,
@@ -41,6 +43,7 @@ impl Core {
             out: VecDeque::new(),
             tree,
             log: Log::default(),
+            data: Data::default(),
             mail: VecDeque::new(),
             loads: Loads::default(),
             parked: Parked::default(),

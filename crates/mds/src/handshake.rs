@@ -103,6 +103,7 @@ impl Sessions {
             routes: cluster.atlas.routes_about(core, None),
             direct,
             recovered: if core.config.after_crash { core.log.recovered } else { loligo_types::Lsn(0) },
+            journal_max: core.config.journal_max,
         });
         core.out.push_back(Output::Send { conn, msg });
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use loligo_namespace::{Loaded, MergeRows, MergedRows, Need, Record};
 pub use loligo_types::link::Member;
 use loligo_types::msg::{ToClient, ToServer};
-use loligo_types::{ClusterMap, DataError, Decision, Ino, Lsn, Rank, SessionId, Snapshot, StatFs};
+use loligo_types::{ClusterMap, DataError, Decision, Ino, Lsn, Patches, Rank, SessionId, Snapshot, StatFs};
 
 use crate::admin::{Ask, Told};
 use crate::peer::PeerMsg;
@@ -109,6 +109,11 @@ pub enum Input {
     Kept { to: Ino, result: Result<(), DataError> },
     /// The length of a shared file when it was frozen, the largest number if that is not known; none: others may have changed its bytes since.
     Fork { ino: Ino, size: Option<u64> },
+    /// A file has in its objects, durably, all that records up to this one say of its data. Inode 0: each file, the answer to
+    /// [`Output::SettleData`].
+    DataInPlace { ino: Ino, upto: Lsn },
+    /// It could not be written, or not durably: nothing may be acknowledged any more.
+    DataFailed,
     /// All file data that was answered before [`Output::SyncData`] is durable, or not.
     DataSynced { ticket: u64, ok: bool },
     /// The process of a session that was there before the restart is known to be dead.
@@ -225,6 +230,13 @@ pub enum Output {
     Discard { ino: Ino, from: u64, object_size: u32 },
     /// Write a file's inline bytes as its first object (dropping what may lie there) and sync it.
     Spill { ino: Ino, data: Arc<[u8]>, object_size: u32 },
+    /// Write this into the file's objects, in the order of the file's operations and behind all that came before. The record is durable, so
+    /// it is no part of what a sync must cover, and it must not fail: it is tried until there is room.
+    WriteData { lsn: Lsn, ino: Ino, object_size: u32, patches: Arc<Patches> },
+    /// Make durable in objects what [`Output::WriteData`] said so far, and come back with [`Input::DataInPlace`].
+    SettleData,
+    /// Data of records up to this one is done with, of a file (0: of all). Until this is said nothing changes the same bytes.
+    DataInPlace { ino: Ino, upto: Lsn },
     /// Make all file data durable that was answered before. One at a time.
     SyncData { ticket: u64 },
     /// Make durable all checkpoints so far, that replay begins at `replay_from`, and that below `table_upto` it does not

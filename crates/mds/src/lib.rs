@@ -39,6 +39,7 @@ mod config;
 mod conflict;
 mod core;
 mod counters;
+mod data;
 mod decouple;
 mod discard;
 mod ending;

@@ -118,6 +118,8 @@ impl Mds {
             Input::Kept { to, result } => self.decoupled.theirs_kept(&mut self.core, &mut self.opens, to, result),
             Input::Fork { ino, size } => self.decoupled.fork_is(&mut self.core, ino, size),
             Input::Spilled { ino, ok } => self.spilled(ino, ok),
+            Input::DataInPlace { ino, upto } => self.data_in_place(ino, upto),
+            Input::DataFailed => return self.data_failed(),
             Input::DataSynced { ticket, ok } => self.data_synced(ticket, ok),
             Input::PeerDead { session } => self.peer_dead(session),
             Input::PeerUp { rank } => self.cluster.peer_up(&mut self.core, &mut self.shortcuts, rank),
@@ -208,6 +210,15 @@ impl Mds {
         self.core.out.clear();
         let text = "a write or sync of the journal failed, so changes in memory may be lost: check the disk under the \
                     data directory, then start the server again; it recovers everything it acknowledged";
+        self.core.out.push_back(Output::Fatal { text: text.into() });
+    }
+
+    /// Objects do not take what was acknowledged, or not durably. The journal has it: the next life writes it again.
+    pub(crate) fn data_failed(&mut self) {
+        self.core.log.failed = true;
+        self.core.out.clear();
+        let text = "data that is durable in the journal could not be written to its objects, or not durably: check the disk under the data \
+                    directory, then start the server again; it recovers everything it acknowledged";
         self.core.out.push_back(Output::Fatal { text: text.into() });
     }
 

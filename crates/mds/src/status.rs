@@ -154,6 +154,10 @@ pub struct Status {
     pub splits: u64,
     /// Directories merged so far.
     pub merges: u64,
+    /// Bytes of file data that went into the journal in this life.
+    pub data_taken: u64,
+    /// Bytes, and files, of which only the journal is known to have all durably.
+    pub data_held: (u64, usize),
     /// Directories made at ranks that their numbers name, so far.
     pub scattered: u64,
     /// Fragments of such directories that were given to other ranks because the directories have grown, so far.

@@ -63,6 +63,7 @@ fn said(op: &Op) -> usize {
         Op::SetXattr { name, value, .. } => name.len() + value.len(),
         Op::GetXattr { name, .. } | Op::RemoveXattr { name, .. } => name.len(),
         Op::WriteInline { data, .. } => data.len(),
+        Op::SetData { patches: Some(patches), .. } => patches.len() + size_of_val(patches.places()),
         Op::Close { handles, .. } => handles.len() * size_of::<u64>(),
         Op::Subtree { what, .. } => match &**what {
             SubtreeOp::Part { body, .. } => body.len(),

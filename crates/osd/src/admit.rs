@@ -1,7 +1,7 @@
 //! Admission of an operation before it is queued: its limits, the right it needs, and its range of bytes and objects. Not order.
 
 use loligo_store::{BLOCK_SIZE, MAX_OBJECT_LEN};
-use loligo_types::{DataError, DataOp, Ino, limits};
+use loligo_types::{DataError, DataOp, Ino, Patches, limits};
 
 use crate::execute::{Durable, Effect};
 use crate::io::Access;
@@ -27,6 +27,8 @@ pub(crate) struct Touches {
     pub(crate) objects: Option<(u64, u64)>,
     /// True if it may remove objects.
     pub(crate) removes: bool,
+    /// True if what it has changed is durable when it is done.
+    pub(crate) durable: bool,
 }
 
 /// Refuses what no file can hold and what is longer than one operation may be.
@@ -87,10 +89,13 @@ pub(crate) fn class_of(effect: &Effect) -> (Class, (u64, u64)) {
         Effect::Read { offset, len, .. } => (Class::Read, (*offset, offset + u64::from(*len))),
         Effect::Seek { offset, size, .. } => (Class::Read, (*offset, *size)),
         Effect::Write { offset, data, .. } => (Class::Write, (*offset, offset + data.len() as u64)),
+        Effect::Patch { patches, .. } => (Class::Write, (first_of(patches), patches.end())),
         Effect::Punch { offset, len, .. } => (Class::Write, (*offset, offset + len)),
         Effect::Discard { from, .. } => (Class::Write, (*from, u64::MAX)),
         Effect::Spill { .. } => (Class::Write, (0, u64::MAX)),
-        Effect::Sync { .. } | Effect::SyncDiscards { .. } | Effect::SyncAll => (Class::Sync, (0, u64::MAX)),
+        Effect::Sync { .. } | Effect::SyncDiscards { .. } | Effect::SyncFiles { .. } | Effect::SyncAll => {
+            (Class::Sync, (0, u64::MAX))
+        }
         // Whole objects are copied.
         Effect::Copying { effect, .. } | Effect::Theirs { effect, .. } => {
             let (class, (first, end)) = class_of(effect);
@@ -101,6 +106,11 @@ pub(crate) fn class_of(effect: &Effect) -> (Class, (u64, u64)) {
         Effect::Restore { .. } => (Class::Write, (0, u64::MAX)),
         Effect::KeepTheirs { .. } | Effect::LookAtFork { .. } => (Class::Read, (0, u64::MAX)),
     }
+}
+
+/// The first byte of patches.
+fn first_of(patches: &Patches) -> u64 {
+    patches.places().iter().map(|(offset, _)| *offset).min().unwrap_or(0)
 }
 
 /// Bytes in one of the objects of a file.
@@ -120,20 +130,24 @@ fn object_size(effect: &Effect) -> u64 {
 pub(crate) fn touches(effect: &Effect) -> Touches {
     let spanned = |offset: u64, len: u64, size: u64| {
         let objects = (len > 0).then(|| (offset / size, (offset + len - 1) / size));
-        Touches { objects, removes: false }
+        Touches { objects, ..Touches::default() }
     };
     match effect {
         Effect::Write { object_size, offset, data, .. } => spanned(*offset, data.len() as u64, *object_size),
+        Effect::Patch { object_size, patches, .. } => {
+            spanned(first_of(patches), patches.end() - first_of(patches), *object_size)
+        }
         Effect::Punch { object_size, offset, len, .. } => {
             Touches { removes: *len >= *object_size, ..spanned(*offset, *len, *object_size) }
         }
-        Effect::Discard { object_size, from, .. } => {
-            Touches { objects: Some((from / object_size, from / object_size)), removes: true }
+        Effect::Discard { object_size, from, durable, .. } => {
+            let durable = *durable != Durable::Later;
+            Touches { objects: Some((from / object_size, from / object_size)), removes: true, durable }
         }
         Effect::Spill { object_size, data, .. } => {
             Touches { removes: true, ..spanned(0, data.len() as u64, *object_size) }
         }
-        Effect::Copying { effect, .. } | Effect::Theirs { effect, .. } => touches(effect),
+        Effect::Copying { effect, .. } | Effect::Theirs { effect, .. } => Touches { durable: false, ..touches(effect) },
         _ => Touches::default(),
     }
 }
@@ -143,6 +157,7 @@ pub(crate) fn cost(effect: &Effect) -> u64 {
     let bytes = match effect {
         Effect::Read { len, .. } => u64::from(*len),
         Effect::Write { data, .. } | Effect::Spill { data, .. } => data.len() as u64,
+        Effect::Patch { patches, .. } => patches.len() as u64,
         Effect::Copying { effect, .. } | Effect::AsItWas { effect, .. } | Effect::Theirs { effect, .. } => cost(effect),
         _ => 0,
     };

@@ -49,6 +49,11 @@ impl Dirty {
         (end.saturating_add(1) >= first).then_some((*start, *end))
     }
 
+    /// True if there is none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
     /// The ranges, ascending.
     pub(crate) fn into_ranges(self) -> Vec<(u64, u64)> {
         self.ranges.into_iter().collect()

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use loligo_store::{Blobs, ObjectId, Result, StoreError};
-use loligo_types::{DataAnswer, Ino};
+use loligo_types::{DataAnswer, Ino, Patches};
 
 use crate::fork;
 use crate::frozen::{self, View};
@@ -17,6 +17,8 @@ pub enum Effect {
     Read { ino: Ino, object_size: u64, offset: u64, len: u32 },
     /// Write; not durable.
     Write { ino: Ino, object_size: u64, offset: u64, data: Arc<[u8]> },
+    /// Write bytes that the journal has; not durable.
+    Patch { ino: Ino, object_size: u64, patches: Arc<Patches> },
     /// Make a range zero and free it; not durable.
     Punch { ino: Ino, object_size: u64, offset: u64, len: u64 },
     /// Drop all bytes from an offset on.
@@ -30,6 +32,8 @@ pub enum Effect {
     Sync { ino: Ino, ranges: Vec<(u64, u64)>, removed: bool, copy: Option<Ino> },
     /// Make removals, and changes of the object that was cut, durable for many files at once.
     SyncDiscards { files: Vec<(Ino, u64)> },
+    /// Make changes of objects in these ranges of indexes durable, of many files.
+    SyncFiles { files: Vec<(Ino, Vec<(u64, u64)>)> },
     /// Make everything durable.
     SyncAll,
     /// Change a file of which others read the first `size` bytes as they were: objects are copied, durably, before they are changed first.
@@ -52,6 +56,8 @@ impl Effect {
     pub fn syncs(&self) -> bool {
         match self {
             Effect::Read { .. } | Effect::Seek { .. } | Effect::Write { .. } | Effect::Punch { .. } => false,
+            Effect::Patch { .. } => false,
+            Effect::SyncFiles { .. } => true,
             Effect::Discard { durable, .. } => *durable != Durable::Later,
             Effect::AsItWas { effect, .. } => effect.syncs(),
             Effect::Spill { .. } | Effect::Sync { .. } | Effect::SyncDiscards { .. } | Effect::SyncAll => true,
@@ -78,6 +84,9 @@ pub type EffectResult = Result<DataAnswer>;
 /// Ranges up to this many objects are synced one by one without asking which exist.
 const SYNC_BY_INDEX: u64 = 16;
 
+/// With more files than this one sync of everything is cheaper than one of each.
+const SYNC_FILES: usize = 64;
+
 /// Carries out `effect`. Blocks.
 pub fn execute(blobs: &dyn Blobs, effect: &Effect) -> EffectResult {
     match effect {
@@ -85,6 +94,12 @@ pub fn execute(blobs: &dyn Blobs, effect: &Effect) -> EffectResult {
             read(blobs, View::of(*ino), *object_size, (*offset, *len), u64::MAX)
         }
         Effect::Write { ino, object_size, offset, data } => write(blobs, *ino, *object_size, *offset, data),
+        Effect::Patch { ino, object_size, patches } => {
+            for (offset, data) in patches.iter() {
+                write(blobs, *ino, *object_size, offset, data)?;
+            }
+            Ok(DataAnswer::Done)
+        }
         Effect::Punch { ino, object_size, offset, len } => punch(blobs, *ino, *object_size, *offset, *len),
         Effect::Discard { ino, object_size, from, durable } => {
             let dropped = discard(blobs, *ino, *object_size, *from)?;
@@ -105,6 +120,13 @@ pub fn execute(blobs: &dyn Blobs, effect: &Effect) -> EffectResult {
             sync(blobs, *ino, ranges, *removed)
         }
         Effect::SyncDiscards { files } => sync_discards(blobs, files),
+        Effect::SyncFiles { files } if files.len() > SYNC_FILES => blobs.sync_all().map(|()| DataAnswer::Done),
+        Effect::SyncFiles { files } => {
+            for (ino, ranges) in files {
+                sync(blobs, *ino, ranges, false)?;
+            }
+            Ok(DataAnswer::Done)
+        }
         Effect::SyncAll => blobs.sync_all().map(|()| DataAnswer::Done),
         Effect::Copying { copy, size, shared, effect } => frozen::change(blobs, *copy, *size, *shared, effect),
         Effect::AsItWas { copy, size: was, shared, effect } => {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use loligo_types::{DataAnswer, DataError, DataOp, Ino, SessionId};
+use loligo_types::{DataAnswer, DataError, DataOp, Ino, Lsn, Patches, SessionId};
 
 use crate::execute::{Effect, EffectResult};
 
@@ -74,6 +74,29 @@ pub enum Input {
         /// Comes back with the answer.
         tag: Tag,
     },
+    /// Write bytes that the journal has durably with this record, in the order of the file's operations. It does not fail: it is tried until
+    /// there is room. No sync covers it.
+    WriteLogged {
+        /// The record.
+        lsn: Lsn,
+        /// The file.
+        ino: Ino,
+        /// Bytes in one of its objects.
+        object_size: u32,
+        /// The bytes.
+        patches: Arc<Patches>,
+    },
+    /// Make durable what was written so, as far as it is written. Answered with [`Output::InPlace`] for file 0.
+    SettleLogged,
+    /// The journal says durably that records up to this one are in place: their bytes may be changed otherwise.
+    Forget {
+        /// The file; 0: all.
+        ino: Ino,
+        /// The last record.
+        upto: Lsn,
+    },
+    /// Writes of the journal's data that had no room are tried again.
+    Retry,
     /// Another server is to have these files, of which nobody has any access now: end what is under way, make durable
     /// what was changed, and keep nothing of it in memory. Answered with [`Output::Quiesced`].
     Quiesce {
@@ -251,6 +274,16 @@ pub enum Output {
         /// The result.
         result: Result<(), DataError>,
     },
+    /// Data of records up to this one ([`Input::WriteLogged`]) is durable in objects, of a file (0: of all): the journal is to say so, and then
+    /// [`Input::Forget`] is expected. Unasked where somebody waits to change the same bytes.
+    InPlace {
+        /// The file; 0: all.
+        ino: Ino,
+        /// The last record.
+        upto: Lsn,
+    },
+    /// It could not be written, or made durable: only a new life, which has it from the journal, may go on.
+    LoggedFailed,
     /// The answer to [`Input::Quiesce`]: no operation on these files runs or waits.
     Quiesced {
         /// The ticket given.

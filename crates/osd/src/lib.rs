@@ -14,9 +14,11 @@ mod execute;
 mod fork;
 mod frozen;
 mod io;
+mod logged;
 mod machine;
 mod queue;
 mod quiesce;
+mod rights;
 
 #[cfg(test)]
 mod tests;

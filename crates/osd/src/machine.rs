@@ -9,6 +9,7 @@ use crate::dirty::Dirty;
 use crate::execute::{Durable, Effect, EffectResult, to_data_error};
 use crate::frozen::AllFrozen;
 use crate::io::{Access, EffectId, Input, Output, Tag};
+use crate::logged::Logged;
 use crate::queue::{Queue, Queued, Waiter};
 use crate::quiesce::Quiesce;
 
@@ -54,10 +55,10 @@ struct SyncAll {
 #[derive(Debug)]
 pub struct Osd {
     config: Config,
-    rights: BTreeMap<(SessionId, Ino), Access>,
+    pub(crate) rights: BTreeMap<(SessionId, Ino), Access>,
     /// Of many files at once: the first, how many.
-    ranges: BTreeMap<SessionId, Vec<(Ino, u64, Access)>>,
-    trusted: BTreeSet<SessionId>,
+    pub(crate) ranges: BTreeMap<SessionId, Vec<(Ino, u64, Access)>>,
+    pub(crate) trusted: BTreeSet<SessionId>,
     pub(crate) files: BTreeMap<Ino, Queue>,
     /// Which file an effect that is out belongs to.
     running: BTreeMap<EffectId, Ino>,
@@ -76,13 +77,17 @@ pub struct Osd {
     /// Tags of requests for a sync of everything that came since the current one began.
     sync_all_asked: Vec<Tag>,
     /// Sessions being fenced, with the number of their operations still running.
-    fencing: BTreeMap<SessionId, usize>,
+    pub(crate) fencing: BTreeMap<SessionId, usize>,
     /// Files that one session changes while others read them as they were.
     frozen: AllFrozen,
+    /// Writes that the journal has.
+    pub(crate) logged: Logged,
+    /// Files with such a write that had no room.
+    pub(crate) paused: BTreeSet<Ino>,
     /// Files that are to be quiet.
     pub(crate) quiesces: Vec<Quiesce>,
     /// Bytes waiting or running.
-    queued: u64,
+    pub(crate) queued: u64,
     /// Counts changes, for [`Dirty::stamp`].
     stamp: u64,
     next_id: EffectId,
@@ -108,6 +113,8 @@ impl Osd {
             sync_all_asked: Vec::new(),
             fencing: BTreeMap::new(),
             frozen: AllFrozen::default(),
+            logged: Logged::default(),
+            paused: BTreeSet::new(),
             quiesces: Vec::new(),
             queued: 0,
             stamp: 0,
@@ -140,6 +147,12 @@ impl Osd {
                 let effect = self.frozen.as_told(ino, effect);
                 self.enqueue(ino, Waiter::Spill(tag), effect);
             }
+            Input::WriteLogged { lsn, ino, object_size, patches } => {
+                self.write_logged(lsn, ino, u64::from(object_size), patches);
+            }
+            Input::SettleLogged => self.settle_logged(Ino(0)),
+            Input::Forget { ino, upto } => self.forget_logged(ino, upto),
+            Input::Retry => self.retry_logged(),
             Input::SyncAll { tag } => {
                 self.sync_all_asked.push(tag);
                 self.start_sync_all();
@@ -213,15 +226,16 @@ impl Osd {
         let (class, range) = class_of(&effect);
         let (cost, touches) = (cost(&effect), touches(&effect));
         self.queued += cost;
-        let op = Queued { id, waiter, class, range, touches, cost, effect: Some(effect), orphaned: false };
+        let op =
+            Queued { id, waiter, class, range, touches, cost, effect: Some(effect), orphaned: false, paused: false };
         self.files.entry(ino).or_default().push(op);
         self.start(ino);
     }
 
     /// Starts all operations on a file that may run.
-    fn start(&mut self, ino: Ino) {
+    pub(crate) fn start(&mut self, ino: Ino) {
         let Some(queue) = self.files.get_mut(&ino) else { return };
-        while let Some(op) = queue.startable() {
+        while let Some(op) = queue.startable(|op| self.logged.holds(ino, op).is_some()) {
             let mut effect = op.effect.take().expect("what may start has not started");
             if let Effect::Sync { ranges, removed, copy, .. } = &mut effect {
                 *copy = self.frozen.shared(ino);
@@ -229,6 +243,9 @@ impl Osd {
                 *removed = dirty.removed;
                 *ranges = dirty.clone().into_ranges();
                 self.syncing.insert(op.id, dirty);
+            }
+            if let Waiter::Logged(lsn) = op.waiter {
+                self.logged.started(ino, lsn, (op.id, &effect));
             }
             let asked = match &mut effect {
                 Effect::Copying { effect, .. } | Effect::Theirs { effect, .. } => &mut **effect,
@@ -244,6 +261,10 @@ impl Osd {
             self.running.insert(op.id, ino);
             self.out.push_back(Output::Run { id: op.id, effect });
         }
+        let held = queue.first_held(|op| self.logged.holds(ino, op));
+        if held.is_some_and(|upto| self.logged.is_written(ino, upto)) {
+            self.settle_logged(ino);
+        }
     }
 
     fn done(&mut self, id: EffectId, result: EffectResult) {
@@ -253,7 +274,13 @@ impl Osd {
         if self.sync_all.as_ref().is_some_and(|sync| sync.id == id) {
             return self.all_synced(result);
         }
+        if self.logged_synced(id, &result) {
+            return;
+        }
         let Some(ino) = self.running.remove(&id) else { return };
+        if self.pauses(id, ino, &result) {
+            return;
+        }
         let Some(queue) = self.files.get_mut(&ino) else { return };
         let Some(op) = queue.remove(id) else { return };
         if queue.is_empty() {
@@ -273,6 +300,9 @@ impl Osd {
 
     /// Remembers what a later sync must cover. A change that failed may have been made in part.
     fn note_changes(&mut self, ino: Ino, op: &Queued, ok: bool) {
+        if matches!(op.waiter, Waiter::Logged(_)) {
+            return;
+        }
         self.stamp += 1;
         let stamp = self.stamp;
         if let Some(taken) = self.syncing.remove(&op.id) {
@@ -284,7 +314,7 @@ impl Osd {
             return;
         }
         // What the metadata server asked for is made durable before it is answered.
-        let is_durable = ok && !matches!(op.waiter, Waiter::Session(..));
+        let is_durable = ok && (op.touches.durable || !matches!(op.waiter, Waiter::Session(..)));
         let Some((first, last)) = op.touches.objects.filter(|_| !is_durable) else { return };
         let dirty = self.dirty.entry(ino).or_default();
         dirty.stamp = stamp;
@@ -293,6 +323,9 @@ impl Osd {
     }
 
     fn answer(&mut self, ino: Ino, op: &Queued, result: EffectResult) {
+        if let Waiter::Logged(lsn) = op.waiter {
+            return self.patched(ino, lsn, op, &result);
+        }
         let result = result.map_err(|error| to_data_error(&error));
         match op.waiter {
             Waiter::Session(session, _) if op.orphaned => self.one_less(session),
@@ -303,6 +336,7 @@ impl Osd {
             Waiter::Discard(tag, of) => match result {
                 Ok(_) => {
                     self.frozen.dropped(of);
+                    self.logged.cut(of, op.range.0);
                     self.discarded.push((tag, of, op.touches.objects.map_or(0, |(cut, _)| cut)));
                 }
                 Err(error) => self.out.push_back(Output::Discarded { tag, ino: of, result: Err(error) }),
@@ -320,7 +354,7 @@ impl Osd {
                 });
                 self.out.push_back(Output::Fork { tag, ino, result });
             }
-            Waiter::Quiesce => {}
+            Waiter::Quiesce | Waiter::Logged(_) => {}
         }
     }
 
@@ -386,97 +420,7 @@ impl Osd {
         self.quieten_all(result.is_ok());
     }
 
-    fn access(&self, session: SessionId, ino: Ino) -> Access {
-        match self.rights.get(&(session, ino)) {
-            // Not even who may do everything may change what another server is about to have.
-            Some(away @ (Access::Moving | Access::Moved | Access::Hidden)) => *away,
-            _ if self.trusted.contains(&session) => Access::Write,
-            Some(known) => *known,
-            None => self.range_access(session, ino),
-        }
-    }
-
-    fn range_access(&self, session: SessionId, ino: Ino) -> Access {
-        let covers = |(first, count, _): &&(Ino, u64, Access)| ino.0.wrapping_sub(first.0) < *count;
-        let found = self.ranges.get(&session).and_then(|ranges| ranges.iter().rev().find(covers));
-        found.map_or(Access::None, |(_, _, access)| *access)
-    }
-
-    /// Changes a right to many files. What waits and needs more is refused; what runs goes on.
-    fn set_range(&mut self, session: SessionId, first: Ino, count: u64, access: Access) {
-        let ranges = self.ranges.entry(session).or_default();
-        ranges.retain(|(begin, length, _)| (*begin, *length) != (first, count));
-        if access != Access::None {
-            return ranges.push((first, count, access));
-        }
-        if ranges.is_empty() {
-            self.ranges.remove(&session);
-        }
-        let waiting: Vec<Ino> =
-            self.files.range(first..Ino(first.0.saturating_add(count))).map(|(ino, _)| *ino).collect();
-        waiting.into_iter().for_each(|ino| self.refuse_waiting(session, ino));
-    }
-
-    /// Changes a right. What waits and needs more is refused; what runs goes on.
-    fn set_access(&mut self, session: SessionId, ino: Ino, access: Access) {
-        match access {
-            Access::None => self.rights.remove(&(session, ino)),
-            _ => self.rights.insert((session, ino), access),
-        };
-        self.refuse_waiting(session, ino);
-    }
-
-    /// Refuses the waiting operations of a session on a file that it may not do any more.
-    fn refuse_waiting(&mut self, session: SessionId, ino: Ino) {
-        let allowed = self.access(session, ino);
-        for op in self.take_waiting(ino, |op| op.waiter.is(session) && refusal(allowed, op.class).is_some()) {
-            if let (Waiter::Session(session, tag), Some(error)) = (op.waiter, refusal(allowed, op.class)) {
-                self.out.push_back(Output::Reply { session, tag, result: Err(error) });
-            }
-        }
-    }
-
-    fn fence(&mut self, session: SessionId) {
-        self.trusted.remove(&session);
-        self.ranges.remove(&session);
-        let rights = self.rights.range((session, Ino(0))..=(session, Ino(u64::MAX)));
-        let inos: Vec<Ino> = rights.map(|((_, ino), _)| *ino).collect();
-        for ino in inos {
-            self.rights.remove(&(session, ino));
-        }
-        let mut running = 0;
-        let inos: Vec<Ino> = self.files.keys().copied().collect();
-        for ino in inos {
-            running += self.files.get_mut(&ino).map_or(0, |queue| queue.orphan(session));
-            self.take_waiting(ino, |op| op.waiter.is(session));
-        }
-        self.fencing.insert(session, running + 1);
-        self.one_less(session);
-    }
-
-    /// Takes operations on a file out of the queue, and starts what waited behind them.
-    fn take_waiting(&mut self, ino: Ino, unwanted: impl Fn(&Queued) -> bool) -> Vec<Queued> {
-        let Some(queue) = self.files.get_mut(&ino) else { return Vec::new() };
-        let taken = queue.take_waiting(unwanted);
-        self.queued -= taken.iter().map(|op| op.cost).sum::<u64>();
-        if queue.is_empty() {
-            self.files.remove(&ino);
-        }
-        self.start(ino);
-        self.quieten(ino);
-        taken
-    }
-
-    fn one_less(&mut self, session: SessionId) {
-        let Some(running) = self.fencing.get_mut(&session) else { return };
-        *running -= 1;
-        if *running == 0 {
-            self.fencing.remove(&session);
-            self.out.push_back(Output::Fenced { session });
-        }
-    }
-
-    fn new_id(&mut self) -> EffectId {
+    pub(crate) fn new_id(&mut self) -> EffectId {
         let id = self.next_id;
         self.next_id += 1;
         id

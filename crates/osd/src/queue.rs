@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use loligo_types::{Ino, SessionId};
+use loligo_types::{Ino, Lsn, SessionId};
 
 use crate::admit::{Class, Touches};
 use crate::execute::Effect;
@@ -28,6 +28,8 @@ pub(crate) enum Waiter {
     Look(Tag),
     /// The sync of a file that is to be quiet.
     Quiesce,
+    /// The journal has the bytes with this record.
+    Logged(Lsn),
 }
 
 impl Waiter {
@@ -52,6 +54,8 @@ pub(crate) struct Queued {
     pub(crate) effect: Option<Effect>,
     /// Its session is gone, so nobody waits for it.
     pub(crate) orphaned: bool,
+    /// It had no room, and is tried again later.
+    pub(crate) paused: bool,
 }
 
 impl Queued {
@@ -88,14 +92,38 @@ impl Queue {
     }
 
     /// The next operation that may start.
-    pub(crate) fn startable(&mut self) -> Option<&mut Queued> {
+    /// The next operation that may start. What `held` holds for may not, and no write of the journal's before it: they would hold it on and on.
+    pub(crate) fn startable(&mut self, held: impl Fn(&Queued) -> bool) -> Option<&mut Queued> {
         let window = WINDOW.min(self.ops.len());
+        let holding = (0..window).find(|at| self.could_start(*at) && held(&self.ops[*at])).unwrap_or(usize::MAX);
         let may_start = |at: &usize| {
-            let op = &self.ops[*at];
-            !op.is_running() && !self.ops.range(..*at).any(|earlier| op.waits_for(earlier))
+            let logged = matches!(self.ops[*at].waiter, Waiter::Logged(_));
+            self.could_start(*at) && !held(&self.ops[*at]) && !(logged && *at > holding)
         };
         let at = (0..window).find(may_start)?;
         self.ops.get_mut(at)
+    }
+
+    fn could_start(&self, at: usize) -> bool {
+        let op = &self.ops[at];
+        !op.is_running() && !op.paused && !self.ops.range(..at).any(|earlier| op.waits_for(earlier))
+    }
+
+    /// The first answer of `held` about an operation that could start otherwise.
+    pub(crate) fn first_held<T>(&self, held: impl Fn(&Queued) -> Option<T>) -> Option<T> {
+        (0..WINDOW.min(self.ops.len())).filter(|at| self.could_start(*at)).find_map(|at| held(&self.ops[at]))
+    }
+
+    /// Puts back the effect of an operation that had no room.
+    pub(crate) fn pause(&mut self, id: EffectId, effect: Effect) {
+        if let Some(op) = self.ops.iter_mut().find(|op| op.id == id) {
+            (op.effect, op.paused) = (Some(effect), true);
+        }
+    }
+
+    /// All of them may be tried again.
+    pub(crate) fn unpause(&mut self) {
+        self.ops.iter_mut().for_each(|op| op.paused = false);
     }
 
     /// Takes an operation out.

@@ -4,9 +4,11 @@
 mod durable;
 mod fork;
 mod frozen;
+mod logged;
 mod machine;
 mod quiesce;
 mod random;
+mod replay;
 
 use std::sync::Arc;
 

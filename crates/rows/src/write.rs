@@ -62,7 +62,9 @@ pub fn put_event(batch: &mut Batch, event: &Event, hash: u64, rank: Rank) {
         | Event::Departed(_)
         | Event::DepartedFrag { .. }
         | Event::MergePart { .. }
-        | Event::Merge { .. } => batch,
+        | Event::Merge { .. }
+        | Event::Data { .. }
+        | Event::DataInPlace { .. } => batch,
     };
 }
 

@@ -102,6 +102,8 @@ impl Knobs {
             dirty_ms_max: rng.pick(&[50, 500, 3000]),
             checkpoint_records: rng.pick(&[1, 10, 100]),
             contended_ms: rng.pick(&[1, 50, 500]),
+            // Chosen by the secret: no data, or that of one block, goes into the journal, or all of it.
+            journal_max: [64 << 10, 64, 0, 64][(hash_key.0 >> 40 & 3) as usize],
             root: (0o755, 0, 0),
             frag: frags(hash_key.0),
             moved_leases_max: (8192 / SHRINK[(hash_key.1 / 2 % 4) as usize]).max(1),

@@ -45,6 +45,8 @@ impl World {
                 data_epoch: self.seats[rank].data_epoch,
                 after_crash: self.seats[rank].after_crash,
                 direct: has_direct.then(|| "the store".into()),
+                // Nothing orders what clients write there with what a rank writes for its journal.
+                journal_max: if self.options.direct { 0 } else { self.knobs.server.journal_max },
                 ..self.knobs.server.clone()
             },
             segment_size: self.knobs.segment_size,

@@ -27,6 +27,8 @@ pub enum Canary {
     ShutOutDoesNothing,
     /// Replay forgets the last part of what was to be merged into a decoupled directory.
     PartsForgotten,
+    /// Replay forgets the data of files that is in the journal.
+    DataForgotten,
     /// A lookup in a decoupled directory, or below it, is answered with what the table says, and not refused.
     LookupsLetIn,
     /// A change there is refused only if its user may not make it, as elsewhere, and not because somebody has the directory for himself.
@@ -73,7 +75,7 @@ impl Canary {
     /// that reach file data by themselves, those from parts on decoupled directories: what is lent several ranks besides, what is kept
     /// journals in the store, how an owner found something one in which others work; that on replicas paths over several ranks, the one after it several
     /// ranks, the two after it lookup leases, the second of them and the one after that several ranks. The last four need relaxed directories.
-    pub const ALL: [Canary; 31] = [
+    pub const ALL: [Canary; 32] = [
         Canary::EarlyDurable,
         Canary::JournalSyncDoesNothing,
         Canary::DataSyncDoesNothing,
@@ -86,6 +88,7 @@ impl Canary {
         Canary::SessionsByTheWallClock,
         Canary::ShutOutDoesNothing,
         Canary::PartsForgotten,
+        Canary::DataForgotten,
         Canary::LookupsLetIn,
         Canary::ChangesLetIn,
         Canary::ApartNotSaid,

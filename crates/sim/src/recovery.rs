@@ -53,6 +53,13 @@ pub fn forget_parts(records: &mut [(Lsn, Record)]) {
     }
 }
 
+/// Leaves out the data of files.
+pub fn forget_data(records: &mut [(Lsn, Record)]) {
+    for (_, record) in records {
+        record.events.retain(|event| !matches!(event, Event::Data { .. }));
+    }
+}
+
 /// Leaves out what became true with each merge, and that it did; not what became of inodes that were there before.
 pub fn forget_merges(records: &mut [(Lsn, Record)]) {
     let mut parts: BTreeMap<Ino, Vec<usize>> = BTreeMap::new();

@@ -227,6 +227,9 @@ impl Server {
             let at = found.records.len() - 1 - chance as usize % found.records.len().min(8);
             found.records.remove(at);
         }
+        if canary == Some(Canary::DataForgotten) {
+            recovery::forget_data(&mut found.records);
+        }
         if canary == Some(Canary::PartsForgotten) {
             recovery::forget_parts(&mut found.records);
         }
@@ -403,6 +406,7 @@ impl Server {
         if self.waiting.is_some() {
             self.kick_journal();
         }
+        self.osd_feed(loligo_osd::Input::Retry);
         for (ino, from, object_size) in std::mem::take(&mut self.retry) {
             self.discard(ino, from, object_size);
         }
@@ -452,6 +456,11 @@ impl Server {
                 let tag = self.tag(Asked::Spill);
                 self.osd_feed(loligo_osd::Input::Spill { tag, ino, object_size, data });
             }
+            Output::WriteData { lsn, ino, object_size, patches } => {
+                self.osd_feed(loligo_osd::Input::WriteLogged { lsn, ino, object_size, patches });
+            }
+            Output::SettleData => self.osd_feed(loligo_osd::Input::SettleLogged),
+            Output::DataInPlace { ino, upto } => self.osd_feed(loligo_osd::Input::Forget { ino, upto }),
             Output::SyncData { ticket } => {
                 let tag = self.tag(Asked::SyncAll { ticket });
                 self.osd_feed(loligo_osd::Input::SyncAll { tag });

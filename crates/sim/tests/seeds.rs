@@ -615,6 +615,11 @@ fn a_data_sync_that_does_not_sync_is_found() {
 }
 
 #[test]
+fn data_of_the_journal_that_is_not_written_again_after_a_crash_is_found() {
+    found_after(Canary::DataForgotten, 100);
+}
+
+#[test]
 fn a_record_left_out_of_replay_is_found() {
     found_after(Canary::ReplaySkips, 40);
 }

@@ -27,7 +27,7 @@ pub(crate) fn may_run(tree: &Tree, root: Ino, op: &Op, objects: bool) -> FsResul
         | Op::GetXattr { .. }
         | Op::ListXattr { .. }
         | Op::Access { .. } => Ok(()),
-        Op::SetData { .. } | Op::Extend { .. } if objects => Ok(()),
+        Op::SetData { patches: None, .. } | Op::Extend { .. } if objects => Ok(()),
         Op::LookupParent { dir } if *dir != root => Ok(()),
         Op::SetAttr { set: SetAttr { size: None, .. }, .. } | Op::Open { .. } => Ok(()),
         Op::SetAttr { ino, .. } | Op::ReadInline { ino, .. } | Op::WriteInline { ino, .. } if is_here(*ino) => Ok(()),

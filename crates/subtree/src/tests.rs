@@ -48,6 +48,7 @@ fn spilled(ino: Ino, size: u64) -> Op {
         mtime: SetTime::Now,
         spilled: true,
         kill_priv: false,
+        patches: None,
     }
 }
 
@@ -75,6 +76,7 @@ fn an_open_file_lives_on_without_a_name_and_the_journal_says_that_it_is_gone() {
             mtime: SetTime::Now,
             spilled: false,
             kill_priv: false,
+            patches: None,
         },
         &[ino],
     )

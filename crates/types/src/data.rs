@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::limits;
+
 /// Operation on the bytes of one file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum DataOp {
@@ -59,4 +61,88 @@ pub enum DataError {
     TooLarge = 6,
     /// Another rank has the file now: send it there.
     Moved = 7,
+}
+
+/// Bytes for several places of one file, small enough to go into a journal. They are data, not a difference: what was there before does
+/// not matter.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Hash)]
+pub struct Patches {
+    /// Offset in the file and number of bytes of each, in the order in which they are written.
+    places: Vec<(u64, u32)>,
+    /// The bytes of all, one behind the other.
+    bytes: Arc<[u8]>,
+}
+
+impl Patches {
+    /// Puts these together; `None` if they break a limit: none at all, an empty one, too many, too long, or past the largest file.
+    pub fn new(places: Vec<(u64, u32)>, bytes: Arc<[u8]>) -> Option<Patches> {
+        let fits = |(offset, len): &(u64, u32)| {
+            *len > 0 && offset.checked_add(u64::from(*len)).is_some_and(|end| end <= limits::FILE_SIZE_MAX)
+        };
+        let total: u64 = places.iter().map(|(_, len)| u64::from(*len)).sum();
+        let fine = (1..=limits::PATCHES_MAX).contains(&places.len())
+            && bytes.len() <= limits::PATCH_BYTES_MAX
+            && total == bytes.len() as u64
+            && places.iter().all(fits);
+        fine.then_some(Patches { places, bytes })
+    }
+
+    /// Puts pieces of a file together, likewise.
+    pub fn of(pieces: &[(u64, Arc<[u8]>)]) -> Option<Patches> {
+        let places = pieces.iter().map(|(offset, data)| Some((*offset, u32::try_from(data.len()).ok()?)));
+        let places = places.collect::<Option<Vec<_>>>()?;
+        match pieces {
+            [(_, data)] => Patches::new(places, Arc::clone(data)),
+            _ => Patches::new(places, pieces.iter().flat_map(|(_, data)| data.iter().copied()).collect()),
+        }
+    }
+
+    /// The offsets and lengths.
+    pub fn places(&self) -> &[(u64, u32)] {
+        &self.places
+    }
+
+    /// The bytes of all.
+    pub fn bytes(&self) -> &Arc<[u8]> {
+        &self.bytes
+    }
+
+    /// Number of bytes.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Never true: see [`Patches::new`].
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Each with its offset.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, &[u8])> {
+        let mut at = 0;
+        self.places.iter().map(move |(offset, len)| {
+            let end = at + *len as usize;
+            let part = &self.bytes[at..end];
+            at = end;
+            (*offset, part)
+        })
+    }
+
+    /// The first byte behind all of them.
+    pub fn end(&self) -> u64 {
+        self.places.iter().map(|(offset, len)| offset + u64::from(*len)).max().unwrap_or(0)
+    }
+
+    /// The part below an offset; `None`: there is none.
+    pub fn below(&self, end: u64) -> Option<Patches> {
+        if self.end() <= end {
+            return Some(self.clone());
+        }
+        let cut = |(offset, part): (u64, &[u8])| {
+            let len = (part.len() as u64).min(end.saturating_sub(offset)) as usize;
+            (len > 0).then(|| (offset, Arc::from(&part[..len])))
+        };
+        let pieces: Vec<(u64, Arc<[u8]>)> = self.iter().filter_map(cut).collect();
+        Patches::of(&pieces)
+    }
 }

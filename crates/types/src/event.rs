@@ -5,7 +5,9 @@
 
 use std::sync::Arc;
 
-use crate::{DecoupledRecord, Frag, Ino, InoGrants, Inode, Kind, Name, Rank, Route, Seq, SessionId, msg::Reclaim};
+use crate::{
+    DecoupledRecord, Frag, Ino, InoGrants, Inode, Kind, Lsn, Name, Patches, Rank, Route, Seq, SessionId, msg::Reclaim,
+};
 
 /// Which request made a record, so that a repeated request is answered and not executed again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -129,6 +131,11 @@ pub enum Event {
     /// All parts that came are true from now on, but for what they say of inodes that were there before: other events of
     /// the same record have those.
     Merge { dir: Ino },
+    /// Bytes of a file that are to be in its objects. Not absolute as other events: they count until a later event says that they are
+    /// there ([`Event::DataInPlace`]), that they are dropped ([`Event::Discard`]), or that the file is gone or another rank's.
+    Data { ino: Ino, object_size: u32, patches: Arc<Patches> },
+    /// Data of records up to this one is in the file's objects, durably. Inode 0: of all files.
+    DataInPlace { ino: Ino, upto: Lsn },
 }
 
 impl Event {

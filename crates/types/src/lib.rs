@@ -36,7 +36,7 @@ pub use attr::{Attr, Extra, Inode, Kind, Layout, Placement, RStat, Spread};
 pub use balance::{Decision, Move, NO_POLICY, Piece, PieceHeat, PolicyId, RankView, Snapshot, Weighed, is_policy_name};
 pub use beat::{Beat, Load};
 pub use cred::Cred;
-pub use data::{DataAnswer, DataError, DataOp};
+pub use data::{DataAnswer, DataError, DataOp, Patches};
 pub use error::{FsError, FsResult};
 pub use event::{Event, EventView, Letter, MovedClient, Origin, PeerRecord, SessionRecord};
 pub use grant::{Granted, InoGrant, InoGrants};

@@ -30,6 +30,10 @@ pub const OBJECT_SIZE_MAX: u64 = 1 << 30;
 pub const INLINE_MAX: usize = 64 << 10;
 /// Most bytes of one data read or write request.
 pub const DATA_OP_MAX: usize = 4 << 20;
+/// Most places of a file whose bytes go into the journal with one request.
+pub const PATCHES_MAX: usize = 64;
+/// Most bytes of them.
+pub const PATCH_BYTES_MAX: usize = 256 << 10;
 /// Largest frame on the wire, bytes after the header.
 pub const FRAME_MAX: usize = 8 << 20;
 /// Most requests of one session that may be unanswered.
@@ -96,3 +100,5 @@ const _: () = assert!(READDIR_MAX * 600 <= FRAME_MAX);
 // A whole cluster map and all routes fit beside each other in a message without payload.
 const _: () = assert!(ROUTES_MAX * 36 + RANKS_MAX * (ADDRESS_MAX + 16) + 4096 <= FRAME_MAX - DATA_OP_MAX);
 const _: () = assert!(INLINE_MAX <= DATA_OP_MAX);
+// What one record brings fits in a data request.
+const _: () = assert!(PATCH_BYTES_MAX <= DATA_OP_MAX);

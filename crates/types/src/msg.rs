@@ -6,7 +6,7 @@ use crate::{
 };
 
 /// Version of the protocol that this code speaks.
-pub const PROTOCOL_VERSION: u32 = 14;
+pub const PROTOCOL_VERSION: u32 = 15;
 
 /// The first message of a connection.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -127,6 +127,8 @@ pub struct Welcome {
     /// The last record of its journal that the rank found when it began this life after a crash: later records of the life before are lost. 0: the
     /// life before ended in order, and where the journal ended at an earlier crash is not known.
     pub recovered: Lsn,
+    /// Most bytes of data that the rank takes into its journal with one [`Op::SetData`]; 0: none.
+    pub journal_max: u32,
 }
 
 /// Of an answer about what is below a directory whose policy is strong and not globally durable: it came before all that it shows was durable, and a

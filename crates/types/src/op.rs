@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{FileLock, Ino, Kind, Layout, Name, SubtreeOp, Time};
+use crate::{FileLock, Ino, Kind, Layout, Name, Patches, SubtreeOp, Time};
 
 /// Values that the server adds to an operation so that deciding it needs no clock and no counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -209,7 +209,9 @@ pub enum Op {
     /// that the writer knew; `Stale` if the file was cut since, and the data must be written again. If `grow_to` is the end
     /// of room that the session has reserved, this makes the append visible. `behind`: the first byte written that was
     /// behind the end as the writer knew it; `Stale` if an append of somebody else may lie there by now. `None` from a
-    /// writer that is alone.
+    /// writer that is alone. `patches`: data that was not written to objects: it gets into the journal with all this, is durable with the
+    /// answer, and is written to objects by the rank. At most [`crate::msg::Welcome::journal_max`] bytes, from a writer that is alone, of which
+    /// nothing ends behind `grow_to`; `NotSupported` if the rank does not take them now, and nothing was done.
     SetData {
         ino: Ino,
         handle: u64,
@@ -219,6 +221,7 @@ pub enum Op {
         mtime: SetTime,
         spilled: bool,
         kill_priv: bool,
+        patches: Option<Arc<Patches>>,
     },
     /// Reserves room at the end for an append to an object file shared with other writers. `Offset` says where. Nobody sees
     /// the room before [`Op::SetData`] tells its end; it belongs to the session until then, or until it reserves other room,

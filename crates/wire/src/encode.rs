@@ -33,6 +33,7 @@ pub fn head_to_server(msg: &ToServer, out: &mut Vec<u8>) -> Option<Arc<[u8]>> {
         },
         ToServer::Request(request) => match &request.op {
             Op::WriteInline { data, .. } => Some(data),
+            Op::SetData { patches, .. } => patches.as_ref().map(|patches| patches.bytes()),
             Op::Subtree { what, .. } => subtree::payload(what),
             _ => None,
         },

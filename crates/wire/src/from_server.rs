@@ -119,6 +119,7 @@ fn to_welcome(welcome: &Welcome) -> proto::Welcome {
         hash_key_high: welcome.hash_key.1,
         direct: welcome.direct.clone(),
         recovered: welcome.recovered.0,
+        journal_max: welcome.journal_max,
     }
 }
 
@@ -140,6 +141,7 @@ fn welcome(m: proto::Welcome) -> Result<Welcome> {
         routes: routes(m.routes)?,
         direct: m.direct,
         recovered: Lsn(m.recovered),
+        journal_max: m.journal_max,
     })
 }
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use loligo_types::limits::{DATA_ADDRESS_MAX, WALK_MAX, XATTR_TOTAL_MAX};
-use loligo_types::{Access, Ino, Layout, LockOwner, Name, Op, RenameMode, Replicas, SetAttr, XattrMode};
+use loligo_types::limits::{DATA_ADDRESS_MAX, PATCHES_MAX, WALK_MAX, XATTR_TOTAL_MAX};
+use loligo_types::{Access, Ino, Layout, LockOwner, Name, Op, Patches, RenameMode, Replicas, SetAttr, XattrMode};
 
 use crate::common::{
     bits12, flags, kind, limit, lock, name, need, object_size, readdir_limit, set_time, to_flags, to_kind, to_lock,
@@ -129,7 +129,8 @@ pub(crate) fn encode(op: &Op) -> Wire {
             mtime: Some(to_set_time(*mtime)),
             kill_priv: *kill_priv,
         }),
-        Op::SetData { ino, handle, cuts, grow_to, behind, mtime, spilled, kill_priv } => {
+        Op::SetData { ino, handle, cuts, grow_to, behind, mtime, spilled, kill_priv, patches } => {
+            let places = patches.as_ref().map_or(&[][..], |patches| patches.places());
             Wire::SetData(proto::SetData {
                 ino: ino.0,
                 handle: *handle,
@@ -139,6 +140,8 @@ pub(crate) fn encode(op: &Op) -> Wire {
                 mtime: Some(to_set_time(*mtime)),
                 spilled: *spilled,
                 kill_priv: *kill_priv,
+                offsets: places.iter().map(|(offset, _)| *offset).collect(),
+                lengths: places.iter().map(|(_, len)| *len).collect(),
             })
         }
         Op::Extend { ino, handle, len } => Wire::Extend(proto::Extend { ino: ino.0, handle: *handle, len: *len }),
@@ -289,6 +292,7 @@ pub(crate) fn decode(op: Wire, payload: &mut Payload) -> Result<Op> {
             mtime: set_time(m.mtime.unwrap_or_default()),
             spilled: m.spilled,
             kill_priv: m.kill_priv,
+            patches: patches(m.offsets, m.lengths, payload)?,
         },
         Wire::Extend(m) => Op::Extend { ino: Ino(m.ino), handle: m.handle, len: m.len },
         Wire::SetLock(m) => Op::SetLock { ino: Ino(m.ino), handle: m.handle, lock: lock(m.lock)?, wait: m.wait },
@@ -310,6 +314,21 @@ pub(crate) fn decode(op: Wire, payload: &mut Payload) -> Result<Op> {
 fn small(bytes: Vec<u8>, what: &'static str) -> Result<Arc<[u8]>> {
     limit(bytes.len(), XATTR_TOTAL_MAX, what)?;
     Ok(Arc::from(bytes))
+}
+
+/// The bytes of the payload, with their places; a payload without places is left, and refused with the message.
+fn patches(offsets: Vec<u64>, lengths: Vec<u32>, payload: &mut Payload) -> Result<Option<Arc<Patches>>> {
+    if offsets.is_empty() && lengths.is_empty() {
+        return Ok(None);
+    }
+    limit(offsets.len(), PATCHES_MAX, "places")?;
+    if offsets.len() != lengths.len() {
+        return Err(DecodeError::Invalid("number of lengths"));
+    }
+    let places = offsets.into_iter().zip(lengths).collect();
+    Patches::new(places, payload.take())
+        .map(|patches| Some(Arc::new(patches)))
+        .ok_or(DecodeError::Invalid("place of data"))
 }
 
 fn to_ino(ino: Ino) -> proto::Ino {

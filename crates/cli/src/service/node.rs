@@ -354,6 +354,7 @@ fn server_config(data: &Path, settings: &Settings, store: Arc<dyn Backend>) -> R
     let mds = loligo_mds::Config {
         cache_bytes_max: settings.number("cache_bytes") as usize,
         inline_max: small("inline_max"),
+        journal_max: small("journal_data"),
         session_ms: small("session_ms"),
         grace_ms: small("grace_ms"),
         balance_ms: settings.number("balance_ms"),

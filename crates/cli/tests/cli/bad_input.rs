@@ -237,6 +237,7 @@ fn values_that_cannot_be() {
         ("grace_ms=soon", &["grace_ms", "soon", "whole number"]),
         ("cache_bytes=2XB", &["cache_bytes", "64MiB"]),
         ("inline_max=1MiB", &["inline_max", "65536"]),
+        ("journal_data=1MiB", &["journal_data", "262144"]),
         ("session_ms=1", &["session_ms", "from 1000"]),
         ("log=x=loud", &["log = `x=loud`", "warn"]),
     ] {

@@ -90,6 +90,7 @@ fn welcome(rank: Rank, ranks: u16) -> Welcome {
         routes: vec![route(Ino::ROOT, R0, 1)],
         direct: String::new(),
         recovered: loligo_types::Lsn(0),
+        journal_max: 0,
     }
 }
 

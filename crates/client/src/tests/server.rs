@@ -245,6 +245,7 @@ impl Server {
             routes: Vec::new(),
             direct: String::new(),
             recovered: loligo_types::Lsn(0),
+            journal_max: 0,
         }));
         for (_, ino, id, bits) in self.recalls.iter().filter(|recall| recall.0 == client) {
             self.out[client].push_back(ToClient::Recall { ino: *ino, id: *id, bits: *bits });

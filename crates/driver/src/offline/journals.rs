@@ -8,7 +8,7 @@ use std::sync::Arc;
 use loligo_journal::table::{
     Meta, Row, decode_inode, decode_row, key_discard, key_inode, key_meta, key_orphan, prefix_range,
 };
-use loligo_journal::{ReadConfig, Record, Source, Tail};
+use loligo_journal::{DataLog, DataRecord, ReadConfig, Record, Source, Tail};
 use loligo_namespace::{Config, Loaded, Tree, apply, decided, ended_lines, lent_dirs};
 use loligo_rows::{Head, put_event, read_small, read_values, scan};
 use loligo_store::{Backend, Batch, StoreError, Table};
@@ -32,6 +32,8 @@ pub(super) struct Journals {
     pub(super) next_inos: BTreeMap<Rank, Ino>,
     /// Contradictions, in words.
     pub(super) damage: Vec<String>,
+    /// Bytes of files that their objects do not have, in the order in which each rank has taken them.
+    pub(super) data: Vec<DataRecord>,
 }
 
 /// One rank, as if it had just started.
@@ -41,6 +43,7 @@ struct Life {
     tail: Tail,
     /// Letters to other ranks: addressee, number, content.
     letters: Vec<(Rank, u64, Arc<Letter>)>,
+    data: DataLog,
 }
 
 impl Life {
@@ -56,8 +59,9 @@ impl Life {
         let head = read_values(&*table, rank)?;
         let mut tree = Tree::new(key, Config { inline_max: 0, rank, frag: loligo_namespace::FragConfig::default() });
         read_small(&*table, rank, &head, &mut |item| tree.load(item))?;
-        let mut letters = Vec::new();
+        let (mut letters, mut data) = (Vec::new(), DataLog::default());
         let mut seen = |lsn, mut record: Record| {
+            record.events.iter().for_each(|event| data.note(lsn, event));
             if lsn < head.table_upto {
                 // The table has it, and it may be another rank's by now.
                 record.events.retain(|event| !event.is_of_inode());
@@ -72,7 +76,7 @@ impl Life {
                 replay_of(source, config, progress, &mut seen)?
             }
         };
-        Ok(Life { rank, tree, tail, letters })
+        Ok(Life { rank, tree, tail, letters, data })
     }
 
     /// Applies events behind the end of the journal.
@@ -114,7 +118,8 @@ pub(super) fn read(
     let mut damage = Vec::new();
     deliver(&*backend.table(), &mut lives, &mut damage)?;
     let next_inos = next_inos(&*backend.table())?;
-    Ok(merge(lives, next_inos, damage))
+    let data = lives.iter().flat_map(|life| life.data.iter().cloned()).collect();
+    Ok(merge(lives, next_inos, damage, data))
 }
 
 /// Reads the inode counters of the table.
@@ -257,7 +262,12 @@ fn inode_of(table: &dyn Table, life: &mut Life, ino: Ino) -> Result<Option<Inode
 }
 
 /// All that differs from the table, of all ranks together.
-fn merge(lives: Vec<Life>, mut next_inos: BTreeMap<Rank, Ino>, mut damage: Vec<String>) -> Journals {
+fn merge(
+    lives: Vec<Life>,
+    mut next_inos: BTreeMap<Rank, Ino>,
+    mut damage: Vec<String>,
+    data: Vec<DataRecord>,
+) -> Journals {
     let mut rows: BTreeMap<Vec<u8>, (Rank, Option<Vec<u8>>)> = BTreeMap::new();
     let mut swept = BTreeSet::new();
     let mut tails = Vec::new();
@@ -277,7 +287,7 @@ fn merge(lives: Vec<Life>, mut next_inos: BTreeMap<Rank, Ino>, mut damage: Vec<S
         tails.push((life.rank, life.tail));
     }
     let overlay = rows.into_iter().map(|(key, (_, value))| (key, value)).collect();
-    Journals { overlay, swept, tails, next_inos, damage }
+    Journals { overlay, swept, tails, next_inos, damage, data }
 }
 
 /// Each row is one rank's. Only an orphan, or a discard, may end at one rank and begin at another.

@@ -16,8 +16,9 @@ use std::sync::Arc;
 use loligo_journal::table::{
     KeyRange, Meta, Row, decode_row, key_policied, split_policied_key, split_xattr_key, xattr_range,
 };
-use loligo_journal::{DecodeError, Source, Tail};
+use loligo_journal::{DataRecord, DecodeError, Source, Tail};
 use loligo_namespace::hash63;
+use loligo_osd::Effect;
 use loligo_rows::{Head, put_event, put_finished, put_meta, read_head, read_values};
 use loligo_store::{Backend, Batch, Durability, StoreError, Table};
 use loligo_types::{Event, Ino, Inode, Name, Place, Rank};
@@ -53,6 +54,8 @@ pub struct Offline {
     tails: Vec<(Rank, Tail)>,
     next_inos: BTreeMap<Rank, Ino>,
     damage: Vec<String>,
+    /// Bytes of files that only the journals have.
+    data: Vec<DataRecord>,
 }
 
 impl Offline {
@@ -103,6 +106,7 @@ impl Offline {
             tails: journals.tails,
             next_inos: journals.next_inos,
             damage: journals.damage,
+            data: journals.data,
             backend,
         })
     }
@@ -198,8 +202,29 @@ impl Offline {
         Ok(())
     }
 
-    /// Puts everything that the journals say into the table, durably: from then on the journals are not needed.
+    /// Bytes of file data that only the journals have.
+    pub fn data_bytes(&self) -> u64 {
+        self.data.iter().map(|record| record.patches.len() as u64).sum()
+    }
+
+    /// Writes the data that only the journals have into its objects, durably.
+    fn settle_data(&mut self) -> Result<()> {
+        if self.data.is_empty() {
+            return Ok(());
+        }
+        let blobs = self.backend.blobs();
+        for DataRecord { ino, object_size, patches, .. } in &self.data {
+            let (ino, object_size, patches) = (*ino, u64::from(*object_size), Arc::clone(patches));
+            loligo_osd::execute(&*blobs, &Effect::Patch { ino, object_size, patches })?;
+        }
+        blobs.sync_all()?;
+        self.data.clear();
+        Ok(())
+    }
+
+    /// Puts everything that the journals say into the table and into objects, durably: from then on the journals are not needed.
     pub fn settle(&mut self) -> Result<()> {
+        self.settle_data()?;
         let mut batch = Batch::new();
         put_meta(&mut batch, Meta::Clean, Rank::ZERO, 0);
         for ino in std::mem::take(&mut self.swept) {
@@ -267,7 +292,7 @@ impl Offline {
     }
 
     fn write_batch(&mut self, batch: Batch) -> Result<()> {
-        if !self.overlay.is_empty() || !self.swept.is_empty() {
+        if !self.overlay.is_empty() || !self.swept.is_empty() || !self.data.is_empty() {
             self.settle()?;
         }
         self.table.write(&batch, Durability::Buffered)?;

@@ -6,7 +6,7 @@ use loligo_namespace::hash63;
 use loligo_rows::{put_event, put_meta};
 use loligo_store::Identity;
 use loligo_store::mem::MemDisk;
-use loligo_types::{Frag, Inode, Kind, Letter, PeerRecord, RStat, Route, Time};
+use loligo_types::{Frag, Inode, Kind, Letter, Lsn, PeerRecord, RStat, Route, Time};
 
 use super::*;
 use crate::server::format::{FormatOptions, format};
@@ -275,4 +275,30 @@ fn what_the_journals_would_change_is_counted_and_a_journal_elsewhere_counts_in_p
     assert_eq!(opened.pending().expect("a good table"), BTreeMap::new());
     opened.close().expect("it closes");
     assert_eq!(open(&disk).pending().expect("a good table"), BTreeMap::new());
+}
+
+#[test]
+fn data_that_only_a_journal_has_is_written_into_objects_before_the_journal_is_not_needed() {
+    let data = |offset: u64, text: &str| {
+        let patches = loligo_types::Patches::of(&[(offset, Arc::from(text.as_bytes()))]).expect("within the limits");
+        Event::Data { ino: FILE, object_size: 4096, patches: Arc::new(patches) }
+    };
+    let disk = disk(&[inode(Ino::ROOT, Kind::Dir, 0), inode(FILE, Kind::File, 5000)]);
+    let cut = Event::Discard { ino: FILE, from: 4098, object_size: 4096 };
+    let in_place = Event::DataInPlace { ino: FILE, upto: Lsn(1) };
+    journal(
+        &disk,
+        0,
+        &[vec![data(0, "old")], vec![in_place], vec![data(4094, "abcdefgh")], vec![cut], vec![data(1, "x")]],
+    );
+    let mut offline = open(&disk);
+    assert_eq!(offline.data_bytes(), 5, "four bytes before the cut, and one after it");
+    offline.settle().expect("there is room");
+    assert_eq!(offline.data_bytes(), 0);
+    drop(offline);
+    disk.crash(&loligo_store::mem::CrashPlan::lose_all());
+    let blobs = disk.open().expect("it is not open").blobs();
+    let read = Effect::Read { ino: FILE, object_size: 4096, offset: 0, len: 4100 };
+    let Ok(loligo_types::DataAnswer::Bytes(bytes)) = loligo_osd::execute(&*blobs, &read) else { panic!("no bytes") };
+    assert_eq!((&bytes[..3], &bytes[4093..]), (&b"\0x\0"[..], &b"\0abcd\0\0"[..]));
 }

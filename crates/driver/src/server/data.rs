@@ -7,7 +7,7 @@ use loligo_mds::{DataAccess, Input};
 use loligo_osd::{Access, Effect, EffectId, EffectResult, Osd, Output, Tag};
 use loligo_store::{Blobs, StoreError};
 use loligo_types::msg::{DataRequest, ToClient};
-use loligo_types::{DataError, Ino, SessionId};
+use loligo_types::{DataError, Ino, Lsn, Patches, SessionId};
 
 use super::faults::{About, DataFault, Faults};
 use super::queue::{Inbox, Queue};
@@ -180,6 +180,21 @@ impl DataPlane {
         self.feed(loligo_osd::Input::Discard { tag, ino, object_size, from });
     }
 
+    /// Writes what the journal has durably.
+    pub(crate) fn write_logged(&mut self, lsn: Lsn, ino: Ino, object_size: u32, patches: Arc<Patches>) {
+        self.feed(loligo_osd::Input::WriteLogged { lsn, ino, object_size, patches });
+    }
+
+    /// Makes durable what was written so.
+    pub(crate) fn settle_logged(&mut self) {
+        self.feed(loligo_osd::Input::SettleLogged);
+    }
+
+    /// The journal says that it is.
+    pub(crate) fn forget_logged(&mut self, ino: Ino, upto: Lsn) {
+        self.feed(loligo_osd::Input::Forget { ino, upto });
+    }
+
     pub(crate) fn spill(&mut self, ino: Ino, data: Arc<[u8]>, object_size: u32) {
         let tag = self.tag(Asked::Spill);
         self.feed(loligo_osd::Input::Spill { tag, ino, object_size, data });
@@ -247,6 +262,7 @@ impl DataPlane {
 
     /// Tries again what failed.
     pub(crate) fn tick(&mut self) {
+        self.feed(loligo_osd::Input::Retry);
         for (ino, from, object_size) in std::mem::take(&mut self.retry) {
             self.discard(ino, from, object_size);
         }
@@ -306,6 +322,8 @@ impl DataPlane {
                     self.out.push_back(Out::Input(Input::DataSynced { ticket, ok: result.is_ok() }));
                 }
             }
+            Output::InPlace { ino, upto } => self.out.push_back(Out::Input(Input::DataInPlace { ino, upto })),
+            Output::LoggedFailed => self.out.push_back(Out::Input(Input::DataFailed)),
             Output::Quiesced { ticket, ok } => {
                 // A discard that is to be tried again must not come when another rank has the file.
                 let inos = self.quieting.remove(&ticket).unwrap_or_default();

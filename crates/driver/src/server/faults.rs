@@ -43,7 +43,10 @@ impl About {
             Effect::Theirs { effect, .. } => return About::of(effect).map(|about| About { empties: false, ..about }),
             Effect::Restore { ino, .. } | Effect::KeepTheirs { ino, .. } => (*ino, false),
             Effect::Spill { ino, .. } => (*ino, true),
-            Effect::SyncDiscards { .. } | Effect::SyncAll | Effect::LookAtFork { .. } => return None,
+            Effect::Patch { ino, .. } => (*ino, false),
+            Effect::SyncDiscards { .. } | Effect::SyncFiles { .. } | Effect::SyncAll | Effect::LookAtFork { .. } => {
+                return None;
+            }
         };
         Some(About { ino, empties })
     }

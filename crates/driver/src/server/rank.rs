@@ -508,6 +508,11 @@ impl Rank {
                 // The search may have ended.
                 self.strays.take().into_iter().for_each(|done| _ = done.send(()));
             }
+            Output::WriteData { lsn, ino, object_size, patches } => {
+                self.data.write_logged(lsn, ino, object_size, patches);
+            }
+            Output::SettleData => self.data.settle_logged(),
+            Output::DataInPlace { ino, upto } => self.data.forget_logged(ino, upto),
             Output::SyncData { ticket } => self.data.sync_all(ticket),
             Output::Quiesce { ticket, inos } => self.data.quiesce(ticket, inos),
             Output::Scan { ticket, what, from } => self.queues.table.push(table::Work::Scan { ticket, what, from }),

@@ -521,6 +521,8 @@ pub(super) fn recover(
         fs_id: backend.identity().fs_id,
         hash_key: hash_key(backend),
         data_epoch,
+        // Where nobody waits for a sync of the log, nobody does for one of an object; nor is anything ordered with what clients write there.
+        journal_max: if backend.log_dir(u32::from(rank.0))?.is_async() { 0 } else { config.mds.journal_max },
         after_crash: epoch.is_some() || data_epoch != head.data_epoch,
         ..config.mds.clone()
     };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use loligo_types::{Event, EventView, Ino, Kind, Rank, SessionId};
+use loligo_types::{Event, EventView, Ino, Kind, Lsn, Patches, Rank, SessionId};
 
 use super::letter::{put_frag, put_inos, put_letter, put_peer, put_rank, put_route, take_inos, take_letter};
 use super::letter::{take_frag, take_peer, take_rank, take_route};
@@ -39,13 +39,15 @@ mod code {
     pub const MERGE_PART: u8 = 25;
     pub const MERGE: u8 = 26;
     pub const DECOUPLED: u8 = 27;
+    pub const DATA: u8 = 28;
+    pub const DATA_IN_PLACE: u8 = 29;
 }
 
 /// Code of a letter, which no other letter may hold.
 pub(super) const LETTER: u8 = code::LETTER;
 
 /// The short names of all events, in the order of their codes.
-pub const EVENT_NAMES: [&str; 26] = [
+pub const EVENT_NAMES: [&str; 28] = [
     "inode",
     "inode_gone",
     "entry",
@@ -72,6 +74,8 @@ pub const EVENT_NAMES: [&str; 26] = [
     "decoupled_gone",
     "merge_part",
     "merge",
+    "data",
+    "data_in_place",
 ];
 
 /// Short name of an event, the same in `loligo journal inspect`, logs and the documentation.
@@ -103,6 +107,8 @@ pub fn event_name(event: &Event) -> &'static str {
         Event::DecoupledGone(_) => "decoupled_gone",
         Event::MergePart { .. } => "merge_part",
         Event::Merge { .. } => "merge",
+        Event::Data { .. } => "data",
+        Event::DataInPlace { .. } => "data_in_place",
     }
 }
 
@@ -195,6 +201,15 @@ pub(super) fn put_event(out: &mut Vec<u8>, event: &Event) {
             put_bytes(out, body);
         }
         Event::Merge { dir } => put_head(out, code::MERGE, dir.0),
+        Event::Data { ino, object_size, patches } => {
+            put_head(out, code::DATA, ino.0);
+            put_object_size(out, *object_size);
+            put_patches(out, patches);
+        }
+        Event::DataInPlace { ino, upto } => {
+            put_head(out, code::DATA_IN_PLACE, ino.0);
+            put_u64(out, upto.0);
+        }
     }
 }
 
@@ -203,7 +218,7 @@ pub(super) fn put_event(out: &mut Vec<u8>, event: &Event) {
 fn take_head(from: &mut Cursor<'_>) -> Result<(u8, u64), DecodeError> {
     let at = from.at();
     let code = from.u8()?;
-    if !(code::INODE..=code::DECOUPLED).contains(&code) {
+    if !(code::INODE..=code::DATA_IN_PLACE).contains(&code) {
         // Before its number: that field may not exist in an event of the future.
         return Err(DecodeError::UnknownEvent { code, at });
     }
@@ -275,6 +290,11 @@ fn take_rest(from: &mut Cursor<'_>, (code, number): (u8, u64), at: usize) -> Res
         code::DECOUPLED_GONE => Event::DecoupledGone(ino),
         code::MERGE_PART => Event::MergePart { dir: ino, part: from.u32()?, body: from.bytes()?.into() },
         code::MERGE => Event::Merge { dir: ino },
+        code::DATA => {
+            let object_size = take_object_size(from)?;
+            Event::Data { ino, object_size, patches: Arc::new(take_patches(from)?) }
+        }
+        code::DATA_IN_PLACE => Event::DataInPlace { ino, upto: Lsn(from.u64()?) },
         code => return Err(DecodeError::UnknownEvent { code, at }),
     })
 }
@@ -292,4 +312,25 @@ pub fn take_entry_kind(from: &mut Cursor<'_>) -> Result<(Kind, bool), DecodeErro
     let code = from.u8()?;
     let kind = Kind::from_code(code & !REMOTE).ok_or_else(|| from.invalid("kind"))?;
     Ok((kind, code & REMOTE != 0))
+}
+
+/// The shortest place of patches: two numbers of one byte.
+const PLACE_MIN: usize = 2;
+
+fn put_patches(out: &mut Vec<u8>, patches: &Patches) {
+    put_u64(out, patches.places().len() as u64);
+    for (offset, len) in patches.places() {
+        put_u64(out, *offset);
+        put_u64(out, u64::from(*len));
+    }
+    put_bytes(out, patches.bytes());
+}
+
+fn take_patches(from: &mut Cursor<'_>) -> Result<Patches, DecodeError> {
+    let count = from.count(PLACE_MIN, "number of places")?;
+    let mut places = Vec::with_capacity(count);
+    for _ in 0..count {
+        places.push((from.u64()?, from.u32()?));
+    }
+    Patches::new(places, from.bytes()?.into()).ok_or_else(|| from.invalid("places of data"))
 }

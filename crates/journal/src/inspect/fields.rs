@@ -97,6 +97,16 @@ pub fn fields(event: &Event) -> Fields {
             ("inos", number(record.grants.iter().map(|(_, count)| count).sum::<u64>())),
         ],
         Event::DecoupledGone(dir) | Event::Merge { dir } => vec![("dir", number(dir.0))],
+        Event::Data { ino, patches, .. } => {
+            let (first, places) = (patches.places().first().map_or(0, |place| place.0), patches.places().len());
+            vec![
+                ("ino", number(ino.0)),
+                ("places", number(places as u64)),
+                ("first", number(first)),
+                ("bytes", number(patches.len() as u64)),
+            ]
+        }
+        Event::DataInPlace { ino, upto } => vec![("ino", number(ino.0)), ("upto", number(upto.0))],
         Event::MergePart { dir, part, body } => {
             vec![("dir", number(dir.0)), ("part", number(*part)), ("bytes", number(body.len() as u64))]
         }

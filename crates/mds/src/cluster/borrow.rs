@@ -409,6 +409,7 @@ fn owner_of(event: &Event) -> Option<Ino> {
         | Event::Xattr { ino, .. }
         | Event::XattrGone { ino, .. }
         | Event::Inline { ino, .. }
+        | Event::Data { ino, .. }
         | Event::Discard { ino, .. } => Some(*ino),
         _ => None,
     }

@@ -77,6 +77,7 @@ impl Cluster {
         mut inos: BTreeSet<Ino>,
     ) {
         export.frozen_ms = core.now.mono_ms;
+        export.data_upto = core.log.last;
         for (ino, slot, access) in export.held.users(core, &mut self.exports, &mut self.atlas, opens, survey) {
             let is_file = core.tree.inode(ino).is_some_and(|inode| inode.kind == Kind::File);
             if let Some(session) = sessions.get(slot).map(|session| session.id).filter(|_| is_file) {

@@ -62,6 +62,8 @@ pub(crate) struct Export {
     /// Sessions and files whose data operations were stopped, and what they may do otherwise.
     pub(super) stopped: Vec<(Slot, Ino, DataAccess)>,
     pub(super) quiesced: bool,
+    /// Data of records up to this one is to be in place before it moves.
+    pub(super) data_upto: Lsn,
     /// The sync of all file data that must end before it freezes.
     pub(super) data_sync: Option<u64>,
     /// The number under which data operations were stopped last: what is said of an earlier time does not count.
@@ -251,6 +253,7 @@ impl Export {
             rounds: 0,
             stopped: Vec::new(),
             quiesced: false,
+            data_upto: Lsn(0),
             data_sync: None,
             ticket: 0,
             inodes: 0,

@@ -23,7 +23,9 @@ pub(crate) struct Tail {
 impl Tail {
     /// A record was made.
     pub(crate) fn add(&mut self, events: &[Event], bytes: usize) {
-        self.events.extend_from_slice(events);
+        // What the journal has of files' bytes is in place before they go.
+        let moves = events.iter().filter(|event| !matches!(event, Event::Data { .. } | Event::DataInPlace { .. }));
+        self.events.extend(moves.cloned());
         self.bytes += bytes;
     }
 

@@ -121,6 +121,8 @@ impl Mds {
         self.core.log.durable = self.core.log.durable.max(lsn).min(self.core.log.last);
         self.relaxed.relaxed_durable(&mut self.core, &self.sessions, &self.opens, &mut self.cluster);
         self.decoupled.emit_thaws(&mut self.core, &self.sessions, &self.opens);
+        // What a drop of later takes is there before it.
+        self.core.emit_data();
         self.discards.emit_discards(&mut self.core);
         self.decoupled.emit_restores(&mut self.core);
         self.decoupled.emit_forks(&mut self.core);

@@ -57,6 +57,9 @@ impl Mds {
         let held = held.or_else(|| self.opens.opened_before(job));
         let relaxation = self.relax(job);
         let (lag, reserved) = (relaxation.lag, relaxation.number);
+        if let Some(error) = self.refuse_data(job, lag.is_some()) {
+            return Step::Answer(Err(error));
+        }
         let (opens, cluster, tx) = (&self.opens, &self.cluster, job.tx);
         let guest = |ino| tx.and_then(|tx| self.cluster.borrowing.opens_of_guest(tx, ino));
         let made = job.ino.or(job.scattered).or(reserved).unwrap_or_else(|| self.core.tree.next_ino());
@@ -121,6 +124,18 @@ impl Mds {
             self.decoupled.hold(dir, &events);
         }
         Step::Answer(Ok(answer))
+    }
+
+    /// Why the data that comes with a request cannot go into the journal; `None`: there is none, or it can. It is to be written to objects
+    /// then. `relaxed`: the answer may leave before it is durable, so whoever hears it would not read the data.
+    pub(crate) fn refuse_data(&self, job: &Job, relaxed: bool) -> Option<FsError> {
+        let Op::SetData { ino, patches: Some(patches), .. } = &job.op else { return None };
+        // Others may write objects at the same time, or read another version of them.
+        let alone = self.opens.rights(*ino, job.slot).has(Lease::BUFFER) && job.tx.is_none();
+        if relaxed || !alone || self.core.tree.has_decoupled() {
+            return Some(FsError::NotSupported);
+        }
+        self.core.data.refusal(&self.core, &self.statfs, patches)
     }
 
     /// Decides if a request is relaxed, and picks the number for the inode that it makes. A request that would make an inode for which no
@@ -313,6 +328,7 @@ impl Mds {
         }
         self.promises.check_promises(&self.core, events);
         for event in events {
+            self.core.data.note(lsn, event, self.core.now.mono_ms);
             self.shortcuts.note(&self.core.tree, event);
             if !alone {
                 self.cluster.atlas.note_for_others(&self.core, event);
@@ -328,6 +344,7 @@ impl Mds {
                     self.discards.add(*ino, *from, *object_size, lsn);
                     self.tidy.dropped(&self.opens, *ino);
                 }
+                Event::Data { .. } | Event::DataInPlace { .. } => {}
                 Event::InodeGone(ino) => {
                     self.leases.forget(*ino);
                     self.decoupled.note_promise(event);

@@ -68,6 +68,7 @@ impl Mds {
     pub fn replay(&mut self, lsn: Lsn, record: &Record) {
         self.core.log.last = self.core.log.last.max(lsn);
         for event in &record.events {
+            self.core.data.replay(lsn, event);
             if lsn < self.cluster.atlas.settled && event.is_of_inode() {
                 // It may be another rank's by now.
                 continue;
@@ -160,6 +161,8 @@ impl Mds {
         for (ino, from, object_size) in discards {
             self.discards.add(ino, from, object_size, self.core.log.durable);
         }
+        self.core.data.recovered(now.mono_ms);
+        self.core.emit_data();
         self.discards.emit_discards(&mut self.core);
         self.strays.begin(self.core.tree.next_ino());
         let (grace_ms, session_ms) = (u64::from(self.core.config.grace_ms), u64::from(self.core.config.session_ms));

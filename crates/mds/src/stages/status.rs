@@ -51,6 +51,8 @@ impl Mds {
             splits: self.core.counters.splits,
             merges: self.core.counters.merges,
             scattered: self.core.counters.scattered,
+            data_taken: self.core.data.taken(),
+            data_held: self.core.data.held(),
             spreads: self.core.counters.spreads,
             paths: self.path_status(),
             tally: self.core.counters.tally.status(|op| self.core.counters.op_name(op)),

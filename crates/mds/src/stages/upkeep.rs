@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use loligo_namespace::{Loaded, Need, propagate, propagate_abroad, propagate_need};
-use loligo_types::{Event, FsError, Letter, Lsn};
+use loligo_types::{Event, FsError, Ino, Letter, Lsn};
 
 use crate::background::{SUMS_MS, SUMS_PER_TICK, TIMEOUTS_MS};
 use crate::cluster::{Where, pinned_dirs};
+use crate::data::AGAIN_MS;
 use crate::io::Output;
 use crate::job::WaitReason;
 use crate::load::{Waiter, cut_dir};
@@ -152,6 +153,7 @@ impl Mds {
 
     /// Goes on with checkpointing, or starts a round if it is time.
     pub(crate) fn checkpoint(&mut self) {
+        self.core.settle_data(false);
         if self.checkpointer.is_held_up(&self.core) {
             return;
         }
@@ -201,6 +203,28 @@ impl Mds {
         self.core.wake_if_room(&self.sessions, &self.cluster);
     }
 
+    /// A file (0: each) has in its objects, durably, all that records up to this one say of its data.
+    pub(crate) fn data_in_place(&mut self, ino: Ino, upto: Lsn) {
+        if ino == Ino(0) {
+            self.core.data.settling = false;
+            self.core.data.since_ms = self.core.now.mono_ms;
+        }
+        if self.core.data.oldest().is_none_or(|oldest| oldest > upto) && ino == Ino(0) {
+            // The oldest is still to be written: whoever asks again at once hears the same.
+            self.core.data.not_before_ms = self.core.now.mono_ms + AGAIN_MS;
+            return;
+        }
+        if self.core.stopped {
+            return;
+        }
+        self.commit(None, &[Event::DataInPlace { ino, upto }]);
+        self.checkpointer.trim(&mut self.core, &self.sessions, &self.cluster);
+        if !self.cluster.is_alone() {
+            self.step_export();
+        }
+        self.core.wake_if_room(&self.sessions, &self.cluster);
+    }
+
     /// Wants everything up to a record in the table for good; whether it is.
     pub(crate) fn settle_upto(&mut self, lsn: Lsn) -> bool {
         if self.cluster.atlas.settled > lsn {
@@ -237,6 +261,7 @@ impl Mds {
         self.checkpoint();
         let clean = self.core.tree.oldest_dirty().is_none() && self.sessions.oldest_unsaved().is_none();
         let clean = clean && !self.checkpointer.checkpoint_is_under_way() && self.core.tree.oldest_merge().is_none();
+        let clean = clean && self.core.data.oldest().is_none();
         if clean && self.gate.len() == 0 && self.core.log.durable == self.core.log.last {
             self.checkpointer.trim(&mut self.core, &self.sessions, &self.cluster);
             self.core.stopped = true;

@@ -7,9 +7,7 @@ use loligo_journal::decode_record;
 use loligo_journal::frame::BODY_MAX;
 use loligo_namespace::{Need, Record};
 use loligo_types::msg::{Hello, PROTOCOL_VERSION, Reclaim, Request, ToClient, ToServer, Welcome};
-use loligo_types::{
-    Answer, Attr, Cred, FsResult, Ino, Lease, Lsn, Name, Op, OpenFlags, Rank, Seq, SessionId, StatFs, Time,
-};
+use loligo_types::{Answer, Attr, Cred, FsResult, Ino, Lease, Lsn, Name, Op, OpenFlags, Rank, Seq, SessionId, Time};
 
 pub use super::requests::*;
 use super::rows::{meta, read, settle, write};
@@ -67,6 +65,8 @@ pub struct World {
     /// Records given out and not durable yet.
     pub volatile: VecDeque<(Lsn, Vec<u8>)>,
     pub clients: Vec<Client>,
+    /// Outputs about data in the journal.
+    pub logged: Vec<Output>,
     next_conn: u64,
     /// Work that gets done by itself.
     pub syncs: bool,
@@ -149,6 +149,7 @@ impl World {
             journal: BTreeMap::new(),
             volatile: VecDeque::new(),
             clients: Vec::new(),
+            logged: Vec::new(),
             next_conn: 0,
             syncs: true,
             loads: true,
@@ -287,6 +288,9 @@ impl World {
                 self.mds.handle(self.now, Input::Fork { ino, size: self.objects.look(copy) });
             }
             Output::Restore { ino, copy } => self.pending_restores.push_back((ino, copy)),
+            output @ (Output::WriteData { .. } | Output::SettleData | Output::DataInPlace { .. }) => {
+                self.logged.push(output)
+            }
             Output::SyncData { ticket } => {
                 self.data_syncs.push(ticket);
                 self.pending_syncs.push_back(ticket);
@@ -656,15 +660,4 @@ impl World {
         }
         found
     }
-}
-
-pub fn size(answer: FsResult<Answer>) -> u64 {
-    match answer {
-        Ok(Answer::Entry(attr)) => attr.size,
-        other => panic!("no attributes: {other:?}"),
-    }
-}
-
-pub fn totals() -> StatFs {
-    StatFs { bytes: 1000, bytes_free: 900, inodes: 0, inodes_free: 1 << 40 }
 }

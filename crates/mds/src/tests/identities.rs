@@ -41,7 +41,17 @@ fn a_read_only_identity_is_refused_every_change_by_any_user() {
         Op::RemoveXattr { ino, name: value.clone() },
         Op::Access { ino, want: Access { write: true, ..Access::default() } },
         Op::WriteInline { ino, handle, offset: None, data: value, mtime, kill_priv: false },
-        Op::SetData { ino, handle, cuts: 0, grow_to: None, behind: None, mtime, spilled: false, kill_priv: false },
+        Op::SetData {
+            ino,
+            handle,
+            cuts: 0,
+            grow_to: None,
+            behind: None,
+            mtime,
+            spilled: false,
+            kill_priv: false,
+            patches: None,
+        },
         Op::Extend { ino, handle, len: 1 },
         Op::GrantInos { count: 1 },
     ];

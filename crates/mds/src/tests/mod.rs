@@ -13,6 +13,7 @@ mod frags;
 pub(crate) mod harness;
 mod identities;
 mod locks;
+mod logged;
 mod numbers;
 mod paths;
 mod property;
@@ -30,4 +31,16 @@ mod stray_objects;
 mod trusted;
 
 use harness::*;
+use loligo_types::{Answer, FsResult, StatFs};
 use random::Random;
+
+fn size(answer: FsResult<Answer>) -> u64 {
+    match answer {
+        Ok(Answer::Entry(attr)) => attr.size,
+        other => panic!("no attributes: {other:?}"),
+    }
+}
+
+fn totals() -> StatFs {
+    StatFs { bytes: 1000, bytes_free: 900, inodes: 0, inodes_free: 1 << 40 }
+}

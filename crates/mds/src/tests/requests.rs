@@ -35,5 +35,5 @@ pub fn write_inline(ino: Ino, handle: u64, offset: u64, data: &[u8]) -> Op {
 
 pub fn set_data(ino: Ino, handle: u64, cuts: u32, grow_to: u64, spilled: bool) -> Op {
     let (grow_to, behind, mtime) = (Some(grow_to), None, SetTime::Now);
-    Op::SetData { ino, handle, cuts, grow_to, behind, mtime, spilled, kill_priv: false }
+    Op::SetData { ino, handle, cuts, grow_to, behind, mtime, spilled, kill_priv: false, patches: None }
 }

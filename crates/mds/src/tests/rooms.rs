@@ -10,7 +10,7 @@ fn extend(ino: Ino, len: u64) -> Op {
 
 fn write_at(ino: Ino, cuts: u32, from: u64, to: u64) -> Op {
     let (grow_to, behind, mtime) = (Some(to), Some(from), SetTime::Now);
-    Op::SetData { ino, handle: 1, cuts, grow_to, behind, mtime, spilled: false, kill_priv: false }
+    Op::SetData { ino, handle: 1, cuts, grow_to, behind, mtime, spilled: false, kill_priv: false, patches: None }
 }
 
 /// A file of 100 bytes in objects that some clients have open for writing, and of which it is known what lies behind the end.

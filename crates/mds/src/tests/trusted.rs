@@ -164,6 +164,7 @@ fn requests(dir: Ino, file: Ino) -> Vec<Op> {
             mtime,
             spilled: false,
             kill_priv: false,
+            patches: None,
         },
         Op::Extend { ino: file, handle, len: 1 },
         Op::SetLock { ino: file, handle, lock, wait: false },

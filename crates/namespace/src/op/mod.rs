@@ -125,13 +125,15 @@ pub fn prepare(tree: &Tree, op: &Op, ctx: &Ctx<'_>) -> FsResult<Change> {
             *ino,
             inline::Write { offset: *offset, data, mtime: *mtime, kill_priv: *kill_priv },
         ),
-        Op::SetData { ino, cuts, grow_to, mtime, spilled, kill_priv, .. } => {
+        Op::SetData { ino, cuts, grow_to, mtime, spilled, kill_priv, patches, .. } => {
+            let patches = patches.clone();
             let told = set_data::Told {
                 cuts: *cuts,
                 grow_to: *grow_to,
                 mtime: *mtime,
                 spilled: *spilled,
                 kill_priv: *kill_priv,
+                patches,
             };
             set_data::prepare(tree, ctx, *ino, told)
         }

@@ -1,6 +1,8 @@
 //! SetData: the size and times that follow from data written to objects.
 
-use loligo_types::{Event, FsError, FsResult, Ino, Kind, SetTime, limits};
+use std::sync::Arc;
+
+use loligo_types::{Event, FsError, FsResult, Ino, Kind, Patches, SetTime, limits};
 
 use super::truncate;
 use crate::ctx::{Change, Ctx};
@@ -14,10 +16,11 @@ pub(crate) struct Told {
     pub mtime: SetTime,
     pub spilled: bool,
     pub kill_priv: bool,
+    pub patches: Option<Arc<Patches>>,
 }
 
 /// `Stale` if the file was cut since the writer knew it; `Busy` if it is still inline and would grow: its data must be
-/// spilled first, or written inline.
+/// spilled first, or written inline. Data that comes with it is that of a file in objects, and ends where the file does at the latest.
 pub(crate) fn prepare(tree: &Tree, ctx: &Ctx<'_>, ino: Ino, told: Told) -> FsResult<Change> {
     let inode = inode_of(tree, ino)?;
     if inode.kind != Kind::File || !ctx.handle_write {
@@ -33,9 +36,15 @@ pub(crate) fn prepare(tree: &Tree, ctx: &Ctx<'_>, ino: Ino, told: Told) -> FsRes
     if inode.inline && !told.spilled && size > inode.size {
         return Err(FsError::Busy);
     }
+    if told.patches.as_ref().is_some_and(|patches| inode.inline && !told.spilled || patches.end() > size) {
+        return Err(FsError::Invalid);
+    }
     let mut work = Work::new(tree, ctx.stamp.now);
     if inode.inline && told.spilled && inode.size > 0 {
         work.event(Event::InlineGone(ino));
+    }
+    if let Some(patches) = told.patches {
+        work.event(Event::Data { ino, object_size: inode.layout().object_size, patches });
     }
     let now = ctx.stamp.now;
     let copy = work.edit(inode);
@@ -63,6 +72,21 @@ mod tests {
             0 data /f 200 = size=200
             0 data /f 9223372036854775807 = FileTooBig
             0 data /f 300 - old = Stale
+            ",
+        );
+    }
+
+    #[test]
+    fn takes_data_of_a_file_in_objects_that_ends_where_the_file_does() {
+        check(
+            "
+            0 create /f 644
+            0 data /f 10 - - 0 abc = Busy
+            0 data /f - - - 0 abc = Invalid
+            0 data /f 10 spilled - 7 abc = size=10 inline=false
+            0 data /f 10 - - 8 abc = Invalid
+            0 data /f 11 - - 8 abc = size=11
+            0 data /f - - old 0 abc = Stale
             ",
         );
     }

@@ -110,7 +110,9 @@ fn op_of(fs: &Fs, (code, a, b, c, n): Step) -> Op {
             let grow_to = (n & 1 == 0).then_some(huge + u64::from(n));
             let spilled = c & 1 == 0;
             let (behind, mtime, kill_priv) = (None, SetTime::Now, false);
-            Op::SetData { ino: file, handle: 1, cuts, grow_to, behind, mtime, spilled, kill_priv }
+            let patches = loligo_types::Patches::of(&[(u64::from(c), vec![b; usize::from(c)].into())]);
+            let patches = patches.filter(|_| n & 0x30 == 0x30).map(std::sync::Arc::new);
+            Op::SetData { ino: file, handle: 1, cuts, grow_to, behind, mtime, spilled, kill_priv, patches }
         }
         28 => Op::Tmpfile { dir, mode, umask: 0, flags, linkable: n & 1 == 0, handle: 1 },
         29 => Op::Readdir { dir, cookie: u64::from(b) % 7, limit: u32::from(c) % 4, plus: n & 1 == 0, handle: None },

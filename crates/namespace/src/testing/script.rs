@@ -187,7 +187,10 @@ fn parse(fs: &mut Fs, words: &[&str]) -> FsResult<(Op, bool)> {
             let cuts = if arg(5) == "old" { attr.wrapping_sub(1) } else { attr };
             let (grow_to, spilled) = (arg(3).parse().ok(), arg(4) == "spilled");
             let (behind, mtime, kill_priv) = (None, SetTime::Now, arg(5) == "kill");
-            let op = Op::SetData { ino, handle: 1, cuts, grow_to, behind, mtime, spilled, kill_priv };
+            // `data FILE SIZE HOW WHO OFFSET BYTES`: with data for the journal.
+            let pieces = [(arg(6).parse().unwrap_or(0), bytes(arg(7)))];
+            let patches = loligo_types::Patches::of(&pieces).map(std::sync::Arc::new);
+            let op = Op::SetData { ino, handle: 1, cuts, grow_to, behind, mtime, spilled, kill_priv, patches };
             return Ok((op, true));
         }
         // Held back since then: `late FILE TIME`.
@@ -197,7 +200,10 @@ fn parse(fs: &mut Fs, words: &[&str]) -> FsResult<(Op, bool)> {
             let mtime = time(arg(3)).unwrap_or(SetTime::Now);
             let op = match fs.tree.inode(ino).is_some_and(|inode| inode.inline) {
                 true => Op::WriteInline { ino, handle: 1, offset: Some(0), data: bytes("x"), mtime, kill_priv },
-                false => Op::SetData { ino, handle: 1, cuts, grow_to, behind, mtime, spilled: false, kill_priv },
+                false => {
+                    let (spilled, patches) = (false, None);
+                    Op::SetData { ino, handle: 1, cuts, grow_to, behind, mtime, spilled, kill_priv, patches }
+                }
             };
             return Ok((op, true));
         }

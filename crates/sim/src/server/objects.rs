@@ -69,6 +69,8 @@ impl Server {
                         self.mds_input(now, Input::DataSynced { ticket, ok: result.is_ok() });
                     }
                 }
+                loligo_osd::Output::InPlace { ino, upto } => self.mds_input(now, Input::DataInPlace { ino, upto }),
+                loligo_osd::Output::LoggedFailed => self.mds_input(now, Input::DataFailed),
                 loligo_osd::Output::Quiesced { ticket, ok } => {
                     // A discard that is to be tried again must not come when another rank has the file.
                     let inos = self.quieting.remove(&ticket).unwrap_or_default();
@@ -89,7 +91,7 @@ impl Server {
 
     pub(super) fn effect(&mut self, id: EffectId) {
         let Some(effect) = self.effects.remove(&id) else { return };
-        let is_sync = matches!(effect, Effect::Sync { .. } | Effect::SyncAll);
+        let is_sync = matches!(effect, Effect::Sync { .. } | Effect::SyncFiles { .. } | Effect::SyncAll);
         let result = if is_sync && self.canary == Some(Canary::DataSyncDoesNothing) {
             Ok(DataAnswer::Done)
         } else {

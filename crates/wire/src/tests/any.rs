@@ -5,8 +5,8 @@ use std::sync::Arc;
 use loligo_types::msg::{DataRequest, Hello, Reclaim, Refusal, Request, ToClient, ToServer, Volatile, Welcome};
 use loligo_types::{
     Access, Answer, Attr, ClusterMap, Cred, DataAnswer, DataError, DataOp, DirEntry, FileLock, Frag, FsError, Ino,
-    Kind, LOOKUP_LEASE_MS_MAX, Layout, Lease, LockKind, LockOwner, Lsn, Name, Op, OpenFlags, PolicyId, Rank, RankInfo,
-    RankState, RenameMode, Replicas, Route, Seq, SessionId, SetAttr, SetTime, StatFs, Time, XattrMode,
+    Kind, LOOKUP_LEASE_MS_MAX, Layout, Lease, LockKind, LockOwner, Lsn, Name, Op, OpenFlags, Patches, PolicyId, Rank,
+    RankInfo, RankState, RenameMode, Replicas, Route, Seq, SessionId, SetAttr, SetTime, StatFs, Time, XattrMode,
 };
 use proptest::collection::{btree_map, vec};
 use proptest::option::of;
@@ -243,8 +243,14 @@ fn file_op() -> BoxedStrategy<Op> {
                 kill_priv
             }
         ),
-        (ino(), handle(), any::<u32>(), of((any::<u64>(), of(any::<u64>()))), set_time(), any::<bool>(), any::<bool>())
-            .prop_map(|(ino, handle, cuts, ends, mtime, spilled, kill_priv)| Op::SetData {
+        (
+            (ino(), handle(), any::<u32>()),
+            of((any::<u64>(), of(any::<u64>()))),
+            set_time(),
+            any::<[bool; 2]>(),
+            patches()
+        )
+            .prop_map(|((ino, handle, cuts), ends, mtime, [spilled, kill_priv], patches)| Op::SetData {
                 ino,
                 handle,
                 cuts,
@@ -252,7 +258,8 @@ fn file_op() -> BoxedStrategy<Op> {
                 behind: ends.and_then(|(_, behind)| behind),
                 mtime,
                 spilled,
-                kill_priv
+                kill_priv,
+                patches
             }),
         (ino(), handle(), any::<u64>()).prop_map(|(ino, handle, len)| Op::Extend { ino, handle, len }),
         (ino(), handle(), lock(), any::<bool>()).prop_map(|(ino, handle, lock, wait)| Op::SetLock {
@@ -409,6 +416,13 @@ fn data_result() -> impl Strategy<Value = Result<DataAnswer, DataError>> {
     ]
 }
 
+fn patches() -> impl Strategy<Value = Option<Arc<Patches>>> {
+    of(vec((0..1u64 << 40, vec(any::<u8>(), 1..600)), 1..5)).prop_map(|pieces| {
+        let pieces: Vec<(u64, Arc<[u8]>)> = pieces?.into_iter().map(|(at, data)| (at, data.into())).collect();
+        Patches::of(&pieces).map(Arc::new)
+    })
+}
+
 fn welcome() -> impl Strategy<Value = Welcome> {
     let numbers = (any::<[u32; 3]>(), any::<[u64; 6]>());
     (numbers, any::<[bool; 2]>(), any::<[u8; 16]>(), rank(), map(), routes(), "[a-z:/.]{0,20}").prop_map(
@@ -436,6 +450,7 @@ fn welcome() -> impl Strategy<Value = Welcome> {
             routes,
             direct,
             recovered: Lsn(recovered),
+            journal_max: session_ms ^ version,
         },
     )
 }

@@ -82,6 +82,7 @@ fn a_welcome_after_a_restart() {
             routes: vec![route()],
             direct: String::new(),
             recovered: loligo_types::Lsn(0),
+            journal_max: 0,
         }),
         "4c6f01026e00000000000000924359890a6c0801100719080706050403020120013210090909090909090909\
          0909090909090938802040b0ea0148ac0250015a1e0805120b12077463703a683a301801120d080112077463\
@@ -136,11 +137,24 @@ fn an_append_reserves_room_and_tells_of_it() {
             answered: Seq(2),
             want: Lease::NONE,
             cred: Cred { uid: 1000, gid: 100, groups: Vec::new() },
-            op: Op::SetData { ino, handle, cuts, grow_to, behind, mtime, spilled: false, kill_priv },
+            op: Op::SetData { ino, handle, cuts, grow_to, behind, mtime, spilled: false, kill_priv, patches: None },
             ino: None,
             ways: None,
         }),
         "4c6f01011b000000000000009b3c9abb1a190803100220e8072864ca020d08800210051801206e2a004064",
+    );
+    let patches = loligo_types::Patches::new(vec![(0, 1), (100, 2)], [7, 8, 9].into()).map(std::sync::Arc::new);
+    to_server(
+        ToServer::Request(Request {
+            seq: Seq(3),
+            answered: Seq(2),
+            want: Lease::NONE,
+            cred: Cred { uid: 1000, gid: 100, groups: Vec::new() },
+            op: Op::SetData { ino, handle, cuts, grow_to, behind: None, mtime, spilled: true, kill_priv, patches },
+            ino: None,
+            ways: None,
+        }),
+        "4c6f010123000000030000003ec4dffc1a210803100220e8072864ca021508800210051801206e2a0030014a02006452020102070809",
     );
 }
 

@@ -176,6 +176,7 @@ fn the_largest_maps_fit_into_a_welcome() {
         routes: vec![route; ROUTES_MAX],
         direct: "x".repeat(ADDRESS_MAX),
         recovered: loligo_types::Lsn(u64::MAX),
+        journal_max: u32::MAX,
     });
     let mut decoder = Decoder::<FromServer>::new();
     decoder.feed(&client_bytes(&msg));

@@ -116,6 +116,9 @@ pub struct RankDoc {
     pub merges: u64,
     /// Directories made at ranks that their numbers name.
     pub scattered: u64,
+    /// Bytes of file data that only the journal is known to have durably.
+    #[serde(default)]
+    pub data_held: u64,
     /// Their fragments that went to other ranks.
     pub spreads: u64,
     /// Replicas of other ranks' directories that it holds, for paths that lead through them, and its own directories that others have.
@@ -511,6 +514,7 @@ impl RankDoc {
             splits: mds.splits,
             merges: mds.merges,
             scattered: mds.scattered,
+            data_held: mds.data_held.0,
             spreads: mds.spreads,
             replicas_held: mds.paths.held as u64,
             replicas_lent: mds.paths.lent as u64,

@@ -167,6 +167,13 @@ const SCATTERED: Metric = stable(
     "counter",
     "directories that were made at a rank which their number names (placement giga)",
 );
+const DATA_TAKEN: Metric = stable(
+    "loligo_journal_data_bytes_total",
+    "counter",
+    "bytes of file data that went into the journal, small synced writes, and not into objects that are synced then",
+);
+const DATA_HELD: Metric =
+    stable("loligo_journal_data_held_bytes", "gauge", "those of them that only the journal is known to have durably");
 const SPREADS: Metric = stable(
     "loligo_dir_spreads_total",
     "counter",
@@ -356,6 +363,8 @@ fn clients(page: &mut Page, status: &Status) {
     page.ranks(&SPLITS, status, |rank| rank.mds.splits as f64);
     page.ranks(&MERGES, status, |rank| rank.mds.merges as f64);
     page.ranks(&SCATTERED, status, |rank| rank.mds.scattered as f64);
+    page.ranks(&DATA_TAKEN, status, |rank| rank.mds.data_taken as f64);
+    page.ranks(&DATA_HELD, status, |rank| rank.mds.data_held.0 as f64);
     page.ranks(&SPREADS, status, |rank| rank.mds.spreads as f64);
     page.ranks(&REPLICAS_HELD, status, |rank| rank.mds.paths.held as f64);
     page.ranks(&REPLICAS_LENT, status, |rank| rank.mds.paths.lent as f64);

@@ -293,6 +293,11 @@ impl Mds {
         if !export.quiesced || self.checkpointer.checkpoint_is_under_way() {
             return None;
         }
+        if self.core.data.oldest().is_some_and(|oldest| oldest <= export.data_upto) {
+            // A crash would repeat it over what the other rank writes.
+            self.core.settle_data(true);
+            return None;
+        }
         let stays = |mds: &Mds| mds.core.files_have_changed(&export.files);
         let Some(inode) = self.core.tree.inode(export.dir).filter(|inode| inode.nlink > 0 && !stays(self)).cloned()
         else {

@@ -6,6 +6,7 @@ use loligo_types::msg::{Reclaim, ToClient, ToServer};
 use loligo_types::{Answer, FileLock, FsError, Ino, Lease, LockKind, LockOwner, Op, RankState};
 
 use super::*;
+use crate::tests::size;
 use crate::{Config, DataAccess};
 
 fn lock(owner: u64) -> FileLock {
