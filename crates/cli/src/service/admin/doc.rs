@@ -388,7 +388,7 @@ fn health_of(rank: &loligo_driver::RankStatus) -> Health {
     }
     if let Some(grace) = mds.grace {
         let text = format!(
-            "after a restart, for at most {:.1} s, until {} come back",
+            "after a restart, for at most {:.1} s: {} not back yet",
             grace.left_ms as f64 / 1e3,
             crate::output::counted(grace.missing as u64, "client of before")
         );
