@@ -10,11 +10,12 @@ use crate::calls::{Calls, Waiter};
 use crate::core::Core;
 use crate::file::Files;
 use crate::locks::Behind;
+use crate::own::OWN;
 use crate::places::Paused;
 use crate::recall::Recalls;
 use crate::route::{Router, SEEN_MAX};
 use crate::session::{DataThen, Link, Pending, PendingData, Session, Then, waiter_of};
-use crate::task::Step;
+use crate::task::{Step, Task};
 use crate::{CallId, Config, Output, WalkAt};
 
 /// All ranks.
@@ -65,8 +66,16 @@ impl Ranks {
         }
     }
 
+    /// True if a call waits for a rank to which there is no connection.
     pub(crate) fn is_unserved(&self, calls: &Calls, files: &Files, id: CallId) -> bool {
-        self.sessions.keys().any(|rank| !self.is_up(*rank) && self.calls_at(calls, files, *rank).contains(&id))
+        let mut away = self.sessions.keys().filter(|rank| !self.is_up(**rank)).peekable();
+        // The data of what is decoupled for this client goes to some rank, too; the file does not say to which one.
+        let is_own = |(number, task): (&u64, &Task)| {
+            let waits = || calls.call_of(Waiter::Task(*number)) == Some(id);
+            files.map.get(&task.ino).is_some_and(|file| file.rank == OWN) && waits()
+        };
+        let is_any_away = away.peek().is_some();
+        is_any_away && (calls.tasks.iter().any(is_own) || away.any(|r| self.calls_at(calls, files, *r).contains(&id)))
     }
 
     /// The rank that is asked for a way, if it is not the one with the first name.

@@ -84,3 +84,36 @@ fn up_cut_short_while_it_stops_has_lost_nothing() {
     }
     loligo("fsck --data {}", &[&data]).ok();
 }
+
+/// Its close sends what it has written, to a server that does not answer, and nobody hears how that went.
+#[test]
+fn a_program_that_is_killed_while_it_ends_in_a_decoupled_directory_does_not_wait_for_a_server_that_hangs() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    let (data, mount) = (place.data(), place.mount());
+    loligo("format --data {}", &[&data]).ok();
+    let server = Service::start("serve --data {}", &[&data]);
+    let mounted = Service::start("mount --data {} {} --set give_up_ms=0", &[&data, &mount]);
+    std::fs::create_dir(mount.join("job")).expect("a directory");
+    loligo("decouple {} --policy batchfs", &[&mount.join("job")]).ok();
+    let ready = place.path("ready");
+    let script = "exec 3>$1/job/f; head -c 50000 /dev/zero >&3; echo >$2; read go; exit 0";
+    let mut writer = std::process::Command::new("sh");
+    writer.args(["-euc", script, "-"]).arg(&mount).arg(&ready).stdin(std::process::Stdio::piped());
+    let mut writer = writer.spawn().expect("a shell");
+    until("the file is written", || ready.exists());
+    server.signal(Signal::STOP);
+    std::io::Write::write_all(&mut writer.stdin.take().expect("a pipe"), b"go\n").expect("it reads");
+    // A program that ends has no descriptors any more while they are closed.
+    let fds = format!("/proc/{}/fd", writer.id());
+    until("it closes its files", || std::fs::read_dir(&fds).map_or(true, |mut fds| fds.next().is_none()));
+    writer.kill().expect("it is there");
+    until("it ends", || writer.try_wait().expect("a child").is_some());
+    server.signal(Signal::CONT);
+    loligo("recouple {}", &[&mount.join("job")]).ok();
+    assert_eq!(std::fs::metadata(mount.join("job/f")).expect("it was written").len(), 50_000);
+    assert_eq!(mounted.stop().0, 0);
+    assert_eq!(server.stop().0, 0);
+}
