@@ -42,6 +42,8 @@ struct State {
     away: bool,
     private: HashSet<u64>,
     numbered: u64,
+    /// Syncs asked for.
+    syncs: u64,
 }
 
 /// A call that waits.
@@ -216,7 +218,11 @@ impl State {
                 Answer::Offset(at.min(bytes.len()) as u64)
             }
             Call::GetLock { .. } => Answer::Lock(None),
-            Call::Flush { .. } | Call::Fsync { .. } | Call::Forget { .. } | Call::SyncAll => Answer::Done,
+            Call::Fsync { .. } => {
+                self.syncs += 1;
+                Answer::Done
+            }
+            Call::Flush { .. } | Call::Forget { .. } | Call::SyncAll => Answer::Done,
             _ => return Err(FsError::NotSupported),
         };
         Ok(cached(answer))
@@ -353,6 +359,7 @@ fn command(fake: &Fake, kernel: &Kernel, mount: &Mount, line: &str) -> String {
             drop(state);
             kernel.data(ino(i));
         }
+        ["syncs"] => return state.syncs.to_string(),
         ["caching"] => return format!("{:?}", kernel.caching()),
         ["counts"] => {
             let counts = mount.counts();

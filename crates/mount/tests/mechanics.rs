@@ -157,6 +157,41 @@ fn times_before_1970_and_in_the_far_future_are_kept() {
     fake.quit();
 }
 
+/// The kernel asks for the sync itself where it has the file cached, and not where it writes around its cache.
+#[test]
+fn a_synchronous_write_is_synced_once_whatever_the_mode_of_its_handle() {
+    use std::os::unix::fs::OpenOptionsExt;
+    let Some(mut fake) = Fake::start("syncs") else { return };
+    let synced = |fake: &mut Fake, flags: i32, append: bool, by_call: bool| {
+        let before: u64 = fake.tell("syncs").parse().expect("a number");
+        let path = fake.path("f");
+        let file = OpenOptions::new().write(true).append(append).custom_flags(flags).open(path).expect("open");
+        let text = [std::io::IoSlice::new(b"text")];
+        match by_call {
+            true => rustix::io::pwritev2(&file, &text, 0, rustix::io::ReadWriteFlags::DSYNC).map_err(Into::into),
+            false => (&file).write(b"text"),
+        }
+        .expect("written");
+        let after: u64 = fake.tell("syncs").parse().expect("a number");
+        after - before
+    };
+    fs::write(fake.path("f"), "old").expect("written");
+    let ino = fs::metadata(fake.path("f")).expect("there").ino();
+    for direct in [false, true] {
+        if direct {
+            fake.tell(&format!("direct {ino}"));
+        }
+        for append in [false, true] {
+            for flags in [libc::O_SYNC, libc::O_DSYNC, libc::O_DIRECT | libc::O_SYNC] {
+                assert_eq!(synced(&mut fake, flags, append, false), 1, "{flags:o}, append: {append}, direct: {direct}");
+            }
+            assert_eq!(synced(&mut fake, 0, append, true), 1, "RWF_DSYNC, append: {append}, direct: {direct}");
+            assert_eq!(synced(&mut fake, 0, append, false), 0, "append: {append}, direct: {direct}");
+        }
+    }
+    fake.quit();
+}
+
 #[test]
 fn a_write_by_another_user_clears_setuid_at_once() {
     let Some(fake) = Fake::start("setuid") else { return };

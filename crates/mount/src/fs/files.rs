@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 
 use loligo_client::{Call, CallResult, Done, Fallocate, Fh};
 use loligo_fuse::{
-    self as fuse, ReplyCopied, ReplyCreate, ReplyData, ReplyEmpty, ReplyLseek, ReplyOpen, ReplyWrite, WriteFlags,
+    self as fuse, Errno, ReplyCopied, ReplyCreate, ReplyData, ReplyEmpty, ReplyLseek, ReplyOpen, ReplyWrite, WriteFlags,
 };
 use loligo_types::{Answer, FsError, Ino, Lease, LockOwner, Name, OpenFlags, SetAttr};
 
@@ -253,8 +253,11 @@ impl<S: Submit> Core<S> {
                     core.kernel.attr_in_use(ino);
                 }
                 let rest = core.clone();
-                let answer = move || {
-                    reply.written(u32::try_from(written).unwrap_or(u32::MAX));
+                let answer = move |synced: Result<(), Errno>| {
+                    match synced {
+                        Ok(()) => reply.written(u32::try_from(written).unwrap_or(u32::MAX)),
+                        Err(errno) => reply.error(errno),
+                    }
                     // Also of other handles, and wherever an append really went.
                     if rest.kernel.table.is_uncached(ino) {
                         rest.drop_pages(ino, 0, 0);
@@ -262,15 +265,33 @@ impl<S: Submit> Core<S> {
                 };
                 // What was read into pages while the write was under way may be older than it, and would stay. Whoever asks for pages
                 // from now on gets what was written.
-                if how.direct && core.kernel.table.may_have_pages(ino) {
-                    let len = if append { 0 } else { written };
-                    core.drop_pages_first(ino, offset, len, Box::new(answer));
-                } else {
-                    answer();
+                let drops = how.direct && core.kernel.table.may_have_pages(ino);
+                let end = core.clone();
+                let finish = move |synced| match drops {
+                    true => {
+                        let len = if append { 0 } else { written };
+                        end.drop_pages_first(ino, offset, len, Box::new(move || answer(synced)));
+                    }
+                    false => answer(synced),
+                };
+                match synchronous(handle, open_flags) {
+                    Some(data_only) if written > 0 => core.sync_written(asked, handle.fh, data_only, finish),
+                    _ => finish(Ok(())),
                 }
             }
             Ok(_) => reply.error(core.odd(asked.op)),
             Err(failed) => reply.error(core.errno(asked.op, failed.error)),
+        });
+    }
+
+    /// Makes durable what was written, before the write is answered.
+    fn sync_written<F>(self: &Arc<Self>, asked: Asked, fh: Fh, data_only: bool, done: F)
+    where
+        F: FnOnce(Result<(), Errno>) + Send + 'static,
+    {
+        let core = self.clone();
+        self.send(asked, Call::Fsync { fh, data_only }, move |result| {
+            done(result.map(drop).map_err(|failed| core.errno(asked.op, failed.error)));
         });
     }
 
@@ -453,6 +474,13 @@ impl<S: Submit> Core<S> {
             self.kernel.attr_in_use(ino);
         }
     }
+}
+
+/// Of a write with O_SYNC or O_DSYNC (also RWF_SYNC and RWF_DSYNC) that the mount is to make durable: whether only the data need be. After a write
+/// through a handle in cached mode the kernel asks for the sync itself; after one in direct mode it does not.
+fn synchronous(handle: Handle, open_flags: i32) -> Option<bool> {
+    let is_sync = open_flags & libc::O_SYNC == libc::O_SYNC;
+    (!handle.cached && open_flags & libc::O_DSYNC != 0).then_some(!is_sync)
 }
 
 fn fallocate_mode(mode: i32) -> Result<Fallocate, FsError> {
