@@ -23,7 +23,7 @@ const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// Where an opening is: the run of the kernel, and the directory. While both are the same nothing is lost that was handed to the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Place {
-    /// The random number of the kernel's run; zeros: not known.
+    /// The random number of the kernel's run, with the number of the mount; zeros: not known.
     pub(super) boot: [u8; 16],
     /// Device and inode of the directory of objects.
     pub(super) dir: (u64, u64),
@@ -59,7 +59,11 @@ impl Place {
         let meta = fs::metadata(objects).map_err(|e| named(objects, &e))?;
         let digits: Vec<u8> = fs::read(BOOT_ID).unwrap_or_default().into_iter().filter(u8::is_ascii_hexdigit).collect();
         let text = String::from_utf8(digits).unwrap_or_default();
-        let boot = u128::from_str_radix(&text, 16).unwrap_or(0).to_be_bytes();
+        let run = u128::from_str_radix(&text, 16).unwrap_or(0);
+        // A disk that is detached, or taken down by the kernel after an error, loses what was not written to it, and comes back as another
+        // mount. Its process in another mount namespace looks the same, and only less is believed then.
+        let mount = if run == 0 { 0 } else { mount_id(objects) };
+        let boot = (run ^ (u128::from(mount) << 64)).to_be_bytes();
         Ok(Place { boot, dir: (meta.dev(), meta.ino()) })
     }
 
@@ -67,6 +71,15 @@ impl Place {
     fn is_same(&self, other: &Place) -> bool {
         self.boot != [0; 16] && self == other
     }
+}
+
+/// The kernel's number of the mount that a directory is in, unique since Linux 6.8; 0: not known.
+fn mount_id(dir: &Path) -> u64 {
+    use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
+    /// `STATX_MNT_ID_UNIQUE`, which older kernels ignore.
+    const UNIQUE: u32 = 0x4000;
+    let wanted = StatxFlags::MNT_ID | StatxFlags::from_bits_retain(UNIQUE);
+    statx(CWD, dir, AtFlags::empty(), wanted).map_or(0, |found| found.stx_mnt_id)
 }
 
 impl Ended {
