@@ -272,7 +272,7 @@ impl Mount {
                 }
                 Err(e) if e.kind() == io::ErrorKind::ResourceBusy && Instant::now() > deadline => {
                     // The end of the connection drops the kernel's dirty pages, as those of shared mappings.
-                    if !mountpoint::write_back(&self.path, WRITES_BACK_WITHIN) {
+                    if !mountpoint::write_back(&self.path, self.line.as_ref(), WRITES_BACK_WITHIN) {
                         tracing::warn!(path = %self.path.display(), "pages that programs have mapped and changed may be lost");
                     }
                     mountpoint::force(self.line.as_ref(), &self.path)?;

@@ -4,7 +4,7 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::MountError;
 
@@ -12,6 +12,12 @@ use crate::MountError;
 pub const FS_TYPE: &str = "fuse.loligo";
 /// Time limit for an existing mount to answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
+/// Time between two looks at requests that have no answer yet.
+const LOOKS_EVERY: Duration = Duration::from_millis(5);
+/// Time after which requests whose number stays are not waited for.
+const STAYS_FOR: Duration = Duration::from_secs(1);
+/// Time for the writes where the kernel does not tell how many there are.
+const UNSEEN_FOR: Duration = Duration::from_millis(500);
 /// Types of file systems in which only the kernel makes directories: proc and sysfs.
 const VIRTUAL: [u64; 2] = [0x9fa0, 0x6265_6572];
 
@@ -160,7 +166,8 @@ fn alive(path: &Path) -> bool {
 }
 
 /// Has the kernel write back the dirty pages of a mount, within a time limit; whether it did.
-pub(crate) fn write_back(path: &Path, limit: Duration) -> bool {
+pub(crate) fn write_back(path: &Path, line: Option<&MountLine>, limit: Duration) -> bool {
+    let until = Instant::now() + limit;
     let (sender, receiver) = mpsc::channel();
     let path = path.to_owned();
     // A thread, because a server that hangs would hold this one.
@@ -168,7 +175,31 @@ pub(crate) fn write_back(path: &Path, limit: Duration) -> bool {
         let synced = std::fs::File::open(&path).and_then(|dir| Ok(rustix::fs::syncfs(&dir)?));
         sender.send(synced.is_ok())
     });
-    receiver.recv_timeout(limit).unwrap_or(false)
+    if !receiver.recv_timeout(limit).unwrap_or(false) {
+        return false;
+    }
+    // Since Linux 6.16 syncfs begins the writes to FUSE, and does not wait for their answers.
+    let (mut last, mut since) = (0, Instant::now());
+    loop {
+        let Some(requests) = waiting(line) else {
+            std::thread::sleep(UNSEEN_FOR);
+            return true;
+        };
+        if requests != last {
+            (last, since) = (requests, Instant::now());
+        }
+        // What stays is no write, such as the wait for a lock.
+        if requests == 0 || since.elapsed() >= STAYS_FOR || Instant::now() >= until {
+            return requests == 0;
+        }
+        std::thread::sleep(LOOKS_EVERY);
+    }
+}
+
+/// Requests of a mount that the kernel has no answer to yet; none: it does not tell.
+fn waiting(line: Option<&MountLine>) -> Option<u64> {
+    let path = format!("/sys/fs/fuse/connections/{}/waiting", line?.minor);
+    std::fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
 /// Takes a mount out of sight, whether it is in use or not.

@@ -117,3 +117,33 @@ fn a_program_that_is_killed_while_it_ends_in_a_decoupled_directory_does_not_wait
     assert_eq!(mounted.stop().0, 0);
     assert_eq!(server.stop().0, 0);
 }
+
+/// The mount stays in use, so it ends by force, and the kernel drops what it has not written back by then.
+#[test]
+fn pages_of_a_shared_mapping_are_kept_by_a_clean_stop_under_a_program_that_has_it() {
+    use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+    const LEN: usize = 1 << 20;
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    let (data, mount) = (place.data(), place.mount());
+    let up = Service::start("up --data {} --mount {}", &[&data, &mount]);
+    let path = mount.join("mapped");
+    let file = std::fs::File::options().read(true).write(true).create_new(true).open(&path).expect("made");
+    file.set_len(LEN as u64).expect("as long");
+    // SAFETY: a fresh mapping of an open file, written within its length while the mount is there, and not touched again.
+    let at = unsafe {
+        let at = mmap(std::ptr::null_mut(), LEN, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &file, 0);
+        let at = at.expect("mapped");
+        at.cast::<u8>().write_bytes(b'M', LEN);
+        at
+    };
+    assert_eq!(up.stop().0, 0);
+    // SAFETY: the mapping made above; nothing refers to it.
+    unsafe { munmap(at, LEN) }.expect("unmapped");
+    drop(file);
+    let up = Service::start("up --data {} --mount {}", &[&data, &mount]);
+    assert!(std::fs::read(&path).expect("read") == vec![b'M'; LEN]);
+    assert_eq!(up.stop().0, 0);
+}
