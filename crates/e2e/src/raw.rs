@@ -16,7 +16,7 @@ pub use self::tls::Credentials;
 use crate::PATIENCE;
 
 /// The protocol version that this client speaks.
-pub const VERSION: u64 = 14;
+pub const VERSION: u64 = 15;
 
 /// Numbers of errors in a reply that tests name.
 pub mod error {
