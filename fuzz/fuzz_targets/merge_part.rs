@@ -17,6 +17,9 @@ mod events;
 #[path = "../../crates/mds/src/tests/harness.rs"]
 mod harness;
 #[allow(dead_code)]
+#[path = "../../crates/mds/src/tests/requests.rs"]
+mod requests;
+#[allow(dead_code)]
 #[path = "../../crates/mds/src/tests/rows.rs"]
 mod rows;
 #[allow(dead_code)]
