@@ -142,13 +142,13 @@ fn a_server_that_neither_leads_nor_runs_the_rank_answers_for_all_and_hands_order
     wait_until("it has moved", || asked.has_a() == [other]);
     let said = asked.say("subtree migrate /a 7", 1);
     assert!(said.contains("there is no rank 7"), "{said}");
-    assert!(asked.say("subtree split /a 1", 0).contains("2 fragments"));
+    assert!(asked.say("subtree split /a 1", 0).contains("1 fragment -> 2"));
     let done = asked.json(&format!("subtree migrate /a {} --frag 1/1", runs[1]));
     assert_eq!(done["state"], "done", "{done}");
     wait_until("it is at two ranks", || asked.has_a().len() == 2);
     assert!(asked.say("subtree gather /a", 0).contains("the ranks give the fragments"));
     wait_until("the fragments are gathered", || asked.has_a() == [other]);
-    assert!(asked.say("subtree merge /a", 0).contains("1 fragment"));
+    assert!(asked.say("subtree merge /a", 0).contains("2 fragments -> 1"));
 
     // The balancer.
     assert!(asked.say("balancer set greedy_spill", 0).contains("is in force"));
