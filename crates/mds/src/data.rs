@@ -126,7 +126,7 @@ impl Core {
 
     /// Has all data in the journal put in place if it is time; `now`: in any case.
     pub(crate) fn settle_data(&mut self, now: bool) {
-        // What is not durable was not given out.
+        // A record is given to the object server when it is durable.
         let is_out = self.data.oldest().is_some_and(|oldest| oldest <= self.log.durable);
         let waits = self.data.settling || self.now.mono_ms < self.data.not_before_ms;
         if waits || !is_out || !(now || self.data.is_due(self)) {

@@ -24,8 +24,8 @@ const NAMES_MAX: usize = 1 << 16;
 const LEAVES_TICKS: u32 = 200;
 /// An answer that was taken in later than this after it was told counts from when that was noticed.
 const TAKEN_LATE: Duration = Duration::from_millis(10);
-/// For so long it is known when the kernel was told to believe a name of a directory: more than the time limit of names and the longest wait for
-/// a thread that takes an answer in, so that who waits for the limit of a directory finds it.
+/// Time for which the last moment is kept at which the kernel was told to believe a name of a directory. It is longer than the time limit of names
+/// and the longest wait for a thread that takes an answer in together, so a wait for the limit of a directory finds it.
 const TOLD_KEPT: Duration = Duration::from_secs(10);
 /// With the number of a directory: threads that are not seen. No thread has such a number.
 const UNSEEN: u64 = 1 << 63;

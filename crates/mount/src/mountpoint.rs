@@ -188,7 +188,7 @@ pub(crate) fn write_back(path: &Path, line: Option<&MountLine>, limit: Duration)
         if requests != last {
             (last, since) = (requests, Instant::now());
         }
-        // What stays is no write, such as the wait for a lock.
+        // Requests that stay are no writes; the wait for a lock is one of them.
         if requests == 0 || since.elapsed() >= STAYS_FOR || Instant::now() >= until {
             return requests == 0;
         }

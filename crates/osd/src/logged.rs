@@ -88,7 +88,7 @@ pub(crate) struct Logged {
 impl Logged {
     /// The record up to which an operation must wait for what is logged to be in place, if it must.
     pub(crate) fn holds(&self, ino: Ino, op: &Queued) -> Option<Lsn> {
-        // What the metadata server drops the journal knows to be dropped.
+        // The journal has a record of each drop that the metadata server asks for.
         let exempt = matches!(op.waiter, Waiter::Logged(_) | Waiter::Discard(..));
         let file = self.files.get(&ino).filter(|_| op.class == Class::Write && !exempt)?;
         file.last_in(op.range)

@@ -91,8 +91,8 @@ impl Queue {
         self.ops.is_empty()
     }
 
-    /// The next operation that may start.
-    /// The next operation that may start. What `held` holds for may not, and no write of the journal's before it: they would hold it on and on.
+    /// The next operation that may start. An operation for which `held` is true may not. A journal's write behind it may not either: such writes
+    /// would hold it for ever.
     pub(crate) fn startable(&mut self, held: impl Fn(&Queued) -> bool) -> Option<&mut Queued> {
         let window = WINDOW.min(self.ops.len());
         let holding = (0..window).find(|at| self.could_start(*at) && held(&self.ops[*at])).unwrap_or(usize::MAX);

@@ -100,5 +100,5 @@ const _: () = assert!(READDIR_MAX * 600 <= FRAME_MAX);
 // A whole cluster map and all routes fit beside each other in a message without payload.
 const _: () = assert!(ROUTES_MAX * 36 + RANKS_MAX * (ADDRESS_MAX + 16) + 4096 <= FRAME_MAX - DATA_OP_MAX);
 const _: () = assert!(INLINE_MAX <= DATA_OP_MAX);
-// What one record brings fits in a data request.
+// The data of one record fits in a data request.
 const _: () = assert!(PATCH_BYTES_MAX <= DATA_OP_MAX);

@@ -463,7 +463,7 @@ pub fn decouple(path: &Path, how: &How<'_>) -> Outcome {
         if live.outstanding()?.is_some() {
             return Err(live.decoupled_already());
         }
-        // What counts there is relaxed or not; a policy for decoupled work is in force only meanwhile.
+        // The policy of a directory that is not decoupled holds if it is relaxed; one for decoupled work holds only while it is.
         let now = policy_for(path, None).map_or(Cell::POSIX, |(now, _)| match now.is_relaxed() {
             true => now.cell(),
             false => Cell::POSIX,

@@ -23,7 +23,7 @@ pub(crate) struct Tail {
 impl Tail {
     /// A record was made.
     pub(crate) fn add(&mut self, events: &[Event], bytes: usize) {
-        // What the journal has of files' bytes is in place before they go.
+        // Data records stay: the bytes are in the objects before the files move.
         let moves = events.iter().filter(|event| !matches!(event, Event::Data { .. } | Event::DataInPlace { .. }));
         self.events.extend(moves.cloned());
         self.bytes += bytes;

@@ -121,7 +121,7 @@ impl Mds {
         self.core.log.durable = self.core.log.durable.max(lsn).min(self.core.log.last);
         self.relaxed.relaxed_durable(&mut self.core, &self.sessions, &self.opens, &mut self.cluster);
         self.decoupled.emit_thaws(&mut self.core, &self.sessions, &self.opens);
-        // What a drop of later takes is there before it.
+        // Data is written before a later drop, which may be of the same bytes.
         self.core.emit_data();
         self.discards.emit_discards(&mut self.core);
         self.decoupled.emit_restores(&mut self.core);

@@ -476,8 +476,8 @@ impl<S: Submit> Core<S> {
     }
 }
 
-/// Of a write with O_SYNC or O_DSYNC (also RWF_SYNC and RWF_DSYNC) that the mount is to make durable: whether only the data need be. After a write
-/// through a handle in cached mode the kernel asks for the sync itself; after one in direct mode it does not.
+/// The sync that the mount owes a write with O_SYNC or O_DSYNC (also RWF_SYNC and RWF_DSYNC): true if only the data need be durable. `None`: the kernel asks
+/// for the sync itself, as it does for a handle in cached mode, or none is asked for.
 fn synchronous(handle: Handle, open_flags: i32) -> Option<bool> {
     let is_sync = open_flags & libc::O_SYNC == libc::O_SYNC;
     (!handle.cached && open_flags & libc::O_DSYNC != 0).then_some(!is_sync)
