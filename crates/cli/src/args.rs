@@ -154,6 +154,9 @@ pub enum Command {
         /// Detach at once even if files are open there.
         #[arg(long)]
         lazy: bool,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
     },
     /// Manage identities for TLS, with which clients on other machines may connect.
     Auth {
@@ -262,6 +265,9 @@ pub enum Command {
         /// Also if there are files with data in objects, which a dump does not hold. They come back with their size and without data.
         #[arg(long)]
         without_data: bool,
+        /// Print the counts of the dump as JSON.
+        #[arg(long, requires = "output")]
+        json: bool,
     },
     /// Make a namespace from such a text in a new data directory.
     Load {
@@ -270,6 +276,8 @@ pub enum Command {
         data: PathBuf,
         /// File to read; `-` for stdin.
         input: PathBuf,
+        #[command(flatten)]
+        order: Order,
     },
     /// Copy a whole file system to another store: into a Ceph cluster, back, or to another directory.
     Copy(crate::care::copy::CopyArgs),
@@ -371,6 +379,9 @@ pub struct Run {
     /// Log filter, as in `warn,loligo_mds=debug`.
     #[arg(long, value_name = "FILTER")]
     pub log: Option<String>,
+    /// Once everything works, print as JSON what runs and where.
+    #[arg(long)]
+    pub json: bool,
     /// Descriptor to write a line to when everything works (used by --daemon).
     #[arg(long, hide = true)]
     pub ready_fd: Option<i32>,
@@ -418,6 +429,9 @@ pub struct Down {
     /// Seconds to wait for a clean end.
     #[arg(long, default_value_t = 60)]
     pub timeout: u64,
+    /// As JSON.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `loligo format`.
@@ -425,6 +439,9 @@ pub struct Down {
 pub struct Format {
     #[command(flatten)]
     pub store: StoreArgs,
+    /// As JSON.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Where the store is.
@@ -489,6 +506,9 @@ pub struct MountArgs {
     /// Log filter, as in `warn,loligo_mds=debug`.
     #[arg(long, value_name = "FILTER")]
     pub log: Option<String>,
+    /// Once it is mounted, print as JSON what is mounted and where.
+    #[arg(long)]
+    pub json: bool,
     /// Descriptor to write a line to when it is mounted (used by --daemon).
     #[arg(long, hide = true)]
     pub ready_fd: Option<i32>,
@@ -568,6 +588,9 @@ pub enum BalancerCommand {
     Lint {
         /// The policy.
         file: PathBuf,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
     },
     /// Simulate what a policy would do to a workload, beside another one or none; no server is needed.
     Simulate(crate::balancer::simulate::Simulate),

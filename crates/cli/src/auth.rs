@@ -11,7 +11,7 @@ use clap::{Args, Subcommand};
 use loligo_driver::{Grant, Identity, Squash};
 use serde_json::json;
 
-use crate::args::Target;
+use crate::args::{Order, Target};
 use crate::look::ask;
 use crate::output::{Failure, Outcome, UNCHANGED, human_time, put, say, written};
 use crate::service::admin::auth::{AddedDoc, Asked, IdentityDoc};
@@ -40,6 +40,9 @@ pub enum AuthCommand {
         out: Option<PathBuf>,
         #[command(flatten)]
         target: Target,
+        /// As JSON; without --out the text of the file, with its key, is in it.
+        #[arg(long)]
+        json: bool,
     },
     /// Print the identities that there are.
     List {
@@ -55,9 +58,8 @@ pub enum AuthCommand {
         name: String,
         #[command(flatten)]
         target: Target,
-        /// Only show what would change.
-        #[arg(long)]
-        dry_run: bool,
+        #[command(flatten)]
+        order: Order,
     },
 }
 
@@ -87,17 +89,17 @@ pub fn read(file: &str) -> Result<Option<Identity>, Failure> {
 /// Carries it out.
 pub fn run(what: &AuthCommand) -> Outcome {
     match what {
-        AuthCommand::Add { name, read_only, allow, squash, out, target } => {
+        AuthCommand::Add { name, read_only, allow, squash, out, target, json } => {
             let allow = allow.iter().map(Grant::to_string).collect();
             let squash = squash.map(|squash| squash.to_string());
-            add(Asked { name: name.into(), read_only: *read_only, allow, squash }, out.as_deref(), target)
+            add(Asked { name: name.into(), read_only: *read_only, allow, squash }, out.as_deref(), target, *json)
         }
         AuthCommand::List { target, json } => list(target, *json),
-        AuthCommand::Revoke { name, target, dry_run } => revoke(name, target, *dry_run),
+        AuthCommand::Revoke { name, target, order } => revoke(name, target, *order),
     }
 }
 
-fn add(asked: Asked, out: Option<&Path>, target: &Target) -> Outcome {
+fn add(asked: Asked, out: Option<&Path>, target: &Target, as_json: bool) -> Outcome {
     let name = &asked.name;
     if out.is_none() && std::io::stdout().is_terminal() {
         return Err(Failure::usage(format!("the private key of {name} would be shown on this terminal"))
@@ -109,6 +111,7 @@ fn add(asked: Asked, out: Option<&Path>, target: &Target) -> Outcome {
     let body = serde_json::to_string(&asked).map_err(|e| Failure::new(format!("the order as JSON: {e}")))?;
     let added: Result<AddedDoc, Failure> = ask::order_with(&found, "/api/v1/auth/add", &body);
     match (added, &mut file) {
+        (Ok(added), None) if as_json => put(json!(added)),
         (Ok(added), None) => put(added.file.trim_end()),
         (Ok(added), Some((path, file))) => {
             let kept = file.write_all(added.file.as_bytes()).and_then(|()| file.sync_all());
@@ -116,6 +119,9 @@ fn add(asked: Asked, out: Option<&Path>, target: &Target) -> Outcome {
                 written(&path.display().to_string(), &error)
                     .remedy(format!("the identity is of no use now: loligo auth revoke {name}, and add it again"))
             })?;
+            if as_json {
+                return put(json!({ "identity": added.identity, "out": path.display().to_string() }));
+            }
             say(format_args!(
                 "identity {name} is in {}: give it to a client on a way that others cannot read, for --identity",
                 path.display()
@@ -171,24 +177,31 @@ fn list(target: &Target, as_json: bool) -> Outcome {
     Ok(())
 }
 
-fn revoke(name: &str, target: &Target, dry_run: bool) -> Outcome {
+fn revoke(name: &str, target: &Target, order: Order) -> Outcome {
     let found = target::find(target)?;
     let asked = Asked { name: name.into(), read_only: false, allow: Vec::new(), squash: None };
     let body = serde_json::to_string(&asked).map_err(|e| Failure::new(format!("the order as JSON: {e}")))?;
     let there: Vec<IdentityDoc> = ask::json(&found, "/api/v1/auth")?;
     let near = suggest::nearest(name, there.iter().map(|one| one.name.as_str())).filter(|near| *near != name);
-    if dry_run {
+    if order.dry_run {
         let one = there.iter().find(|one| one.name == name).ok_or_else(|| {
             let failure = Failure::new(format!("there is no identity {name}"));
             failure.remedy(format!("loligo auth list{} shows those that there are", target.again()))
         })?;
-        return put(format_args!("identity {name} ({}): revoked\n{UNCHANGED}", one.serial));
+        return match order.json {
+            true => put(json!({ "identity": one, "revoked": false })),
+            false => put(format_args!("identity {name} ({}): revoked\n{UNCHANGED}", one.serial)),
+        };
     }
     let revoked: Result<Vec<IdentityDoc>, Failure> = ask::order_with(&found, "/api/v1/auth/revoke", &body);
     revoked.map_err(|failure| match near {
         Some(near) => failure.remedy(format!("did you mean {near}?")),
         None => failure,
     })?;
+    if order.json {
+        let one = there.iter().find(|one| one.name == name);
+        return put(json!({ "identity": one, "revoked": true }));
+    }
     say(format_args!("identity {name} is revoked: who came in with it is out"));
     Ok(())
 }

@@ -95,7 +95,7 @@ fn run(cli: Cli) -> Outcome {
         Command::Format(args) => service::format::run(&args, &global),
         Command::Serve(args) => service::serve::run(&args, &global),
         Command::Mount(args) => service::mount::run(&args, &global),
-        Command::Umount { mount, lazy } => service::umount::run(&mount, lazy),
+        Command::Umount { mount, lazy, json } => service::umount::run(&mount, lazy, json),
         Command::Auth { what } => auth::run(&what),
         Command::Status { target, json } => look::status::run(&target, json, &global),
         Command::Top { target, interval, count } => look::top::run(&target, interval, count),
@@ -113,8 +113,10 @@ fn run(cli: Cli) -> Outcome {
         Command::Fsck { data, repair, data_checksums, json } => {
             care::fsck::run(&data.find()?, repair, data_checksums, json)
         }
-        Command::Dump { data, output, without_data } => care::dump::run(&data.find()?, output.as_deref(), without_data),
-        Command::Load { data, input } => care::load::run(&data, &input),
+        Command::Dump { data, output, without_data, json } => {
+            care::dump::run(&data.find()?, output.as_deref(), without_data, json)
+        }
+        Command::Load { data, input, order } => care::load::run(&data, &input, order),
         Command::Copy(args) => care::copy::run(&args),
         Command::Journal(what) => care::journal::run(&what),
         Command::Store(what) => care::store::run(&what),

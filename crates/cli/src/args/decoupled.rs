@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::Target;
+use super::{Order, Target};
 
 /// The server of what a program that is gone has kept. A path inside a mount would be taken for one more directory.
 #[derive(Args)]
@@ -66,17 +66,15 @@ pub enum DecoupledCommand {
     Sync {
         /// The directory, in a mount.
         dir: PathBuf,
-        /// As JSON.
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        order: Order,
     },
     /// Complete in a decoupled directory what its policy says, and give it back.
     Recouple {
         /// The directory, in a mount.
         dir: PathBuf,
-        /// As JSON.
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        order: Order,
     },
     /// Merge what was done in decoupled directories of a mount, which stay decoupled; or what programs that are gone have kept of some, which
     /// are like others then.
@@ -92,9 +90,8 @@ pub enum DecoupledCommand {
         force: bool,
         #[command(flatten)]
         server: ServerArgs,
-        /// As JSON.
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        order: Order,
     },
     /// Give decoupled directories back without what was not merged.
     Abandon {
@@ -114,9 +111,8 @@ pub enum DecoupledCommand {
         force: bool,
         #[command(flatten)]
         server: ServerArgs,
-        /// As JSON.
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        order: Order,
     },
 }
 
@@ -124,11 +120,11 @@ impl DecoupledCommand {
     /// True if the output is for programs (`--json`).
     pub fn for_programs(&self) -> bool {
         match self {
-            DecoupledCommand::Sync { json, .. }
-            | DecoupledCommand::Recouple { json, .. }
-            | DecoupledCommand::Decouple { json, .. }
-            | DecoupledCommand::Abandon { json, .. }
-            | DecoupledCommand::Merge { json, .. } => *json,
+            DecoupledCommand::Sync { order, .. }
+            | DecoupledCommand::Recouple { order, .. }
+            | DecoupledCommand::Abandon { order, .. }
+            | DecoupledCommand::Merge { order, .. } => order.json,
+            DecoupledCommand::Decouple { json, .. } => *json,
             _ => false,
         }
     }

@@ -2,13 +2,21 @@
 
 use std::path::Path;
 
+use serde_json::json;
+
 use super::text;
 use crate::output::{Failure, Outcome, put};
 
 /// Tries the policy in a file.
-pub fn run(file: &Path) -> Outcome {
+pub fn run(file: &Path, as_json: bool) -> Outcome {
     let name = file.file_stem().map_or("policy".into(), |stem| stem.to_string_lossy().into_owned());
-    put(report(&name, &text::of(&name, Some(file))?)?)
+    let text = text::of(&name, Some(file))?;
+    if as_json {
+        let report = loligo_balancer::lint(&name, &text);
+        put(json!({ "policy": name, "usable": report.is_usable(), "lines": report.lines() }))?;
+    }
+    let said = report(&name, &text)?;
+    if as_json { Ok(()) } else { put(said) }
 }
 
 /// Report on a policy; a failure if the policy cannot be used.

@@ -35,7 +35,7 @@ pub fn run(what: &BalancerCommand) -> Outcome {
         }
         BalancerCommand::Unset { target, order } => set::unset(target, *order),
         BalancerCommand::Rollback { target, order } => set::roll_back(target, *order),
-        BalancerCommand::Lint { file } => lint::run(file),
+        BalancerCommand::Lint { file, json } => lint::run(file, *json),
         BalancerCommand::Simulate(args) => simulate::run(args),
         BalancerCommand::Log { lines, target, json } => log::run(*lines, target, *json),
         BalancerCommand::Explain { rank, ticks, target, json } => explain::run(*rank, *ticks, target, *json),

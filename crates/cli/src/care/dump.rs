@@ -9,16 +9,20 @@ use std::path::Path;
 use loligo_driver::Offline;
 use loligo_journal::table::{Row, dir_range, key_inline, key_inode, key_part, prefix_range, xattr_range};
 use loligo_types::{Event, Ino, Inode, Kind, Name, Rank, Target};
+use serde_json::json;
 
 use super::moment::{self, Moment};
 use super::text::{Head, Tail, render};
 use super::{offline, paths};
 use crate::at::Store;
-use crate::output::{Context, Failure, Outcome, create_private, human_files, note, written};
-use crate::progress::{Bar, Unit};
+use crate::output::{Context, Failure, Outcome, create_private, human_files, note, put, written};
+use crate::progress::{self, Bar, Unit};
 
 /// Writes it.
-pub fn run(data: &Path, output: Option<&Path>, without_data: bool) -> Outcome {
+pub fn run(data: &Path, output: Option<&Path>, without_data: bool, as_json: bool) -> Outcome {
+    if as_json {
+        progress::none();
+    }
     let moment = Moment::of(&Store::of(data)?)?;
     // Dropped before the moment is.
     let offline = offline::records(moment.store()?, data)?;
@@ -27,6 +31,16 @@ pub fn run(data: &Path, output: Option<&Path>, without_data: bool) -> Outcome {
         None => write(&offline, head, &dead, std::io::stdout().lock(), "standard output"),
         Some(path) => write_file(&offline, head, &dead, path),
     }?;
+    if as_json {
+        return put(json!({
+            "output": output.map(|path| path.display().to_string()),
+            "inodes": head.inodes,
+            "entries": head.entries,
+            "xattrs": head.xattrs,
+            "files_without_data": head.objects,
+            "bytes_without_data": head.object_bytes,
+        }));
+    }
     if head.objects > 0 {
         note(format_args!(
             "loligo: the data of {} is in objects, and so not in the dump; `load` will give it the size, but no data",

@@ -8,15 +8,18 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use loligo_driver::{FormatOptions, Offline};
+use loligo_namespace::hash63;
 use loligo_store::StoreError;
 use loligo_store_local::{FormatOptions as StoreFormat, LocalStore};
 use loligo_types::{Event, Frag, Ino, Inode, Kind, Place, RStat, Rank, Route};
+use serde_json::json;
 
 use super::offline;
 use super::text::{Head, Tail, parse};
+use crate::args::Order;
 use crate::at::Store;
-use crate::output::{Context, Failure, Outcome, counted, human_bytes, human_files, note, put};
-use crate::progress::{Bar, Unit};
+use crate::output::{Context, Failure, Outcome, UNCHANGED, counted, human_bytes, human_files, note, put};
+use crate::progress::{self, Bar, Unit};
 use crate::service::format;
 
 /// Longest line: the largest value with each byte escaped, and some.
@@ -25,7 +28,10 @@ const LINE_MAX: u64 = 512 << 10;
 const BATCH: usize = 1000;
 
 /// Reads the text into the directory.
-pub fn run(data: &Path, input: &Path) -> Outcome {
+pub fn run(data: &Path, input: &Path, order: Order) -> Outcome {
+    if order.json {
+        progress::none();
+    }
     crate::target::refuse_mount(data)?;
     let data = std::path::absolute(data).context(|| format!("data directory {}", data.display()))?;
     let (mut reader, name): (Box<dyn BufRead>, String) = if input == Path::new("-") {
@@ -37,6 +43,12 @@ pub fn run(data: &Path, input: &Path) -> Outcome {
     let mut text = Text { reader: &mut *reader, name, line: 0, crc: 0 };
     // Before anything is made.
     let head = text.head()?;
+    if order.dry_run {
+        // The whole text is read and checked.
+        check_target(&data)?;
+        let seen = records(head, &mut text, None)?;
+        return told(&data, head, seen, order);
+    }
     match LocalStore::format(&data, &StoreFormat::default()) {
         Ok(_) => {}
         Err(error @ StoreError::AlreadyFormatted { .. }) => {
@@ -49,8 +61,25 @@ pub fn run(data: &Path, input: &Path) -> Outcome {
     }
     let loaded = load(&data, head, &mut text);
     let loaded = loaded.inspect_err(|_| clear(&data))?;
+    told(&data, head, loaded, order)
+}
+
+/// Says what was loaded, or would be.
+fn told(data: &Path, head: Head, loaded: Head, order: Order) -> Outcome {
+    if order.json {
+        return put(json!({
+            "data": data.display().to_string(),
+            "loaded": !order.dry_run,
+            "inodes": loaded.inodes,
+            "entries": loaded.entries,
+            "xattrs": loaded.xattrs,
+            "files_without_data": head.objects,
+            "bytes_without_data": head.object_bytes,
+        }));
+    }
     let mut told = format!(
-        "loaded {} and {} into {}",
+        "{} {} and {} into {}",
+        if order.dry_run { "would load" } else { "loaded" },
         counted(loaded.inodes, "inode"),
         counted(loaded.entries, "entry"),
         data.display()
@@ -62,7 +91,27 @@ pub fn run(data: &Path, input: &Path) -> Outcome {
             human_bytes(head.object_bytes)
         ));
     }
+    if order.dry_run {
+        told.push_str(&format!("\n{UNCHANGED}"));
+    }
     put(told)
+}
+
+/// Refuses a directory into which nothing could be loaded, without a change there.
+fn check_target(data: &Path) -> Outcome {
+    let store = Store::Local(data.to_path_buf());
+    if store.identify().is_ok() {
+        return match format::has_file_system(&store, &*offline::store(data, false)?)? {
+            true => Err(Failure::new(format!("{} holds a file system already", data.display()))
+                .remedy("name a directory that is empty or not there yet")),
+            false => Ok(()),
+        };
+    }
+    match format::is_new(&store) {
+        true => Ok(()),
+        false => Err(Failure::new(format!("{} is not empty", data.display()))
+            .remedy("name a directory that is empty or not there yet")),
+    }
 }
 
 /// Empties a directory that was made, or was empty, before.
@@ -79,7 +128,7 @@ fn clear(data: &Path) {
 fn load(data: &Path, head: Head, text: &mut Text<'_>) -> Result<Head, Failure> {
     let failed = || format!("writing into {}", data.display());
     let mut offline = Offline::begin(offline::store(data, true)?, &FormatOptions::default()).context(failed)?;
-    let seen = records(head, text, &mut offline)
+    let seen = records(head, text, Some(&mut offline))
         .map_err(|failure| failure.remedy("the directory is empty again; dump once more"))?;
     super::places::settle(&mut offline, seen.entries)?;
     let next_ino = Event::NextIno(Ino(head.next_ino.max(Ino::FIRST.0)));
@@ -88,16 +137,20 @@ fn load(data: &Path, head: Head, text: &mut Text<'_>) -> Result<Head, Failure> {
     Ok(seen)
 }
 
-/// Reads all lines; at the end the counts and the checksum are right.
-fn records(head: Head, text: &mut Text<'_>, offline: &mut Offline) -> Result<Head, Failure> {
+/// Reads all lines; at the end the counts and the checksum are right. Without a table the lines are checked, and written nowhere.
+fn records(head: Head, text: &mut Text<'_>, mut offline: Option<&mut Offline>) -> Result<Head, Failure> {
     let total = head.inodes + head.entries + head.xattrs + head.inline;
-    let mut bar = Bar::start("loading", total, Unit::Count);
+    let mut bar = Bar::start(if offline.is_some() { "loading" } else { "checking" }, total, Unit::Count);
     let mut seen =
         Head { objects: head.objects, object_bytes: head.object_bytes, next_ino: head.next_ino, ..Head::default() };
     let mut sums = Sums::default();
     let mut next_inos = BTreeMap::from([(Rank::ZERO, Ino(head.next_ino.max(Ino::FIRST.0)))]);
     let mut batch = Vec::with_capacity(BATCH);
-    let failed = || "writing into the table".to_string();
+    let hash_key = offline.as_ref().map_or((0, 0), |offline| offline.hash_key());
+    let mut write = |events: &[Event]| match &mut offline {
+        Some(offline) => offline.write(events).context(|| "writing into the table".to_string()),
+        None => Ok(()),
+    };
     while let Some(mut event) = text.record()? {
         bar.add(1);
         match &mut event {
@@ -115,11 +168,11 @@ fn records(head: Head, text: &mut Text<'_>, offline: &mut Offline) -> Result<Hea
             _ => seen.inline += 1,
         }
         if let Event::Entry { name, ino, kind: Kind::Dir, .. } = &event {
-            sums.places.insert(*ino, Place::embedded(offline.hash(name)));
+            sums.places.insert(*ino, Place::embedded(hash63(hash_key, name.as_bytes())));
         }
         batch.extend(sums.take(event));
         if batch.len() >= BATCH {
-            offline.write(&batch).context(failed)?;
+            write(&batch)?;
             batch.clear();
         }
     }
@@ -128,7 +181,7 @@ fn records(head: Head, text: &mut Text<'_>, offline: &mut Offline) -> Result<Hea
     }
     batch.extend(sums.directories());
     for part in batch.chunks(BATCH) {
-        offline.write(part).context(failed)?;
+        write(part)?;
     }
     Ok(seen)
 }

@@ -13,8 +13,8 @@ use serde_json::json;
 
 use super::below::Paths;
 use super::conflicts;
-use crate::args::Target;
-use crate::output::{Failure, Outcome, counted, human_bytes, note, put, quoted};
+use crate::args::{Order, Target};
+use crate::output::{Failure, Outcome, UNCHANGED, counted, human_bytes, note, put, quoted};
 use crate::ranks::place::{self, Asker};
 use crate::target::{self, Found};
 
@@ -22,7 +22,10 @@ use crate::target::{self, Found};
 pub(super) const STOP_TIME: Duration = Duration::from_secs(10);
 
 /// Merges it, ends the decoupling, and removes the file if all of it was merged. `now`: also if its owner is at work.
-pub fn merge(file: &Path, target: &Target, now: bool, as_json: bool) -> Outcome {
+pub fn merge(file: &Path, target: &Target, now: bool, order: Order) -> Outcome {
+    if order.dry_run {
+        return foretell(file, order, "merged, and the directory given back");
+    }
     let Reached { kept, client, subtree, found } = reach(file, target)?;
     let dir = kept.record().dir;
     let subtree = match subtree {
@@ -50,7 +53,7 @@ pub fn merge(file: &Path, target: &Target, now: bool, as_json: bool) -> Outcome 
     }
     // All of it is durable.
     let _ = client.stop(STOP_TIME);
-    if as_json {
+    if order.json {
         let mut json = json_of(&merged);
         json["file"] = name.to_string().into();
         return put(json);
@@ -61,6 +64,23 @@ pub fn merge(file: &Path, target: &Target, now: bool, as_json: bool) -> Outcome 
         summary(&merged),
         if stays { "stays, because of its end" } else { "was removed" }
     ))
+}
+
+/// Prints the contents of a file, and their fate. The server is not asked.
+fn foretell(file: &Path, order: Order, then: &str) -> Outcome {
+    let kept = Kept::read(file).map_err(|error| unusable(file, &error))?;
+    let records: usize = kept.groups().iter().map(|group| group.parts.len()).sum();
+    if order.json {
+        return put(json!({
+            "file": file.display().to_string(),
+            "changed": false,
+            "inode": kept.record().dir.0,
+            "records": records,
+            "torn_bytes": kept.torn().map_or(0, |torn| torn.bytes),
+        }));
+    }
+    let records = counted(records as u64, "record");
+    put(format_args!("{}: {records} of directory {} to be {then}\n{UNCHANGED}", file.display(), kept.record().dir))
 }
 
 /// Summary of a merge, for people.
@@ -94,7 +114,18 @@ pub(super) fn json_of(merged: &Merged) -> serde_json::Value {
 }
 
 /// Ends the decoupling without it. The file stays, or is removed, also if the directory was given back long ago.
-pub fn abandon(file: &Path, target: &Target, remove: bool, as_json: bool) -> Outcome {
+pub fn abandon(file: &Path, target: &Target, remove: bool, order: Order) -> Outcome {
+    if order.dry_run {
+        return foretell(
+            file,
+            order,
+            if remove {
+                "removed, and the directory given back"
+            } else {
+                "left as it is, and the directory given back"
+            },
+        );
+    }
     let Reached { kept, client, subtree, .. } = reach(file, target)?;
     let ended = match subtree.and_then(|mut subtree| subtree.abandon()) {
         Ok(()) => true,
@@ -104,7 +135,7 @@ pub fn abandon(file: &Path, target: &Target, remove: bool, as_json: bool) -> Out
     let _ = client.stop(STOP_TIME);
     let name = file.display();
     let told = |removed: bool| json!({ "file": name.to_string(), "was_decoupled": ended, "removed": removed });
-    if !remove && as_json {
+    if !remove && order.json {
         return put(told(false));
     }
     if !remove {
@@ -115,7 +146,7 @@ pub fn abandon(file: &Path, target: &Target, remove: bool, as_json: bool) -> Out
         ));
     }
     kept.remove().map_err(|error| Failure::new(format!("{name} cannot be removed: {error}")))?;
-    if as_json {
+    if order.json {
         return put(told(true));
     }
     put(match ended {

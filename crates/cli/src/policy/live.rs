@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use serde_json::json;
 
 use super::{below, busy, chain, conflicts, placing, source};
-use crate::args::Directory;
+use crate::args::{Directory, Order};
 use crate::mounts;
 use crate::output::{Context, Failure, Outcome, UNCHANGED, counted, human_bytes, human_count, note, put, quoted};
 use crate::progress::{Bar, Unit};
@@ -177,6 +177,30 @@ impl Live {
     fn is_root(&self) -> Failure {
         Failure::new(format!("{} is the root of the file system, and stays at the servers", self.dir.display()))
             .remedy("name a directory below the root")
+    }
+
+    /// Prints what an order would do: `sync`, `merge`, `recouple` or `abandon`.
+    fn foretell(&self, verb: &str, as_json: bool) -> Outcome {
+        let out = self.outstanding()?.ok_or_else(|| self.refused(verb, Errno::NODATA))?;
+        if as_json {
+            return put(json!({
+                "directory": self.dir.display().to_string(),
+                "order": verb,
+                "changed": false,
+                "outstanding": out.changes,
+                "bytes": out.bytes,
+                "persisted": out.persisted,
+                "stored": out.stored,
+            }));
+        }
+        let changes = format!("{} ({})", counted(out.changes, "change"), human_bytes(out.bytes));
+        let then = match verb {
+            "abandon" => "dropped; the directory is given back",
+            "recouple" => "completed as the policy says; the directory is given back",
+            "sync" => "completed as the policy says",
+            _ => "merged",
+        };
+        put(format_args!("{}: {changes} to be {then}\n{UNCHANGED}", self.dir.display()))
     }
 
     /// Prints the conflicts of a merge.
@@ -512,13 +536,16 @@ fn others(policy: &SubtreePolicy) -> &'static str {
 }
 
 /// `loligo sync`, `merge` and `recouple` of a directory.
-pub fn complete(path: &Path, verb: &str, as_json: bool) -> Outcome {
+pub fn complete(path: &Path, verb: &str, order: Order) -> Outcome {
     let live = Live::of(path)?;
+    if order.dry_run {
+        return live.foretell(verb, order.json);
+    }
     let begun = Instant::now();
     let before = live.outstanding()?.map_or(0, |out| out.changes);
     let told = live.order(verb, "")?;
     let left = live.outstanding()?;
-    if as_json {
+    if order.json {
         return put(json!({
             "directory": live.dir.display().to_string(),
             "records": told.records,
@@ -567,11 +594,14 @@ fn merged(count: u64) -> String {
 }
 
 /// `loligo abandon` of a directory.
-pub fn abandon(path: &Path, as_json: bool) -> Outcome {
+pub fn abandon(path: &Path, order: Order) -> Outcome {
     let live = Live::of(path)?;
+    if order.dry_run {
+        return live.foretell("abandon", order.json);
+    }
     let lost = live.outstanding()?.unwrap_or_default();
     live.order("abandon", "")?;
-    if as_json {
+    if order.json {
         return put(
             json!({ "directory": live.dir.display().to_string(), "dropped": lost.changes, "decoupled": false }),
         );

@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use crate::args::{DecoupledCommand, Directory, PolicyCommand};
+use crate::args::{DecoupledCommand, Directory, Order, PolicyCommand};
 use crate::output::{Failure, Outcome, note, put};
 use crate::settings::Given;
 
@@ -58,26 +58,28 @@ pub fn decoupled(what: DecoupledCommand) -> Outcome {
         DecoupledCommand::Decouple { dir, policy, lease, json, dry_run } => {
             live::decouple(&dir, &live::How { policy: policy.as_deref(), lease, json, dry_run })
         }
-        DecoupledCommand::Sync { dir, json } => live::complete(&dir, "sync", json),
-        DecoupledCommand::Recouple { dir, json } => live::complete(&dir, "recouple", json),
-        DecoupledCommand::Merge { what, stored, force, server, json } => {
+        DecoupledCommand::Sync { dir, order } => live::complete(&dir, "sync", order),
+        DecoupledCommand::Recouple { dir, order } => live::complete(&dir, "recouple", order),
+        DecoupledCommand::Merge { what, stored, force, server, order } => {
+            refuse_stored(order, stored || force)?;
             let target = server.target();
-            each(&what, "merged", json, |one| match one.is_dir() {
-                _ if stored => stored::merge(one, &target, force, json),
+            each(&what, "merged", order, |one| match one.is_dir() {
+                _ if stored => stored::merge(one, &target, force, order.json),
                 true if force => {
                     Err(Failure::usage(format!("{}: a directory of a mount is merged by its owner", one.display()))
                         .remedy("leave out --force; it takes a directory from its owner, with a FILE or with --stored"))
                 }
-                true => live::complete(one, "merge", json),
-                false => kept::merge(one, &target, force, json),
+                true => live::complete(one, "merge", order),
+                false => kept::merge(one, &target, force, order),
             })
         }
-        DecoupledCommand::Abandon { what, remove, stored, force, server, json } => {
+        DecoupledCommand::Abandon { what, remove, stored, force, server, order } => {
+            refuse_stored(order, stored || force)?;
             let target = server.target();
-            each(&what, "given up", json, |one| match one.is_dir() {
-                _ if stored || force => stored::abandon(one, &target, force, json),
-                true => live::abandon(one, json),
-                false => kept::abandon(one, &target, remove, json),
+            each(&what, "given up", order, |one| match one.is_dir() {
+                _ if stored || force => stored::abandon(one, &target, force, order.json),
+                true => live::abandon(one, order),
+                false => kept::abandon(one, &target, remove, order),
             })
         }
     }
@@ -88,8 +90,21 @@ pub fn failed_stage(dir: &Path) -> Option<(String, String)> {
     live::Live::at(dir).outstanding().ok()??.failed
 }
 
+/// Refuses a dry run of taking a directory from its owner: what its journal in the store holds is known once it is taken.
+fn refuse_stored(order: Order, takes: bool) -> Outcome {
+    match order.dry_run && takes {
+        false => Ok(()),
+        true => Err(Failure::usage(
+            "--dry-run cannot look into the journal of another owner, with --stored or --force",
+        )
+        .remedy(
+            "loligo status --json prints who has the directory and the bytes of its journal in the store (decoupled)",
+        )),
+    }
+}
+
 /// Does it with each, and says of each what came of it; what cannot be done keeps no other from being done. `done`: as in "3 of 4 were merged".
-fn each(what: &[PathBuf], done: &str, as_json: bool, one: impl Fn(&Path) -> Outcome) -> Outcome {
+fn each(what: &[PathBuf], done: &str, order: Order, one: impl Fn(&Path) -> Outcome) -> Outcome {
     if let [only] = what {
         return one(only);
     }
@@ -98,7 +113,7 @@ fn each(what: &[PathBuf], done: &str, as_json: bool, one: impl Fn(&Path) -> Outc
         let Err(failure) = one(path) else { continue };
         (failed, code) = (failed + 1, failure.code().max(code));
         let (cause, remedy) = failure.parts();
-        if as_json {
+        if order.json {
             put(json!({ "file": path.display().to_string(), "error": cause, "remedy": remedy }))?;
         }
         match cause.starts_with(&path.display().to_string()) {
@@ -109,7 +124,7 @@ fn each(what: &[PathBuf], done: &str, as_json: bool, one: impl Fn(&Path) -> Outc
     }
     let count = format!("{} of {} were {done}", what.len() - failed, what.len());
     match failed {
-        0 if as_json => Ok(()),
+        0 if order.json || order.dry_run => Ok(()),
         0 => put(count),
         _ => Err(Failure::told(format!("{count}, {failed} could not be"), code)),
     }

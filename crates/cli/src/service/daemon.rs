@@ -145,11 +145,13 @@ fn last_words(log: &Path, before: u64) -> String {
 }
 
 /// Says that everything works to whoever started this process in the background; without one, on stdout. And to the manager of services.
-pub fn ready(fd: Option<i32>, line: &str) {
+/// `document`: the same for programs, which is printed instead.
+pub fn ready(fd: Option<i32>, line: &str, document: Option<&serde_json::Value>) {
     notify::ready(line);
+    let text = document.map_or_else(|| line.to_string(), ToString::to_string);
     match fd {
-        Some(fd) => tell(fd, &Told::Ready(line.to_string())),
-        None => crate::output::say(line),
+        Some(fd) => tell(fd, &Told::Ready(text)),
+        None => crate::output::say(text),
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use serde_json::json;
 
 use super::format;
 use super::left;
@@ -63,12 +64,12 @@ pub fn run(args: &Down, given: &Given) -> Outcome {
         ))
         .remedy(format!("its log says why ({}, or the terminal it ran in)", data.join("loligo.log").display())));
     }
-    put(format_args!(
-        "stopped the server of {} (process {}) in {:.1} s",
-        data.display(),
-        state.pid,
-        begun.elapsed().as_secs_f64()
-    ))?;
+    let seconds = begun.elapsed().as_secs_f64();
+    if args.json {
+        put(json!({ "data": data.display().to_string(), "process": state.pid, "seconds": seconds }))?;
+    } else {
+        put(format_args!("stopped the server of {} (process {}) in {:.1} s", data.display(), state.pid, seconds))?;
+    }
     if let (Ok(settings), Some(decoupled)) = (Settings::load(given, Some(&data), &[]), &decoupled) {
         waiting::tell(&data, &settings, decoupled);
     }

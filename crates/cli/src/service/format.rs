@@ -7,6 +7,7 @@ use loligo_driver::{FormatOptions, ServerError};
 use loligo_journal::table::{Meta, key_meta};
 use loligo_store::{Backend, StoreError};
 use loligo_types::Rank;
+use serde_json::json;
 
 use super::node::open_store;
 use super::preflight;
@@ -28,6 +29,10 @@ pub fn run(args: &Format, given: &Given) -> Outcome {
     if !make(&store)? {
         let error = store.format().err().map_or_else(String::new, |e| e.to_string());
         return Err(Failure::new(error));
+    }
+    if args.json {
+        let fs_id = store.identify().map(|identity| identity.fs_id_hex()).ok();
+        return put(json!({ "data": store.data().display().to_string(), "store": store.name(), "fs_id": fs_id }));
     }
     put(format_args!("formatted {}\n  use it  loligo up --data {} --mount DIR", store.name(), quoted(store.data())))
 }

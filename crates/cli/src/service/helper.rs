@@ -185,6 +185,7 @@ impl Call {
             daemon: true,
             log_file: log_file.map(PathBuf::from),
             log: None,
+            json: false,
             ready_fd: None,
             source: Some(self.source.clone()),
             identity: None,

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use loligo_driver::Address;
+use serde_json::json;
 
 use super::daemon;
 use super::node::{self, Way};
@@ -64,7 +65,10 @@ pub fn run(args: &MountArgs, given: &Given) -> Outcome {
         std::process::id(),
         quoted(&at)
     );
-    daemon::ready(args.ready_fd, &text);
+    let document = args.json.then(
+        || json!({ "mount": at.display().to_string(), "server": address.to_string(), "process": std::process::id() }),
+    );
+    daemon::ready(args.ready_fd, &text, document.as_ref());
     if args.ready_fd.is_none() {
         tell_waiting(&found, &settings);
     }

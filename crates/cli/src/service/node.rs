@@ -326,6 +326,12 @@ impl Node {
         all.join(", ")
     }
 
+    /// The same for programs.
+    pub fn address_document(&self) -> serde_json::Value {
+        let listening: Vec<String> = self.server.addresses().iter().map(Address::to_string).collect();
+        serde_json::json!({ "listening": listening, "admin": self.admin.address().map(|at| format!("http://{at}")) })
+    }
+
     pub fn lease(&self) -> Option<Arc<dyn Lease>> {
         self.lease.clone()
     }

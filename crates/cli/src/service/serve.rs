@@ -8,6 +8,7 @@ use super::{daemon, format, notify, preflight};
 use loligo_driver::server::Sharing;
 use loligo_store::StoreError;
 use loligo_types::Rank;
+use serde_json::{Value, json};
 
 use crate::args::Serve;
 use crate::at::Store;
@@ -70,7 +71,7 @@ pub fn run(args: &Serve, given: &Given) -> Outcome {
         quoted(&data),
         quoted(&data)
     );
-    daemon::ready(args.run.ready_fd, &text);
+    daemon::ready(args.run.ready_fd, &text, args.run.json.then(|| document(&store, &node)).as_ref());
     let fatal = until_told(&signals, &node);
     finish(node, fatal, &signals.stopping(None, RECOVERS))
 }
@@ -107,9 +108,20 @@ fn join(args: &Serve, given: &Given) -> Outcome {
         node.addresses(),
         quoted(&data)
     );
-    daemon::ready(args.run.ready_fd, &text);
+    daemon::ready(args.run.ready_fd, &text, args.run.json.then(|| document(&store, &node)).as_ref());
     let fatal = until_told(&signals, &node);
     finish(node, fatal, &signals.stopping(None, RECOVERS))
+}
+
+/// The running ranks and their addresses, for programs.
+fn document(store: &Store, node: &Node) -> Value {
+    json!({
+        "data": store.data().display().to_string(),
+        "store": store.name(),
+        "process": std::process::id(),
+        "addresses": node.address_document(),
+        "ranks": node.server.ranks().iter().map(|rank| rank.0).collect::<Vec<_>>(),
+    })
 }
 
 fn until_told(signals: &Signals, node: &Node) -> Option<String> {

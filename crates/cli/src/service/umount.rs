@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
+use serde_json::json;
 
 use crate::mounts;
-use crate::output::{Context, Failure, Outcome, note, quoted};
+use crate::output::{Context, Failure, Outcome, note, put, quoted};
 use crate::service::presence::Presence;
 use crate::service::state::ServerState;
 use crate::service::unmerged::{self, UnmergedDoc};
@@ -20,7 +21,7 @@ const ENDS: Duration = Duration::from_secs(70);
 const TELL: Duration = Duration::from_secs(3);
 
 /// Unmounts.
-pub fn run(path: &Path, lazy: bool) -> Outcome {
+pub fn run(path: &Path, lazy: bool, as_json: bool) -> Outcome {
     let at = mounts::absolute(path).context(|| format!("mount point {}", path.display()))?;
     let Some(line) = mounts::at(&mounts::all()?, &at) else {
         return Err(Failure::new(format!("{} is no mount point", at.display()))
@@ -60,7 +61,11 @@ pub fn run(path: &Path, lazy: bool) -> Outcome {
     let ends: Vec<Outcome> = processes.iter_mut().map(|process| ended(&at, process)).collect();
     let left: Vec<UnmergedDoc> = processes.iter().flat_map(|process| unmerged::of_text(&process.said())).collect();
     if left.is_empty() {
-        return ends.into_iter().collect();
+        ends.into_iter().collect::<Outcome>()?;
+        return match as_json {
+            true => put(json!({ "mount": at.display().to_string(), "server": address, "lazy": lazy })),
+            false => Ok(()),
+        };
     }
     let known = decoupled.as_ref().map_or(&[][..], Decoupled::all);
     let failure = unmerged::failure(&at.display().to_string(), &left, known, &address);

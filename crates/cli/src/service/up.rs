@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use loligo_store::StoreError;
+use serde_json::{Value, json};
 
 use super::node::{self, Mounted, Node, Way};
 use super::signals::{RECOVERS, Signals};
@@ -31,11 +32,12 @@ pub fn run(args: &Up, given: &Given) -> Outcome {
     node::refuse_second(&data)?;
     preflight::mount_point(&data, &args.mount, args.mount_options.nonempty)?;
     crate::auth::read(settings.text("identity"))?;
-    make_if_new(&store, args, &settings)?;
+    let made = make_if_new(&store, args, &settings)?;
     let Some(signals) = signals else {
         let log = node::log_file(&data);
         node::check_log(&data, &log)?;
-        crate::output::say(daemon::start(&log)?);
+        let told = daemon::start(&log)?;
+        crate::output::say(if args.run.json { with_made(&told, made) } else { told });
         if let Ok(Some(state)) = ServerState::read(&data) {
             tell_waiting(&data, &settings, &state);
         }
@@ -65,7 +67,8 @@ pub fn run(args: &Up, given: &Given) -> Outcome {
         let _ = node.stop();
         return Err(failure);
     }
-    daemon::ready(args.run.ready_fd, &welcome(&at, &store, &node, args.run.ready_fd.is_some()));
+    let document = args.run.json.then(|| document(&at, &store, &node, made));
+    daemon::ready(args.run.ready_fd, &welcome(&at, &store, &node, args.run.ready_fd.is_some()), document.as_ref());
     if let (None, Ok(state)) = (args.run.ready_fd, &told) {
         tell_waiting(&data, &settings, state);
     }
@@ -84,10 +87,10 @@ fn tell_waiting(data: &Path, settings: &Settings, state: &ServerState) {
 }
 
 /// Makes a file system where nothing is, and finishes one whose making was cut off. What would keep the server from starting is found
-/// before that.
-fn make_if_new(store: &Store, args: &Up, settings: &Settings) -> Outcome {
+/// before that. True if one was made.
+fn make_if_new(store: &Store, args: &Up, settings: &Settings) -> Result<bool, Failure> {
     match store.identify() {
-        Ok(_) => store.put_down(),
+        Ok(_) => store.put_down().map(|()| false),
         Err(StoreError::NotFound { .. } | StoreError::Foreign { .. }) if format::is_new(store) => {
             preflight::ports(settings, args.ranks.ranks.unwrap_or(1))?;
             if let Some(path) =
@@ -100,10 +103,12 @@ fn make_if_new(store: &Store, args: &Up, settings: &Settings) -> Outcome {
                 .remedy("mount all of it first, and make the directory there"));
             }
             format::make(store)?;
-            crate::output::say(format_args!("made a new file system in {}", store.name()));
-            Ok(())
+            if !args.run.json {
+                crate::output::say(format_args!("made a new file system in {}", store.name()));
+            }
+            Ok(true)
         }
-        Err(_) => format::require(store),
+        Err(_) => format::require(store).map(|()| false),
     }
 }
 
@@ -114,6 +119,29 @@ fn mount(node: &Node, at: &Path, data: &Path, args: &Up, settings: &Settings) ->
         node::mount(at, Way::Server(&node.server), fs_name, &name, &args.mount_options, settings, Some(data))?;
     node.source.set_mount(mounted.mount.clone());
     Ok(mounted)
+}
+
+/// The same as [`welcome`] says, for programs.
+fn document(at: &Path, store: &Store, node: &Node, made: bool) -> Value {
+    json!({
+        "mount": at.display().to_string(),
+        "data": store.data().display().to_string(),
+        "store": store.name(),
+        "process": std::process::id(),
+        "addresses": node.address_document(),
+        "made": made,
+    })
+}
+
+/// The document of the process in the background, which finds the file system that this one has made.
+fn with_made(told: &str, made: bool) -> String {
+    match serde_json::from_str::<Value>(told) {
+        Ok(mut document) => {
+            document["made"] = made.into();
+            document.to_string()
+        }
+        Err(_) => told.to_string(),
+    }
 }
 
 fn welcome(at: &Path, store: &Store, node: &Node, background: bool) -> String {

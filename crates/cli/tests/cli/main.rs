@@ -19,6 +19,7 @@ mod decoupled_words;
 mod deploy;
 mod doctor;
 mod documents;
+mod dry;
 mod examples;
 mod frags;
 mod full;
