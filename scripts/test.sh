@@ -97,7 +97,8 @@ export LOLIGO_BIN
 step fetch 10 bash -c '. scripts/env.sh; retry 3 cargo fetch --target "$(rustc -vV | sed -n "s/^host: //p")"' || finish 1
 step build 30 cargo build --keep-going --profile $profile --workspace --bins --tests || finish 1
 step check 15 bash scripts/check.sh
-step unit 25 cargo test --profile $profile --workspace --no-fail-fast
+# Most of it waits, for servers, leases and disks: twice as many tests at a time as there are processors.
+step unit 25 env RUST_TEST_THREADS=$((2 * $(nproc))) cargo test --profile $profile --workspace --no-fail-fast
 step examples 10 bash scripts/examples.sh
 step mount 25 bash scripts/mount-suites.sh "$LOLIGO_BIN"
 # In directories that are decoupled, and merged after each.

@@ -2,14 +2,12 @@
 //! each leaves behind; for programs that know nothing of it, and for programs that use the client library. Over a real server and its socket.
 //! Not what each stage makes durable: `decoupled.rs`, `subtree_store.rs`.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::Site;
-use common::commands::{call, fact, order, status, xattr};
+use crate::common::Site;
+use crate::common::commands::{call, fact, order, status, xattr};
 use loligo_driver::client::subtree::{CompleteError, Kept};
 use loligo_driver::client::{Client, Fs, Options, Subtree, SubtreeOptions};
 use loligo_driver::{Address, Server};

@@ -1,13 +1,11 @@
 //! Silence of a server whose store may be another one's by now, also as it ends. Over a store in memory with a lease that the tests hold.
 //! Not when a lease ends, which is the store's to know.
 
-mod common;
-
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use common::{Raw, Site, lookup, mkdir};
+use crate::common::{Raw, Site, lookup, mkdir};
 use loligo_driver::Server;
 use loligo_store::{
     Backend, Batch, Blobs, Durability, Identity, KeyValue, Lease, LogDir, Result, StatFs, StoreError, Table, TableSize,

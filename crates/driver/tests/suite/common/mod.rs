@@ -1,5 +1,4 @@
 //! A server over a disk in memory, and a client that speaks nothing but the wire.
-#![allow(dead_code)]
 
 pub mod commands;
 

@@ -1,13 +1,11 @@
 //! Decoupled subtrees in a file system of several ranks, over a real server and its sockets: in a program, and for programs that know nothing
 //! of it. What the ranks say to each other meanwhile is tested at the machine (`crates/mds/src/tests/decouple/ranks.rs`).
 
-mod common;
-
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::Site;
-use common::commands::order;
+use crate::common::Site;
+use crate::common::commands::order;
 use loligo_driver::client::{Client, Fs, Options, Subtree, SubtreeOptions};
 use loligo_driver::{Address, Server, ServerConfig};
 use loligo_mds::admin::{Ask, Told};

@@ -1,11 +1,9 @@
 //! Decoupled subtrees for a program: what is kept where, and who sees it when, over a real server and its socket.
 
-mod common;
-
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::Site;
+use crate::common::Site;
 use loligo_driver::Address;
 use loligo_driver::client::subtree::{Kept, KeptError};
 use loligo_driver::client::{Client, Fs, Options, Subtree, SubtreeOptions};

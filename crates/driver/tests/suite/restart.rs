@@ -1,12 +1,10 @@
 //! Durability over retries, restarts, lost power, full and failing disks.
 
-mod common;
-
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Raw, Site, create, lookup, mkdir};
+use crate::common::{Raw, Site, create, lookup, mkdir};
 use loligo_driver::{Address, FormatOptions, Offline, RowsError, Server, ServerConfig, ServerError, format};
 use loligo_journal::table::Row;
 use loligo_store::mem::{CrashPlan, Fault, FaultPoint};
@@ -101,7 +99,7 @@ fn offline_sees_what_the_journal_has_and_writes_repairs() {
     let mut raw = Raw::session(&site.socket());
     let dir = raw.entry(mkdir(ROOT, "a"));
     raw.entry(mkdir(ROOT, "b"));
-    raw.call(loligo_types::Op::Rmdir { dir: ROOT, name: common::name("b") }).expect("empty");
+    raw.call(loligo_types::Op::Rmdir { dir: ROOT, name: crate::common::name("b") }).expect("empty");
     site.power_loss(server);
     let backend: Arc<dyn Backend> = site.disk.open().expect("free");
     let mut offline = Offline::open(backend, &mut |_| {}).expect("it opens");
@@ -119,11 +117,11 @@ fn offline_sees_what_the_journal_has_and_writes_repairs() {
         names
     };
     assert_eq!(names(&offline), ["a"]);
-    let renamed = common::name("z");
+    let renamed = crate::common::name("z");
     let kind = loligo_types::Kind::Dir;
     offline
         .write(&[
-            loligo_types::Event::EntryGone { dir: ROOT, name: common::name("a") },
+            loligo_types::Event::EntryGone { dir: ROOT, name: crate::common::name("a") },
             loligo_types::Event::Entry { dir: ROOT, name: renamed, ino: dir.ino, kind, remote: false },
         ])
         .expect("it writes");
@@ -382,9 +380,9 @@ fn after_a_kill_objects_that_no_file_tells_of_are_dropped() {
     let store = open();
     let server = start(store.clone());
     let mut raw = Raw::session(&socket);
-    raw.call(loligo_types::Op::Unlink { dir: ROOT, name: common::name("removed") }).expect("it is there");
+    raw.call(loligo_types::Op::Unlink { dir: ROOT, name: crate::common::name("removed") }).expect("it is there");
     let left = || inos.iter().any(|ino| !store.blobs().objects_of(ino.0).expect("listed").is_empty());
-    common::wait_until("the objects are gone", || !left());
+    crate::common::wait_until("the objects are gone", || !left());
     drop(raw);
     server.stop().expect("it stops");
 }

@@ -1,13 +1,11 @@
 //! The client that lives on the rank's thread, and its guest: calls, caches, turns, and every end there is.
 
-mod common;
-
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::Site;
+use crate::common::Site;
 use loligo_driver::Server;
 use loligo_driver::client::{Call, CallResult, Client, Done, Invalidate, Options};
 use loligo_driver::server::{Guest, Resident, Took};

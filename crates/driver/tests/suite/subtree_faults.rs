@@ -2,13 +2,11 @@
 //! owner lives or dies: what was acknowledged is there, and what was not is whole or nothing. Over a disk in memory, whose calls can be counted.
 //! Not which machine dies: `subtree_store.rs`, and the cells of the command line's tests.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use common::Site;
+use crate::common::Site;
 use loligo_driver::client::{Client, Fs, Options, Subtree, SubtreeOptions};
 use loligo_driver::{Address, Server};
 use loligo_store::mem::{CrashPlan, Fault, FaultPoint};

@@ -1,13 +1,11 @@
 //! Peers over TCP that show no identity, however many: root at the Unix socket, and identities, come in all the same.
 
-mod common;
-
 use std::io::Read;
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Raw, Site};
+use crate::common::{Raw, Site};
 use loligo_driver::client::{ConnectError, Options};
 use loligo_driver::{Address, Client, Identity, Rights, Server, ServerConfig};
 use loligo_types::Cred;

@@ -1,14 +1,12 @@
 //! A server and raw connections: what it answers, and what it does with peers that break the rules.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::{Raw, Site, create, lookup, mkdir};
+use crate::common::{Raw, Site, create, lookup, mkdir};
 use loligo_driver::{Address, Server, ServerError};
 use loligo_types::msg::{DataRequest, Hello, PROTOCOL_VERSION, Refusal, ToClient, ToServer};
 use loligo_types::{Answer, DataAnswer, DataError, DataOp, FsError, Ino, Op, SetTime};
@@ -87,7 +85,7 @@ fn ten_thousand_creates_in_flight_are_each_answered_once() {
         while sent < FILES && sent - got < WINDOW {
             let request = raw.request(Op::Mknod {
                 dir: ROOT,
-                name: common::name(&format!("f{sent}")),
+                name: crate::common::name(&format!("f{sent}")),
                 kind: loligo_types::Kind::File,
                 mode: 0o644,
                 umask: 0,
@@ -318,7 +316,7 @@ fn a_status_tells_the_cpu_time_of_the_moment() {
     let before = server.status().expect("it runs").ranks[0].metrics.rank_cpu_ns.get();
     for _ in 0..100 {
         raw.entry(mkdir(Ino::ROOT, "x"));
-        raw.call(Op::Rmdir { dir: Ino::ROOT, name: common::name("x") }).expect("it is empty");
+        raw.call(Op::Rmdir { dir: Ino::ROOT, name: crate::common::name("x") }).expect("it is empty");
     }
     assert!(server.status().expect("it runs").ranks[0].metrics.rank_cpu_ns.get() > before, "100 requests took no time");
 }

@@ -1,13 +1,11 @@
 //! Decoupled subtrees whose owners keep their journals in the store: what is there after which death, and who goes on, over a real server and
 //! its socket.
 
-mod common;
-
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::Site;
+use crate::common::Site;
 use loligo_driver::client::subtree::{Kept, KeptError};
 use loligo_driver::client::{Call, Client, Fs, Options, Subtree, SubtreeOptions};
 use loligo_driver::{Address, Server};

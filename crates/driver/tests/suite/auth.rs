@@ -1,14 +1,12 @@
 //! Clients that come in over TLS as identities: who is let in, who is not, and what a read-only one may not do whatever it
 //! sends.
 
-mod common;
-
 use std::io::{IoSlice, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::Site;
+use crate::common::Site;
 use loligo_driver::client::{ConnectError, Options};
 use loligo_driver::sock::Sock;
 use loligo_driver::{Address, Client, FormatOptions, Identity, Rights, Server, ServerConfig, Squash, format};

@@ -2,14 +2,12 @@
 //! and its socket. Who sees what when, bytes beyond an inode, servers that restart, and who is refused. The client library that knows what
 //! it does is in `subtree.rs`.
 
-mod common;
-
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::Site;
-use common::commands::{call, decouple, fact, order, status};
+use crate::common::Site;
+use crate::common::commands::{call, decouple, fact, order, status};
 use loligo_driver::Address;
 use loligo_driver::client::path::OpenHow;
 use loligo_driver::client::subtree::Kept;

@@ -2,15 +2,13 @@
 //! socket: names, attributes and bytes, whatever the owner does meanwhile. What others meet where they may not even read is in
 //! `decoupled.rs`.
 
-mod common;
-
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use common::Site;
-use common::commands::{decouple, order};
+use crate::common::Site;
+use crate::common::commands::{decouple, order};
 use loligo_driver::Address;
 use loligo_driver::client::path::OpenHow;
 use loligo_driver::client::{Client, Fs, Options};

@@ -1,12 +1,10 @@
 //! Ranks of one file system in two processes (here two servers in one): they serve one tree, and either may go and come back.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::Site;
+use crate::common::Site;
 use loligo_driver::client::path::Fs;
 use loligo_driver::client::{Client, Options};
 use loligo_driver::{Address, Joint, Server, ServerConfig};

@@ -1,11 +1,9 @@
 //! Ranks that are added to a running server, drained and removed.
 
-mod common;
-
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::Site;
+use crate::common::Site;
 use loligo_driver::client::path::{Fs, OpenHow};
 use loligo_driver::client::{Client, Options};
 use loligo_driver::{Server, ServerConfig};

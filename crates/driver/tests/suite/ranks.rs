@@ -1,11 +1,9 @@
 //! Several ranks in one process: they start, are told apart, and end together.
 
-mod common;
-
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::{Raw, Site, mkdir};
+use crate::common::{Raw, Site, mkdir};
 use loligo_driver::client::path::OpenHow;
 use loligo_driver::client::{Client, Options};
 use loligo_driver::{Address, Server, ServerConfig, ServerError};
@@ -73,7 +71,7 @@ fn ranks_are_added_and_fewer_than_there_were_are_refused() {
     }
     let server = start(&site, 0);
     assert_eq!(ranks(&server).len(), 3, "as many as there were");
-    assert_eq!(Raw::session(&site.socket()).entry(common::lookup(Ino::ROOT, "a")).ino, ino);
+    assert_eq!(Raw::session(&site.socket()).entry(crate::common::lookup(Ino::ROOT, "a")).ino, ino);
     server.stop().expect("it stops cleanly");
 }
 
@@ -125,7 +123,7 @@ fn ranks_killed_in_their_work_come_back() {
     let server = start(&site, 0);
     let mut raw = Raw::session(&site.socket());
     for (n, ino) in made.into_iter().enumerate() {
-        assert_eq!(raw.entry(common::lookup(Ino::ROOT, &format!("d{n}"))).ino, ino);
+        assert_eq!(raw.entry(crate::common::lookup(Ino::ROOT, &format!("d{n}"))).ino, ino);
     }
     server.stop().expect("it stops cleanly");
 }

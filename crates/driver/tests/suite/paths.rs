@@ -1,11 +1,9 @@
 //! Paths through the library: how many requests they take, over one rank and over several.
 
-mod common;
-
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::Site;
+use crate::common::Site;
 use loligo_driver::client::path::{Fs, OpenHow};
 use loligo_driver::client::{Call, Client, Options};
 use loligo_driver::{Server, ServerConfig};
