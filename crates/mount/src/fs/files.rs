@@ -274,7 +274,7 @@ impl<S: Submit> Core<S> {
                     }
                     false => answer(synced),
                 };
-                match synchronous(handle, open_flags) {
+                match synchronous(handle, how, open_flags) {
                     Some(data_only) if written > 0 => core.sync_written(asked, handle.fh, data_only, finish),
                     _ => finish(Ok(())),
                 }
@@ -477,10 +477,12 @@ impl<S: Submit> Core<S> {
 }
 
 /// The sync that the mount owes a write with O_SYNC or O_DSYNC (also RWF_SYNC and RWF_DSYNC): true if only the data need be durable. `None`: the kernel asks
-/// for the sync itself, as it does for a handle in cached mode, or none is asked for.
-fn synchronous(handle: Handle, open_flags: i32) -> Option<bool> {
+/// for the sync itself, as it does for a write through its cache, or none is asked for. Around its cache (O_DIRECT) it asks after a write that the program
+/// waits for, and never after an asynchronous one (io_submit, io_uring). The two look the same here; a second sync finds nothing to do.
+fn synchronous(handle: Handle, how: WriteFlags, open_flags: i32) -> Option<bool> {
     let is_sync = open_flags & libc::O_SYNC == libc::O_SYNC;
-    (!handle.cached && open_flags & libc::O_DSYNC != 0).then_some(!is_sync)
+    let is_ours = !handle.cached || how.direct;
+    (is_ours && open_flags & libc::O_DSYNC != 0).then_some(!is_sync)
 }
 
 fn fallocate_mode(mode: i32) -> Result<Fallocate, FsError> {
