@@ -434,9 +434,10 @@ impl World {
                 (sync, Input::MergeRowsDone { id, merged: Some(Box::new(merged)) })
             }
             Output::Settle { table_upto, .. } => (sync, Input::Settled { table_upto }),
-            Output::SettleData => {
-                (sync, Input::DataInPlace { ino: loligo_types::Ino(0), upto: loligo_types::Lsn(u64::MAX) })
-            }
+            Output::SettleData => (
+                sync,
+                Input::DataInPlace { ino: loligo_types::Ino(0), upto: loligo_types::Lsn(u64::MAX), no_room: false },
+            ),
             Output::SyncData { ticket } => (sync, Input::DataSynced { ticket, ok: true }),
             Output::Quiesce { ticket, .. } => (0, Input::Quiesced { ticket, ok: true }),
             Output::Spill { ino, .. } => (sync, Input::Spilled { ino, ok: true }),

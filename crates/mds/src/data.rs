@@ -39,6 +39,8 @@ pub(crate) struct Data {
     pub(crate) since_ms: u64,
     /// The last answer to that brought nothing: not before this time again, milliseconds.
     pub(crate) not_before_ms: u64,
+    /// Some of it waits for room on the disk.
+    pub(crate) no_room: bool,
     /// Bytes that went into the journal in this life.
     taken: u64,
 }

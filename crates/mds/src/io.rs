@@ -110,8 +110,8 @@ pub enum Input {
     /// The length of a shared file when it was frozen, the largest number if that is not known; none: others may have changed its bytes since.
     Fork { ino: Ino, size: Option<u64> },
     /// A file has in its objects, durably, all that records up to this one say of its data. Inode 0: each file, the answer to
-    /// [`Output::SettleData`].
-    DataInPlace { ino: Ino, upto: Lsn },
+    /// [`Output::SettleData`]. `no_room`: some of later records waits for room on the disk.
+    DataInPlace { ino: Ino, upto: Lsn, no_room: bool },
     /// It could not be written, or not durably: nothing may be acknowledged any more.
     DataFailed,
     /// All file data that was answered before [`Output::SyncData`] is durable, or not.

@@ -118,7 +118,7 @@ impl Mds {
             Input::Kept { to, result } => self.decoupled.theirs_kept(&mut self.core, &mut self.opens, to, result),
             Input::Fork { ino, size } => self.decoupled.fork_is(&mut self.core, ino, size),
             Input::Spilled { ino, ok } => self.spilled(ino, ok),
-            Input::DataInPlace { ino, upto } => self.data_in_place(ino, upto),
+            Input::DataInPlace { ino, upto, no_room } => self.data_in_place(ino, upto, no_room),
             Input::DataFailed => return self.data_failed(),
             Input::DataSynced { ticket, ok } => self.data_synced(ticket, ok),
             Input::PeerDead { session } => self.peer_dead(session),

@@ -8,6 +8,7 @@ use loligo_types::{DataAnswer, Ino, Patches};
 
 use crate::fork;
 use crate::frozen::{self, View};
+use crate::patch;
 
 /// A store operation that the machine requests. Offsets are offsets in the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,12 +95,7 @@ pub fn execute(blobs: &dyn Blobs, effect: &Effect) -> EffectResult {
             read(blobs, View::of(*ino), *object_size, (*offset, *len), u64::MAX)
         }
         Effect::Write { ino, object_size, offset, data } => write(blobs, *ino, *object_size, *offset, data),
-        Effect::Patch { ino, object_size, patches } => {
-            for (offset, data) in patches.iter() {
-                write(blobs, *ino, *object_size, offset, data)?;
-            }
-            Ok(DataAnswer::Done)
-        }
+        Effect::Patch { ino, object_size, patches } => patch::write(blobs, *ino, *object_size, patches),
         Effect::Punch { ino, object_size, offset, len } => punch(blobs, *ino, *object_size, *offset, *len),
         Effect::Discard { ino, object_size, from, durable } => {
             let dropped = discard(blobs, *ino, *object_size, *from)?;
@@ -121,12 +117,7 @@ pub fn execute(blobs: &dyn Blobs, effect: &Effect) -> EffectResult {
         }
         Effect::SyncDiscards { files } => sync_discards(blobs, files),
         Effect::SyncFiles { files } if files.len() > SYNC_FILES => blobs.sync_all().map(|()| DataAnswer::Done),
-        Effect::SyncFiles { files } => {
-            for (ino, ranges) in files {
-                sync(blobs, *ino, ranges, false)?;
-            }
-            Ok(DataAnswer::Done)
-        }
+        Effect::SyncFiles { files } => patch::sync(blobs, files),
         Effect::SyncAll => blobs.sync_all().map(|()| DataAnswer::Done),
         Effect::Copying { copy, size, shared, effect } => frozen::change(blobs, *copy, *size, *shared, effect),
         Effect::AsItWas { copy, size: was, shared, effect } => {
@@ -157,16 +148,16 @@ pub fn execute(blobs: &dyn Blobs, effect: &Effect) -> EffectResult {
 }
 
 /// A part of a range of a file that lies in one object.
-struct Piece {
-    id: ObjectId,
+pub(crate) struct Piece {
+    pub(crate) id: ObjectId,
     /// Offset in the object.
-    within: u64,
+    pub(crate) within: u64,
     /// Offset in the range.
-    at: u64,
-    len: u64,
+    pub(crate) at: u64,
+    pub(crate) len: u64,
 }
 
-fn pieces(ino: Ino, object_size: u64, offset: u64, len: u64) -> impl Iterator<Item = Piece> {
+pub(crate) fn pieces(ino: Ino, object_size: u64, offset: u64, len: u64) -> impl Iterator<Item = Piece> {
     let mut at = 0;
     std::iter::from_fn(move || {
         if at == len {
@@ -308,7 +299,7 @@ fn sync_discards(blobs: &dyn Blobs, files: &[(Ino, u64)]) -> EffectResult {
 }
 
 /// The indexes in `first..=last` that may exist: all of a short range, else those that do.
-fn present(blobs: &dyn Blobs, ino: Ino, first: u64, last: u64) -> Result<Vec<u64>> {
+pub(crate) fn present(blobs: &dyn Blobs, ino: Ino, first: u64, last: u64) -> Result<Vec<u64>> {
     if last - first < SYNC_BY_INDEX {
         return Ok((first..=last).collect());
     }

@@ -281,6 +281,8 @@ pub enum Output {
         ino: Ino,
         /// The last record.
         upto: Lsn,
+        /// Writes of later ones wait for room on the disk.
+        no_room: bool,
     },
     /// It could not be written, or made durable: only a new life, which has it from the journal, may go on.
     LoggedFailed,

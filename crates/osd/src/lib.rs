@@ -16,6 +16,7 @@ mod frozen;
 mod io;
 mod logged;
 mod machine;
+mod patch;
 mod queue;
 mod quiesce;
 mod rights;

@@ -187,7 +187,7 @@ impl Osd {
         };
         let files: Vec<_> = files.into_iter().filter(|(_, objects)| !objects.is_empty()).collect();
         if files.is_empty() {
-            return self.out.push_back(Output::InPlace { ino, upto });
+            return self.out.push_back(Output::InPlace { ino, upto, no_room: !self.paused.is_empty() });
         }
         let id = self.new_id();
         let stamps = files.iter().map(|(ino, objects)| (*ino, objects.stamp)).collect();
@@ -208,7 +208,7 @@ impl Osd {
                 file.objects = Dirty::default();
             }
         }
-        self.out.push_back(Output::InPlace { ino, upto });
+        self.out.push_back(Output::InPlace { ino, upto, no_room: !self.paused.is_empty() });
         true
     }
 

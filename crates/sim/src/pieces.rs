@@ -62,6 +62,15 @@ impl Blobs for Pieces {
         self.objects.write_at(id, offset, data)
     }
 
+    fn write_logged(&self, id: ObjectId, offset: u64, data: &[u8]) -> Result<()> {
+        self.announce(id);
+        self.objects.write_logged(id, offset, data)
+    }
+
+    fn spoil(&self, id: ObjectId, offset: u64, len: u64) -> Result<()> {
+        self.objects.spoil(id, offset, len)
+    }
+
     fn truncate(&self, id: ObjectId, len: u64) -> Result<()> {
         self.announce(id);
         self.objects.truncate(id, len)

@@ -224,6 +224,8 @@ impl Execution {
         let blobs = self.backend.blobs();
         match request {
             Request::WriteAt { id, offset, data } => blobs.write_at(*id, *offset, data)?,
+            Request::WriteLogged { id, offset, data } => blobs.write_logged(*id, *offset, data)?,
+            Request::Spoil { id, offset, len } => blobs.spoil(*id, *offset, *len)?,
             Request::Truncate { id, len } => blobs.truncate(*id, *len)?,
             Request::Punch { id, offset, len } => blobs.punch(*id, *offset, *len)?,
             Request::Sync { id } => blobs.sync(*id)?,

@@ -5,7 +5,7 @@ use loligo_store::{Durability, ObjectId};
 use crate::bytes::{Malformed, Result, Take, put_bytes, put_list, put_u32, put_u64};
 
 /// Version of the protocol, in the first request of a connection.
-pub const PROTOCOL_VERSION: u32 = 2;
+pub const PROTOCOL_VERSION: u32 = 3;
 
 /// Longest request, bytes. A batch of a checkpoint and a commit of the journal are far below.
 pub const REQUEST_MAX: usize = 256 << 20;
@@ -97,6 +97,16 @@ pub enum Request<'a> {
         offset: u64,
         data: &'a [u8],
     },
+    WriteLogged {
+        id: ObjectId,
+        offset: u64,
+        data: &'a [u8],
+    },
+    Spoil {
+        id: ObjectId,
+        offset: u64,
+        len: u64,
+    },
     Truncate {
         id: ObjectId,
         len: u64,
@@ -174,6 +184,8 @@ mod code {
     pub const EXTENTS: u8 = 40;
     pub const OBJECTS_OF: u8 = 41;
     pub const LIST_OBJECTS: u8 = 42;
+    pub const WRITE_LOGGED: u8 = 43;
+    pub const SPOIL: u8 = 44;
     pub const RANKS: u8 = 50;
     pub const STATFS: u8 = 51;
 }
@@ -288,6 +300,16 @@ impl<'a> Request<'a> {
                 put_u64(out, *offset);
                 put_bytes(out, data);
             }
+            Request::WriteLogged { id, offset, data } => {
+                put_id(out, code::WRITE_LOGGED, *id);
+                put_u64(out, *offset);
+                put_bytes(out, data);
+            }
+            Request::Spoil { id, offset, len } => {
+                put_id(out, code::SPOIL, *id);
+                put_u64(out, *offset);
+                put_u64(out, *len);
+            }
             Request::Truncate { id, len } => {
                 put_id(out, code::TRUNCATE, *id);
                 put_u64(out, *len);
@@ -388,6 +410,10 @@ fn take_blob<'a>(code: u8, from: &mut Take<'a>) -> Result<Request<'a>> {
         code::WRITE_AT => {
             Request::WriteAt { id: take_id(from)?, offset: from.u64("offset")?, data: from.bytes("data")? }
         }
+        code::WRITE_LOGGED => {
+            Request::WriteLogged { id: take_id(from)?, offset: from.u64("offset")?, data: from.bytes("data")? }
+        }
+        code::SPOIL => Request::Spoil { id: take_id(from)?, offset: from.u64("offset")?, len: from.u64("length")? },
         code::TRUNCATE => Request::Truncate { id: take_id(from)?, len: from.u64("length")? },
         code::PUNCH => Request::Punch { id: take_id(from)?, offset: from.u64("offset")?, len: from.u64("length")? },
         code::EXTENTS => Request::Extents { id: take_id(from)?, offset: from.u64("offset")?, len: from.u64("length")? },

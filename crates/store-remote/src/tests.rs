@@ -72,6 +72,8 @@ fn request(parts: &Parts) -> Request<'_> {
         32 => Request::Ranks,
         33 => Request::CloseFile,
         34 => Request::LogSynced { rank },
+        35 => Request::WriteLogged { id, offset, data: one },
+        36 => Request::Spoil { id, offset, len },
         _ => Request::StatFs,
     }
 }
@@ -190,13 +192,14 @@ fn the_bytes_of_requests_are_fixed() {
     let golden = |name: &str, request: Request<'_>| {
         assert_eq!(hex(&bytes_of(|out| request.encode(out))), drawn(name), "{name}");
     };
-    golden("attach", Request::Attach { version: 2, ticket: 7 });
+    golden("attach", Request::Attach { version: 3, ticket: 7 });
     let puts: Vec<(&[u8], &[u8])> = vec![(b"k", b"vv")];
     golden("write", Request::Write { durability: Durability::Sync, puts, deletes: vec![b"d"] });
     golden("scan", Request::Scan { start: b"a", end: b"", limit: 9 });
     golden("log-create", Request::LogCreate { rank: 2, id: 3 });
     golden("log-synced", Request::LogSynced { rank: 2 });
     golden("append", Request::Append { bytes: b"abc" });
+    golden("write-logged", Request::WriteLogged { id: ObjectId::new(256, 1), offset: 4096, data: b"abc" });
     golden("write-at", Request::WriteAt { id: ObjectId::new(256, 1), offset: 4096, data: b"abc" });
 }
 

@@ -80,6 +80,19 @@ pub trait Blobs: Send + Sync {
     /// Writes at `offset`; makes the object and lengthens it as needed (the gap is a hole).
     fn write_at(&self, id: ObjectId, offset: u64, data: &[u8]) -> Result<()>;
 
+    /// [`Blobs::write_at`] of bytes that a journal has durably, and that were acknowledged. They may take of what the store reserves for a full
+    /// disk, and leave no block unverified if this process is killed behind the call.
+    fn write_logged(&self, id: ObjectId, offset: u64, data: &[u8]) -> Result<()> {
+        self.write_at(id, offset, data)
+    }
+
+    /// Makes the blocks of a range damaged, as far as they are data: reads of them fail until they are written as a whole or cut off. For bytes that
+    /// could not be replaced because the device does not read their block: if it reads it again, the earlier bytes must not be taken for
+    /// them. Fails where a backend has no checksums.
+    fn spoil(&self, id: ObjectId, _offset: u64, _len: u64) -> Result<()> {
+        Err(StoreError::NotNow { what: id.to_string(), cause: "this store has no checksums of blocks".into() })
+    }
+
     /// Sets the length; the bytes gained are a hole. Makes an absent object unless `len` is 0.
     fn truncate(&self, id: ObjectId, len: u64) -> Result<()>;
 

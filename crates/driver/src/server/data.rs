@@ -322,7 +322,9 @@ impl DataPlane {
                     self.out.push_back(Out::Input(Input::DataSynced { ticket, ok: result.is_ok() }));
                 }
             }
-            Output::InPlace { ino, upto } => self.out.push_back(Out::Input(Input::DataInPlace { ino, upto })),
+            Output::InPlace { ino, upto, no_room } => {
+                self.out.push_back(Out::Input(Input::DataInPlace { ino, upto, no_room }));
+            }
             Output::LoggedFailed => self.out.push_back(Out::Input(Input::DataFailed)),
             Output::Quiesced { ticket, ok } => {
                 // A discard that is to be tried again must not come when another rank has the file.

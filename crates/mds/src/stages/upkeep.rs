@@ -204,7 +204,9 @@ impl Mds {
     }
 
     /// A file (0: each) has in its objects, durably, all that records up to this one say of its data.
-    pub(crate) fn data_in_place(&mut self, ino: Ino, upto: Lsn) {
+    /// `no_room`: some of it waits for room on the disk.
+    pub(crate) fn data_in_place(&mut self, ino: Ino, upto: Lsn, no_room: bool) {
+        self.core.data.no_room = no_room;
         if ino == Ino(0) {
             self.core.data.settling = false;
             self.core.data.since_ms = self.core.now.mono_ms;
@@ -261,7 +263,8 @@ impl Mds {
         self.checkpoint();
         let clean = self.core.tree.oldest_dirty().is_none() && self.sessions.oldest_unsaved().is_none();
         let clean = clean && !self.checkpointer.checkpoint_is_under_way() && self.core.tree.oldest_merge().is_none();
-        let clean = clean && self.core.data.oldest().is_none();
+        // Data for which there is no room stays in the journal, from which the next start writes it.
+        let clean = clean && (self.core.data.oldest().is_none() || self.core.data.no_room);
         if clean && self.gate.len() == 0 && self.core.log.durable == self.core.log.last {
             self.checkpointer.trim(&mut self.core, &self.sessions, &self.cluster);
             self.core.stopped = true;

@@ -66,7 +66,7 @@ fn the_journal_is_kept_until_objects_have_the_data_and_not_longer() {
     assert_eq!(said(&mut world), ["settle"]);
     assert!(world.trimmed <= Lsn(first.0 + 1), "{:?}", world.trimmed);
     let upto = Lsn(first.0 + 1);
-    handle(&mut world, Input::DataInPlace { ino: Ino(0), upto });
+    handle(&mut world, Input::DataInPlace { ino: Ino(0), upto, no_room: false });
     assert_eq!(said(&mut world), [format!("done {}", Ino(0))]);
     assert!(world.trimmed > Lsn(first.0 + 1));
 }
@@ -83,7 +83,7 @@ fn after_a_crash_what_was_not_in_place_is_written_again_in_order() {
     world.pump();
     let again = ["[(0, 5)] first", "[(2, 6)] second", "[(4, 5)] third"].map(|what| format!("write {ino} {what}"));
     assert_eq!(said(&mut world), again);
-    handle(&mut world, Input::DataInPlace { ino, upto });
+    handle(&mut world, Input::DataInPlace { ino, upto, no_room: false });
     said(&mut world);
     world.crash();
     world.pump();
@@ -132,8 +132,24 @@ fn a_stop_waits_until_objects_have_all() {
     handle(&mut world, Input::Stop);
     assert_eq!((said(&mut world), world.stopped), (vec!["settle".to_string()], false));
     let upto = world.last_lsn;
-    handle(&mut world, Input::DataInPlace { ino: Ino(0), upto });
+    handle(&mut world, Input::DataInPlace { ino: Ino(0), upto, no_room: false });
     assert!(world.stopped);
+}
+
+#[test]
+fn a_stop_on_a_full_disk_leaves_in_the_journal_what_has_no_room_and_the_next_start_writes_it() {
+    let (mut world, a, ino) = file();
+    let before = world.last_lsn;
+    assert_eq!(size(world.call(a, with_data(ino, 0, 10, 0, "ab"))), 10);
+    said(&mut world);
+    handle(&mut world, Input::Stop);
+    assert_eq!((said(&mut world), world.stopped), (vec!["settle".to_string()], false));
+    handle(&mut world, Input::DataInPlace { ino: Ino(0), upto: before, no_room: true });
+    assert!(world.stopped);
+    assert!(world.trimmed <= Lsn(before.0 + 1), "{:?}", world.trimmed);
+    world.crash();
+    world.pump();
+    assert_eq!(said(&mut world), [format!("write {ino} [(0, 2)] ab")]);
 }
 
 #[test]
@@ -145,7 +161,7 @@ fn an_answer_that_brings_nothing_is_not_asked_for_again_at_once() {
     handle(&mut world, Input::Stop);
     assert_eq!(said(&mut world), ["settle"]);
     // The object server has the data in its queue, behind something that takes its time.
-    handle(&mut world, Input::DataInPlace { ino: Ino(0), upto });
+    handle(&mut world, Input::DataInPlace { ino: Ino(0), upto, no_room: false });
     assert_eq!(said(&mut world), Vec::<String>::new());
     world.wait(100);
     assert_eq!(said(&mut world), ["settle"]);

@@ -17,7 +17,7 @@ fn forget(osd: &mut Osd, ino: Ino, lsn: u64) {
 }
 
 const fn in_place(ino: Ino, lsn: u64) -> Output {
-    Output::InPlace { ino, upto: Lsn(lsn) }
+    Output::InPlace { ino, upto: Lsn(lsn), no_room: false }
 }
 
 fn disk() -> MemDisk {
@@ -117,7 +117,7 @@ fn one_that_has_no_room_is_tried_again_and_who_reads_waits() {
     ask(&mut osd, BOB, 1, DataOp::Read { offset: 0, len: 1 });
     assert_eq!(runs(&mut osd), []);
     osd.handle(Input::SettleLogged);
-    assert_eq!(outputs(&mut osd), [in_place(Ino(0), 4)]);
+    assert_eq!(outputs(&mut osd), [Output::InPlace { ino: Ino(0), upto: Lsn(4), no_room: true }]);
     osd.handle(Input::Retry);
     let (again, effect) = runs(&mut osd)[0].clone();
     assert!(matches!(effect, Effect::Patch { .. }));
@@ -162,4 +162,111 @@ fn a_discard_of_nothing_leaves_nothing_to_sync() {
     ask(&mut osd, ALICE, 2, DataOp::Sync);
     let [(_, Effect::Sync { ranges, removed, .. })] = &runs(&mut osd)[..] else { panic!("a sync") };
     assert!(ranges.is_empty() && !removed);
+}
+
+/// A disk of which the device reads the second block of each object no more; what it was told to spoil.
+struct BadBlock {
+    good: std::sync::Arc<dyn loligo_store::Blobs>,
+    spoilt: std::sync::Mutex<Vec<(u64, u64)>>,
+    can_spoil: bool,
+}
+
+impl BadBlock {
+    const BAD: std::ops::Range<u64> = 4096..8192;
+
+    fn look(&self, offset: u64, len: usize, reads: bool) -> loligo_store::Result<()> {
+        let end = offset + len as u64;
+        let meets = offset < Self::BAD.end && end > Self::BAD.start;
+        let covers = offset <= Self::BAD.start && end >= Self::BAD.end;
+        match meets && (reads || !covers) {
+            true => Err(StoreError::Io { what: "object".into(), cause: "EIO".into() }),
+            false => Ok(()),
+        }
+    }
+}
+
+impl loligo_store::Blobs for BadBlock {
+    fn read_at(&self, id: loligo_store::ObjectId, offset: u64, buf: &mut [u8]) -> loligo_store::Result<usize> {
+        self.look(offset, buf.len(), true)?;
+        self.good.read_at(id, offset, buf)
+    }
+    fn write_at(&self, id: loligo_store::ObjectId, offset: u64, data: &[u8]) -> loligo_store::Result<()> {
+        self.look(offset, data.len(), false)?;
+        self.good.write_at(id, offset, data)
+    }
+    fn spoil(&self, _: loligo_store::ObjectId, offset: u64, len: u64) -> loligo_store::Result<()> {
+        self.spoilt.lock().expect("one thread").push((offset, len));
+        self.can_spoil.then_some(()).ok_or(StoreError::NotNow { what: "object".into(), cause: "no".into() })
+    }
+    fn truncate(&self, id: loligo_store::ObjectId, len: u64) -> loligo_store::Result<()> {
+        self.good.truncate(id, len)
+    }
+    fn punch(&self, id: loligo_store::ObjectId, offset: u64, len: u64) -> loligo_store::Result<()> {
+        self.good.punch(id, offset, len)
+    }
+    fn sync(&self, id: loligo_store::ObjectId) -> loligo_store::Result<()> {
+        self.good.sync(id)
+    }
+    fn sync_removals(&self, ino: u64) -> loligo_store::Result<()> {
+        self.good.sync_removals(ino)
+    }
+    fn sync_all(&self) -> loligo_store::Result<()> {
+        self.good.sync_all()
+    }
+    fn delete(&self, id: loligo_store::ObjectId) -> loligo_store::Result<()> {
+        self.good.delete(id)
+    }
+    fn len(&self, id: loligo_store::ObjectId) -> loligo_store::Result<Option<u64>> {
+        self.good.len(id)
+    }
+    fn extents(
+        &self,
+        id: loligo_store::ObjectId,
+        at: u64,
+        len: u64,
+    ) -> loligo_store::Result<Vec<loligo_store::Extent>> {
+        self.good.extents(id, at, len)
+    }
+    fn objects_of(&self, ino: u64) -> loligo_store::Result<Vec<u64>> {
+        self.good.objects_of(ino)
+    }
+    fn list(
+        &self,
+        visit: &mut dyn FnMut(loligo_store::ObjectId, u64) -> std::ops::ControlFlow<()>,
+    ) -> loligo_store::Result<()> {
+        self.good.list(visit)
+    }
+}
+
+#[test]
+fn of_bytes_for_a_block_that_cannot_be_read_only_that_block_is_damaged_and_the_server_goes_on() {
+    let disk = disk();
+    let store = disk.open().expect("a store");
+    let blobs = BadBlock { good: store.blobs(), spoilt: Default::default(), can_spoil: true };
+    let places = [(0, Arc::from(&b"first"[..])), (4000, Arc::from(vec![7; 200])), (9000, Arc::from(&b"last"[..]))];
+    let patches: Arc<Patches> = Patches::of(&places).expect("within the limits").into();
+    let effect = Effect::Patch { ino: FILE, object_size: u64::from(OBJECT), patches };
+    let result = crate::execute(&blobs, &effect);
+    assert!(matches!(result, Err(StoreError::Corrupt { .. })), "{result:?}");
+    assert_eq!(*blobs.spoilt.lock().expect("one thread"), [(4096, 104)]);
+    let read = |offset, len| {
+        let mut buf = vec![0; len];
+        store.blobs().read_at(loligo_store::ObjectId::new(FILE.0, 0), offset, &mut buf).map(|_| buf)
+    };
+    assert_eq!(
+        (read(0, 5), read(4000, 96), read(9000, 4)),
+        (Ok(b"first".to_vec()), Ok(vec![7; 96]), Ok(b"last".to_vec()))
+    );
+    // The machine takes it as written.
+    let mut osd = osd();
+    log(&mut osd, 5, 4000, &[7; 200]);
+    let (write, _) = runs(&mut osd)[0].clone();
+    osd.handle(Input::Done { id: write, result });
+    assert_eq!(outputs(&mut osd), []);
+    // A whole block needs no reading, and one that cannot be made damaged is not passed over.
+    let whole: Arc<Patches> = Patches::of(&[(4096, Arc::from(vec![8; 4096]))]).expect("within the limits").into();
+    let whole = Effect::Patch { ino: FILE, object_size: u64::from(OBJECT), patches: whole };
+    assert_eq!(crate::execute(&blobs, &whole), Ok(loligo_types::DataAnswer::Done));
+    let blobs = BadBlock { can_spoil: false, ..blobs };
+    assert!(matches!(crate::execute(&blobs, &effect), Err(StoreError::Io { .. })));
 }

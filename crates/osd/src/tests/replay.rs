@@ -92,7 +92,7 @@ impl World {
         while let Some(output) = self.osd.next_output() {
             match output {
                 Output::Run { id, effect } => self.out.push((id, effect)),
-                Output::InPlace { ino, upto } => self.in_place.push((ino, upto)),
+                Output::InPlace { ino, upto, .. } => self.in_place.push((ino, upto)),
                 Output::Reply { tag, result, .. } => {
                     result.expect("nothing fails");
                     self.replied(tag);

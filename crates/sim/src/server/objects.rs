@@ -69,7 +69,9 @@ impl Server {
                         self.mds_input(now, Input::DataSynced { ticket, ok: result.is_ok() });
                     }
                 }
-                loligo_osd::Output::InPlace { ino, upto } => self.mds_input(now, Input::DataInPlace { ino, upto }),
+                loligo_osd::Output::InPlace { ino, upto, no_room } => {
+                    self.mds_input(now, Input::DataInPlace { ino, upto, no_room });
+                }
                 loligo_osd::Output::LoggedFailed => self.mds_input(now, Input::DataFailed),
                 loligo_osd::Output::Quiesced { ticket, ok } => {
                     // A discard that is to be tried again must not come when another rank has the file.

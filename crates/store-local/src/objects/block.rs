@@ -33,6 +33,14 @@ pub(super) fn matches(block: &[u8], stored: u32) -> bool {
     if stored == HOLE { block.iter().all(|b| *b == 0) } else { sum(block) == stored }
 }
 
+/// A stored checksum that the content of another one does not match, and that means a block of data.
+pub(super) fn other(stored: u32) -> u32 {
+    match !stored {
+        HOLE | DOUBT => INSTEAD_OF_DOUBT,
+        other => other,
+    }
+}
+
 /// Number of blocks of `len` bytes.
 pub(super) fn count(len: u64) -> usize {
     len.div_ceil(BLOCK_SIZE) as usize

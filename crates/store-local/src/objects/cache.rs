@@ -104,9 +104,9 @@ impl Cache {
     }
 
     /// Runs `f` while nobody can open or remove the object.
-    pub(super) fn while_nobody_removes(&self, id: ObjectId, f: impl FnOnce()) {
+    pub(super) fn while_nobody_removes<R>(&self, id: ObjectId, f: impl FnOnce() -> R) -> R {
         let _shard = self.shard(id);
-        f();
+        f()
     }
 
     fn shard(&self, id: ObjectId) -> MutexGuard<'_, Shard> {

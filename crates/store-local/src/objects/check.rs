@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use loligo_store::{BLOCK_SIZE, CheckProgress, Checked, Finding, MAX_OBJECT_LEN, ObjectId, Result, look};
+use loligo_store::{BLOCK_SIZE, CheckProgress, Checked, Finding, MAX_OBJECT_LEN, ObjectId, Result, StoreError, look};
 
 use super::block::{self, BLOCK, DOUBT, INSTEAD_OF_DOUBT};
 use super::buckets;
@@ -77,7 +77,11 @@ pub(crate) fn check(layout: &Layout, checked: &mut Checked, tell: &mut dyn FnMut
     for (id, len) in all {
         let mut seen = Seen::Gone;
         let found = look(|| {
-            seen = object(&paths, id, &epochs()?)?;
+            seen = match object(&paths, id, &epochs()?) {
+                // Of a disk that does not read some of it.
+                Err(error @ StoreError::Io { .. }) => Seen::Wrong(format!("{id}: {}", cause(&error))),
+                seen => seen?,
+            };
             Ok(match &seen {
                 Seen::Wrong(text) => {
                     let name = format!("loligo path {} --data {} names the file", id.ino, layout.dir.display());

@@ -236,6 +236,34 @@ impl LocalBlobs {
 }
 
 impl LocalBlobs {
+    /// Takes an object that cannot be opened out of the way: it counts as lost, and its file stays beside it for who wants to save something.
+    fn set_aside(&self, id: ObjectId) -> Result<()> {
+        let path = self.shared.paths.of(id);
+        let mut aside = path.clone().into_os_string();
+        aside.push(".unreadable");
+        self.cache.while_nobody_removes(id, || {
+            witness::speak(&path)?;
+            fs::rename(&path, &aside).map_err(|e| named(&path, &e))
+        })?;
+        self.shared.paths.changed(id.ino);
+        self.shared.paths.sync_bucket(id.ino)
+    }
+
+    /// Writes; of an object that it made nothing is left if it fails.
+    fn write(&self, id: ObjectId, offset: u64, data: &[u8]) -> Result<()> {
+        let write = |object: &Arc<Object>| {
+            object.write_at(offset, data).inspect_err(|_| {
+                let is_abandoned = object.abandon_if_empty();
+                self.shared.paths.changed(id.ino);
+                if is_abandoned {
+                    // Nobody else takes it out: it was there and not deleted until now.
+                    let _ = self.cache.remove(id, |_| (), || Ok(()));
+                }
+            })
+        };
+        self.with(id, true, write).map(drop)
+    }
+
     /// True if the write needs new blocks or files.
     fn grows(&self, id: ObjectId, offset: u64, len: u64) -> Result<bool> {
         let there = self.with(id, false, |object| Ok(object.extents(offset, len)))?;
@@ -315,21 +343,31 @@ impl Blobs for LocalBlobs {
         if room.is_full() && self.grows(id, offset, data.len() as u64)? && room.is_full_now() {
             return Err(StoreError::Full { what: id.to_string() });
         }
-        let write = |object: &Arc<Object>| {
-            object.write_at(offset, data).inspect_err(|_| {
-                let is_abandoned = object.abandon_if_empty();
-                self.shared.paths.changed(id.ino);
-                if is_abandoned {
-                    // Nobody else takes it out: it was there and not deleted until now.
-                    let _ = self.cache.remove(id, |_| (), || Ok(()));
-                }
-            })
-        };
-        let written = self.with(id, true, write).map(drop);
+        let written = self.write(id, offset, data);
         if written.as_ref().is_err_and(StoreError::is_full) {
             room.met_full();
         }
         written
+    }
+
+    fn write_logged(&self, id: ObjectId, offset: u64, data: &[u8]) -> Result<()> {
+        check_range(id, offset, data.len() as u64)?;
+        self.may_change()?;
+        if data.is_empty() {
+            return Ok(());
+        }
+        self.shared.room.find(For::Journal, || self.write(id, offset, data))?;
+        self.with(id, false, |object| object.flush().map(Some)).map(drop)
+    }
+
+    fn spoil(&self, id: ObjectId, offset: u64, len: u64) -> Result<()> {
+        check_range(id, offset, len)?;
+        self.may_change()?;
+        match self.with(id, false, |object| object.spoil(offset, len)) {
+            // Its header or its checksums cannot be read.
+            Err(StoreError::Io { .. }) => self.set_aside(id),
+            spoilt => spoilt.map(drop),
+        }
     }
 
     fn truncate(&self, id: ObjectId, len: u64) -> Result<()> {

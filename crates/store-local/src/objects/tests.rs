@@ -274,6 +274,61 @@ fn after_a_kill_only_blocks_that_were_changed_since_the_last_sync_are_believed()
 }
 
 #[test]
+fn a_kill_right_after_a_write_that_the_journal_has_leaves_no_block_in_doubt() {
+    let dir = formatted();
+    let store = open(&dir);
+    let blobs = store.blobs();
+    blobs.write_at(A, 0, &[1; 20_000]).expect("write");
+    blobs.sync(A).expect("sync");
+    blobs.write_logged(A, 5_000, &[2; 100]).expect("write");
+    drop(blobs);
+    left_by_a_kill(&dir, &[A], store);
+    damage(&dir, A, 4_200);
+    let store = open(&dir);
+    assert!(matches!(read(&store, A, 4_096, 10), Err(StoreError::Corrupt { .. })), "the rest of the block was synced");
+    assert_eq!(read(&store, A, 8_192, 10), Ok(vec![1; 10]));
+}
+
+#[test]
+fn a_spoilt_block_stays_damaged_until_it_is_written_as_a_whole() {
+    let dir = formatted();
+    let store = open(&dir);
+    store.blobs().write_at(A, 0, &[1; 20_000]).expect("write");
+    store.blobs().sync(A).expect("sync");
+    store.blobs().spoil(A, 5_000, 100).expect("spoilt");
+    store.blobs().spoil(A, 1 << 20, 4_096).expect("nothing is there");
+    assert!(matches!(read(&store, A, 4_096, 10), Err(StoreError::Corrupt { .. })));
+    assert!(matches!(store.blobs().write_at(A, 5_000, &[2; 10]), Err(StoreError::Corrupt { .. })));
+    assert_eq!((read(&store, A, 0, 10), read(&store, A, 8_192, 10)), (Ok(vec![1; 10]), Ok(vec![1; 10])));
+    store.blobs().sync(A).expect("sync");
+    left_by_a_kill(&dir, &[A], store);
+    let store = open(&dir);
+    assert!(matches!(read(&store, A, 4_096, 10), Err(StoreError::Corrupt { .. })));
+    store.blobs().write_at(A, 4_096, &[3; 4_096]).expect("a whole block heals it");
+    assert_eq!(read(&store, A, 4_096, 10), Ok(vec![3; 10]));
+}
+
+#[test]
+fn an_object_that_cannot_be_opened_is_set_aside_and_counts_as_lost() {
+    let dir = formatted();
+    let store = open(&dir);
+    store.blobs().write_at(A, 0, &[1; 5_000]).expect("write");
+    store.blobs().sync(A).expect("sync");
+    store.close().expect("close");
+    drop(store);
+    let path = Paths::new(dir.path().join("objects")).of(A);
+    fs::remove_file(&path).expect("it is there");
+    fs::create_dir(&path).expect("something that no file can be opened in place of");
+    let store = open(&dir);
+    assert!(matches!(read(&store, A, 0, 10), Err(StoreError::Io { .. })));
+    store.blobs().spoil(A, 0, 10).expect("set aside");
+    assert!(!path.exists());
+    assert!(matches!(read(&store, A, 0, 10), Err(StoreError::Corrupt { .. })), "its witness speaks");
+    store.blobs().delete(A).expect("that ends it");
+    assert_eq!(read(&store, A, 0, 10), Ok(vec![]));
+}
+
+#[test]
 fn an_object_that_lost_its_end_since_a_kill_is_damaged_unless_it_was_cut() {
     let dir = formatted();
     let store = open(&dir);

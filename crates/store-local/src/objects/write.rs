@@ -41,6 +41,26 @@ impl Object {
         Ok(())
     }
 
+    /// Gives the blocks of a range that are data checksums of nothing that they may hold. `None` if the object was deleted.
+    pub(super) fn spoil(&self, offset: u64, len: u64) -> Result<Option<()>> {
+        let mut state = self.write_lock();
+        if state.deleted {
+            return Ok(None);
+        }
+        let _kept = self.kept();
+        let end = (offset + len).min(state.len);
+        if offset >= end {
+            return Ok(Some(()));
+        }
+        self.mark(&mut state)?;
+        let blocks = (offset / BLOCK_SIZE) as usize..block::count(end);
+        for sum in state.sums[blocks.clone()].iter_mut().filter(|sum| **sum != HOLE) {
+            *sum = block::other(*sum);
+        }
+        state.touch(blocks);
+        Ok(Some(()))
+    }
+
     /// The checksums of the blocks of a range once `data` is in it.
     fn sums_after(&self, state: &State, offset: u64, data: &[u8]) -> Result<Vec<u32>> {
         let mut sums = Vec::with_capacity(data.len() / BLOCK + 2);

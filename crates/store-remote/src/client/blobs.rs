@@ -31,6 +31,20 @@ impl Blobs for RemoteBlobs {
         Ok(())
     }
 
+    fn write_logged(&self, id: ObjectId, offset: u64, data: &[u8]) -> Result<()> {
+        check_range(id, offset, data.len() as u64)?;
+        let mut at = offset;
+        for data in data.chunks(super::READ_MAX) {
+            self.0.ask_done(&Request::WriteLogged { id, offset: at, data })?;
+            at += data.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn spoil(&self, id: ObjectId, offset: u64, len: u64) -> Result<()> {
+        self.0.ask_done(&Request::Spoil { id, offset, len })
+    }
+
     fn truncate(&self, id: ObjectId, len: u64) -> Result<()> {
         self.0.ask_done(&Request::Truncate { id, len })
     }

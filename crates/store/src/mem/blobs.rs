@@ -170,12 +170,14 @@ impl MemBlobs {
     }
 
     /// Changes an object; `grow` is an upper bound of the pages it may gain.
-    fn change(&self, id: ObjectId, make: bool, grow: u64, f: impl FnOnce(&mut Content)) -> Result<()> {
+    fn change(&self, id: ObjectId, make: bool, grow: Grow, f: impl FnOnce(&mut Content)) -> Result<()> {
         self.ctx.with(|state| {
             let what = id.to_string();
             state.arrive(FaultPoint::BlobWrite, &what)?;
-            if grow > 0 {
-                state.room(grow, &what)?;
+            match grow {
+                Grow::Not | Grow::By(0) | Grow::Logged(0) => {}
+                Grow::By(bytes) => state.room(bytes, &what)?,
+                Grow::Logged(bytes) => state.room_in_reserve(bytes, &what)?,
             }
             let exists = state.blobs.get(&id).is_some_and(|o| o.current.is_some());
             if !exists && !make {
@@ -188,6 +190,14 @@ impl MemBlobs {
             Ok(())
         })
     }
+}
+
+/// Bytes that a change takes.
+enum Grow {
+    Not,
+    By(u64),
+    /// They may be of the reserve.
+    Logged(u64),
 }
 
 fn new_bytes(state: &State, id: ObjectId, offset: u64, len: usize) -> u64 {
@@ -209,17 +219,26 @@ impl Blobs for MemBlobs {
             return Ok(());
         }
         let grow = self.ctx.with(|state| Ok(new_bytes(state, id, offset, data.len())))?;
-        self.change(id, true, grow, |content| content.write(offset, data))
+        self.change(id, true, Grow::By(grow), |content| content.write(offset, data))
+    }
+
+    fn write_logged(&self, id: ObjectId, offset: u64, data: &[u8]) -> Result<()> {
+        check_range(id, offset, data.len() as u64)?;
+        if data.is_empty() {
+            return Ok(());
+        }
+        let grow = self.ctx.with(|state| Ok(new_bytes(state, id, offset, data.len())))?;
+        self.change(id, true, Grow::Logged(grow), |content| content.write(offset, data))
     }
 
     fn truncate(&self, id: ObjectId, len: u64) -> Result<()> {
         check_range(id, 0, len)?;
-        self.change(id, len > 0, 0, |content| content.set_len(len))
+        self.change(id, len > 0, Grow::Not, |content| content.set_len(len))
     }
 
     fn punch(&self, id: ObjectId, offset: u64, len: u64) -> Result<()> {
         check_range(id, offset, len)?;
-        self.change(id, false, 0, |content| content.punch(offset, len))
+        self.change(id, false, Grow::Not, |content| content.punch(offset, len))
     }
 
     fn sync(&self, id: ObjectId) -> Result<()> {
