@@ -11,6 +11,7 @@ use loligo_store::{Backend, Identity, StoreError};
 use serde_json::json;
 
 use super::moment::Moment;
+use super::offline;
 use crate::at::{Opening, Store};
 use crate::output::{Failure, Outcome, counted, human_bytes, human_count, human_time, note, put, quoted};
 use crate::progress::{self, Bar, Unit};
@@ -77,17 +78,35 @@ pub fn run(args: &CopyArgs) -> Outcome {
     let copied = copier.copy(&*target, &mut |now| bars.show(now));
     drop(bars);
     let copied = copied.map_err(failed)?;
+    // As a server would begin: a journal that is damaged is copied as it is, and must not be taken for a backup.
+    let fault = offline::records(target, to.data()).err();
     let seconds = begun.elapsed().as_secs_f64();
     let fs_id = identity.fs_id_hex();
     if args.json {
-        return put(format_args!("{:#}", document(&from, &to, &fs_id, &copied, seconds)));
+        let mut document = document(&from, &to, &fs_id, &copied, seconds);
+        document["fault"] = fault.as_ref().map(|fault| fault.parts().0).into();
+        put(format_args!("{document:#}"))?;
+        return fault.map_or(Ok(()), |fault| Err(unusable(&from, &fault)));
     }
     put(line(&from, &to, &copied, seconds))?;
+    if let Some(fault) = fault {
+        return Err(unusable(&from, &fault));
+    }
     note(format_args!(
         "both are the file system {fs_id}: serve only one of them\n  use it    loligo up {} --mount DIR",
         named(&to)
     ));
     Ok(())
+}
+
+/// The failure of a copy that is like its source, which no server would take.
+fn unusable(from: &Store, fault: &Failure) -> Failure {
+    let check = match from {
+        Store::Local(data) => format!("loligo store check --data {}", quoted(data)),
+        Store::Rados { .. } => "loligo store check".to_string(),
+    };
+    Failure::found(format!("the copy is equal to its source, and no server can start on either: {}", fault.parts().0))
+        .remedy(format!("{check} says what is damaged; mend the source and copy again"))
 }
 
 fn is_same(from: &Store, to: &Store) -> bool {

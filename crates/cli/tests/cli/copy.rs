@@ -194,3 +194,21 @@ fn a_damaged_object_is_named_and_nothing_is_taken_for_a_file_system() {
     std::fs::remove_file(object.with_extension("0+")).expect("it is there");
     loligo("copy --from {} --to {}", &[&data, &copy]).ok();
 }
+
+#[test]
+fn a_copy_of_a_journal_that_no_server_would_take_is_made_and_not_called_a_backup() {
+    let place = Place::new();
+    full(&place, true);
+    let (data, copy) = (place.data(), place.path("copy"));
+    let segment = std::fs::read_dir(data.join("journal/0")).expect("the journal").flatten().map(|entry| entry.path());
+    let segment = segment.filter(|path| path.extension().is_some_and(|seg| seg == "seg")).max().expect("a segment");
+    let mut bytes = std::fs::read(&segment).expect("it can be read");
+    // In the second record, behind the head of the segment and the first one.
+    let at = bytes.len() / 2;
+    bytes[at] ^= 0x40;
+    std::fs::write(&segment, bytes).expect("written");
+    let told = loligo("copy --from {} --to {} --json", &[&data, &copy]);
+    let document = told.json();
+    assert!(document["fault"].as_str().is_some_and(|fault| fault.contains("segment")), "{document}");
+    told.fails(3, &["equal to its source", "no server can start", "loligo store check"]);
+}
