@@ -218,7 +218,7 @@ part_split() {
     making=$!
     while kill -0 "$making" 2>/dev/null; do
         for bits in 3 6 9; do loligo subtree split --data "$data" /big/shared "$bits" >/dev/null; done
-        loligo subtree merge --data "$data" /big/shared >/dev/null
+        loligo subtree unsplit --data "$data" /big/shared >/dev/null
     done
     wait "$making"
     waits "the same while it is cut into 8, 64 and 512 fragments and merged, over and over"

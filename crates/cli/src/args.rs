@@ -523,7 +523,7 @@ pub struct MountArgs {
 #[derive(Subcommand)]
 pub enum BalancerCommand {
     /// Print which policy is in force and how it does at each rank; of a named one the text.
-    Get {
+    Show {
         /// A policy.
         name: Option<String>,
         #[command(flatten)]

@@ -85,7 +85,7 @@ const RANKS: &[Examples] = &[
         &["loligo subtree migrate /mnt/fs/job 1", "loligo subtree migrate /job 1 --frag 1/1 --data /srv/data"],
     ),
     ("subtree split", &["loligo subtree split /mnt/fs/job", "loligo subtree split /job 3 --data /srv/data"]),
-    ("subtree merge", &["loligo subtree merge /mnt/fs/job", "loligo subtree merge /job --data /srv/data"]),
+    ("subtree unsplit", &["loligo subtree unsplit /mnt/fs/job", "loligo subtree unsplit /job --data /srv/data"]),
     (
         "subtree place",
         &["loligo subtree place /mnt/fs/job giga", "loligo subtree place /job subtree --move --data /srv/data"],
@@ -93,7 +93,7 @@ const RANKS: &[Examples] = &[
     ("subtree unplace", &["loligo subtree unplace /mnt/fs/job", "loligo subtree unplace /job --data /srv/data"]),
     ("subtree lease", &["loligo subtree lease /mnt/fs/job 100ms", "loligo subtree lease /job rate --data /srv/data"]),
     ("subtree unlease", &["loligo subtree unlease /mnt/fs/job", "loligo subtree unlease /job --data /srv/data"]),
-    ("balancer get", &["loligo balancer get /mnt/fs", "loligo balancer get greedy_spill --data /srv/data"]),
+    ("balancer show", &["loligo balancer show /mnt/fs", "loligo balancer show greedy_spill --data /srv/data"]),
     ("balancer list", &["loligo balancer list /mnt/fs", "loligo balancer list --data /srv/data --json"]),
     (
         "balancer set",

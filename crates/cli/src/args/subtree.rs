@@ -69,7 +69,7 @@ pub enum Subtree {
         order: Order,
     },
     /// Cut a directory into as few fragments as its entries allow: removes the xattr.
-    Merge {
+    Unsplit {
         #[command(flatten)]
         dir: Directory,
         #[command(flatten)]

@@ -44,7 +44,7 @@ const WORDS: &[(&str, &[&str], &str)] = &[
     ("policy", &["rm", "remove", "delete", "clear"], "loligo policy unset DIR"),
     ("policy", &["rollback", "revert", "undo"], "loligo policy set DIR --rollback"),
     ("policy", &["lint", "validate"], "loligo policy check FILE"),
-    ("balancer", &["show", "status"], "loligo balancer get"),
+    ("balancer", &["get", "status"], "loligo balancer show"),
     ("balancer", &["check", "test", "validate"], "loligo balancer lint FILE"),
     (
         "balancer",
@@ -56,6 +56,7 @@ const WORDS: &[(&str, &[&str], &str)] = &[
     ("rank", &["new", "create"], "loligo rank add"),
     ("rank", &["move", "give"], "loligo rank handover N"),
     ("subtree", &["ls", "show", "get"], "loligo subtree list"),
+    ("subtree", &["merge", "join"], "loligo subtree unsplit DIR"),
     ("subtree", &["move", "mv", "export"], "loligo subtree migrate DIR RANK"),
     ("subtree", &["remove", "rm", "delete"], "loligo subtree unpin DIR or unplace DIR"),
     ("auth", &["rm", "remove", "del", "delete"], "loligo auth revoke NAME"),

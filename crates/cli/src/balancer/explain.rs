@@ -32,7 +32,7 @@ pub fn run(rank: Option<u16>, ticks: usize, target: &Target, json: bool) -> Outc
         }
         if last.is_empty() {
             put(format_args!(
-                "rank {rank}: no tick yet: is a policy in force? (loligo balancer get{})",
+                "rank {rank}: no tick yet: is a policy in force? (loligo balancer show{})",
                 target.again()
             ))?;
         }

@@ -19,7 +19,7 @@ use crate::target;
 /// Runs one.
 pub fn run(what: &BalancerCommand) -> Outcome {
     match what {
-        BalancerCommand::Get { name, target, json } => {
+        BalancerCommand::Show { name, target, json } => {
             let (name, target) = apart(name.as_deref(), target);
             show::get(name.as_deref(), &target, *json)
         }

@@ -1,4 +1,4 @@
-//! `loligo balancer get`, `list` and `history`.
+//! `loligo balancer show`, `list` and `history`.
 
 use super::text::{ago, shipped_names};
 use crate::args::Target;

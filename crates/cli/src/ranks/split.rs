@@ -1,4 +1,4 @@
-//! `loligo subtree split` and `merge`: into how many fragments a directory is cut, by its policy of expected entries.
+//! `loligo subtree split` and `unsplit`: into how many fragments a directory is cut, by its policy of expected entries.
 
 use loligo_types::{Frag, FsError};
 use serde_json::json;
@@ -15,7 +15,7 @@ const FRAG_ENTRIES: &[u8] = b"loligo.dir.frag_entries";
 /// As many bits more as a split without a number makes.
 const MORE_BITS: u8 = 3;
 
-/// Cuts a directory into 2^`bits` fragments, or finer than it is; it stays so until it is merged by hand.
+/// Cuts a directory into 2^`bits` fragments, or finer than it is; it stays so until it is taken back by hand (`unsplit`).
 pub fn split(dir: &Directory, bits: Option<u8>, order: Order) -> Outcome {
     let place = place::find(dir)?;
     let attrs = Attrs::of(&place)?;
@@ -34,7 +34,7 @@ pub fn split(dir: &Directory, bits: Option<u8>, order: Order) -> Outcome {
 }
 
 /// Cuts a directory into as few fragments as its entries allow, and lets it be cut by their number from then on.
-pub fn merge(dir: &Directory, order: Order) -> Outcome {
+pub fn unsplit(dir: &Directory, order: Order) -> Outcome {
     let place = place::find(dir)?;
     let attrs = Attrs::of(&place)?;
     let before = number(&attrs, &place, FRAGS)?;

@@ -27,7 +27,7 @@ pub fn run(what: &Subtree) -> Outcome {
         Subtree::Pin { dir, rank, order } => pin(dir, *rank, *order),
         Subtree::Unpin { dir, order } => unpin(dir, *order),
         Subtree::Split { dir, bits, order } => split::split(dir, *bits, *order),
-        Subtree::Merge { dir, order } => split::merge(dir, *order),
+        Subtree::Unsplit { dir, order } => split::unsplit(dir, *order),
         Subtree::Gather { dir, order } => migrate::gather(dir, *order),
         Subtree::Place { dir, placement, r#move, order } => place_dirs(dir, placement, *r#move, *order),
         Subtree::Unplace { dir, order } => unplace_dirs(dir, *order),

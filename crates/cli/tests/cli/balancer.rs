@@ -19,7 +19,7 @@ fn write(place: &Place, name: &str, text: &str) -> std::path::PathBuf {
 }
 
 fn in_force(data: &Path) -> serde_json::Value {
-    loligo("balancer get --data {} --json", &[data]).ok().json()["in_force"].clone()
+    loligo("balancer show --data {} --json", &[data]).ok().json()["in_force"].clone()
 }
 
 /// Half of what rank 0 has goes to rank 1, once.
@@ -65,7 +65,7 @@ fn a_policy_is_tried_put_in_force_and_moves_what_is_hot_and_every_step_is_told()
     assert!(dirs_named.iter().any(|dir| log.contains(&format!("policy 1: directory {dir} to rank 1"))), "{log}");
     let explained = loligo("balancer explain --data {} --rank 0 -n 64", &[&data]).ok().out;
     assert!(explained.contains("when") && explained.contains("tick 1"), "{explained}");
-    let metrics = loligo("balancer get --data {}", &[&data]).ok().out;
+    let metrics = loligo("balancer show --data {}", &[&data]).ok().out;
     assert!(metrics.contains("half, version 1 (policy 1)"), "{metrics}");
     drop(client);
     assert_eq!(server.stop().0, 0);
@@ -182,7 +182,7 @@ fn what_makes_no_sense_is_refused_by_name() {
     loligo("balancer set nothing --data {}", &[&data]).fails(2, &["no policy nothing", "loligo"]);
     loligo("balancer set ../x {} --data {}", &[&write(&place, "half.toml", HALF), &data])
         .fails(2, &["cannot be called"]);
-    loligo("balancer get nothing --data {}", &[&data]).fails(1, &["no policy nothing"]);
+    loligo("balancer show nothing --data {}", &[&data]).fails(1, &["no policy nothing"]);
     loligo("balancer rollback --data {}", &[&data]).fails(1, &["nothing to go back to"]);
     loligo("balancer explain --rank 7 --data {}", &[&data]).fails(1, &["no rank 7"]);
     assert!(loligo("balancer history --data {}", &[&data]).ok().out.contains("no policy was ever in force"));
@@ -205,7 +205,7 @@ fn ranks_of_another_process_balance_by_the_same_policy_and_tell_of_it() {
     let joined = Service::start("serve --data {} --join 1 --set balance_ms=1000", &[&data]);
     loligo("balancer set loligo --data {}", &[&data]).ok();
     let decided = |rank: usize| {
-        let ranks = loligo("balancer get --data {} --json", &[&data]).ok().json()["ranks"].clone();
+        let ranks = loligo("balancer show --data {} --json", &[&data]).ok().json()["ranks"].clone();
         ranks[rank]["policy"] == 1 && ranks[rank]["ticks"].as_u64().is_some_and(|ticks| ticks > 1)
     };
     until("both decide", || decided(0) && decided(1));
@@ -273,13 +273,13 @@ fn a_directory_names_a_policy_of_its_own_and_goes_back_to_the_version_before_if_
         "{lines}"
     );
     assert!(loligo("balancer log --data {}", &[&data]).ok().out.contains("policy 1 (half): directory"));
-    let shown = loligo("balancer get --data {}", &[&data]).ok().out;
+    let shown = loligo("balancer show --data {}", &[&data]).ok().out;
     assert!(shown.contains("for what names half: version 1 (policy 1)"), "{shown}");
     // A version that fails on real clusters only is given up for the one before.
     let later = "when = 'if tick_ms == 1000 then error(\"later\") end return false'\nwhere = ''\n";
     let later = write(&place, "later.toml", later);
     loligo("balancer add half {} --data {}", &[&later, &data]).ok();
-    let meant = || loligo("balancer get --data {} --json", &[&data]).ok().json()["named"].clone();
+    let meant = || loligo("balancer show --data {} --json", &[&data]).ok().json()["named"].clone();
     until("the version before", || {
         work();
         meant()[0]["failed"] == serde_json::json!([2])
@@ -309,7 +309,7 @@ fn the_default_is_in_force_with_more_than_one_rank_until_something_else_is_chose
     let place = Place::new();
     let data = place.data();
     loligo("format --data {}", &[&data]).ok();
-    let shown = || loligo("balancer get --data {}", &[&data]).ok().out;
+    let shown = || loligo("balancer show --data {}", &[&data]).ok().out;
     // A rank alone has nothing to balance; with the second one there is.
     let server = Service::start(BY_DEFAULT, &[&data]);
     assert!(shown().contains("there is one rank; with more, loligo is"), "{}", shown());
@@ -317,7 +317,7 @@ fn the_default_is_in_force_with_more_than_one_rank_until_something_else_is_chose
     loligo("rank add --data {}", &[&data]).ok();
     assert!(shown().contains("loligo, version 1 (policy 1), the default"), "{}", shown());
     until("both ranks decide by it", || {
-        let ranks = loligo("balancer get --data {} --json", &[&data]).ok().json()["ranks"].clone();
+        let ranks = loligo("balancer show --data {} --json", &[&data]).ok().json()["ranks"].clone();
         (0..2).all(|at| ranks[at]["policy"] == 1 && ranks[at]["ticks"].as_u64().is_some_and(|ticks| ticks > 1))
     });
     assert!(loligo("balancer list --data {}", &[&data]).ok().out.contains(", the default"));

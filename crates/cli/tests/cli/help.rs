@@ -178,7 +178,7 @@ fn the_documents_name_only_options_and_commands_that_there_are() {
         "policy unset",
         "policy presets",
         "policy check",
-        "balancer get",
+        "balancer show",
         "balancer list",
         "balancer set",
         "balancer unset",

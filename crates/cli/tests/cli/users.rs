@@ -132,7 +132,7 @@ fn an_owner_uses_the_command_in_a_mount_of_a_server_that_lets_only_root_in() {
         say subtree place $D/mnt/own giga
         say subtree unplace $D/mnt/own
         say subtree split $D/mnt/own 1
-        say subtree merge $D/mnt/own
+        say subtree unsplit $D/mnt/own
         say subtree lease $D/mnt/own 100ms
         say subtree unlease $D/mnt/own
         echo '# theirs'

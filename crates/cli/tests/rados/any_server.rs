@@ -148,11 +148,11 @@ fn a_server_that_neither_leads_nor_runs_the_rank_answers_for_all_and_hands_order
     wait_until("it is at two ranks", || asked.has_a().len() == 2);
     assert!(asked.say("subtree gather /a", 0).contains("the ranks give the fragments"));
     wait_until("the fragments are gathered", || asked.has_a() == [other]);
-    assert!(asked.say("subtree merge /a", 0).contains("2 fragments -> 1"));
+    assert!(asked.say("subtree unsplit /a", 0).contains("2 fragments -> 1"));
 
     // The balancer.
     assert!(asked.say("balancer set greedy_spill", 0).contains("is in force"));
-    let get = asked.json("balancer get");
+    let get = asked.json("balancer show");
     assert_eq!(get["in_force"]["name"], "greedy_spill", "{get}");
     assert_eq!(get["ranks"].as_array().map(Vec::len), Some(3), "{get}");
     assert!(asked.say("balancer rollback", 0).contains("in force"));
@@ -231,7 +231,7 @@ fn of_a_server_that_hangs_others_say_so_soon_and_show_the_rest() {
     assert_eq!(status["ranks"].as_array().map(Vec::len), Some(2));
     let list = asked.ranks();
     assert_eq!(list[runs[2] as usize], (runs[2], "unreached".to_string()), "{list:?}");
-    for words in ["status", "top --count 1 --interval 0.05", "balancer get"] {
+    for words in ["status", "top --count 1 --interval 0.05", "balancer show"] {
         let said = asked.say(words, 0);
         assert!(said.contains(&line), "{words}: {said}");
     }
