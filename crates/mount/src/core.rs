@@ -4,6 +4,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 
 use loligo_client::{Call, CallId, CallResult, Done, Failed, Fh};
+use loligo_driver::server::metrics::Histogram;
 use loligo_fuse::{Errno, Header, ReplyAttr, ReplyEmpty};
 use loligo_types::{Answer, FsError, Ino, LockOwner, Op};
 
@@ -45,6 +46,8 @@ pub(crate) struct Core<S> {
     pub errors: ErrorCounts,
     pub ops: OpCounts,
     pub bytes: ByteCounts,
+    /// Time until a sync of a file was answered, nanoseconds.
+    pub fsync: Histogram,
     pub dirs: Dirs,
     pub waits: Waits,
     pub held: held::Held,

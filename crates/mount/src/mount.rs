@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use loligo_client::Call;
+use loligo_driver::server::metrics::Distribution;
 use loligo_fuse::{Capabilities, Device, FusermountError, InitError, Offer};
 use loligo_types::Ino;
 
@@ -162,6 +163,8 @@ pub struct Counts {
     pub ops: Vec<(&'static str, u64)>,
     /// Bytes of file data read and written.
     pub bytes: [(&'static str, u64); 2],
+    /// Time until a sync of a file was answered, nanoseconds.
+    pub fsync: Distribution,
     /// Errors answered, by kind.
     pub errors: Vec<(&'static str, u64)>,
     /// Notifications to the kernel: names of a directory, all names, waits for the time limit of names, attributes, data.
@@ -208,6 +211,7 @@ impl Mount {
             errors: Default::default(),
             ops: Default::default(),
             bytes: Default::default(),
+            fsync: Default::default(),
             dirs: Default::default(),
             waits: Default::default(),
             held: Default::default(),
@@ -324,6 +328,7 @@ fn counts<S: Submit>(core: &Core<S>) -> Counts {
     Counts {
         ops: core.ops.snapshot(),
         bytes: core.bytes.snapshot(),
+        fsync: core.fsync.snapshot(),
         errors: core.errors.snapshot(),
         notifications: core.kernel.counts(),
         inodes: core.kernel.table.count(),

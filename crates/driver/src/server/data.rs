@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use loligo_mds::{DataAccess, Input};
 use loligo_osd::{Access, Effect, EffectId, EffectResult, Osd, Output, Tag};
@@ -28,6 +29,37 @@ pub(crate) struct DataDone {
     id: EffectId,
     about: Option<About>,
     result: EffectResult,
+    work: Work,
+}
+
+/// Cost of an effect at the store, for the metrics.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Work {
+    /// Bytes that went into objects, and were in no journal.
+    pub(crate) direct: u64,
+    /// Bytes that a journal had.
+    pub(crate) logged: u64,
+    /// Time of a sync, nanoseconds.
+    pub(crate) sync_ns: Option<u64>,
+}
+
+impl DataDone {
+    pub(crate) fn work(&self) -> Work {
+        self.work
+    }
+}
+
+impl Work {
+    fn of(effect: &Effect, took: Duration) -> Work {
+        let (mut direct, mut logged) = (0, 0);
+        match effect {
+            Effect::Write { data, .. } | Effect::Spill { data, .. } => direct = data.len() as u64,
+            Effect::Patch { patches, .. } => logged = patches.len() as u64,
+            _ => {}
+        }
+        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        Work { direct, logged, sync_ns: effect.syncs().then_some(nanos) }
+    }
 }
 
 /// Effects that wait for a thread. Those that sync have threads of their own: nobody who reads or writes another file waits behind them.
@@ -62,7 +94,9 @@ pub(crate) fn run(blobs: &dyn Blobs, queue: &Queue<Job>, inbox: &Inbox<Done>) {
     while let Some(jobs) = queue.take(1) {
         for (id, effect) in jobs {
             let about = About::of(&effect);
+            let begun = Instant::now();
             let result = loligo_osd::execute(blobs, &effect);
+            let work = Work::of(&effect, begun.elapsed());
             match &result {
                 Err(error @ StoreError::Fenced { .. }) => {
                     inbox.push(Done::Replaced(error.to_string()));
@@ -75,7 +109,7 @@ pub(crate) fn run(blobs: &dyn Blobs, queue: &Queue<Job>, inbox: &Inbox<Done>) {
                 Err(error) => tracing::warn!("a data operation failed: {error}"),
                 Ok(_) => {}
             }
-            inbox.push(Done::Data(DataDone { id, about, result }));
+            inbox.push(Done::Data(DataDone { id, about, result, work }));
         }
     }
 }

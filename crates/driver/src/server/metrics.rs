@@ -5,6 +5,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use super::data::Work;
+
 /// A number that only grows (or is set).
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
@@ -43,6 +45,12 @@ impl Default for Histogram {
 }
 
 impl Histogram {
+    /// Adds one value, from any thread.
+    pub fn add(&self, value: u64) {
+        self.buckets[bucket_of(value)].fetch_add(1, Relaxed);
+        self.sum.0.fetch_add(value, Relaxed);
+    }
+
     /// Adds one value. One thread only.
     pub(crate) fn record(&self, value: u64) {
         let bucket = &self.buckets[bucket_of(value)];
@@ -220,6 +228,12 @@ pub struct Metrics {
     pub journal_bytes: Counter,
     /// Time of a sync, nanoseconds.
     pub journal_sync: Histogram,
+    /// Bytes of file data that went into objects, and were in no journal.
+    pub data_direct: Counter,
+    /// Bytes of file data that the journal had, and that went into objects.
+    pub data_logged: Counter,
+    /// Time of a sync of objects, nanoseconds.
+    pub object_sync: Histogram,
     /// Records that shared one sync.
     pub journal_batch: Histogram,
     /// Bytes of journal segments that exist.
@@ -240,6 +254,17 @@ pub struct Metrics {
     pub merge_rows: Counter,
     /// Time of one such merge, nanoseconds.
     pub merge_rows_time: Histogram,
+}
+
+impl Metrics {
+    /// A data thread has done something.
+    pub(crate) fn note_data(&self, work: Work) {
+        self.data_direct.add(work.direct);
+        self.data_logged.add(work.logged);
+        if let Some(nanos) = work.sync_ns {
+            self.object_sync.record(nanos);
+        }
+    }
 }
 
 #[cfg(test)]

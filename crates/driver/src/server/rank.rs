@@ -316,6 +316,7 @@ impl Rank {
             Done::MergeRows { id, merged } => self.feed(Input::MergeRowsDone { id, merged }),
             Done::Settled { table_upto } => self.feed(Input::Settled { table_upto }),
             Done::Data(done) => {
+                self.metrics.note_data(done.work());
                 if let Some(fault) = self.data.done(done) {
                     self.log_fault(&fault);
                 }

@@ -11,6 +11,7 @@
 //! because a page that was written through a mapping is known to the kernel alone.
 
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use loligo_client::{Call, CallResult, Done, Fallocate, Fh};
 use loligo_fuse::{
@@ -289,10 +290,15 @@ impl<S: Submit> Core<S> {
     where
         F: FnOnce(Result<(), Errno>) + Send + 'static,
     {
-        let core = self.clone();
+        let (core, begun) = (self.clone(), Instant::now());
         self.send(asked, Call::Fsync { fh, data_only }, move |result| {
+            core.fsynced(begun);
             done(result.map(drop).map_err(|failed| core.errno(asked.op, failed.error)));
         });
+    }
+
+    fn fsynced(&self, begun: Instant) {
+        self.fsync.add(u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX));
     }
 
     fn wrote(&self, ino: Ino, kill_priv: bool, written: u64, reply: ReplyWrite) {
@@ -372,7 +378,14 @@ impl<S: Submit> Core<S> {
     }
 
     pub fn fsync(self: &Arc<Self>, asked: Asked, fh: u64, data_only: bool, reply: ReplyEmpty) {
-        self.empty(asked, Call::Fsync { fh: Handle::decode(fh).fh, data_only }, reply);
+        let (core, begun) = (self.clone(), Instant::now());
+        self.send(asked, Call::Fsync { fh: Handle::decode(fh).fh, data_only }, move |result| match result {
+            Ok(_) => {
+                core.fsynced(begun);
+                reply.ok();
+            }
+            Err(failed) => reply.error(core.errno(asked.op, failed.error)),
+        });
     }
 
     #[allow(clippy::too_many_arguments)]

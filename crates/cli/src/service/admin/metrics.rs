@@ -172,6 +172,17 @@ const DATA_TAKEN: Metric = stable(
     "counter",
     "bytes of file data that went into the journal, small synced writes, and not into objects that are synced then",
 );
+const DATA_DIRECT: Metric = stable(
+    "loligo_object_direct_bytes_total",
+    "counter",
+    "bytes of file data that were written to objects, and were in no journal",
+);
+const DATA_LOGGED: Metric = stable(
+    "loligo_object_logged_bytes_total",
+    "counter",
+    "bytes of file data that were written to objects after the journal had them",
+);
+const OBJECT_SYNC: Metric = stable("loligo_object_sync_seconds", "histogram", "time of a sync of objects");
 const DATA_HELD: Metric =
     stable("loligo_journal_data_held_bytes", "gauge", "those of them that only the journal is known to have durably");
 const SPREADS: Metric = stable(
@@ -265,6 +276,11 @@ const MOUNT_OPS: Metric =
 const MOUNT_ERRORS: Metric = stable("loligo_mount_errors_total", "counter", "errors given to the kernel, by kind");
 const MOUNT_BYTES: Metric =
     stable("loligo_mount_bytes_total", "counter", "bytes of file data that the kernel read and wrote, by direction");
+const MOUNT_FSYNC: Metric = stable(
+    "loligo_mount_fsync_seconds",
+    "histogram",
+    "time until an fsync of a program, or of the kernel for O_SYNC, was answered",
+);
 const MOUNT_NOTIFICATIONS: Metric =
     stable("loligo_mount_notifications_total", "counter", "times the kernel was told to drop what it cached, by kind");
 const MOUNT_INODES: Metric = stable("loligo_mount_inodes", "gauge", "inodes that the kernel knows");
@@ -415,6 +431,9 @@ fn disk(page: &mut Page, status: &Status) {
     page.ranks(&JOURNAL_FULL, status, |rank| rank.metrics.journal_full.get() as f64);
     page.ranks(&DATA_ERRORS, status, |rank| rank.data_errors as f64);
     page.ranks(&DAMAGED_FILES, status, |rank| rank.faults.len() as f64);
+    page.ranks(&DATA_DIRECT, status, |rank| rank.metrics.data_direct.get() as f64);
+    page.ranks(&DATA_LOGGED, status, |rank| rank.metrics.data_logged.get() as f64);
+    page.histograms(&OBJECT_SYNC, status, |rank| rank.metrics.object_sync.snapshot());
     page.histograms(&JOURNAL_SYNC, status, |rank| rank.metrics.journal_sync.snapshot());
     page.ranks(&CHECKPOINTS, status, |rank| rank.metrics.checkpoints.get() as f64);
     page.ranks(&CHECKPOINTS_FAILED, status, |rank| rank.mds.checkpoints_failed as f64);
@@ -460,6 +479,8 @@ fn mount(page: &mut Page, source: &Source) {
     let Some((_, counts)) = source.mount() else { return };
     page.labelled(&MOUNT_OPS, "op", counts.ops.into_iter());
     page.labelled(&MOUNT_BYTES, "direction", counts.bytes.into_iter());
+    page.head(&MOUNT_FSYNC);
+    page.histogram(&MOUNT_FSYNC, "", &counts.fsync);
     page.labelled(&MOUNT_ERRORS, "kind", counts.errors.into_iter());
     page.labelled(&MOUNT_NOTIFICATIONS, "kind", counts.notifications.into_iter());
     page.one(&MOUNT_INODES, counts.inodes as f64);
