@@ -11,7 +11,7 @@ const LADDER: &[&[&str]] = &[
     &["rows", "mds", "osd", "client", "subtree", "store-local", "store-rados", "store-remote", "generator"],
     &["driver", "model", "sim", "fuse"],
     &["mount", "bench", "lab"],
-    &["cli"],
+    &["cli", "chart"],
     &["e2e"],
 ];
 
