@@ -33,7 +33,7 @@ done
 
 program=${LOLIGO_PLACEMENT_SCALING:-}
 if [ -z "$program" ]; then
-    (cd "$LOLIGO_TOP" && cargo build --quiet --release --package loligo-lab --example placement_scaling >&2)
+    (cd "$LOLIGO_TOP" && cargo build --quiet --release --package loligo-chart --example placement_scaling >&2)
     program="$(target_dir)/release/examples/placement_scaling"
 fi
 mkdir -p "$out"

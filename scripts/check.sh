@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What the machine can say about the code without running it: formatting, clippy (stricter for the pure crates), and
-# the project's own rules. Exactly what CI runs.
+# the project's own rules, those of the crates of others among them. Exactly what CI runs.
 set -uo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 cd "$LOLIGO_TOP" || exit 1
@@ -28,6 +28,11 @@ else
     skipped formatting "rustfmt is not there and could not be installed (rustup component add rustfmt)"
 fi
 part tidy cargo run --quiet "${profile[@]}" --package xtask -- tidy
+part "crates of others" cargo run --quiet "${profile[@]}" --package xtask -- deny
+if have cargo-deny; then
+    # Advisories need the network: a release looks at them (CONTRIBUTING.md).
+    part "cargo deny" cargo deny --locked check bans licenses sources
+fi
 if cargo clippy --version >/dev/null 2>&1; then
     part "clippy (strict, pure crates)" env CLIPPY_CONF_DIR="$LOLIGO_TOP/.config" \
         cargo clippy "${profile[@]}" "${pure[@]}" --lib --no-deps -- -D warnings

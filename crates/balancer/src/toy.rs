@@ -3,7 +3,7 @@
 
 use crate::balance::{Outcome, Policy};
 use crate::{Fault, Limits, Value};
-use loligo_types::{Ino, Load, LoadVec, Piece, PieceHeat, PolicyId, Rank, RankView, Snapshot, Weighed};
+use loligo_types::{Ino, Load, LoadVec, Piece, PieceHeat, PolicyId, Random, Rank, RankView, Snapshot, Weighed};
 
 /// Time between two ticks of the toy.
 const TICK_MS: u64 = 10_000;
@@ -52,7 +52,7 @@ pub struct Toy {
     pub late_news: bool,
     /// Number of ticks.
     pub ticks: u64,
-    seed: u64,
+    random: Random,
 }
 
 /// Result of one tick of all ranks.
@@ -106,7 +106,7 @@ impl Toy {
             noise: 0.0,
             late_news: false,
             ticks: 0,
-            seed: 0x9E37_79B9_7F4A_7C15,
+            random: Random::new(0),
         })
     }
 
@@ -245,9 +245,6 @@ impl Toy {
 
     /// From -1 to 1, the same in every run.
     fn shake(&mut self) -> f64 {
-        self.seed ^= self.seed << 13;
-        self.seed ^= self.seed >> 7;
-        self.seed ^= self.seed << 17;
-        (self.seed >> 11) as f64 / (1u64 << 52) as f64 - 1.0
+        2.0 * self.random.unit() - 1.0
     }
 }

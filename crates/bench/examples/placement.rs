@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use loligo_bench::figure::{Figure, Row, Sample};
-use loligo_lab::chart::{Bar, Bars};
+use loligo_chart::{Bar, Bars};
 use serde_json::Value;
 
 const USAGE: &str = "usage: placement --loligo PROGRAM --dir DIR --out DIR [--ranks N] [--files N] [--stats N] [--runs N] [--placements P,P,...]; \

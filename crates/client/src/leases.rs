@@ -1,8 +1,8 @@
 //! Which leases are held of each rank, and giving back those that are of no use. Nothing is cached here.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::collections::{BTreeMap, BTreeSet};
 
+use loligo_types::hash::IntMap;
 use loligo_types::msg::ToServer;
 use loligo_types::{Ino, Lease, Rank};
 
@@ -10,27 +10,6 @@ use crate::core::Core;
 use crate::file::Files;
 use crate::own::Own;
 use crate::ranks::Ranks;
-
-/// Multiplies and folds: the same in every run, and good enough for inode numbers.
-#[derive(Default)]
-pub(crate) struct InoHasher(u64);
-
-impl Hasher for InoHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u64(u64::from(*byte));
-        }
-    }
-
-    fn write_u64(&mut self, n: u64) {
-        let mixed = (self.0 ^ n).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        self.0 = mixed ^ (mixed >> 32);
-    }
-}
 
 /// Lease on one inode.
 #[derive(Clone, Copy, Debug, Default)]
@@ -58,7 +37,7 @@ impl Held {
 /// Leases of one rank.
 #[derive(Debug, Default)]
 pub(crate) struct Leases {
-    held: HashMap<Ino, Held, BuildHasherDefault<InoHasher>>,
+    held: IntMap<Ino, Held>,
     /// Given back: answers to requests below this number were made before the server knew, so what they grant is void.
     void_below: BTreeMap<Ino, u64>,
     /// To be given back with the next batch.

@@ -1,12 +1,10 @@
 //! Which rank to ask: the subtree map as far as it is known here, and where inodes were seen. Guesses, all of it: a rank
 //! that is asked in vain says who is to be asked instead. Nothing is sent here, and with one rank nothing is kept.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::hash::BuildHasherDefault;
+use std::collections::{BTreeMap, VecDeque};
 
+use loligo_types::hash::IntMap;
 use loligo_types::{About, ClusterMap, Ino, Name, Op, Rank, RankState, Route};
-
-use crate::leases::InoHasher;
 
 /// Where that is which is lost: no rank has this number.
 pub(crate) const NOWHERE: Rank = Rank(u16::MAX);
@@ -68,7 +66,7 @@ pub(crate) struct Router {
     /// Under which names are hashed, once a server has said it.
     pub(crate) hash_key: Option<(u64, u64)>,
     routes: BTreeMap<Ino, Vec<Route>>,
-    seen: HashMap<Ino, Seen, BuildHasherDefault<InoHasher>>,
+    seen: IntMap<Ino, Seen>,
     /// Those that are remembered, in the order in which the hand of the clock looks at them. May hold forgotten ones.
     clock: VecDeque<Ino>,
     /// So many are remembered.

@@ -55,19 +55,8 @@ fn provider() -> Arc<CryptoProvider> {
 
 /// A block of PEM.
 fn pem(label: &str, der: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = format!("-----BEGIN {label}-----\n");
-    for line in der.chunks(48) {
-        for three in line.chunks(3) {
-            let bits = three.iter().fold(0u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - three.len()));
-            for at in 0..4 {
-                let digit = DIGITS[(bits >> (18 - 6 * at)) as usize & 63];
-                text.push(if at <= three.len() { digit.into() } else { '=' });
-            }
-        }
-        text.push('\n');
-    }
-    text + &format!("-----END {label}-----\n")
+    let form = pem::EncodeConfig::new().set_line_ending(pem::LineEnding::LF);
+    pem::encode_config(&pem::Pem::new(label, der), form)
 }
 
 #[cfg(test)]

@@ -8,7 +8,8 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::PathBuf;
 
-use loligo_e2e::{Dice, PATIENCE, Scratch, within};
+use loligo_e2e::{PATIENCE, Scratch, within};
+use loligo_types::Random;
 use rustix::fs::{FallocateFlags, OFlags, SeekFrom, fallocate, seek};
 use rustix::mm::{MapFlags, MsyncFlags, ProtFlags, mmap, msync, munmap};
 
@@ -28,7 +29,7 @@ struct Run {
     paths: [PathBuf; 2],
     files: [File; 2],
     model: Vec<u8>,
-    dice: Dice,
+    dice: Random,
     done: Vec<String>,
 }
 
@@ -272,7 +273,7 @@ fn each_read_of_a_file_through_two_mounts_gives_what_was_written_through_either(
     let (ops, seed) = (number("LOLIGO_FSX_OPS", 3000), number("LOLIGO_FSX_SEED", 1));
     within(PATIENCE * 2 + PATIENCE * u32::try_from(ops / 2000).unwrap_or(u32::MAX), "fsx over two mounts", move || {
         let files = [Run::open(&paths[0]), Run::open(&paths[1])];
-        let mut run = Run { paths, files, model: Vec::new(), dice: Dice::new(seed), done: Vec::new() };
+        let mut run = Run { paths, files, model: Vec::new(), dice: Random::new(seed), done: Vec::new() };
         (0..ops).for_each(|_| run.step());
     });
     drop(thrasher);

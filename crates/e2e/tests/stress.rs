@@ -11,7 +11,8 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use loligo_e2e::{Dice, PATIENCE, Scratch, within};
+use loligo_e2e::{PATIENCE, Scratch, within};
+use loligo_types::Random;
 use rustix::fs::{CWD, FallocateFlags, OFlags, RenameFlags, XattrFlags, fallocate, renameat_with};
 
 /// Threads on each mount.
@@ -54,7 +55,7 @@ fn is_expected(error: &io::Error) -> bool {
 
 struct Worker {
     root: PathBuf,
-    dice: Dice,
+    dice: Random,
 }
 
 impl Worker {
@@ -155,10 +156,8 @@ fn look(root: &Path) -> BTreeMap<PathBuf, String> {
                 text += &format!(" to {:?}", fs::read_link(&path).expect("a link"));
             } else {
                 let bytes = fs::read(&path).expect("a file can be read");
-                // FNV-1a: enough to tell two contents apart.
-                let sum = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |sum, byte| {
-                    (sum ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
-                });
+                // Enough to tell two contents apart.
+                let sum = loligo_types::hash::name_hash((0, 0), &bytes);
                 text += &format!(" content {sum:x}");
             }
             all.insert(path.strip_prefix(root).expect("below it").to_owned(), text);
@@ -187,7 +186,7 @@ fn what_two_mounts_do_in_one_tree_at_once_leaves_one_tree_that_both_show_and_tha
     let roots = [a.path().join("tree"), b.path().join("tree")];
     let done = within(limit, "the stress", move || {
         let worker = |n: u64| {
-            let mut worker = Worker { root: roots[(n % 2) as usize].clone(), dice: Dice::new(seed * 100 + n) };
+            let mut worker = Worker { root: roots[(n % 2) as usize].clone(), dice: Random::new(seed * 100 + n) };
             std::thread::spawn(move || {
                 let (mut done, mut overtaken) = (0, 0);
                 for step in 0..ops {

@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use base64::{Engine, alphabet};
 use loligo_schema::Body;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
@@ -199,32 +201,15 @@ fn filled(text: &str, templates: &BTreeMap<String, String>, depth: usize) -> Res
     Ok(out)
 }
 
-/// Bytes of a base64 text (RFC 4648) with or without padding; blanks are skipped.
+/// Bytes of a base64 text (RFC 4648) of either alphabet, with or without padding; blanks are skipped.
 fn base64(text: &str) -> Option<Vec<u8>> {
-    let mut out = Vec::with_capacity(text.len() / 4 * 3);
-    let (mut bits, mut count, mut is_over) = (0u32, 0, false);
-    for byte in text.bytes().filter(|byte| !byte.is_ascii_whitespace()) {
-        let value = match byte {
-            b'A'..=b'Z' => byte - b'A',
-            b'a'..=b'z' => byte - b'a' + 26,
-            b'0'..=b'9' => byte - b'0' + 52,
-            b'+' | b'-' => 62,
-            b'/' | b'_' => 63,
-            b'=' => {
-                is_over = true;
-                continue;
-            }
-            _ => return None,
-        };
-        if is_over {
-            return None;
-        }
-        bits = bits << 6 | u32::from(value);
-        count += 6;
-        if count >= 8 {
-            count -= 8;
-            out.push((bits >> count) as u8);
-        }
-    }
-    (count < 6 && bits & ((1 << count) - 1) == 0).then_some(out)
+    const ANY_PADDING: GeneralPurposeConfig =
+        GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
+    let one_alphabet = |byte| match byte {
+        b'-' => b'+',
+        b'_' => b'/',
+        byte => byte,
+    };
+    let text: Vec<u8> = text.bytes().filter(|byte| !byte.is_ascii_whitespace()).map(one_alphabet).collect();
+    GeneralPurpose::new(&alphabet::STANDARD, ANY_PADDING).decode(text).ok()
 }

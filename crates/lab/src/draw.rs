@@ -1,38 +1,15 @@
 //! A report as a picture: what each rank answered over time, one above the other, and when something moved. Not the numbers.
 
 use crate::report::Report;
+use crate::svg::{COLOURS, clean, head, step};
 
 const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 420.0;
 const LEFT: f64 = 80.0;
 const TOP: f64 = 30.0;
 const PLOT: (f64, f64) = (560.0, 290.0);
-pub(crate) const COLOURS: [&str; 8] =
-    ["#1b6ca8", "#2a9d5c", "#c77d0a", "#8a4fbf", "#b8323a", "#3aa6a6", "#7a6a2b", "#d46a9f"];
 /// More ranks than this are not named beside the picture.
 const NAMED_MAX: usize = 16;
-/// About so many lines across.
-const LINES: f64 = 5.0;
-
-/// A round number of which about five make up this much.
-pub(crate) fn step(most: f64) -> f64 {
-    let rough = (most / LINES).max(f64::MIN_POSITIVE);
-    let ten = 10f64.powf(rough.log10().floor());
-    [1.0, 2.0, 5.0, 10.0].into_iter().map(|n| n * ten).find(|n| *n >= rough).unwrap_or(rough)
-}
-
-/// Head of a picture of this size: white, with the texts' font.
-pub fn svg_head(width: f64, height: f64) -> String {
-    format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" font-family=\"sans-serif\" font-size=\"13\">\n\
-         <rect width=\"{width}\" height=\"{height}\" fill=\"white\"/>\n"
-    )
-}
-
-/// Text as it may stand in a picture.
-pub(crate) fn clean(text: &str) -> String {
-    text.replace('&', "and").replace('<', "")
-}
 
 impl Report {
     /// As SVG.
@@ -44,7 +21,7 @@ impl Report {
         let most = sums.fold(1.0, f64::max) * 1.05;
         let x = |s: f64| LEFT + s / end * PLOT.0;
         let y = |n: f64| TOP + PLOT.1 - n / most * PLOT.1;
-        let mut out = svg_head(WIDTH, HEIGHT);
+        let mut out = head(WIDTH, HEIGHT);
         let mut put = |text: String| {
             out.push_str(&text);
             out.push('\n');

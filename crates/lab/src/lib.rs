@@ -14,13 +14,12 @@
 //! | `by_path.rs` | programs that ask by path instead, and cache nothing |
 //! | `lab.rs`, `spread.rs` | a run from its set-up to its report, and who has what at its beginning |
 //! | `policy.rs` | a policy's text as what decides |
-//! | `tally.rs`, `report.rs`, `text.rs`, `draw.rs` | what came out, as data, as text, as a picture |
+//! | `tally.rs`, `report.rs`, `text.rs`, `draw.rs`, `svg.rs` | what came out, as data, as text, as a picture |
 //!
-//! Two things stand beside that: [`chart`] draws numbers of any kind, for the benchmarks, too, and [`Many`] is a small model of clients that
-//! work decoupled, in which there are no machines at all.
+//! Beside that stands [`Many`], a small model of clients that work decoupled, in which there are no machines at all. Charts of numbers of any kind, for the
+//! benchmarks, are drawn by the crate `chart`.
 
 mod by_path;
-pub mod chart;
 pub mod clients;
 mod costs;
 mod draw;
@@ -32,6 +31,7 @@ mod queue;
 mod report;
 mod shell;
 mod spread;
+pub mod svg;
 mod tally;
 #[cfg(test)]
 mod tests;
@@ -43,7 +43,6 @@ mod text;
 pub mod world;
 
 pub use costs::Costs;
-pub use draw::svg_head;
 pub use lab::{Decider, Lab, Plan, run};
 pub use many::Many;
 pub use policy::PolicyDecider;

@@ -5,6 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use loligo_mds::admin::{Ask, Told};
+use loligo_types::hash::name_hash;
 use loligo_types::{Frag, Ino, Rank};
 use loligo_workload::Path;
 
@@ -88,7 +89,7 @@ impl Dealer<'_> {
             }
             Spread::Hashed => {
                 let dirs = dirs.iter().filter(|dir| !shared.contains(dir));
-                targets.extend(dirs.map(|dir| (Path::clone(dir), hash(dir) as usize % ranks)));
+                targets.extend(dirs.map(|dir| (Path::clone(dir), name_hash((0, 0), dir.as_bytes()) as usize % ranks)));
             }
         }
         let deepest = targets.iter().map(|(dir, _)| depth(dir)).max().unwrap_or(0);
@@ -190,11 +191,4 @@ impl Dealer<'_> {
         }
         Ok(works)
     }
-}
-
-/// FNV-1a.
-fn hash(text: &str) -> u64 {
-    let mixed =
-        text.bytes().fold(0xCBF2_9CE4_8422_2325u64, |h, byte| (h ^ u64::from(byte)).wrapping_mul(0x100_0000_01B3));
-    mixed >> 20
 }

@@ -7,7 +7,7 @@
 
 use loligo_types::{Ino, LOOKUP_LEASE_MS_MAX, LeaseTime, LookupLease};
 
-use crate::hash::IntMap;
+use loligo_types::hash::IntMap;
 
 /// Most directories of which it is known; beyond, nothing new is promised.
 const MOST: usize = 1 << 18;

@@ -8,12 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use loligo_types::{FsError, FsResult, Ino, Lease, Op, OpenFlags};
 
 use crate::core::Core;
-use crate::hash::IntMap;
 use crate::io::DataAccess;
 use crate::job::Job;
 use crate::room::Room;
 use crate::session::Slot;
 use crate::step::handle_of;
+use loligo_types::hash::IntMap;
 
 /// Most handles of one session.
 pub(crate) const HANDLES_MAX: usize = 1 << 20;

@@ -28,7 +28,6 @@ use loligo_types::{About, Answer, Event, FsResult, Ino, Inode, Kind, Letter, Lsn
 use crate::cluster::Cluster;
 use crate::core::Core;
 use crate::decouple::Decoupled;
-use crate::hash::IntMap;
 use crate::io::{DataAccess, Output, Page, Scan};
 use crate::job::{Job, Lag, WaitReason};
 use crate::load::Waiter;
@@ -36,6 +35,7 @@ use crate::open::{AccessChange, Opens};
 use crate::paths::Up;
 use crate::session::Sessions;
 use crate::status::RelaxedStatus;
+use loligo_types::hash::IntMap;
 
 /// Tickets of the look for policies begin here: those of other looks are smaller, or much larger.
 pub(crate) const TICKETS: u64 = 1 << 62;

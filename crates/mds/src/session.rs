@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use loligo_types::limits::DATA_ADDRESSES_MAX;
 use loligo_types::{InoGrants, Lsn, MovedClient, Origin, SessionId, SessionRecord};
 
-use crate::hash::IntMap;
 use crate::io::{ConnId, IdentityKey, Peer};
 use crate::window::Window;
+use loligo_types::hash::IntMap;
 
 /// Place of a session in memory; used again only when everything the session held is freed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

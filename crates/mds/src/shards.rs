@@ -3,7 +3,7 @@
 
 use loligo_types::Ino;
 
-use crate::hash::IntMap;
+use loligo_types::hash::IntMap;
 
 const BITS: u32 = 8;
 

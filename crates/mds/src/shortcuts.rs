@@ -13,7 +13,7 @@ use loligo_namespace::Tree;
 use loligo_types::{Event, Ino, Inode, Name, Rank};
 
 use crate::config::Config;
-use crate::hash::IntMap;
+use loligo_types::hash::IntMap;
 
 /// Most of them; beyond, all are dropped: who comes next goes name by name.
 const MOST: usize = 1 << 16;

@@ -92,7 +92,7 @@ pub(crate) fn guard<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// In which of [`SHARDS`] an inode is.
 pub(crate) fn shard_of(ino: Ino) -> usize {
-    (ino.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize
+    (loligo_types::hash::spread(ino.0) >> 58) as usize
 }
 
 impl Table {

@@ -42,7 +42,7 @@ macro_rules! functions {
             Ok(Api {
                 // SAFETY: the signatures are those of the header that belongs to this version of the library, and the library lives
                 // as long as the pointers.
-                $($name: unsafe { *library.get(concat!(stringify!($name), "\0").as_bytes())? },)*
+                $($name: unsafe { *library.get(stringify!($name))? },)*
                 _library: library,
             })
         }

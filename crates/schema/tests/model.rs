@@ -5,19 +5,17 @@ use std::collections::BTreeMap;
 
 use loligo_schema::formula::{Bound, Formula, Place};
 use loligo_schema::{Body, Cause, Document, Generator};
-use loligo_types::Kind;
+use loligo_types::{Kind, Random};
 
-/// SplitMix64.
-struct Rng(u64);
+struct Rng(Random);
 
 impl Rng {
     fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_add(1);
-        (loligo_types::hash::mix(self.0) % end as u64) as usize
+        self.0.below(end as u64) as usize
     }
 
     fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
-        &from[self.below(from.len())]
+        self.0.pick(from)
     }
 }
 
@@ -229,7 +227,7 @@ fn compare_selection(formula: &Formula, paths: usize, rng: &mut Rng, text: &str)
 fn random_documents_give_the_tree_that_a_model_lists() {
     let (mut sound, mut entries, mut refused) = (0, 0, BTreeMap::<String, usize>::new());
     for seed in 0..20_000u64 {
-        let mut rng = Rng(seed << 20);
+        let mut rng = Rng(Random::new(seed << 20));
         let mut args: Vec<Arg> = Vec::new();
         for at in 0..rng.below(4) {
             args.push(arg(&mut rng, at, &args));
@@ -294,7 +292,7 @@ fn the_comparison_finds_two_entries_that_changed_places() {
     let text = "version = 1\nkind = \"formula\"\npaths = [{ path = \"a\", size = 7 }, { path = \"b\", size = 7 }]\n";
     let Generator::Formula(formula) = Document::parse(text).expect("it is sound").generator else { return };
     let listed = vec![(vec!["b".to_string()], false), (vec!["a".to_string()], false)];
-    compare(&formula.tree, &listed, &mut Rng(0), text);
+    compare(&formula.tree, &listed, &mut Rng(Random::new(0)), text);
 }
 
 /// Shares are not told apart when patterns are compared: names of different shares count as common.

@@ -330,7 +330,7 @@ impl World {
     }
 
     fn mix(&mut self, n: u64) {
-        self.outcome.trace_hash = (self.outcome.trace_hash ^ n).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
+        self.outcome.trace_hash = loligo_types::hash::mix(self.outcome.trace_hash ^ n);
     }
 
     pub fn now_ms(&self) -> u64 {

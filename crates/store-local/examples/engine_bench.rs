@@ -36,7 +36,7 @@ fn open(data: &Path) -> loligo_store::Result<LocalStore> {
 
 /// A key like that of an inode record: spread, 9 bytes; its value has 100 bytes.
 fn key(n: u64) -> Vec<u8> {
-    [&[1][..], &n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()].concat()
+    [&[1][..], &loligo_types::hash::spread(n).to_be_bytes()].concat()
 }
 
 fn table(data: &Path, entries: u64) -> Outcome {
@@ -100,7 +100,7 @@ fn objects(dir: &Path, mib: u64) -> Outcome {
     rate("new objects of 4 KiB", 20_000, start);
     let start = Start::now();
     for n in 0..50_000u64 {
-        let at = n.wrapping_mul(0x9e37_79b9_7f4a_7c15) % (mib << 20) / 4096 * 4096;
+        let at = loligo_types::hash::spread(n) % (mib << 20) / 4096 * 4096;
         blobs.write_at(ObjectId::new(1, at / OBJECT), at % OBJECT, &chunk[..4096])?;
     }
     rate("4 KiB written at random in the large file", 50_000, start);

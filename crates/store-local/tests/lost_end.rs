@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use loligo_store::{Backend, Batch, Durability, StoreError};
 use loligo_store_local::{FormatOptions, LocalCheck, LocalStore, OpenOptions, Salvaged};
+use loligo_types::Random;
 use tempfile::TempDir;
 
 fn formatted() -> (TempDir, PathBuf) {
@@ -237,11 +238,8 @@ fn a_table_that_was_replaced_has_a_mark_of_its_own() {
 fn whatever_a_table_does_it_never_falls_behind_its_mark() {
     let (_dir, data) = formatted();
     let options = OpenOptions { write_buffer_bytes: 64 << 10, table_file_bytes: 64 << 10, ..OpenOptions::default() };
-    let mut seed = 7_u64;
-    let mut random = |below: u64| {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (seed >> 33) % below
-    };
+    let mut random = Random::new(7);
+    let mut random = |below: u64| random.below(below);
     for _ in 0..20 {
         let store = LocalStore::open(&data, &options).expect("it is not behind its mark");
         let table = store.table();

@@ -1,33 +1,16 @@
 //! The journal of a subtree's owner as it grows: changes are gathered and written as one record when there are enough of them. Of an
 //! inode that changes often, as a directory does in which files are made, a record says only the last state.
 
-use std::collections::{HashMap, HashSet};
-use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 use loligo_journal::encode_record;
+use loligo_types::hash::{IntMap, IntSet};
 use loligo_types::{Event, Ino, Inode, Name};
 
 /// A record is ended when it has about so many bytes: a rank looks through one, or applies it, in some 100 us, and others wait so long.
 const RECORD_BYTES: usize = 6 << 10;
 /// Approximate bytes of an inode, an entry and any other event, beside names and data.
 const EVENT_BYTES: (usize, usize, usize) = (64, 16, 12);
-
-/// Inode numbers ascend, so a multiplication is enough.
-#[derive(Default, Clone, Copy)]
-struct InoHasher(u64);
-
-impl Hasher for InoHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
-    }
-    fn write_u64(&mut self, n: u64) {
-        self.0 = (self.0 ^ n).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32);
-    }
-}
 
 /// Records that are merged at once, and what makes them so.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -51,9 +34,9 @@ pub(crate) struct Batch {
     open: Vec<Event>,
     open_bytes: usize,
     /// Where in it the last state of an inode stands.
-    states: HashMap<Ino, usize, BuildHasherDefault<InoHasher>>,
+    states: IntMap<Ino, usize>,
     /// Inodes of before of which it was said how they were.
-    told: HashSet<Ino, BuildHasherDefault<InoHasher>>,
+    told: IntSet<Ino>,
     spare: Vec<u8>,
 }
 

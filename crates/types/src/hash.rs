@@ -1,7 +1,10 @@
-//! The hash that orders the entries of a directory: SipHash-1-3. Not for anything else.
+//! The hashes of the workspace: of names, of numbers, and of keys of maps in memory. Not here: numbers that look random (`random.rs`), and checksums.
 //!
-//! It is keyed with a key of the file system, which servers and their clients know, so that nobody else can choose names that collide. 63 bits, because the
+//! The hash that orders the entries of a directory is SipHash-1-3. It is keyed with a key of the file system, which servers and their clients know, so that nobody else can choose names that collide. 63 bits, because the
 //! hash is the readdir cookie and `off_t` is signed; never 0, because cookie 0 means "from the start".
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasherDefault, Hasher};
 
 use crate::Rank;
 
@@ -67,14 +70,66 @@ pub fn rank_by_path(above: Option<Rank>, name_hash: u64, ranks: &[Rank]) -> Opti
     ranks.get(((above + mix(name_hash) % count) % count) as usize).copied()
 }
 
-/// SplitMix64's finaliser: neighbouring numbers give numbers that have nothing to do with each other.
+/// 2^64 by the golden ratio: multiples of it lie evenly among all numbers.
+pub(crate) const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Neighbouring numbers give numbers that have nothing to do with each other: a step of SplitMix64.
 #[must_use]
 pub fn mix(number: u64) -> u64 {
-    let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    finish(number.wrapping_add(GOLDEN))
+}
+
+/// SplitMix64's finaliser: different numbers give different ones, 0 gives 0.
+#[must_use]
+pub fn finish(number: u64) -> u64 {
+    let z = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
 }
+
+/// Fibonacci hashing, of numbers that are given out in order: the upper bits choose a place. Some of these places are persisted (docs/formats/objects.md).
+#[must_use]
+#[inline]
+pub const fn spread(number: u64) -> u64 {
+    number.wrapping_mul(GOLDEN)
+}
+
+/// Hasher of maps whose keys are made of small numbers, which are given out in order and not chosen by anybody: a multiplication for each. Without a key,
+/// so that the order of iteration is the same in every run; it must never reach an output.
+#[derive(Default, Clone, Copy, Debug)]
+pub struct IntHasher(u64);
+
+impl Hasher for IntHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+
+    fn write_u8(&mut self, n: u8) {
+        self.write_u64(u64::from(n));
+    }
+
+    fn write_u16(&mut self, n: u16) {
+        self.write_u64(u64::from(n));
+    }
+
+    fn write_u32(&mut self, n: u32) {
+        self.write_u64(u64::from(n));
+    }
+
+    fn write_u64(&mut self, n: u64) {
+        self.0 = spread(self.0 ^ n).rotate_left(32);
+    }
+}
+
+/// A map whose keys are made of small numbers.
+pub type IntMap<K, V> = HashMap<K, V, BuildHasherDefault<IntHasher>>;
+
+/// A set of things that are made of small numbers.
+pub type IntSet<K> = HashSet<K, BuildHasherDefault<IntHasher>>;
 
 #[cfg(test)]
 mod tests {

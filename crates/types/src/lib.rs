@@ -24,6 +24,7 @@ pub mod msg;
 pub mod name;
 pub mod op;
 pub mod peer;
+pub mod random;
 pub mod rank;
 pub mod record;
 pub mod subtree;
@@ -47,6 +48,7 @@ pub use lock::{FileLock, LockKind, LockOwner};
 pub use lookup_lease::{LOOKUP_LEASE_MS_MAX, LeaseTime, LookupLease};
 pub use name::Name;
 pub use op::{About, Access, Op, OpenFlags, RenameMode, Replicas, SetAttr, SetTime, Stamp, XattrMode};
+pub use random::Random;
 pub use rank::{ClusterMap, Frag, Place, Rank, RankInfo, RankState, Route, Target};
 pub use record::{Loaded, Need, XattrPair};
 pub use subtree::{

@@ -1,31 +1,33 @@
-//! Numbers from a seed: the same in every run. Not for secrets.
+//! Numbers from a seed: the same in every run. The generator is that of `loligo_types`. Not for secrets.
 
-/// SplitMix64.
+use loligo_types::Random;
+use loligo_types::hash::finish;
+
+/// A stream of numbers.
 #[derive(Clone, Debug)]
-pub struct Rng(u64);
+pub struct Rng(Random);
 
 impl Rng {
     /// From a seed and a number that tells apart what is drawn for different purposes.
     pub fn new(seed: u64, stream: u64) -> Rng {
-        let mut rng = Rng(seed ^ stream.wrapping_mul(0xD1B5_4A32_D192_ED03));
+        let mut rng = Rng(Random::new(seed ^ stream.wrapping_mul(0xD1B5_4A32_D192_ED03)));
         rng.draw();
         rng
     }
 
     /// Any number.
     pub fn draw(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        mixed(self.0)
+        self.0.bits()
     }
 
     /// One below this; 0 if that is 0.
     pub fn below(&mut self, end: u64) -> u64 {
-        if end == 0 { 0 } else { self.draw() % end }
+        self.0.below(end)
     }
 
     /// One from 0 up to, but not, 1.
     pub fn unit(&mut self) -> f64 {
-        (self.draw() >> 11) as f64 / (1u64 << 53) as f64
+        self.0.unit()
     }
 
     /// One below this, small ones much more often: half of what is drawn is in the first eighth.
@@ -33,12 +35,6 @@ impl Rng {
         let unit = self.unit();
         ((unit * unit * unit * end as f64) as u64).min(end.saturating_sub(1))
     }
-}
-
-fn mixed(mut z: u64) -> u64 {
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
 }
 
 /// The numbers below a count in another order, without a table of them: for what is large, or wanted here and there only. A
@@ -67,7 +63,7 @@ impl Scatter {
         loop {
             let (mut left, mut right) = (number >> self.bits, number & mask);
             for key in self.keys {
-                (left, right) = (right, left ^ (mixed(right ^ key) & mask));
+                (left, right) = (right, left ^ (finish(right ^ key) & mask));
             }
             number = left << self.bits | right;
             if number < self.count {

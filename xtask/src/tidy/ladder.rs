@@ -11,12 +11,13 @@ const LADDER: &[&[&str]] = &[
     &["rows", "mds", "osd", "client", "subtree", "store-local", "store-rados", "store-remote", "generator"],
     &["driver", "model", "sim", "fuse"],
     &["mount", "bench", "lab"],
-    &["cli"],
+    &["cli", "chart"],
     &["e2e"],
 ];
 
 /// Pairs of crates of one rung of which the first may use the second. The simulator checks against the model. Ranks send each other
-/// records of the journal, and a merge is the body of one. A client owns decoupled subtrees. A policy names a placement, a schema file kinds.
+/// records of the journal, and a merge is the body of one. A client owns decoupled subtrees. A policy names a placement, a schema file kinds, a
+/// workload draws its numbers.
 const SAME_RUNG: &[(&str, &str)] = &[
     ("sim", "model"),
     ("wire", "journal"),
@@ -24,6 +25,7 @@ const SAME_RUNG: &[(&str, &str)] = &[
     ("client", "subtree"),
     ("subtree-policy", "types"),
     ("schema", "types"),
+    ("workload", "types"),
 ];
 
 /// Foreign crates that reach for sockets, disks, threads, clocks or randomness.

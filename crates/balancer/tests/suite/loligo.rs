@@ -4,7 +4,7 @@ use crate::support::{shipped, snapshot};
 use loligo_balancer::balance::{Outcome, Policy};
 use loligo_balancer::toy::Toy;
 use loligo_balancer::{Limits, Value};
-use loligo_types::Snapshot;
+use loligo_types::{Random, Snapshot};
 
 /// Overloaded for two ticks, and as busy as can be at the last one.
 const HOT: Option<Value> = Some(Value::Number(2.0 + 100.0 * 1e8));
@@ -139,10 +139,9 @@ fn moves_stop_whatever_it_begins_with() {
             let mut toy = Toy::new("loligo", shipped("loligo.lua"), ranks).expect("loads");
             toy.late_news = ranks % 2 == 1 || share == 0.7;
             let root = toy.add(None, 0, 0.0);
-            let mut seed = 7u64;
+            let mut random = Random::new(7);
             for _ in 0..8 * ranks {
-                seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                let dir = toy.add(Some(root), (seed >> 33) as usize % ranks, 0.0);
+                let dir = toy.add(Some(root), random.below(ranks as u64) as usize, 0.0);
                 for part in 1..=4 {
                     toy.add(Some(dir), toy.pieces[dir].owner, f64::from(part) * share * 1000.0 / 80.0);
                 }

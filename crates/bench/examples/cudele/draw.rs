@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use loligo_bench::figure::{Figure, Row};
-use loligo_lab::chart::{Bar, Bars, Lines, Look, Series, Spot};
+use loligo_chart::{Bar, Bars, Lines, Look, Series, Spot};
 
 use crate::Plan;
 

@@ -1,7 +1,7 @@
 //! Figure 6.2: what the rank's journal costs, with more and more clients that each make files in a directory of their own by requests.
 
 use loligo_bench::figure::{Figure, Row, Sample};
-use loligo_lab::chart::Lines;
+use loligo_chart::Lines;
 
 use crate::crew::{Crew, Journal};
 use crate::{Plan, draw};

@@ -6,7 +6,7 @@
 //! same for all lines of a number of clients. Times are for one such round.
 
 use loligo_bench::figure::{Figure, Row, Sample};
-use loligo_lab::chart::Lines;
+use loligo_chart::Lines;
 
 use crate::crew::{Crew, Job, Journal};
 use crate::{Plan, draw};

@@ -2,7 +2,7 @@
 //! besides. All begin at once, so all journals arrive at once.
 
 use loligo_bench::figure::{Figure, Row, Sample};
-use loligo_lab::chart::Lines;
+use loligo_chart::Lines;
 
 use crate::crew::{Crew, Journal};
 use crate::{Plan, draw};

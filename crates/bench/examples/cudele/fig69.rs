@@ -9,7 +9,7 @@
 use std::path::Path;
 
 use loligo_bench::figure::{Figure, Row, Sample};
-use loligo_lab::chart::Lines;
+use loligo_chart::Lines;
 
 use crate::crew::{Crew, Job, Journal};
 use crate::{Plan, draw};

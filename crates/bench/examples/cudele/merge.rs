@@ -1,7 +1,7 @@
 //! Speed of a rank that merges decoupled work: journals of several sizes, with the pieces in which they are sent.
 
 use loligo_bench::figure::{Figure, Row, Sample};
-use loligo_lab::chart::Lines;
+use loligo_chart::Lines;
 
 use crate::crew::{Crew, Journal};
 use crate::{Plan, draw};

@@ -2,8 +2,8 @@
 //! 100 clients that each have a core of their own, with the times that one client and its merge took here ([`loligo_lab::Many`]).
 
 use loligo_bench::figure::{Figure, Row, Sample};
+use loligo_chart::Lines;
 use loligo_lab::Many;
-use loligo_lab::chart::Lines;
 
 use crate::crew::{Crew, Job, Journal};
 use crate::{Plan, draw};

@@ -4,22 +4,14 @@
 
 use std::path::{Path, PathBuf};
 
+use loligo_types::Random;
+
 use super::allow::{both, policy};
 use super::run::{LOLIGO, Place, can_mount, loligo, until};
 
 const NAMES: u64 = 6;
 /// Bytes of a token and the end of its line.
 const TOKEN: usize = 19;
-
-/// Numbers that look random, the same each time.
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % end
-    }
-}
 
 /// A file's content says who wrote it in which round, and how long it is.
 fn tokens(writer: &str, round: u32, number: u32, len: usize) -> Vec<u8> {
@@ -57,7 +49,7 @@ fn token_of(path: &Path) -> Result<String, String> {
 }
 
 /// One thing that somebody does to some file.
-fn act(dir: &Path, writer: &str, round: u32, number: u32, numbers: &mut Numbers) {
+fn act(dir: &Path, writer: &str, round: u32, number: u32, numbers: &mut Random) {
     use std::io::Write;
     use std::os::unix::fs::FileExt;
     let mut path = || dir.join(["a", "b"][numbers.below(2) as usize]).join(format!("f{}", numbers.below(NAMES)));
@@ -176,7 +168,7 @@ fn rounds(rounds: u32, kills: bool) {
         std::thread::scope(|scope| {
             for (at, (writer, dir)) in [("o", &mine), ("t", &theirs)].into_iter().enumerate() {
                 scope.spawn(move || {
-                    let mut numbers = Numbers(u64::from(round) * 2 + at as u64);
+                    let mut numbers = Random::new(u64::from(round) * 2 + at as u64);
                     (0..12).for_each(|number| act(dir, writer, round, number, &mut numbers));
                 });
             }
@@ -233,7 +225,7 @@ fn append_records(
     done: &std::sync::atomic::AtomicU64,
 ) -> Vec<String> {
     use std::io::Write;
-    let (mut numbers, mut synced) = (Numbers(seed), Vec::new());
+    let (mut numbers, mut synced) = (Random::new(seed), Vec::new());
     for batch in 0..batches {
         let path = dir.join(format!("log{}", numbers.below(4)));
         let records: Vec<String> =

@@ -138,7 +138,7 @@ fn a_manager_of_services_hears_that_a_server_is_ready_and_that_it_stops() {
     let hears = || {
         let mut buffer = [0; 500];
         let len = manager.recv(&mut buffer).expect("it is told");
-        String::from_utf8_lossy(&buffer[..len]).into_owned()
+        String::from_utf8_lossy(&buffer[..len]).trim_end().to_string()
     };
     let mut server = Command::new(LOLIGO)
         .args(["serve", "--admin", "off", "--data"])

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use loligo_driver::client::{Call, Client, Done, Options};
-use loligo_types::{Cred, FsError, FsResult, Ino, Name, Op, OpenFlags, RenameMode, XattrMode};
+use loligo_types::{Cred, FsError, FsResult, Ino, Name, Op, OpenFlags, Random, RenameMode, XattrMode};
 
 use super::run::{PATIENCE, Place, Service, can_mount, loligo, not_tested, sh, until};
 
@@ -72,13 +72,13 @@ impl Drop for Disk {
 struct User {
     client: Client,
     cred: Arc<Cred>,
-    random: u64,
+    random: Random,
 }
 
 impl User {
     fn new(data: &Path) -> User {
         let client = Client::connect(&loligo_driver::socket_in(data), Options::default()).expect("a connection");
-        User { client, cred: Arc::new(Cred::root()), random: 1 }
+        User { client, cred: Arc::new(Cred::root()), random: Random::new(1) }
     }
 
     fn call(&self, call: Call) -> FsResult<Done> {
@@ -93,8 +93,7 @@ impl User {
     fn noise(&mut self, len: usize) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(len + 8);
         while bytes.len() < len {
-            self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            bytes.extend((self.random >> 16).to_le_bytes()[..6].iter().map(|byte| b'a' + byte % 26));
+            bytes.extend(self.random.bits().to_le_bytes()[..6].iter().map(|byte| b'a' + byte % 26));
         }
         bytes.truncate(len);
         bytes

@@ -66,7 +66,7 @@ fn a_manager_of_services_is_told_that_a_server_stands_by_and_that_it_has_taken_o
     let hears = || {
         let mut buffer = [0; 500];
         let len = manager.recv(&mut buffer).expect("it is told");
-        String::from_utf8_lossy(&buffer[..len]).into_owned()
+        String::from_utf8_lossy(&buffer[..len]).trim_end().to_string()
     };
     let mut first = place.serve(0, &[]);
     first.until_serves();

@@ -5,17 +5,16 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
 
+use loligo_types::Random;
+
 use crate::faults::Ceph;
 use crate::several_faults::{Trio, ends};
 
-struct Dice(u64);
+struct Dice(Random);
 
 impl Dice {
     fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % limit
+        self.0.below(limit as u64) as usize
     }
 
     fn wait(&mut self, most_ms: usize) {
@@ -117,7 +116,7 @@ fn random_faults_of_servers_links_and_osds_lose_nothing() {
     let time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(1, |time| time.as_nanos() as u64);
     let (seed, seconds) = (number("LOLIGO_THRASH_SEED", time | 1), number("LOLIGO_THRASH_S", 60));
     eprintln!("faults from seed {seed}, for {seconds} s");
-    let mut dice = Dice(seed.max(1));
+    let mut dice = Dice(Random::new(seed));
     let programs = trio.programs();
     let end = Instant::now() + Duration::from_secs(seconds);
     let mut faults = 0;

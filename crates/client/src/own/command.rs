@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use loligo_subtree::Subtree;
 use loligo_subtree_policy::{Mechanism, SubtreePolicy};
+use loligo_types::hash::mix;
 use loligo_types::{Answer, Cred, FsError, FsResult, Ino, Interfere, Op, RefusedBy, SubtreeAnswer, SubtreeOp};
 
 use super::Owned;
@@ -139,8 +140,7 @@ impl Own {
         }
         self.begun += 1;
         // Nobody else must be able to guess it.
-        let mixed = (core.config.client ^ self.begun).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let owner = (mixed ^ (mixed >> 29) ^ core.now.wall.0.cast_unsigned()).wrapping_mul(0xbf58_476d_1ce4_e5b9) | 1;
+        let owner = mix(mix(core.config.client ^ self.begun) ^ core.now.wall.0.cast_unsigned()) | 1;
         let interfere = match policy.interfere() {
             loligo_subtree_policy::Interfere::Block => Interfere::Block,
             loligo_subtree_policy::Interfere::Read => Interfere::Read,

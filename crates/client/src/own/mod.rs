@@ -11,18 +11,17 @@
 //!
 //! Nobody else changes what is answered here before the next merge, so all of it may be cached, and open files may hold everything back.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
-use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
 use loligo_subtree::{Growing, Subtree};
 use loligo_subtree_policy::{Mechanism, SubtreePolicy};
+use loligo_types::hash::IntMap;
 use loligo_types::{About, Attr, Cred, FsError, FsResult, Ino, Lease, Op, Rank, SubtreeOp};
 
 use crate::Call;
 use crate::calls::Waiter;
-use crate::leases::InoHasher;
 use crate::ranks::Ranks;
 use crate::session::{PendingData, Then};
 use crate::task::Task;
@@ -72,7 +71,7 @@ pub(crate) struct Owned {
     pub cred: Arc<Cred>,
     /// Handles, and how many each inode has.
     pub handles: BTreeMap<u64, Ino>,
-    pub opens: HashMap<Ino, u32, BuildHasherDefault<InoHasher>>,
+    pub opens: IntMap<Ino, u32>,
     /// Jobs that wait for records or numbers, and the records they need.
     pub waiting: Vec<Job>,
     pub needs: Vec<loligo_types::Need>,
@@ -151,7 +150,7 @@ impl Owned {
             policy,
             cred,
             handles: BTreeMap::new(),
-            opens: HashMap::default(),
+            opens: IntMap::default(),
             waiting: Vec::new(),
             needs: Vec::new(),
             numbers: false,
@@ -199,7 +198,7 @@ pub(crate) struct Own {
     pub trees: BTreeMap<Ino, Owned>,
     pub replies: VecDeque<OwnReply>,
     /// Leases of inodes that caches above hold from answers given here.
-    pub cached: HashMap<Ino, Lease, BuildHasherDefault<InoHasher>>,
+    pub cached: IntMap<Ino, Lease>,
     /// Answers that wait until bytes are dropped, with how many drops are under way.
     pub drops: BTreeMap<u64, (usize, OwnReply)>,
     pub next_drop: u64,

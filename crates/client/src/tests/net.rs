@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use loligo_types::msg::ToServer;
-use loligo_types::{Answer, Attr, Cred, FsError, Ino, Name, OpenFlags, Rank, SetAttr, Time};
+use loligo_types::{Answer, Attr, Cred, FsError, Ino, Name, OpenFlags, Random, Rank, SetAttr, Time};
 
 use super::server::Server;
 use crate::{Call, CallId, CallResult, Client, Config, Done, Fh, Input, Invalidation, Now, Output, Token};
@@ -26,7 +26,7 @@ pub struct Net {
     pub server: Server,
     pub nodes: Vec<Node>,
     pub ms: u64,
-    rng: u64,
+    rng: Random,
     next_call: u64,
     /// Caches above do not answer.
     pub hold_invalidations: bool,
@@ -63,17 +63,14 @@ impl Net {
             server: Server::new(clients),
             nodes: (0..clients).map(node).collect(),
             ms: 1,
-            rng: seed | 1,
+            rng: Random::new(seed),
             next_call: 1,
             hold_invalidations: false,
         }
     }
 
     pub fn random(&mut self, below: usize) -> usize {
-        self.rng ^= self.rng << 13;
-        self.rng ^= self.rng >> 7;
-        self.rng ^= self.rng << 17;
-        (self.rng % below as u64) as usize
+        self.rng.below(below as u64) as usize
     }
 
     fn now(&self) -> Now {

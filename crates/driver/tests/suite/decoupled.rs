@@ -13,7 +13,7 @@ use loligo_driver::client::path::OpenHow;
 use loligo_driver::client::subtree::Kept;
 use loligo_driver::client::{Client, Fs, Options, Subtree, SubtreeOptions};
 use loligo_store::Backend;
-use loligo_types::{Cred, FsError, Ino, Kind, Op, SetAttr, XattrMode};
+use loligo_types::{Cred, FsError, Ino, Kind, Op, Random, SetAttr, XattrMode};
 
 const BATCHFS: &str = "preset = 'batchfs'\nallocated_inodes = 50\n";
 const BIG: usize = 300_000;
@@ -348,18 +348,6 @@ fn a_sync_of_everything_and_the_interval_of_a_policy_do_what_it_says() {
     stop(&client);
 }
 
-/// Numbers that look random, from a seed.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % n
-    }
-}
-
 /// All that is below a directory: paths, kinds, modes, links, content.
 fn picture(fs: &Fs, top: &str) -> Vec<(String, u16, u32, Vec<u8>)> {
     let (mut all, mut todo) = (Vec::new(), vec![String::new()]);
@@ -383,7 +371,7 @@ fn picture(fs: &Fs, top: &str) -> Vec<(String, u16, u32, Vec<u8>)> {
 }
 
 fn both(seed: u64) {
-    let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let mut random = Random::new(seed);
     let site = Site::new();
     let mut server = Some(site.start());
     let (client, fs) = connect(&site);

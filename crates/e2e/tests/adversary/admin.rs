@@ -4,8 +4,8 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr};
 
-use loligo_e2e::Dice;
 use loligo_e2e::raw::tcp;
+use loligo_types::Random;
 
 use super::site::Site;
 
@@ -76,7 +76,7 @@ fn requests_that_are_half_sent_too_long_or_no_http_are_ended_and_tell_nothing() 
     for text in ["", "GET /healthz HTTP/1.1\r\nHost: loc", bodied] {
         says_no_names(&site, &answer(site.admin, text.as_bytes(), false));
     }
-    let mut dice = Dice::new(3);
+    let mut dice = Random::new(3);
     for _ in 0..300 {
         let mut bytes = b"GET /api/v1/status HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer 0\r\n\r\n".to_vec();
         for _ in 0..1 + dice.below(8) {

@@ -1,9 +1,9 @@
 //! Frames that break the rules: lengths, order, versions, garbage. Each ends its own connection at most, and what is no frame is refused by
 //! the name of what is wrong with it.
 
-use loligo_e2e::Dice;
 use loligo_e2e::raw::bytes::{Message, TO_CLIENT, TO_SERVER, frame, header};
 use loligo_e2e::raw::{Credentials, Fault, Hello, Said, VERSION, Wire, refusal};
+use loligo_types::Random;
 
 use super::requests::cases;
 use super::site::Site;
@@ -227,7 +227,7 @@ fn a_second_hello_a_missing_one_and_other_versions_are_refused_by_name() {
 fn drawn_messages_and_requests_with_drawn_bytes_in_them_do_not_end_the_server() {
     let Some(site) = Site::new("adversary-garbage") else { return };
     let before = site.outside();
-    let mut dice = Dice::new(7);
+    let mut dice = Random::new(7);
     let (mut wire, mut refusals) = (site.bound(81).0, 0);
     let good = cases(site.mine.ino, site.mine.file);
     for round in 0..600u64 {

@@ -15,7 +15,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use loligo_e2e::{Dice, PATIENCE, Scratch, eventually, within};
+use loligo_e2e::{PATIENCE, Scratch, eventually, within};
+use loligo_types::Random;
 
 use target::{Library, Mounted, Target};
 use worker::{Allowed, Worker};
@@ -76,7 +77,7 @@ fn survive<T: Target>(scratch: &Scratch, mut server: loligo_e2e::Process, target
     let servers: Vec<_> = (0..crashes()).map(|_| scratch.prepare_server()).collect();
     let allowed = if scratch.ranks() > 1 { Allowed::ToldLosses(crashes()) } else { Allowed::Nothing };
     let load = Load::start(workers(target, allowed));
-    let mut dice = Dice::new(u64::from(std::process::id()));
+    let mut dice = Random::new(u64::from(std::process::id()));
     for next in servers {
         load.progress(20);
         std::thread::sleep(Duration::from_millis(dice.below(500)));
@@ -147,7 +148,7 @@ fn server_and_mount_in_one_process_keep_what_they_acknowledged() {
     let mut up = scratch.up("m");
     let root: PathBuf = up.path().to_owned();
     let mut all = workers(&Mounted { root }, Allowed::Failures);
-    let mut dice = Dice::new(u64::from(std::process::id()) + 1);
+    let mut dice = Random::new(u64::from(std::process::id()) + 1);
     for _ in 0..crashes() {
         let load = Load::start(all);
         load.progress(40);

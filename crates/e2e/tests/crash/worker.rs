@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use loligo_e2e::Dice;
+use loligo_types::Random;
 
 use crate::target::{Failed, Target};
 
@@ -32,7 +32,7 @@ enum Step {
 pub struct Worker<T> {
     target: T,
     dir: String,
-    dice: Dice,
+    dice: Random,
     allowed: Allowed,
     /// Losses that it was told of.
     losses: u64,
@@ -45,7 +45,7 @@ impl<T: Target> Worker<T> {
     pub fn new(target: T, number: usize, allowed: Allowed) -> Worker<T> {
         let dir = format!("w{number}");
         target.mkdir(&dir).expect("a directory for the worker");
-        let dice = Dice::new(number as u64 + 1);
+        let dice = Random::new(number as u64 + 1);
         Worker { target, dir, dice, allowed, losses: 0, files: BTreeMap::new(), open: None }
     }
 

@@ -26,6 +26,15 @@ fn references_of_version_0_and_1_become_a_zarr_store() {
 }
 
 #[test]
+fn base64_is_read_in_both_alphabets_with_or_without_padding_and_with_blanks() {
+    let read = |text: &str| run(&format!(r#"{{"k": "base64:{text}"}}"#));
+    for text in ["fn5+YQ==", "fn5+YQ", "fn5-YQ", " fn5+\\nYQ == "] {
+        assert_eq!(read(text), Ok(vec!["k 644 inline ~~~a".into()]), "{text}");
+    }
+    assert_eq!(read("Pz8/"), read("Pz8_"));
+}
+
+#[test]
 fn references_that_cannot_be_followed_are_refused_by_key() {
     let one = |value: &str| run(&format!("{{\"k\": {value}}}"));
     refused(one(r#"["s3://bucket/x", 0, 1]"#), "`k`: `s3://bucket/x` is no file of this file system");
@@ -39,6 +48,7 @@ fn references_that_cannot_be_followed_are_refused_by_key() {
     refused(one("[]"), "a reference without a file");
     refused(one("7"), "a reference is a text or a list");
     refused(one(r#""base64:a===b""#), "its base64 text is no number");
+    refused(one(r#""base64:YWF""#), "its base64 text is no number");
     refused(run(r#"{"/abs": "x"}"#), "`/abs`: its path begins with `/`");
     refused(run(r#"{"a/../../b": "x"}"#), "`a/../../b`: its path contains `..`");
     refused(run(r#"{"a": "x", "a/b": "y"}"#), "`a` is a file and a directory");

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 
 use loligo_types::{Acl, Event, Inode, Kind, Letter, Placement, Rank, Route, SessionRecord, Spread};
+use serde::Serialize;
 
 use super::text::escape;
 
 /// A value for showing.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(untagged)]
 pub enum Value {
     /// A number.
     Number(i128),

@@ -6,7 +6,7 @@ mod tests;
 mod text;
 
 pub use fields::{Value, fields};
-pub use text::{escape, event_json, event_text};
+pub use text::{escape, event_text};
 
 use loligo_types::{Event, Lsn, Origin};
 use thiserror::Error;

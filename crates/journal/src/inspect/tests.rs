@@ -41,7 +41,7 @@ fn a_record_is_shown_as_text_and_as_one_line_of_json() {
          orphan ino=5"
     );
     assert_eq!(
-        shown.to_json(),
+        serde_json::to_string(&shown).expect("its keys are texts"),
         "{\"segment\":1,\"offset\":64,\"lsn\":1,\"size\":49,\
          \"origin\":{\"session\":3,\"seq\":9,\"answered\":8,\"ino\":256,\"value\":1},\
          \"events\":[{\"event\":\"entry\",\"dir\":1,\"name\":\"a \\\"b\\\"\\\\\\\\\\\\x0a\\\\xff\",\
@@ -56,10 +56,6 @@ fn a_check_counts_and_says_how_the_journal_ends() {
     let report = verify(journal(&[entry(), entry(), (None, vec![])]), ReadConfig::default());
     assert_eq!((report.records, report.events, report.bytes), (3, 4, 49 + 49 + 27));
     assert_eq!((report.first, report.last), (Some(Lsn(1)), Some(Lsn(3))));
-    assert_eq!(
-        report.to_json(),
-        "{\"records\":3,\"events\":4,\"bytes\":125,\"first\":1,\"last\":3,\"torn\":null,\"error\":null}"
-    );
     let empty = verify(MemSource::default(), ReadConfig::default());
     assert_eq!((empty.records, empty.end), (0, Ok(Tail::default())));
 }

@@ -1,11 +1,12 @@
-//! Events and entries as a line of text or of JSON.
+//! Events and entries as a line of text, and their form as JSON.
 
 use std::fmt::Write;
 
 use loligo_types::{Event, Origin};
+use serde::ser::{Serialize, SerializeStruct, Serializer};
 
+use super::Entry;
 use super::fields::{Value, fields};
-use super::{Entry, Report};
 use crate::codec::event_name;
 
 /// Bytes as text that can be turned back: valid UTF-8 stays, a backslash is doubled, control characters and bytes
@@ -62,63 +63,38 @@ impl std::fmt::Display for Value {
     }
 }
 
-/// An event as a JSON object: `event` is its name.
-pub fn event_json(event: &Event) -> String {
-    let mut out = format!("{{\"event\":{}", quoted(event_name(event)));
-    for (name, value) in fields(event) {
-        let _ = write!(out, ",{}:{}", quoted(name), json(&value));
-    }
-    out.push('}');
-    out
-}
-
-fn json(value: &Value) -> String {
-    match value {
-        Value::Text(text) => quoted(text),
-        Value::List(items) => {
-            let item = |item: &std::collections::BTreeMap<&str, u64>| {
-                let pairs: Vec<String> = item.iter().map(|(k, v)| format!("{}:{v}", quoted(k))).collect();
-                format!("{{{}}}", pairs.join(","))
-            };
-            format!("[{}]", items.iter().map(item).collect::<Vec<_>>().join(","))
-        }
-        other => other.to_string(),
-    }
-}
-
-/// A JSON string.
-fn quoted(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 2);
-    out.push('"');
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => out.extend(['\\', c]),
-            c if (c as u32) < 0x20 => {
-                let _ = write!(out, "\\u{:04x}", c as u32);
-            }
-            c => out.push(c),
-        }
-    }
-    out.push('"');
-    out
-}
-
-fn origin_json(origin: &Origin) -> String {
-    let Origin { session, seq, answered, ino, value } = origin;
-    format!("{{\"session\":{session},\"seq\":{seq},\"answered\":{answered},\"ino\":{ino},\"value\":{value}}}")
-}
-
-impl Entry {
-    /// One JSON object without line breaks.
-    pub fn to_json(&self) -> String {
+/// As JSON: an object with the fields of an entry.
+impl Serialize for Entry {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Entry { segment, offset, lsn, size, origin, events } = self;
-        let origin = origin.as_ref().map_or("null".to_string(), origin_json);
-        let events: Vec<String> = events.iter().map(event_json).collect();
-        format!(
-            "{{\"segment\":{segment},\"offset\":{offset},\"lsn\":{lsn},\"size\":{size},\"origin\":{origin},\
-             \"events\":[{}]}}",
-            events.join(",")
-        )
+        let mut object = serializer.serialize_struct("Entry", 6)?;
+        object.serialize_field("segment", segment)?;
+        object.serialize_field("offset", offset)?;
+        object.serialize_field("lsn", &lsn.0)?;
+        object.serialize_field("size", size)?;
+        object.serialize_field("origin", &origin.as_ref().map(OriginJson))?;
+        object.serialize_field("events", &events.iter().map(EventJson).collect::<Vec<_>>())?;
+        object.end()
+    }
+}
+
+/// An event as a JSON object: `event` is its name.
+struct EventJson<'a>(&'a Event);
+
+impl Serialize for EventJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let name = ("event", Value::Text(event_name(self.0).into()));
+        serializer.collect_map(std::iter::once(name).chain(fields(self.0)))
+    }
+}
+
+struct OriginJson<'a>(&'a Origin);
+
+impl Serialize for OriginJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Origin { session, seq, answered, ino, value } = *self.0;
+        let all = [("session", session.0), ("seq", seq.0), ("answered", answered.0), ("ino", ino.0), ("value", value)];
+        serializer.collect_map(all)
     }
 }
 
@@ -133,30 +109,5 @@ impl std::fmt::Display for Entry {
             write!(f, "\n  {}", event_text(event))?;
         }
         Ok(())
-    }
-}
-
-impl<E: std::fmt::Display> Report<E> {
-    /// One JSON object without line breaks.
-    pub fn to_json(&self) -> String {
-        let lsn = |lsn: Option<loligo_types::Lsn>| lsn.map_or("null".to_string(), |lsn| lsn.to_string());
-        let (torn, error) = match &self.end {
-            Ok(tail) => (tail.torn, "null".to_string()),
-            Err(error) => (None, quoted(&error.to_string())),
-        };
-        let torn = torn.map_or("null".to_string(), |t| {
-            format!(
-                "{{\"segment\":{},\"offset\":{},\"bytes\":{},\"records\":{}}}",
-                t.segment, t.offset, t.bytes, t.records
-            )
-        });
-        format!(
-            "{{\"records\":{},\"events\":{},\"bytes\":{},\"first\":{},\"last\":{},\"torn\":{torn},\"error\":{error}}}",
-            self.records,
-            self.events,
-            self.bytes,
-            lsn(self.first),
-            lsn(self.last)
-        )
     }
 }

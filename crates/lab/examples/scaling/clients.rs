@@ -8,7 +8,7 @@ use loligo_mds::Input;
 use loligo_mds::admin::{Ask, Told};
 use loligo_namespace::hash63;
 use loligo_types::msg::{Request, ToClient, ToServer};
-use loligo_types::{Answer, Cred, Frag, FsError, Ino, Kind, Lease, Name, Op, Rank, RenameMode, Seq};
+use loligo_types::{Answer, Cred, Frag, FsError, Ino, Kind, Lease, Name, Op, Random, Rank, RenameMode, Seq};
 
 /// Requests that a client keeps in flight.
 pub const WINDOW: usize = 32;
@@ -52,7 +52,7 @@ struct Client {
     /// Numbers of the names that are surely in its directory, and that no request is about to change.
     live: Vec<u64>,
     names: u64,
-    chance: u64,
+    chance: Random,
 }
 
 /// All clients of a world.
@@ -124,7 +124,7 @@ impl Clients {
             rank: if is_one { 0 } else { at % ranks },
             live: Vec::new(),
             names: 0,
-            chance: at as u64 * 7_368_787 + 1,
+            chance: Random::new(at as u64),
         };
         let all = (0..count).map(client).collect();
         let (cred, latencies) = (Cred::root(), Vec::new());
@@ -215,9 +215,7 @@ impl Clients {
     }
 
     fn random(&mut self, at: usize, below: u64) -> u64 {
-        let chance = &mut self.all[at].chance;
-        *chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (*chance >> 33) % below
+        self.all[at].chance.below(below)
     }
 
     /// A client asks for the next thing: of ten, four files made, four looked at, one renamed, one removed.

@@ -43,7 +43,7 @@ pub fn svg(points: &[Point], measured: &str) -> String {
     let doublings = most.log2();
     let x = |ranks: f64| LEFT + ranks.log2() / doublings * PLOT.0;
     let y = |speed: f64| TOP + PLOT.1 - speed.max(0.5).log2() / doublings * PLOT.1;
-    let mut out = loligo_lab::svg_head(WIDTH, HEIGHT);
+    let mut out = loligo_lab::svg::head(WIDTH, HEIGHT);
     let mut put = |text: String| {
         out.push_str(&text);
         out.push('\n');

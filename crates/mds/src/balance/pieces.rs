@@ -13,8 +13,8 @@ use loligo_types::{Frag, Ino, Inode, Kind, LoadVec, Piece, PieceHeat, Rank};
 use crate::balance::rules::{Look, Rules, Stand};
 use crate::cluster::Atlas;
 use crate::core::Core;
-use crate::hash::IntMap;
 use crate::heat::Heat;
+use loligo_types::hash::IntMap;
 
 /// A fragment with at least this part of the rank's load is shown in parts.
 const SHOW_PARTS: f64 = 1.0 / 16.0;

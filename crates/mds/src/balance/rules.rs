@@ -7,7 +7,7 @@ use loligo_namespace::{BALANCER, Need, PIN, balancer_of};
 use loligo_types::{Event, Ino, Inode, NO_POLICY};
 
 use crate::core::Core;
-use crate::hash::IntMap;
+use loligo_types::hash::IntMap;
 
 /// Records that are read for one look.
 const READ_MAX: usize = 256;

@@ -10,8 +10,8 @@ use loligo_types::{ClusterMap, Frag, Ino, Lsn, Rank, RankState, Route};
 use crate::cluster::births::EarlyRequests;
 use crate::cluster::routes::Routes;
 use crate::cluster::strangers::Strangers;
-use crate::hash::IntMap;
 use crate::load::Waiter;
+use loligo_types::hash::IntMap;
 
 /// The state.
 #[derive(Default)]

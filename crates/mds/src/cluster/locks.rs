@@ -4,8 +4,8 @@
 
 use loligo_types::{Ino, Lease};
 
-use crate::hash::IntMap;
 use crate::peer::TxId;
+use loligo_types::hash::IntMap;
 
 /// Extent of the lock that a transaction wants on an inode.
 #[derive(Clone, PartialEq, Eq, Debug)]

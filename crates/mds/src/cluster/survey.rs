@@ -4,7 +4,7 @@
 use loligo_namespace::Need;
 use loligo_types::{Event, Frag, Ino, Inode, Kind};
 
-use crate::hash::IntMap;
+use loligo_types::hash::IntMap;
 
 /// Progress of the look at memory.
 #[derive(Default)]

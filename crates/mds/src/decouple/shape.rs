@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use loligo_types::{DecoupledRecord, Event, EventView, Ino, Inode, Kind};
 
-use crate::hash::IntMap;
+use loligo_types::hash::IntMap;
 
 /// Numbers of a page.
 const PAGE: u64 = 256;

@@ -39,7 +39,7 @@ impl Sampler {
         if self.every == 1 {
             return 1;
         }
-        // Xorshift: enough to have no period that a workload could share.
+        // Xorshift: enough to have no period that a workload could share. Not `loligo_types::Random`, because simulations of seeds depend on the gaps.
         self.state ^= self.state << 13;
         self.state ^= self.state >> 7;
         self.state ^= self.state << 17;

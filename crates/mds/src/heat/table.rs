@@ -3,7 +3,7 @@
 use loligo_types::{Frag, FragHeat, Hit, Ino, LoadVec};
 
 use super::vec::{DecayVec, DirChanges};
-use crate::hash::IntMap;
+use loligo_types::hash::IntMap;
 
 /// The unit that can move: a fragment of a directory.
 pub(crate) type Spot = (Ino, Frag);

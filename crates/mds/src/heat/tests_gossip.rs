@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use loligo_types::{Rank, Weighed};
+use loligo_types::{Random, Rank, Weighed};
 
 use super::gossip::{BEATS_MAX, FAN_OUT, Gossip, rounds};
 use super::{Beat, Load};
@@ -103,13 +103,8 @@ fn few_ranks_tell_each_other_everything_at_once() {
 fn a_third_of_the_messages_lost_delays_news_and_no_more() {
     for count in [5, 16, 33, 64, 128u16] {
         let mut world = World::new(count, 0);
-        let mut state = 0x2545_f491_4f6c_dd1du64;
-        let mut lost = |_: Rank, _: Rank| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            (state >> 20).is_multiple_of(3)
-        };
+        let mut random = Random::new(u64::from(count));
+        let mut lost = |_: Rank, _: Rank| random.below(3) == 0;
         let bits = u64::from(count).ilog2() + 1;
         for round in 0..60 {
             world.round(&mut lost);

@@ -151,7 +151,7 @@ fn random_op(random: &mut Random, files: &[Ino], step: u64) -> Op {
 }
 
 fn run(seed: u64, steps: u64) -> usize {
-    let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let mut random = Random::new(seed);
     let mut world = World::with(crate::Config { contended_ms: 0, ..config() });
     for _ in 0..3 {
         let at = world.client();

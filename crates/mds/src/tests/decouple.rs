@@ -307,7 +307,7 @@ fn what_others_hold_of_it_is_asked_back_before_it_is_given() {
 
 /// The same things done at the rank and in a decoupled subtree.
 fn compare(seed: u64, merges: usize, each: usize) {
-    let (mut plain, mut random) = (World::new(), Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1));
+    let (mut plain, mut random) = (World::new(), Random::new(seed));
     let mut world = World::with(crate::Config { dirty_ms_max: 50, checkpoint_records: 7, ..config() });
     let (p, a) = (plain.client(), world.client());
     let mut dirs = Vec::new();

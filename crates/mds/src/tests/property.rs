@@ -103,7 +103,7 @@ fn crash_when_quiet(
 }
 
 fn run(seed: u64, steps: usize) {
-    let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let mut random = Random::new(seed);
     let small = crate::Config { dirty_ms_max: 200, checkpoint_records: 7, cache_bytes_max: 6000, ..config() };
     let mut world = World::with(small);
     let clients = [world.client(), world.client()];
@@ -190,7 +190,7 @@ fn written<'a>(events: impl Iterator<Item = &'a Event>) -> BTreeSet<String> {
 #[test]
 fn of_several_changes_of_one_thing_the_last_says_all() {
     for seed in 1..=100u64 {
-        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let mut random = Random::new(seed);
         let mut world = World::new();
         let a = world.client();
         world.checkpoints = false;

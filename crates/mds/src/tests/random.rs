@@ -1,14 +1,15 @@
-//! Numbers that depend on a seed alone.
+//! Numbers and names that depend on a seed alone.
 
-/// A small generator of numbers, so that a run depends on its seed alone.
-pub struct Random(pub u64);
+/// So that a run depends on its seed alone.
+pub struct Random(loligo_types::Random);
 
 impl Random {
+    pub fn new(seed: u64) -> Random {
+        Random(loligo_types::Random::new(seed))
+    }
+
     pub fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % n
+        self.0.below(n)
     }
 
     pub fn name(&mut self) -> String {

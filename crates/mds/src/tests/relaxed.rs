@@ -394,7 +394,7 @@ fn choose(random: &mut Random, model: &Model) -> (Op, Vec<Ino>, Model, Option<(I
 
 /// Random operations, some of them durable, and a crash: the tree is as it was after one of them, nothing strict is lost, no number comes twice.
 fn run_to_a_crash(seed: u64) -> (usize, usize) {
-    let mut random = Random(seed * 7919 + 1);
+    let mut random = Random::new(seed);
     let mut world = World::new();
     let a = world.client();
     world.tick();

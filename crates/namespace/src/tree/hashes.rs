@@ -137,9 +137,9 @@ mod tests {
         let mut hashes = Hashes::default();
         // What the table has: some at first, and all whose entries were made and have left memory.
         let mut there: [bool; 64] = std::array::from_fn(|hash| hash % 3 == 0);
-        let mut state = 12345u64;
+        let mut random = loligo_types::Random::new(12345);
         for step in 0..20_000 {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let state = random.bits();
             let (a, b) = ((state >> 20) % 64, (state >> 40) % 64);
             let (from, upto) = (a.min(b), a.max(b));
             match state >> 61 {

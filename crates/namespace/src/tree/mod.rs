@@ -19,10 +19,10 @@ mod small;
 mod xattrs;
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use loligo_types::hash::IntMap;
 use loligo_types::{
     DecoupledRecord, Event, Frag, Ino, Inode, Kind, Lsn, Name, PeerRecord, RStat, Rank, Route, SessionId,
     SessionRecord, Target, Time,
@@ -137,27 +137,8 @@ pub struct Small<V> {
     pub flags: Cell<u8>,
 }
 
-/// Hasher for inode numbers: they are given out in order, so a multiplication is enough. Fixed, so that the order of
-/// iteration is the same in every run.
-#[derive(Default, Clone, Copy)]
-pub struct InoHasher(u64);
-
-impl Hasher for InoHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u64(u64::from(*byte));
-        }
-    }
-    fn write_u64(&mut self, n: u64) {
-        self.0 = (self.0 ^ n).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32);
-    }
-}
-
 /// A map by inode number.
-pub type InoMap<V> = HashMap<Ino, V, BuildHasherDefault<InoHasher>>;
+pub type InoMap<V> = IntMap<Ino, V>;
 
 /// The cache.
 pub struct Tree {

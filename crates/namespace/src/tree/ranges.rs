@@ -90,9 +90,9 @@ mod tests {
     fn behaves_like_a_set_of_numbers() {
         let mut ranges = Ranges::default();
         let mut model = [false; 64];
-        let mut state = 12345u64;
+        let mut random = loligo_types::Random::new(12345);
         for _ in 0..20_000 {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let state = random.bits();
             let (a, b) = ((state >> 20) % 64, (state >> 40) % 64);
             let (from, upto) = (a.min(b), a.max(b));
             let add = state >> 63 == 1;

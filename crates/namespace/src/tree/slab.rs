@@ -3,6 +3,8 @@
 //!
 //! The table is cut into shards so that growing it never takes long.
 
+use loligo_types::hash::spread;
+
 const BLOCK: usize = 1024;
 const SHARDS: usize = 256;
 const SHARD_BITS: u32 = 8;
@@ -26,12 +28,6 @@ pub struct Slab<T> {
 struct Shard {
     table: Vec<u32>,
     used: usize,
-}
-
-#[inline]
-fn spread(key: u64) -> u64 {
-    // Fibonacci hashing: keys are numbers given out in order, not chosen by anybody.
-    key.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 #[inline]
@@ -214,9 +210,9 @@ mod tests {
     #[test]
     fn behaves_like_a_map() {
         let (mut slab, mut model) = (Slab::<(u64, u64)>::new(), BTreeMap::new());
-        let mut state = 99u64;
+        let mut random = loligo_types::Random::new(99);
         for step in 0..60_000u64 {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let state = random.bits();
             let key = (state >> 33) % 5000;
             if state >> 62 == 0 {
                 assert_eq!(slab.remove(key).map(|v| v.1), model.remove(&key));

@@ -2,6 +2,7 @@
 
 use loligo_store::mem::{CrashPlan, MemDisk, Torn};
 use loligo_store::{Backend, Blobs, Identity, ObjectId};
+use loligo_types::Random;
 
 use super::*;
 use crate::execute;
@@ -137,25 +138,16 @@ impl Side {
     }
 }
 
-/// SplitMix64.
-fn dice(seed: &mut u64, sides: u64) -> u64 {
-    *seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut z = *seed;
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (z ^ (z >> 31)) % sides
-}
-
-fn any_op(seed: &mut u64) -> DataOp {
-    let offset = match dice(seed, 4) {
+fn any_op(random: &mut Random) -> DataOp {
+    let offset = match random.below(4) {
         0 => SIZE,
-        1 => dice(seed, 5) * u64::from(OBJECT),
-        _ => dice(seed, 5 * u64::from(OBJECT)),
+        1 => random.below(5) * u64::from(OBJECT),
+        _ => random.below(5 * u64::from(OBJECT)),
     };
-    let most = [50, u64::from(OBJECT)][dice(seed, 2) as usize];
-    let len = 1 + dice(seed, most);
-    let byte = 1 + dice(seed, 250) as u8;
-    match dice(seed, 5) {
+    let most = [50, u64::from(OBJECT)][random.below(2) as usize];
+    let len = 1 + random.below(most);
+    let byte = 1 + random.below(250) as u8;
+    match random.below(5) {
         0..=2 => write_op(offset, &vec![byte; len as usize]),
         3 => DataOp::Punch { offset, len },
         _ => DataOp::Discard { from: offset },
@@ -165,14 +157,14 @@ fn any_op(seed: &mut u64) -> DataOp {
 #[test]
 fn each_side_sees_its_own_version_whatever_both_do_and_either_can_be_the_one_that_counts() {
     for start in 0..400u64 {
-        let mut seed = start;
+        let mut random = Random::new(start);
         let mut world = World::new();
         let was = world.read(ALICE, SIZE);
         let (mut mine, mut theirs) = (Side::new(&was), Side::new(&was));
         let mut changed = false;
-        for _ in 0..dice(&mut seed, 12) {
-            let op = any_op(&mut seed);
-            match dice(&mut seed, 6) {
+        for _ in 0..random.below(12) {
+            let op = any_op(&mut random);
+            match random.below(6) {
                 0 => world = world.again(),
                 1 | 2 => {
                     mine.take(&op);
@@ -204,15 +196,15 @@ fn each_side_sees_its_own_version_whatever_both_do_and_either_can_be_the_one_tha
             }
         }
         assert!(!changed || world.look().is_none(), "seed {start}: it is not seen that others have changed it");
-        let len = dice(&mut seed, LOOKED);
+        let len = random.below(LOOKED);
         world.keep(len);
         world.keep(len);
         let mut kept = theirs.0.clone();
         kept[len as usize..].fill(0);
         assert_eq!(world.bytes(KEPT, LOOKED), kept, "seed {start}: it is kept as another file");
-        if dice(&mut seed, 2) == 0 {
+        if random.below(2) == 0 {
             world.restore();
-            if dice(&mut seed, 2) == 0 {
+            if random.below(2) == 0 {
                 world = world.again();
                 world.restore();
             }

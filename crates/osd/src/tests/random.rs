@@ -5,22 +5,12 @@ use std::collections::BTreeMap;
 
 use loligo_store::mem::{CrashPlan, MemDisk, Torn};
 use loligo_store::{Backend, Blobs, Identity};
+use loligo_types::Random;
 
 use super::*;
 use crate::execute;
 
 const SPAN: u64 = 5 * OBJECT as u64;
-
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
-}
 
 /// A file as one array; what was never written is zero.
 #[derive(Clone)]
@@ -43,7 +33,7 @@ impl Model {
     }
 }
 
-fn random_op(rng: &mut Rng) -> DataOp {
+fn random_op(rng: &mut Random) -> DataOp {
     let (offset, len) = (rng.below(SPAN), rng.below(2 * u64::from(OBJECT)));
     let len = len.min(SPAN - offset);
     match rng.below(12) {
@@ -91,7 +81,7 @@ impl World {
         self.answered.push(tag);
     }
 
-    fn run_one(&mut self, rng: &mut Rng) {
+    fn run_one(&mut self, rng: &mut Random) {
         let (id, effect) = self.out.swap_remove(rng.below(self.out.len() as u64) as usize);
         let result = execute(&*self.blobs, &effect);
         self.osd.handle(Input::Done { id, result });
@@ -102,7 +92,7 @@ impl World {
 #[test]
 fn answers_are_those_of_one_operation_after_the_other() {
     for seed in 1..30 {
-        let mut rng = Rng(seed * 0x1234_5677);
+        let mut rng = Random::new(seed);
         let mut world = World::new();
         let mut model = Model(vec![0; SPAN as usize]);
         for tag in 0..200 {
@@ -126,7 +116,7 @@ fn answers_are_those_of_one_operation_after_the_other() {
 fn what_a_sync_covered_survives_a_crash() {
     let mut compared = 0;
     for seed in 1..60 {
-        let mut rng = Rng(seed * 0x7654_3211);
+        let mut rng = Random::new(seed);
         let mut world = World::new();
         let mut model = Model(vec![0; SPAN as usize]);
         let mut synced = (0, model.clone());
@@ -212,7 +202,7 @@ fn search(world: &World, offset: u64, size: u64) -> [Option<u64>; 2] {
 #[test]
 fn going_from_data_to_hole_ends_and_passes_over_zeros_only() {
     for seed in 1..30 {
-        let mut rng = Rng(seed * 0x2468_ace1);
+        let mut rng = Random::new(seed);
         let world = World::new();
         let mut model = Model(vec![0; SPAN as usize]);
         for _ in 0..20 {

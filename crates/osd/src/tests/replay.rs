@@ -4,24 +4,13 @@
 use loligo_journal::DataLog;
 use loligo_store::mem::{CrashPlan, MemDisk, Torn};
 use loligo_store::{BLOCK_SIZE, Backend, Blobs, Identity};
-use loligo_types::{Event, Lsn, Patches};
+use loligo_types::{Event, Lsn, Patches, Random};
 
 use super::*;
 use crate::execute;
 
 /// Blocks of the file, over several objects.
 const BLOCKS: u64 = 10;
-
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
-}
 
 /// The values of a block: those of which it is made for certain, if no later write is there, and those writes in their order.
 struct Block {
@@ -30,7 +19,7 @@ struct Block {
 }
 
 struct World {
-    rng: Rng,
+    rng: Random,
     disk: MemDisk,
     blobs: Arc<dyn Blobs>,
     osd: Osd,
@@ -66,7 +55,7 @@ impl World {
         let disk = MemDisk::new(Identity::new([1; 16], [2; 16]));
         let blobs = disk.open().expect("open").blobs();
         World {
-            rng: Rng(seed * 0x9e37_79b9 + 1),
+            rng: Random::new(seed),
             disk,
             blobs,
             osd: roomy(),

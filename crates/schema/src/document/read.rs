@@ -139,9 +139,11 @@ fn seconds_of(date: &toml::value::Datetime) -> Option<(i64, u32)> {
         toml::value::Offset::Z => 0,
         toml::value::Offset::Custom { minutes } => i64::from(minutes),
     };
-    let of_day = i64::from(time.hour) * 3600 + i64::from(time.minute) * 60 + i64::from(time.second);
+    // TOML 1.1 takes times without seconds.
+    let second = i64::from(time.second.unwrap_or_default());
+    let of_day = i64::from(time.hour) * 3600 + i64::from(time.minute) * 60 + second;
     let days = days_from_civil(i64::from(day.year), i64::from(day.month), i64::from(day.day));
-    Some((days * 86_400 + of_day - minutes * 60, time.nanosecond))
+    Some((days * 86_400 + of_day - minutes * 60, time.nanosecond.unwrap_or_default()))
 }
 
 /// Days since 1970 of a date of the Gregorian calendar (Hinnant, "chrono-compatible low-level date algorithms").

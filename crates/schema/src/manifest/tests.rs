@@ -2,26 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use loligo_types::Time;
+use loligo_types::{Random, Time};
 
 use super::*;
 use crate::entry::Slice;
-
-/// SplitMix64.
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(1);
-        loligo_types::hash::mix(self.0) % end
-    }
-}
 
 type Tree = BTreeMap<Vec<Vec<u8>>, (Attributes, Option<Body>)>;
 
 const DIR: Attributes = Attributes { mode: 0o755, uid: None, gid: None, mtime: None };
 
-fn attributes(rng: &mut Rng) -> Attributes {
+fn attributes(rng: &mut Random) -> Attributes {
     let id = |n: u64| (n > 0).then(|| (n * 1000) as u32);
     let times =
         [None, Some(Time(0)), Some(Time(i64::MIN)), Some(Time(i64::MAX)), Some(Time(1_700_000_000_000_000_000))];
@@ -35,8 +25,8 @@ fn attributes(rng: &mut Rng) -> Attributes {
 
 const SIZE: u64 = 1 << 40;
 
-fn body(rng: &mut Rng, sources: u64) -> Body {
-    let slice = |rng: &mut Rng| {
+fn body(rng: &mut Random, sources: u64) -> Body {
+    let slice = |rng: &mut Random| {
         let (source, len) = (rng.below(sources + 1), rng.below(1 << 20));
         Slice { source, offset: if source == 0 { 0 } else { rng.below(SIZE - (1 << 20)) }, len }
     };
@@ -49,7 +39,7 @@ fn body(rng: &mut Rng, sources: u64) -> Body {
     }
 }
 
-fn tree(rng: &mut Rng, count: u64) -> Tree {
+fn tree(rng: &mut Random, count: u64) -> Tree {
     let mut tree = Tree::new();
     let mut dirs: Vec<Vec<Vec<u8>>> = vec![Vec::new()];
     while (tree.len() as u64) < count {
@@ -82,7 +72,7 @@ fn sources() -> Vec<Source> {
 }
 
 /// Sorts a tree with runs of this size, its entries in random order, and writes it.
-fn written(rng: &mut Rng, tree: &Tree, run_bytes: usize) -> Vec<u8> {
+fn written(rng: &mut Random, tree: &Tree, run_bytes: usize) -> Vec<u8> {
     let mut order: Vec<_> = tree.iter().collect();
     for at in (1..order.len()).rev() {
         order.swap(at, rng.below(at as u64 + 1) as usize);
@@ -104,7 +94,7 @@ fn open(bytes: &[u8]) -> Result<Reader<Vec<u8>>, Fault> {
 }
 
 /// All entries by path, with their numbers, as listings in pages give them.
-fn listed(reader: &mut Reader<Vec<u8>>, rng: &mut Rng) -> BTreeMap<Vec<Vec<u8>>, Item> {
+fn listed(reader: &mut Reader<Vec<u8>>, rng: &mut Random) -> BTreeMap<Vec<Vec<u8>>, Item> {
     let mut all = BTreeMap::new();
     let mut dirs = vec![(0, Vec::new())];
     while let Some((dir, path)) = dirs.pop() {
@@ -132,7 +122,7 @@ fn listed(reader: &mut Reader<Vec<u8>>, rng: &mut Rng) -> BTreeMap<Vec<Vec<u8>>,
 #[test]
 fn random_trees_are_read_back_by_page_by_name_and_by_number() {
     for (seed, count, run) in [(1, 1, 1000), (2, 40, 1000), (3, 3000, 20_000), (4, 30_000, 1 << 30), (5, 15, 1)] {
-        let mut rng = Rng(seed << 32);
+        let mut rng = Random::new(seed);
         let tree = tree(&mut rng, count);
         let bytes = written(&mut rng, &tree, run);
         let mut reader = open(&bytes).expect("it is sound");
@@ -195,7 +185,7 @@ fn a_cold_lookup_reads_two_blocks_and_the_cache_is_bounded() {
 
 #[test]
 fn damage_anywhere_is_a_fault_and_never_other_content() {
-    let mut rng = Rng(77);
+    let mut rng = Random::new(77);
     let tree = tree(&mut rng, 50);
     let bytes = written(&mut rng, &tree, 1 << 20);
     let read = |bytes: &[u8]| -> Result<(), Fault> {
@@ -217,7 +207,7 @@ fn damage_anywhere_is_a_fault_and_never_other_content() {
 
 #[test]
 fn blocks_with_right_checksums_and_wrong_content_are_faults() {
-    let mut rng = Rng(78);
+    let mut rng = Random::new(78);
     let tree = tree(&mut rng, 60);
     let bytes = written(&mut rng, &tree, 1 << 20);
     let mut faults = BTreeMap::<String, u32>::new();

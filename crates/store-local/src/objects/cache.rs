@@ -110,7 +110,7 @@ impl Cache {
     }
 
     fn shard(&self, id: ObjectId) -> MutexGuard<'_, Shard> {
-        let mixed = (id.ino ^ id.index.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mixed = loligo_types::hash::spread(id.ino ^ id.index.rotate_left(32));
         let shard = &self.shards[(mixed >> 61) as usize];
         shard.lock().unwrap_or_else(PoisonError::into_inner)
     }

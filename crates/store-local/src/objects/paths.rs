@@ -42,7 +42,7 @@ struct Unsynced {
 /// objects of an inode are together. Few enough that making the directories costs little, many enough
 /// that looking through one for an inode's objects does.
 pub(super) fn bucket(ino: u64) -> u16 {
-    (ino.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52) as u16
+    (loligo_types::hash::spread(ino) >> 52) as u16
 }
 
 pub(super) fn id_of(name: &str) -> Option<ObjectId> {

@@ -4,6 +4,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use loligo_store::{BLOCK_SIZE, Backend};
+use loligo_types::Random;
 use tempfile::TempDir;
 
 use super::epochs::Ended;
@@ -64,17 +65,6 @@ fn left_by_a_kill(dir: &TempDir, ids: &[ObjectId], store: LocalStore) {
             Some(bytes) => fs::write(&path, bytes).expect("restored"),
             None => _ = fs::remove_file(&path),
         }
-    }
-}
-
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
     }
 }
 
@@ -348,7 +338,7 @@ fn an_object_that_lost_its_end_since_a_kill_is_damaged_unless_it_was_cut() {
 
 #[test]
 fn a_kill_at_any_time_loses_nothing_and_hides_no_damage() {
-    let mut rng = Rng(0x1234_5677);
+    let mut rng = Random::new(1);
     let dir = formatted();
     let ids = [A, B, ObjectId::new(0x10, 1)];
     let mut all: Vec<Vec<u8>> = vec![Vec::new(); ids.len()];

@@ -94,6 +94,3 @@ fn ranks_are_listed(make: Make<'_>) {
     drop(store);
     assert_eq!(fixture.open().ranks().expect("ranks"), [0, 2, 10]);
 }
-
-/// Deterministic numbers for the random scenarios.
-pub(crate) use crate::mem::Rng;

@@ -4,7 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::blobs::{listed, read};
-use super::{Make, Rng};
+use loligo_types::Random;
+
+use super::Make;
 use crate::{BLOCK_SIZE, Blobs, Extent, ObjectId};
 
 /// Bytes of an object that random operations reach.
@@ -48,13 +50,13 @@ pub enum Step {
 }
 
 impl Step {
-    fn random(rng: &mut Rng) -> Step {
+    fn random(rng: &mut Random) -> Step {
         let id = ObjectId::new(1 + rng.below(2), rng.below(3));
         let longest = if rng.below(2) == 0 { 300 } else { 3 * BLOCK_SIZE };
         let (offset, len) = (rng.below(SPAN), rng.below(longest));
         let offset = if rng.below(3) == 0 { offset / BLOCK_SIZE * BLOCK_SIZE } else { offset };
         match rng.below(12) {
-            0..=4 => Step::Write { id, offset, len, seed: if rng.below(8) == 0 { 0 } else { rng.next() } },
+            0..=4 => Step::Write { id, offset, len, seed: if rng.below(8) == 0 { 0 } else { rng.bits() } },
             5 | 6 => Step::Truncate { id, len: offset },
             7 => Step::Punch { id, offset, len },
             8 => Step::Sync { id },
@@ -64,8 +66,8 @@ impl Step {
     }
 
     fn data(len: u64, seed: u64) -> Vec<u8> {
-        let mut rng = Rng(seed);
-        (0..len).map(|_| if seed == 0 { 0 } else { rng.next() as u8 }).collect()
+        let mut rng = Random::new(seed);
+        (0..len).map(|_| if seed == 0 { 0 } else { rng.bits() as u8 }).collect()
     }
 
     /// Carries it out; gives all that can be seen of it, as text.
@@ -160,7 +162,7 @@ pub(super) fn equals_arrays(make: Make<'_>) {
     let mut fixture = make();
     let tells_zeros = fixture.tells_zeros_from_holes();
     let mut model: BTreeMap<ObjectId, Model> = BTreeMap::new();
-    let mut rng = Rng(42);
+    let mut rng = Random::new(42);
     for round in 0..4 {
         let store = fixture.open();
         let blobs = store.blobs();

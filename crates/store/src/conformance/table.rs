@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{Make, Rng, Scenario};
+use loligo_types::Random;
+
+use super::{Make, Scenario};
 use crate::{Batch, Durability, KeyValue, Table, TableSize};
 
 pub(super) const SCENARIOS: [Scenario; 9] = [
@@ -68,7 +70,7 @@ fn scan_bounds(make: Make<'_>) {
 fn equals_a_map(make: Make<'_>) {
     let mut fixture = make();
     let mut model = BTreeMap::new();
-    let mut rng = Rng(7);
+    let mut rng = Random::new(7);
     for round in 0..3 {
         let store = fixture.open();
         let table = store.table();
@@ -83,14 +85,14 @@ fn equals_a_map(make: Make<'_>) {
     }
 }
 
-fn random_batch(rng: &mut Rng, model: &mut BTreeMap<Vec<u8>, Vec<u8>>, table: &dyn Table) {
+fn random_batch(rng: &mut Random, model: &mut BTreeMap<Vec<u8>, Vec<u8>>, table: &dyn Table) {
     let mut batch = Batch::new();
     for _ in 0..rng.below(6) {
         let key = format!("key{}", rng.below(300)).into_bytes();
         if rng.below(3) == 0 {
             batch.delete(key);
         } else {
-            batch.put(key, rng.next().to_le_bytes());
+            batch.put(key, rng.bits().to_le_bytes());
         }
     }
     let durability = if rng.below(20) == 0 { Durability::Sync } else { Durability::Buffered };

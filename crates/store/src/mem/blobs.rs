@@ -5,7 +5,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::disk::{Ctx, State};
-use super::fault::{CrashPlan, FaultPoint, Keep, Rng};
+use loligo_types::Random;
+
+use super::fault::{CrashPlan, FaultPoint, Keep};
 use crate::{BLOCK_SIZE, Blobs, Extent, ObjectId, Result, check_range};
 
 const PAGE: usize = BLOCK_SIZE as usize;
@@ -43,7 +45,7 @@ impl ObjectDisk {
         self.current.as_ref().map_or(0, Content::bytes)
     }
 
-    pub(crate) fn crash(&mut self, plan: &CrashPlan, rng: &mut Rng) {
+    pub(crate) fn crash(&mut self, plan: &CrashPlan, rng: &mut Random) {
         self.current = match plan.keep {
             Keep::All => self.current.take(),
             Keep::Nothing => self.durable.take(),
@@ -55,7 +57,7 @@ impl ObjectDisk {
 }
 
 /// Content of an object after a crash: each sector of it old or new.
-fn mix(old: Option<Content>, new: Option<Content>, rng: &mut Rng) -> Option<Content> {
+fn mix(old: Option<Content>, new: Option<Content>, rng: &mut Random) -> Option<Content> {
     let (Some(old), Some(new)) = (&old, &new) else {
         return if rng.below(2) == 0 { old } else { new };
     };

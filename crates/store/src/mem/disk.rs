@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::MemStore;
 use super::blobs::ObjectDisk;
-use super::fault::{CrashPlan, Fault, FaultPoint, Rng};
+use loligo_types::Random;
+
+use super::fault::{CrashPlan, Fault, FaultPoint};
 use super::log::LogDisk;
 use super::table::TableDisk;
 use crate::{Identity, ObjectId, Result, Segment, StoreError};
@@ -84,7 +86,7 @@ impl MemDisk {
         state.open = false;
         state.generation += 1;
         state.faults.clear();
-        let mut rng = Rng(plan.seed);
+        let mut rng = Random::new(plan.seed);
         state.table.crash(plan, &mut rng);
         state.logs.values_mut().for_each(|log| log.crash(plan, &mut rng));
         state.blobs.values_mut().for_each(|object| object.crash(plan, &mut rng));

@@ -80,22 +80,3 @@ impl CrashPlan {
         Self { keep: Keep::Some, torn, seed }
     }
 }
-
-/// SplitMix64: enough for choices in tests, and the same everywhere.
-pub(crate) struct Rng(pub(crate) u64);
-
-impl Rng {
-    /// The next 64 bits.
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// A number in `0..bound`; 0 if `bound` is 0.
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        if bound == 0 { 0 } else { self.next() % bound }
-    }
-}

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use super::disk::{Ctx, State};
-use super::fault::{CrashPlan, FaultPoint, Keep, Rng, Torn};
+use loligo_types::Random;
+
+use super::fault::{CrashPlan, FaultPoint, Keep, Torn};
 use crate::{LogDir, LogFile, LogReader, Result, Segment, StoreError};
 
 const SECTOR: usize = 512;
@@ -23,7 +25,7 @@ impl LogDisk {
         self.bytes.len() as u64
     }
 
-    pub(crate) fn crash(&mut self, plan: &CrashPlan, rng: &mut Rng) {
+    pub(crate) fn crash(&mut self, plan: &CrashPlan, rng: &mut Random) {
         let volatile = self.bytes.len() - self.synced;
         let kept = match plan.keep {
             Keep::Nothing => 0,
@@ -38,7 +40,7 @@ impl LogDisk {
     }
 
     /// Turns one in four of the unsynced sectors into zeros; synced bytes in the first one stay.
-    fn lose_sectors(&mut self, rng: &mut Rng) {
+    fn lose_sectors(&mut self, rng: &mut Random) {
         let mut at = self.synced;
         while at < self.bytes.len() {
             let end = ((at / SECTOR + 1) * SECTOR).min(self.bytes.len());

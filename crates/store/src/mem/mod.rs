@@ -20,7 +20,6 @@ use std::sync::atomic::AtomicBool;
 use crate::{Backend, Blobs, Identity, LogDir, Result, StatFs, Table};
 
 pub use disk::MemDisk;
-pub(crate) use fault::Rng;
 pub use fault::{CrashPlan, Fault, FaultPoint, Keep, Torn};
 
 use disk::Ctx;

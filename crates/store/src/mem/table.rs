@@ -5,7 +5,9 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use super::disk::Ctx;
-use super::fault::{CrashPlan, FaultPoint, Keep, Rng};
+use loligo_types::Random;
+
+use super::fault::{CrashPlan, FaultPoint, Keep};
 use crate::{Batch, Durability, KeyValue, Result, Table, TableSize};
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -25,7 +27,7 @@ impl TableDisk {
         }
     }
 
-    pub(crate) fn crash(&mut self, plan: &CrashPlan, rng: &mut Rng) {
+    pub(crate) fn crash(&mut self, plan: &CrashPlan, rng: &mut Random) {
         let pending = std::mem::take(&mut self.pending);
         let kept = match plan.keep {
             Keep::Nothing => 0,

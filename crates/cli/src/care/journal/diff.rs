@@ -200,8 +200,7 @@ fn difference_text(a: &Entry, b: &Entry) -> String {
 fn json_of(found: &Found) -> Option<Value> {
     let record = |read: &Option<Read>| match read.as_ref().map(Read::entry) {
         None => Value::Null,
-        // Its own JSON is an object.
-        Some(Ok(entry)) => serde_json::from_str(&entry.to_json()).unwrap_or_default(),
+        Some(Ok(entry)) => json!(entry),
         Some(Err(text)) => json!({ "error": text }),
     };
     let lsn = found.a.as_ref().or(found.b.as_ref())?.lsn.0;

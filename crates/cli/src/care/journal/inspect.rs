@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::filters::Filters;
 use super::source::{End, Journal};
 use crate::at::Store;
-use crate::output::{Failure, Outcome, human_bytes, human_count, written};
+use crate::output::{Context, Failure, Outcome, human_bytes, human_count, written};
 use crate::target;
 
 /// `loligo journal inspect`.
@@ -96,7 +96,10 @@ fn inspect(journal: &Journal, filter: &Filter, args: &InspectArgs) -> Result<Opt
                 segments.entry(entry.segment).or_default().count(&entry);
                 count_kinds(&mut kinds, &entry);
                 if !args.summary {
-                    let line = if args.json { entry.to_json() } else { entry.to_string() };
+                    let line = match args.json {
+                        true => serde_json::to_string(&entry).context(|| "a record as JSON".into())?,
+                        false => entry.to_string(),
+                    };
                     writeln!(out, "{line}").map_err(failed)?;
                 }
             }

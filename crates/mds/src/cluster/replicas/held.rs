@@ -7,11 +7,11 @@ use loligo_types::{FsError, Ino, Inode, Name, Rank, limits};
 
 use crate::cluster::Peers;
 use crate::core::Core;
-use crate::hash::IntMap;
 use crate::job::WaitReason;
 use crate::lookup_leases::LookupLeases;
 use crate::peer::PeerMsg;
 use crate::shortcuts::Shortcuts;
+use loligo_types::hash::IntMap;
 
 /// After this the holder asks to keep them, milliseconds.
 const KEEP_MS: u64 = limits::REPLICA_MS / 3;

@@ -332,18 +332,8 @@ fn what_is_honest_is_merged_with_names_outside_too() {
     }
 }
 
-/// Draws numbers, the same with the same seed.
-struct Draw(u64);
-
-impl Draw {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % limit
-    }
-}
-
 /// Puts a number that is not the subtree's in the place of one of an event. Whether there is one.
-fn points_away(event: &mut Event, to: Ino, draw: &mut Draw) -> bool {
+fn points_away(event: &mut Event, to: Ino, draw: &mut Random) -> bool {
     match event {
         Event::Inode(inode) if draw.below(2) == 0 => inode.parent = to,
         Event::Inode(inode) => inode.ino = to,
@@ -362,7 +352,7 @@ fn points_away(event: &mut Event, to: Ino, draw: &mut Draw) -> bool {
 
 /// An honest tree, and one in three of them with events about what is elsewhere.
 fn stray(seed: u64) -> bool {
-    let mut draw = Draw(seed);
+    let mut draw = Random::new(seed);
     let mut scene = Scene::new();
     let at = if draw.below(2) == 0 { scene.bound() } else { scene.world.client() };
     let interfere = if draw.below(3) == 0 { Interfere::Allow } else { Interfere::Block };

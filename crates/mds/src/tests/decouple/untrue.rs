@@ -5,12 +5,11 @@ use super::*;
 use crate::tests::cluster_harness::{rename, rmdir};
 
 /// Draws numbers, the same with the same seed.
-struct Draw(u64);
+struct Draw(loligo_types::Random);
 
 impl Draw {
     fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % limit
+        self.0.below(limit)
     }
 
     fn odd(&mut self) -> u64 {
@@ -127,7 +126,7 @@ fn an_owner_that_tells_lies_where_others_may_work_harms_nobody_else_and_stops_no
 fn lies(interfere: Interfere) {
     let (mut taken, mut refused) = (0, 0);
     for seed in 0..1000 {
-        let mut draw = Draw(seed);
+        let mut draw = Draw(loligo_types::Random::new(seed));
         let (mut world, a, mut b, dir, old) = scene();
         let others = world.mkdir(b, Ino::ROOT, "others").ino;
         let kept = world.create(b, others, "kept", WRITE, 9).ino;

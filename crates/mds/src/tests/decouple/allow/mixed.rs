@@ -86,7 +86,7 @@ impl Mixed {
             put(&mut world, a, sub, "n0", format!("base in {n}").as_bytes());
         }
         let owner = Owner::with(&mut world, a, dir, allow_op(1000)).expect("free");
-        Mixed { world, owner, b, dir, random: Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1), serial: 0 }
+        Mixed { world, owner, b, dir, random: Random::new(seed), serial: 0 }
     }
 
     fn text(&mut self, who: &str) -> Vec<u8> {

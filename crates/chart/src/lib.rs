@@ -1,9 +1,9 @@
 //! Numbers as pictures: lines over numbers ([`Lines`]), and bars one below the other ([`Bars`]), with standard deviations and, in grey,
-//! what others have published. Not where the numbers are from, nor the report of a run (`draw.rs`).
+//! what others have published. Not where the numbers are from, nor the report of a run (crate `lab`).
 
 use std::fmt::Write;
 
-use crate::draw::{COLOURS, clean, step, svg_head};
+use loligo_lab::svg::{COLOURS, clean, head, step};
 
 const WIDTH: f64 = 860.0;
 const TOP: f64 = 44.0;
@@ -190,7 +190,7 @@ struct Page(String);
 
 impl Page {
     fn begin(title: &str, height: f64) -> Page {
-        let mut page = Page(svg_head(WIDTH, height));
+        let mut page = Page(head(WIDTH, height));
         page.put(format_args!("<text x=\"20\" y=\"24\" font-size=\"15\" font-weight=\"bold\">{}</text>", clean(title)));
         page
     }

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 
-use loligo_lab::chart::{Lines, Look, Series, Spot};
+use loligo_chart::{Lines, Look, Series, Spot};
 use loligo_lab::{Costs, Part, Plan, Report, run};
 use loligo_types::{LookupLease, Placement};
 
