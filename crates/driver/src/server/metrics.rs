@@ -274,7 +274,7 @@ mod tests {
     /// An operation without a name here would be counted as another one.
     #[test]
     fn each_operation_is_counted_by_its_name() {
-        let source = include_str!("../../../types/src/op.rs");
+        let source = include_str!("../../../types/src/op/mod.rs");
         let (_, body) = source.split_once("pub fn name(&self)").expect("operations have names");
         let (body, _) = body.split_once("\n    }\n").expect("the function ends");
         let names: Vec<&str> = body.lines().filter_map(|line| line.split('"').nth(1)).collect();
