@@ -31,7 +31,7 @@ use std::sync::Arc;
 use libfuzzer_sys::fuzz_target;
 use loligo_mds::{Identity, Rights, Squash};
 use loligo_subtree::{Outcome, Settings, Subtree};
-use loligo_types::{
+use loligo_types::{Control, 
     Answer, Cred, Event, FsError, FsResult, Ino, Inode, Interfere, MergeInto, Op, RenameMode, SubtreeAnswer, SubtreeOp,
     XattrMode,
 };
@@ -71,7 +71,7 @@ fn put(world: &mut World, at: usize, dir: Ino, text: &str, data: &[u8]) -> Ino {
 }
 
 fn ask(world: &mut World, at: usize, dir: Ino, what: SubtreeOp) -> FsResult<SubtreeAnswer> {
-    match world.call(at, Op::Subtree { dir, what: Box::new(what) })? {
+    match world.call(at, Op::Control(Control::Subtree { dir, what: Box::new(what) }))? {
         Answer::Subtree(answer) => Ok(*answer),
         Answer::Done => Ok(SubtreeAnswer::Records(Vec::new())),
         other => panic!("no such answer: {other:?}"),
@@ -196,7 +196,7 @@ fn merge(scene: &mut Scene, at: usize, epoch: u64, how: u8, parts: &[Arc<[u8]>],
     }
     let into = if how & INTO_TABLE == 0 { MergeInto::Memory } else { MergeInto::Table };
     let what = SubtreeOp::Merge { epoch, merge: 1, parts: parts.len() as u32, used, into };
-    let seq = world.send(at, Op::Subtree { dir: scene.job, what: Box::new(what) });
+    let seq = world.send(at, Op::Control(Control::Subtree { dir: scene.job, what: Box::new(what) }));
     for _ in 0..1000 {
         if let Some((result, _)) = world.reply(at, seq) {
             return result.map(drop);

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use loligo_types::{Answer, Cred, FileLock, FsError, Ino, LockKind, Op, Rank, SetAttr};
+use loligo_types::{Answer, Control, Cred, FileLock, FsError, Ino, LockKind, Op, Rank, SetAttr};
 
 use crate::calls::Waiter;
 use crate::machine::Client;
@@ -244,7 +244,7 @@ impl Client {
     fn ask_all_to_sync(&mut self, id: u64, cred: &Arc<Cred>) -> usize {
         let ranks: Vec<_> = self.ranks.sessions.keys().copied().collect();
         for rank in &ranks {
-            self.request_at(*rank, Cred::clone(cred), Op::Sync, Then::Task(id), 0);
+            self.request_at(*rank, Cred::clone(cred), Op::Control(Control::Sync), Then::Task(id), 0);
         }
         ranks.len()
     }
@@ -284,7 +284,7 @@ impl Client {
     fn persist_then(&mut self, rank: Option<Rank>, ino: Ino, cred: &Arc<Cred>, task: u64) -> usize {
         let ranks = self.ranks.that_persist(rank, ino);
         for rank in &ranks {
-            self.request_at(*rank, Cred::clone(cred), Op::Persist, Then::Task(task), 0);
+            self.request_at(*rank, Cred::clone(cred), Op::Control(Control::Persist), Then::Task(task), 0);
         }
         ranks.len()
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use loligo_types::limits::WALK_MAX;
 use loligo_types::{
-    About, Answer, Cred, DataOp, FileLock, FsError, FsResult, Ino, Name, Op, Rank, RenameMode, Replicas,
+    About, Answer, Control, Cred, DataOp, FileLock, FsError, FsResult, Ino, Name, Op, Rank, RenameMode, Replicas,
 };
 
 use crate::call::Done;
@@ -33,14 +33,14 @@ impl Client {
             return self.own_fork_first(file, waiter, cred, call);
         }
         match call {
-            call @ (Call::Op(Op::Sync) | Call::SyncAll) if self.own.persists() => {
+            call @ (Call::Op(Op::Control(Control::Sync)) | Call::SyncAll) if self.own.persists() => {
                 self.own.sync_first(&mut self.core, &mut self.calls, waiter, cred, call)
             }
             // What its owner does is durable as the policies say.
             Call::FsyncDir { .. } if self.own.persists() => {
-                self.own.sync_first(&mut self.core, &mut self.calls, waiter, cred, Call::Op(Op::Sync))
+                self.own.sync_first(&mut self.core, &mut self.calls, waiter, cred, Call::Op(Op::Control(Control::Sync)))
             }
-            Call::Op(Op::Sync) if !self.ranks.is_single() => self.sync_ranks(waiter, cred),
+            Call::Op(Op::Control(Control::Sync)) if !self.ranks.is_single() => self.sync_ranks(waiter, cred),
             Call::Op(Op::SetXattr { ino, name, value, .. }) if *name == *SUBTREE_XATTR => {
                 self.own_command(waiter, cred, ino, &value);
             }
@@ -118,12 +118,12 @@ impl Client {
             Call::SetLock { fh, lock, wait } => self.set_lock(waiter, cred, fh, lock, wait),
             Call::Unlock { fh, lock } => self.unlock(waiter, cred, fh, lock),
             Call::GetLock { fh, lock } => match self.files.fh_handle(fh) {
-                Ok((ino, handle)) => self.pass(waiter, cred, Op::GetLock { ino, handle, lock }),
+                Ok((ino, handle)) => self.pass(waiter, cred, Op::Control(Control::GetLock { ino, handle, lock })),
                 Err(error) => self.calls.fail(&mut self.core, waiter, error),
             },
             Call::CancelLock { ino, owner } => {
                 self.cancel_behind(ino, owner);
-                self.pass(waiter, cred, Op::CancelLock { ino, owner });
+                self.pass(waiter, cred, Op::Control(Control::CancelLock { ino, owner }));
             }
             Call::Access { ino, want } => self.pass(waiter, cred, Op::Access { ino, want }),
             Call::Forget { inos } => {
@@ -278,7 +278,7 @@ impl Client {
     fn set_lock(&mut self, waiter: Waiter, cred: &Arc<Cred>, fh: Fh, lock: FileLock, wait: bool) {
         match self.files.fh_handle(fh) {
             Ok((ino, handle)) => {
-                let op = Op::SetLock { ino, handle, lock, wait };
+                let op = Op::Control(Control::SetLock { ino, handle, lock, wait });
                 self.lock_request(waiter, cred, op, (handle, lock, true));
             }
             Err(error) => self.calls.fail(&mut self.core, waiter, error),
@@ -288,7 +288,7 @@ impl Client {
     pub(crate) fn unlock(&mut self, waiter: Waiter, cred: &Arc<Cred>, fh: Fh, lock: FileLock) {
         match self.files.fh_handle(fh) {
             Ok((ino, handle)) => {
-                let op = Op::Unlock { ino, handle, lock };
+                let op = Op::Control(Control::Unlock { ino, handle, lock });
                 self.lock_request(waiter, cred, op, (handle, lock, false));
             }
             Err(error) => self.calls.fail(&mut self.core, waiter, error),

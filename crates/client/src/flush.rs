@@ -1,7 +1,7 @@
 //! Giving back what is held: what was written goes to the server, in runs of which a file has one at a time, and what ranks want back is
 //! given up. Here is asked and answered; what a run needs decides the file (`run`), and what a recall takes decide the recalls (`recall`).
 
-use loligo_types::{Answer, Cred, DataAnswer, DataError, DataOp, FsError, FsResult, Ino, Lease, Op, Rank};
+use loligo_types::{Answer, Control, Cred, DataAnswer, DataError, DataOp, FsError, FsResult, Ino, Lease, Op, Rank};
 
 use crate::leases::RELEASE_MAX;
 use crate::machine::Client;
@@ -71,7 +71,7 @@ impl Client {
             Some(Next::Ask(cred, op)) => self.request(&cred, op, Then::Flush(ino)),
             Some(Next::Persist(cred)) => {
                 let Some(rank) = self.files.map.get(&ino).map(|file| file.rank) else { return };
-                self.request_at(rank, Cred::clone(&cred), Op::Persist, Then::Flush(ino), 0);
+                self.request_at(rank, Cred::clone(&cred), Op::Control(Control::Persist), Then::Flush(ino), 0);
             }
             Some(Next::Refresh(cred, tries)) => self.refresh(&cred, ino, Then::Flush(ino), tries),
             Some(Next::Data(op)) => _ = self.data_request(ino, op, DataThen::Flush(ino)),

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use loligo_types::{Cred, FileLock, Ino, LockKind, LockOwner, Op, Rank};
+use loligo_types::{Control, Cred, FileLock, Ino, LockKind, LockOwner, Op, Rank};
 
 use crate::calls::Waiter;
 use crate::file::Files;
@@ -84,7 +84,7 @@ impl Ranks {
 impl Files {
     /// True if a request gives back locks of a handle that was not lost.
     pub(crate) fn gives_back(&self, op: &Op) -> bool {
-        matches!(op, Op::Unlock { handle, .. } if self.at.contains_key(handle))
+        matches!(op, Op::Control(Control::Unlock { handle, .. }) if self.at.contains_key(handle))
     }
 
     /// Notes that a lock was taken, or given back.
@@ -114,7 +114,7 @@ impl Files {
 /// The locks that a request asks for.
 pub(crate) fn taken(op: &Op) -> Option<Key> {
     match op {
-        Op::SetLock { ino, lock, .. } => Some((*ino, lock.kind, lock.owner)),
+        Op::Control(Control::SetLock { ino, lock, .. }) => Some((*ino, lock.kind, lock.owner)),
         _ => None,
     }
 }
@@ -122,7 +122,7 @@ pub(crate) fn taken(op: &Op) -> Option<Key> {
 /// The locks that a request gives back.
 pub(crate) fn given_back(op: &Op) -> Option<Key> {
     match op {
-        Op::Unlock { ino, lock, .. } => Some((*ino, lock.kind, lock.owner)),
+        Op::Control(Control::Unlock { ino, lock, .. }) => Some((*ino, lock.kind, lock.owner)),
         _ => None,
     }
 }

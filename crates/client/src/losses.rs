@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use loligo_types::msg::Reclaim;
-use loligo_types::{Cred, FsError, Ino, Lease, Lsn, Op, Rank};
+use loligo_types::{Control, Cred, FsError, Ino, Lease, Lsn, Op, Rank};
 
 use crate::Invalidation;
 use crate::calls::Calls;
@@ -186,7 +186,7 @@ impl Ranks {
         let lost = session.ahead.lose(is_next.then_some(recovered));
         // A sync that waited over the crash fails: changes of others to the same file may be lost.
         let waiting = session.pending.values().filter_map(|pending| match (&pending.request.op, &pending.then) {
-            (Op::Persist, Then::Task(id)) => calls.tasks.get(id).map(|task| task.ino),
+            (Op::Control(Control::Persist), Then::Task(id)) => calls.tasks.get(id).map(|task| task.ino),
             _ => None,
         });
         let waiting: Vec<Ino> = waiting.filter(|ino| session.ahead.seen.contains(ino) && !lost.contains(ino)).collect();

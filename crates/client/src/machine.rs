@@ -23,7 +23,7 @@
 use std::sync::Arc;
 
 use loligo_types::msg::ToServer;
-use loligo_types::{Cred, FsError, Lease, Op, Rank};
+use loligo_types::{Control, Cred, FsError, Lease, Op, Rank};
 
 use crate::calls::{Calls, Waiter};
 use crate::core::Core;
@@ -226,7 +226,7 @@ impl Client {
             let then = std::mem::replace(&mut pending.then, Then::Nothing);
             let request = &mut pending.request;
             (request.op, request.want, request.ways) =
-                (Op::Close { handles: Vec::new(), lost: false }, Lease::NONE, None);
+                (Op::Control(Control::Close { handles: Vec::new(), lost: false }), Lease::NONE, None);
             session.numbers.answered(request.ino.take(), &Err(FsError::Interrupted));
             self.replied(rank, then, Err(FsError::Interrupted));
         }
@@ -287,7 +287,7 @@ impl Client {
         for session in self.ranks.sessions.values() {
             if session.link == Link::Up {
                 // Waits for locks may never end; everything else is answered soon.
-                let waits = |op: &Op| matches!(op, Op::SetLock { wait: true, .. });
+                let waits = |op: &Op| matches!(op, Op::Control(Control::SetLock { wait: true, .. }));
                 if !session.data.is_empty() || !session.pending.values().all(|p| waits(&p.request.op)) {
                     return;
                 }

@@ -4,7 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use loligo_types::msg::Request;
-use loligo_types::{Answer, Cred, DataError, FsError, FsResult, Ino, Kind, Lease, Op, OpenFlags, Rank, Route, Seq};
+use loligo_types::{
+    Answer, Control, Cred, DataError, FsError, FsResult, Ino, Kind, Lease, Op, OpenFlags, Rank, Route, Seq,
+};
 
 use crate::machine::Client;
 use crate::places::Paused;
@@ -53,7 +55,7 @@ impl Client {
             }
             Subject::Root | Subject::Handles => {}
         }
-        if let Op::Close { handles, .. } = &pending.request.op
+        if let Op::Control(Control::Close { handles, .. }) = &pending.request.op
             && handles.len() > 1
         {
             // Of those that were there some may have moved to others still: each answer names one of them.
@@ -142,7 +144,12 @@ impl Client {
             | Op::SetData { .. } => (Op::GetAttr { ino }, None),
             // A rank of before has made the file longer with it.
             Op::Extend { .. } => return self.replied(to, then, Ok(Answer::Offset(value))),
-            op if !op.is_change() && !matches!(op, Op::SetLock { .. } | Op::Unlock { .. } | Op::CancelLock { .. }) => {
+            op if !op.is_change()
+                && !matches!(
+                    op,
+                    Op::Control(Control::SetLock { .. } | Control::Unlock { .. } | Control::CancelLock { .. })
+                ) =>
+            {
                 // It changes nothing: to do it once more is no harm.
                 return self.request_at(to, cred, op, then, hops);
             }

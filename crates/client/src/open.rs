@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use loligo_types::{
-    Answer, Attr, Cred, FileLock, FsError, Ino, Kind, Lease, LockKind, LockOwner, Op, OpenFlags, Rank, SetAttr,
+    Answer, Attr, Control, Cred, FileLock, FsError, Ino, Kind, Lease, LockKind, LockOwner, Op, OpenFlags, Rank, SetAttr,
 };
 
 use crate::calls::Waiter;
@@ -334,7 +334,7 @@ impl Client {
             }
         }
         for ((rank, lost), handles) in ranks {
-            self.request_at(rank, Cred::clone(&cred), Op::Close { handles, lost }, Then::Nothing, 0);
+            self.request_at(rank, Cred::clone(&cred), Op::Control(Control::Close { handles, lost }), Then::Nothing, 0);
         }
     }
 
@@ -347,7 +347,12 @@ impl Client {
         if asks || self.files.holds_locks(ino, lock.kind, lock.owner) {
             return false;
         }
-        self.lock_request(Waiter::Nobody, cred, Op::Unlock { ino, handle, lock }, (handle, lock, false));
+        self.lock_request(
+            Waiter::Nobody,
+            cred,
+            Op::Control(Control::Unlock { ino, handle, lock }),
+            (handle, lock, false),
+        );
         true
     }
 
@@ -359,14 +364,14 @@ impl Client {
         if asked {
             // It may wait at the server. If it has it, it is given back below: what is asked of a rank is done in order.
             self.cancel_behind(opened.ino, owner);
-            self.request(cred, Op::CancelLock { ino: opened.ino, owner }, Then::Nothing);
+            self.request(cred, Op::Control(Control::CancelLock { ino: opened.ino, owner }), Then::Nothing);
         }
         if !asked && !self.files.holds_locks(opened.ino, kind, owner) {
             return;
         }
         self.files.locks.remove(&(opened.ino, kind, owner));
         let lock = FileLock { kind, owner, pid: 0, exclusive: false, start: 0, end: u64::MAX };
-        let op = Op::Unlock { ino: opened.ino, handle: opened.handle, lock };
+        let op = Op::Control(Control::Unlock { ino: opened.ino, handle: opened.handle, lock });
         self.lock_request(Waiter::Nobody, cred, op, (opened.handle, lock, false));
     }
 
@@ -390,7 +395,7 @@ impl Client {
             self.files.locks.range(of_file).filter(|(_, held)| held.is_empty()).map(|(key, _)| *key).collect();
         ended.iter().for_each(|key| _ = self.files.locks.remove(key));
         for lock in taken {
-            let op = Op::Unlock { ino, handle: opened.handle, lock };
+            let op = Op::Control(Control::Unlock { ino, handle: opened.handle, lock });
             self.lock_request(Waiter::Nobody, cred, op, (opened.handle, lock, false));
         }
     }

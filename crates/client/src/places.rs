@@ -1,7 +1,7 @@
 //! Where inodes, leases and handles are believed to be: what is noted of it when they move from rank to rank, or may have moved.
 //! Not here: what is asked because of that (`moves`).
 
-use loligo_types::{Answer, Ino, Lease, Op, Rank};
+use loligo_types::{Answer, Control, Ino, Lease, Op, Rank};
 
 use crate::core::Core;
 use crate::file::Files;
@@ -41,7 +41,7 @@ impl Ranks {
         if self.is_single() {
             return self.only();
         }
-        if let Op::Close { handles, .. } = op {
+        if let Op::Control(Control::Close { handles, .. }) = op {
             return handles
                 .first()
                 .and_then(|handle| files.at.get(handle))
@@ -184,7 +184,7 @@ impl Files {
             Op::WriteInline { handle, .. }
             | Op::SetData { handle, .. }
             | Op::Extend { handle, .. }
-            | Op::SetLock { handle, .. } => !self.at.contains_key(handle),
+            | Op::Control(Control::SetLock { handle, .. }) => !self.at.contains_key(handle),
             _ => false,
         }
     }

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use loligo_types::msg::{Refusal, ToServer};
-use loligo_types::{Answer, Cred, FsError, FsResult, Ino, Lsn, Op, Rank, Route};
+use loligo_types::{Answer, Control, Cred, FsError, FsResult, Ino, Lsn, Op, Rank, Route};
 
 use crate::Output;
 use crate::losses::{Asked, Lost};
@@ -85,7 +85,9 @@ impl Client {
         let alone = self.ranks.router.is_single();
         // What it was to close may have moved, as well as what is lost now; so may what it has opened without a word of that.
         let closes = pending.values().filter_map(|pending| match &pending.request.op {
-            Op::Close { handles, .. } if !handles.is_empty() => Some((pending.request.cred.clone(), handles.clone())),
+            Op::Control(Control::Close { handles, .. }) if !handles.is_empty() => {
+                Some((pending.request.cred.clone(), handles.clone()))
+            }
             op if !alone => op.opens().map(|(handle, _)| (pending.request.cred.clone(), vec![handle])),
             _ => None,
         });
@@ -117,7 +119,7 @@ impl Client {
         let there = self.files.handles.iter().filter(|(number, _)| self.files.at.get(number) == Some(&rank));
         let there: Vec<_> = there.map(|(number, handle)| (*number, handle.ino, Cred::clone(&handle.cred))).collect();
         for (handle, ino, cred) in there {
-            let op = Op::GetLock { ino, handle, lock: ANY_LOCK };
+            let op = Op::Control(Control::GetLock { ino, handle, lock: ANY_LOCK });
             self.request_at(rank, cred, op, Then::Verified(handle), 0);
         }
     }
@@ -223,7 +225,7 @@ impl Client {
 
     fn close_lost(&mut self, rank: Rank, cred: &Cred, handles: &[u64]) {
         for handles in handles.chunks(self.core.config.some(CLOSES_MAX)) {
-            let op = Op::Close { handles: handles.to_vec(), lost: true };
+            let op = Op::Control(Control::Close { handles: handles.to_vec(), lost: true });
             self.request_at(rank, cred.clone(), op, Then::Nothing, 0);
         }
     }
@@ -285,7 +287,7 @@ impl Client {
         }
         let Some(session) = self.ranks.sessions.get(&rank) else { return };
         let asked = session.pending.values().filter_map(|pending| match &pending.request.op {
-            Op::Close { handles, .. } => Some((pending.request.cred.clone(), handles.clone())),
+            Op::Control(Control::Close { handles, .. }) => Some((pending.request.cred.clone(), handles.clone())),
             _ => None,
         });
         let mut closes: Vec<(Cred, Vec<u64>)> = asked.collect();

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use loligo_types::msg::{DataRequest, Request, ToServer};
 use loligo_types::{
-    Answer, Cred, DataAnswer, DataError, DataOp, DirEntry, FsError, FsResult, Ino, Lease, LockOwner, Op, OpenFlags,
-    Rank, Seq, limits,
+    Answer, Control, Cred, DataAnswer, DataError, DataOp, DirEntry, FsError, FsResult, Ino, Lease, LockOwner, Op,
+    OpenFlags, Rank, Seq, limits,
 };
 
 use crate::direct::Way;
@@ -74,7 +74,10 @@ impl Client {
         let Some(session) = self.ranks.sessions.get_mut(&rank) else { return };
         let Some(mut pending) = session.pending.remove(&seq.0) else { return };
         session.in_flight = session.in_flight.saturating_sub(1);
-        if matches!((&pending.request.op, &result), (Op::SetLock { wait: true, .. }, Err(FsError::Busy))) {
+        if matches!(
+            (&pending.request.op, &result),
+            (Op::Control(Control::SetLock { wait: true, .. }), Err(FsError::Busy))
+        ) {
             // It has waited so long that the server must remember too much for it: it is to ask again.
             let Request { cred, op, .. } = pending.request;
             return self.request(&Arc::new(cred), op, pending.then);
@@ -272,14 +275,14 @@ impl Client {
         }
         let Ok(count) = u32::try_from(wanted - numbers.left) else { return };
         numbers.asked = true;
-        self.request_at(rank, cred.clone(), Op::GrantInos { count }, Then::Numbers, 0);
+        self.request_at(rank, cred.clone(), Op::Control(Control::GrantInos { count }), Then::Numbers, 0);
     }
 
     /// Such an answer came: asks again, or gives back what it is for, if the answer (without what it lends) is as good as any.
     fn ask_once_more(&mut self, pending: Pending, result: &mut FsResult<Answer>) -> Option<Pending> {
         let Ok(answer) = result else { return Some(pending) };
         lends_nothing(answer);
-        let gives_back = matches!(pending.request.op, Op::Unlock { .. });
+        let gives_back = matches!(pending.request.op, Op::Control(Control::Unlock { .. }));
         if !gives_back && waiter_of(&pending.then).is_none_or(|waiter| !self.calls.is_awaited(waiter)) {
             // Nobody waits for it: what it has got is given back.
             return Some(pending);
@@ -293,7 +296,9 @@ impl Client {
                 self.request(&cred, op, Then::Second(Box::new(second)));
                 None
             }
-            (Answer::Done, None) if matches!(pending.request.op, Op::SetLock { .. } | Op::Unlock { .. }) => {
+            (Answer::Done, None)
+                if matches!(pending.request.op, Op::Control(Control::SetLock { .. } | Control::Unlock { .. })) =>
+            {
                 self.request(&cred, pending.request.op, pending.then);
                 None
             }
@@ -318,7 +323,7 @@ impl Client {
         if let Some(session) = self.ranks.sessions.get_mut(&rank) {
             session.direct.asked = life;
         }
-        self.request_at(rank, cred, Op::DataAddress { address }, Then::Address(life), 0);
+        self.request_at(rank, cred, Op::Control(Control::DataAddress { address }), Then::Address(life), 0);
     }
 
     /// It was done, or not.
@@ -376,8 +381,7 @@ impl Client {
     /// An owner waits no longer for locks that no server has been asked for yet, or only one that sent the request on. Of
     /// the others the server knows.
     pub(crate) fn cancel_behind(&mut self, ino: Ino, owner: LockOwner) {
-        let of_it =
-            |op: &Op| matches!(op, Op::SetLock { ino: of, lock, wait: true, .. } if (*of, lock.owner) == (ino, owner));
+        let of_it = |op: &Op| matches!(op, Op::Control(Control::SetLock { ino: of, lock, wait: true, .. }) if (*of, lock.owner) == (ino, owner));
         let behind =
             self.ranks.behind.extract_if(.., |behind| of_it(&behind.op)).map(|behind| (behind.rank, behind.then));
         let mut ended: Vec<_> = behind.collect();
@@ -398,7 +402,10 @@ fn is_over(then: &Then) -> bool {
 fn may_claim(pending: &Pending) -> bool {
     let otherwise = matches!(
         pending.request.op,
-        Op::WriteInline { .. } | Op::SetData { .. } | Op::SetLock { .. } | Op::Subtree { .. } | Op::Rmdir { .. }
+        Op::WriteInline { .. }
+            | Op::SetData { .. }
+            | Op::Control(Control::SetLock { .. } | Control::Subtree { .. })
+            | Op::Rmdir { .. }
     );
     let asks = matches!(pending.then, Then::Pass(_) | Then::Task(_));
     !otherwise && asks

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use loligo_types::hash::IntMap;
-use loligo_types::{About, ClusterMap, Ino, Name, Op, Rank, RankState, Route};
+use loligo_types::{About, ClusterMap, Control, Ino, Name, Op, Rank, RankState, Route};
 
 /// Where that is which is lost: no rank has this number.
 pub(crate) const NOWHERE: Rank = Rank(u16::MAX);
@@ -166,7 +166,7 @@ impl Router {
         match op.about() {
             About::Names(dir) => Subject::Names(dir, op.first_name().and_then(|(_, name)| self.hash(name))),
             About::Inode(ino) => Subject::Inode(ino),
-            About::Nothing if matches!(op, Op::Close { .. }) => Subject::Handles,
+            About::Nothing if matches!(op, Op::Control(Control::Close { .. })) => Subject::Handles,
             About::Nothing => Subject::Root,
         }
     }

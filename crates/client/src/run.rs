@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use loligo_types::{
-    Answer, Cred, DataAnswer, DataError, DataOp, FileLock, FsError, FsResult, Ino, LockKind, LockOwner, Op, Patches,
-    SetTime, Time,
+    Answer, Control, Cred, DataAnswer, DataError, DataOp, FileLock, FsError, FsResult, Ino, LockKind, LockOwner, Op,
+    Patches, SetTime, Time,
 };
 
 use crate::extents::Extents;
@@ -222,7 +222,7 @@ impl File {
         }
         if self.doubted && !self.flying.is_empty() {
             run.stage = Stage::Verify;
-            let op = Op::GetLock { ino, handle: run.handle, lock: ANY_LOCK };
+            let op = Op::Control(Control::GetLock { ino, handle: run.handle, lock: ANY_LOCK });
             return Some(Next::Ask(Arc::clone(&run.cred), op));
         }
         let goes_to_objects = !self.flying.is_empty() && (!self.attr.inline || self.flying.end() > facts.inline_max);

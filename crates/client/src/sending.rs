@@ -3,7 +3,7 @@
 
 use loligo_types::limits::IN_FLIGHT_MAX;
 use loligo_types::msg::{Request, ToServer};
-use loligo_types::{Cred, Ino, Lease, Op, Rank, Seq};
+use loligo_types::{Control, Cred, Ino, Lease, Op, Rank, Seq};
 
 use crate::Invalidation;
 use crate::calls::Calls;
@@ -58,7 +58,7 @@ impl Ranks {
         let seq = session.next_seq.max(1);
         session.next_seq = seq + 1;
         session.data_held = Some(seq);
-        let op = Op::Close { handles: Vec::new(), lost: false };
+        let op = Op::Control(Control::Close { handles: Vec::new(), lost: false });
         let request = Request { seq: Seq(seq), answered: Seq(seq), want: Lease::NONE, cred, op, ino: None, ways: None };
         session.pending.insert(seq, Pending { request, then: Then::Reclaimed(seq), hops: 0 });
     }
@@ -120,7 +120,9 @@ impl Ranks {
     pub(crate) fn is_sought(&self, rank: Rank, data: &PendingData) -> bool {
         let asks = |pending: &Pending| match &pending.request.op {
             Op::GetAttr { ino } => *ino == data.request.ino,
-            Op::GetLock { ino, .. } => *ino == data.request.ino && matches!(pending.then, Then::Verified(_)),
+            Op::Control(Control::GetLock { ino, .. }) => {
+                *ino == data.request.ino && matches!(pending.then, Then::Verified(_))
+            }
             _ => false,
         };
         let session = self.session(rank).filter(|_| data.hops == 0 && !self.is_single());

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use loligo_types::msg::Volatile;
-use loligo_types::{About, Answer, FsResult, Ino, Kind, Lsn, Op, Rank, Seq};
+use loligo_types::{About, Answer, Control, FsResult, Ino, Kind, Lsn, Op, Rank, Seq};
 
 use crate::ranks::Ranks;
 use crate::session::Session;
@@ -59,7 +59,7 @@ impl Ahead {
 
     /// A request is sent that waits for all of it.
     pub(crate) fn ask(&mut self, seq: u64, op: &Op) {
-        if let (Op::Persist | Op::Sync, Some(upto)) = (op, self.upto()) {
+        if let (Op::Control(Control::Persist | Control::Sync), Some(upto)) = (op, self.upto()) {
             self.asked.insert(seq, upto);
         }
     }
@@ -116,7 +116,7 @@ impl Ranks {
             return;
         }
         let Some(op) = session.pending.get(&seq.0).map(|pending| &pending.request.op) else { return };
-        if matches!(op, Op::Persist | Op::Sync) {
+        if matches!(op, Op::Control(Control::Persist | Control::Sync)) {
             ahead.answered(seq.0, result.is_ok());
         }
         let Some(Volatile { lsn, durable }) = volatile else { return };

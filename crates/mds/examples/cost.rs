@@ -17,7 +17,8 @@ use loligo_mds::peer::PeerMsg;
 use loligo_mds::{Config, ConnId, Input, Mds, Now, Output, Peer};
 use loligo_types::msg::{Hello, PROTOCOL_VERSION, Request, ToClient, ToServer};
 use loligo_types::{
-    Answer, ClusterMap, Cred, Frag, Ino, Lease, Lsn, Name, Op, OpenFlags, PolicyId, Rank, RankInfo, RankState, Route,
+    Answer, ClusterMap, Control, Cred, Frag, Ino, Lease, Lsn, Name, Op, OpenFlags, PolicyId, Rank, RankInfo, RankState,
+    Route,
 };
 use loligo_types::{Replicas, Seq, Time, XattrMode};
 
@@ -208,7 +209,7 @@ fn phases(bench: &mut Bench, count: u64) -> Vec<(&'static str, u64)> {
         exclusive: false,
         handle: i,
     });
-    phase("close", count, &|i| Op::Close { handles: vec![i], lost: false });
+    phase("close", count, &|i| Op::Control(Control::Close { handles: vec![i], lost: false }));
     phase("getattr", count, &|i| Op::GetAttr { ino: Ino(first + scatter(i, count)) });
     phase("lookup", count, &|i| Op::Lookup { dir, name: name(scatter(i, count)) });
     let readdir = Op::Readdir { dir, cookie: 0, limit: 1000, plus: true, handle: None };
@@ -256,7 +257,7 @@ fn phases_placed(placement: Option<&str>, count: u64) -> Vec<(&'static str, u64)
     let mut all = Vec::new();
     let mut phase = |name, op: &dyn Fn(u64) -> Op| all.push((name, bench.phase(name, count, op)));
     phase("create", &|i| create(dir, name(i), i));
-    phase("close", &|i| Op::Close { handles: vec![i], lost: false });
+    phase("close", &|i| Op::Control(Control::Close { handles: vec![i], lost: false }));
     phase("getattr", &|i| Op::GetAttr { ino: Ino(first + scatter(i, count)) });
     phase("lookup", &|i| Op::Lookup { dir, name: name(scatter(i, count)) });
     phase("stat by path", &|i| Op::Walk { dir: Ino::ROOT, names: path(scatter(i, count)), by });
@@ -264,7 +265,7 @@ fn phases_placed(placement: Option<&str>, count: u64) -> Vec<(&'static str, u64)
         let what = Box::new(create(Ino::ROOT, named(format!("path.{i:08}")), count + i));
         Op::Via { dir: Ino::ROOT, names: Arc::clone(&way), by, what }
     });
-    phase("close", &|i| Op::Close { handles: vec![count + i], lost: false });
+    phase("close", &|i| Op::Control(Control::Close { handles: vec![count + i], lost: false }));
     phase("unlink", &|i| Op::Unlink { dir, name: name(i) });
     all
 }

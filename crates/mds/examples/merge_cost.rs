@@ -8,7 +8,8 @@ use loligo_mds::{Config, ConnId, Input, Mds, Now, Output, Peer};
 use loligo_subtree::{Outcome, Settings, Subtree};
 use loligo_types::msg::{Hello, PROTOCOL_VERSION, Request, ToClient, ToServer};
 use loligo_types::{
-    Answer, Cred, FsResult, Ino, Interfere, Kind, Lease, Lsn, MergeInto, Name, Op, Seq, SubtreeAnswer, SubtreeOp, Time,
+    Answer, Control, Cred, FsResult, Ino, Interfere, Kind, Lease, Lsn, MergeInto, Name, Op, Seq, SubtreeAnswer,
+    SubtreeOp, Time,
 };
 
 /// Requests between two syncs of the journal, and between two ticks.
@@ -144,10 +145,10 @@ impl Bench {
             let begun = cpu_ns();
             for (part, body) in (0..).zip(&group.parts) {
                 let what = SubtreeOp::Part { epoch, merge, part, blind: false, body: body.clone() };
-                self.request(Op::Subtree { dir, what: Box::new(what) });
+                self.request(Op::Control(Control::Subtree { dir, what: Box::new(what) }));
             }
             let what = SubtreeOp::Merge { epoch, merge, parts, used: group.used, into: self.into };
-            let Answer::Subtree(answer) = self.call(Op::Subtree { dir, what: Box::new(what) }) else {
+            let Answer::Subtree(answer) = self.call(Op::Control(Control::Subtree { dir, what: Box::new(what) })) else {
                 panic!("no such answer")
             };
             ns += cpu_ns() - begun - std::mem::take(&mut self.elsewhere);
@@ -179,7 +180,7 @@ fn main() {
         interfere: Interfere::Block,
         promise: loligo_types::Promise::NONE,
     };
-    let Answer::Subtree(answer) = bench.call(Op::Subtree { dir: own, what: Box::new(what) }) else {
+    let Answer::Subtree(answer) = bench.call(Op::Control(Control::Subtree { dir: own, what: Box::new(what) })) else {
         panic!("no such answer")
     };
     let SubtreeAnswer::Decoupled { record, root, inline_max, split } = *answer else { panic!("no such answer") };
@@ -191,7 +192,9 @@ fn main() {
                 Outcome::Done(result) => break drop(result.expect("it can be made")),
                 Outcome::Fetch(needs) => {
                     let what = SubtreeOp::Fetch { epoch: subtree.record().epoch, needs };
-                    let Answer::Subtree(answer) = bench.call(Op::Subtree { dir: own, what: Box::new(what) }) else {
+                    let Answer::Subtree(answer) =
+                        bench.call(Op::Control(Control::Subtree { dir: own, what: Box::new(what) }))
+                    else {
                         panic!("no such answer")
                     };
                     let SubtreeAnswer::Records(items) = *answer else { panic!("no such answer") };

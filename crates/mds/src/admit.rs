@@ -1,7 +1,7 @@
 //! Admission: checks of a request's name, of its time, and of the room for it. A request that came before is found by its session
 //! (`window.rs`).
 
-use loligo_types::{Cred, Event, FsError, Op, RenameMode, SubtreeOp};
+use loligo_types::{Control, Cred, Event, FsError, Op, RenameMode, SubtreeOp};
 
 use crate::cluster::Cluster;
 use crate::core::Core;
@@ -33,7 +33,7 @@ fn frees(op: &Op) -> bool {
 /// are new or bring much are refused: parts of a merge, which owners send again, and what is to be overwritten. The rest is small, and waits for its answer: to be refused
 /// it would end what they have.
 fn needs_journal(op: &Op) -> bool {
-    let Op::Subtree { what, .. } = op else { return true };
+    let Op::Control(Control::Subtree { what, .. }) = op else { return true };
     matches!(**what, SubtreeOp::Part { .. } | SubtreeOp::Overwrite { .. } | SubtreeOp::Decouple { resume: 0, .. })
 }
 

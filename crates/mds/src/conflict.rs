@@ -4,7 +4,7 @@
 //! The decision itself tells: each event names the record that changes. So nobody is asked for a request that fails.
 
 use loligo_namespace::{Lookup, Tree};
-use loligo_types::{Answer, Event, Ino, Kind, Lease, Name, Op};
+use loligo_types::{Answer, Control, Event, Ino, Kind, Lease, Name, Op};
 
 use crate::job::Job;
 use crate::lease::Leases;
@@ -25,7 +25,7 @@ pub(crate) fn changes_data(op: &Op) -> bool {
         Op::Open { flags, .. } | Op::Create { flags, .. } => flags.truncate,
         Op::WriteInline { .. } | Op::SetData { .. } | Op::Extend { .. } => true,
         // A merge, where others may have the file open.
-        Op::Subtree { .. } => true,
+        Op::Control(Control::Subtree { .. }) => true,
         _ => false,
     }
 }

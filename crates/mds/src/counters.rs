@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use loligo_namespace::Tree;
-use loligo_types::{About, Answer, FsResult, Ino, Kind, Op};
+use loligo_types::{About, Answer, Control, FsResult, Ino, Kind, Op};
 
 use crate::job::Job;
 use crate::tally::{OPS, Tally, bucket, row};
@@ -27,7 +27,7 @@ fn place(op: &Op) -> usize {
         Op::Open { .. } => 4,
         Op::Create { .. } => 5,
         Op::Tmpfile { .. } => 6,
-        Op::Close { .. } => 7,
+        Op::Control(Control::Close { .. }) => 7,
         Op::Mknod { .. } => 8,
         Op::Mkdir { .. } => 9,
         Op::Symlink { .. } => 10,
@@ -47,16 +47,16 @@ fn place(op: &Op) -> usize {
         Op::WriteInline { .. } => 24,
         Op::SetData { .. } => 25,
         Op::Extend { .. } => 26,
-        Op::SetLock { .. } => 27,
-        Op::Unlock { .. } => 28,
-        Op::GetLock { .. } => 29,
-        Op::CancelLock { .. } => 30,
-        Op::Sync => 31,
-        Op::GrantInos { .. } => 32,
-        Op::DataAddress { .. } => 33,
-        Op::Subtree { .. } => 34,
+        Op::Control(Control::SetLock { .. }) => 27,
+        Op::Control(Control::Unlock { .. }) => 28,
+        Op::Control(Control::GetLock { .. }) => 29,
+        Op::Control(Control::CancelLock { .. }) => 30,
+        Op::Control(Control::Sync) => 31,
+        Op::Control(Control::GrantInos { .. }) => 32,
+        Op::Control(Control::DataAddress { .. }) => 33,
+        Op::Control(Control::Subtree { .. }) => 34,
         Op::Walk { .. } => 35,
-        Op::Persist => 36,
+        Op::Control(Control::Persist) => 36,
         Op::Via { what, .. } => place(what),
     }
 }

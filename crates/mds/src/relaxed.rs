@@ -23,7 +23,7 @@ use loligo_namespace::{Found, Need, SUBTREE};
 use loligo_subtree_policy::SubtreePolicy;
 use loligo_types::limits::DEPTH_MAX;
 use loligo_types::msg::Volatile;
-use loligo_types::{About, Answer, Event, FsResult, Ino, Inode, Kind, Letter, Lsn, Op, SessionId};
+use loligo_types::{About, Answer, Control, Event, FsResult, Ino, Inode, Kind, Letter, Lsn, Op, SessionId};
 
 use crate::cluster::Cluster;
 use crate::core::Core;
@@ -357,7 +357,8 @@ impl Relaxed {
                 return (dir == new_dir || self.lag_at(core, cluster, *new_dir) == Some(lag)).then_some(lag);
             }
             // What says where something is, or what counts there, and what ends only with a durable record.
-            (Op::Link { .. } | Op::Tmpfile { .. } | Op::Subtree { .. } | Op::Persist, _) | (_, About::Nothing) => {
+            (Op::Link { .. } | Op::Tmpfile { .. } | Op::Control(Control::Subtree { .. } | Control::Persist), _)
+            | (_, About::Nothing) => {
                 return None;
             }
             (Op::SetXattr { name, .. } | Op::RemoveXattr { name, .. }, _) if name.starts_with(b"loligo.") => {

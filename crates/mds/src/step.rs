@@ -1,7 +1,7 @@
 //! Result of a step of a request, and what an operation says of handles and data. Which steps a request takes is not here
 //! (`stages/run.rs`).
 
-use loligo_types::{Answer, FsResult, Ino, Op, Origin, Rank};
+use loligo_types::{Answer, Control, FsResult, Ino, Op, Origin, Rank};
 
 use crate::job::{Job, WaitReason};
 
@@ -24,9 +24,11 @@ pub(crate) fn handle_of(op: &Op) -> Option<(u64, Ino)> {
         | Op::WriteInline { ino, handle, .. }
         | Op::SetData { ino, handle, .. }
         | Op::Extend { ino, handle, .. }
-        | Op::SetLock { ino, handle, .. }
-        | Op::Unlock { ino, handle, .. }
-        | Op::GetLock { ino, handle, .. } => Some((*handle, *ino)),
+        | Op::Control(
+            Control::SetLock { ino, handle, .. }
+            | Control::Unlock { ino, handle, .. }
+            | Control::GetLock { ino, handle, .. },
+        ) => Some((*handle, *ino)),
         _ => None,
     }
 }
@@ -52,7 +54,7 @@ pub(crate) fn changes(op: &Op) -> bool {
         Op::Via { what, .. } => changes(what),
         Op::Open { flags, .. } => flags.write || flags.truncate || flags.append,
         Op::Access { want, .. } => want.write,
-        Op::DataAddress { .. } => false,
+        Op::Control(Control::DataAddress { .. }) => false,
         op => op.is_change(),
     }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use loligo_types::{Op, SubtreeOp, limits};
+use loligo_types::{Control, Op, SubtreeOp, limits};
 
 use crate::job::Job;
 use crate::session::Slot;
@@ -64,8 +64,8 @@ fn said(op: &Op) -> usize {
         Op::GetXattr { name, .. } | Op::RemoveXattr { name, .. } => name.len(),
         Op::WriteInline { data, .. } => data.len(),
         Op::SetData { patches: Some(patches), .. } => patches.len() + size_of_val(patches.places()),
-        Op::Close { handles, .. } => handles.len() * size_of::<u64>(),
-        Op::Subtree { what, .. } => match &**what {
+        Op::Control(Control::Close { handles, .. }) => handles.len() * size_of::<u64>(),
+        Op::Control(Control::Subtree { what, .. }) => match &**what {
             SubtreeOp::Part { body, .. } => body.len(),
             SubtreeOp::Fetch { needs, .. } => size_of_val(&needs[..]),
             SubtreeOp::Data { inos, .. } | SubtreeOp::Overwrite { inos, .. } | SubtreeOp::HoldOpen { inos, .. } => {

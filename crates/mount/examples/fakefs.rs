@@ -126,7 +126,7 @@ impl State {
             Op::GetXattr { .. } => return Err(FsError::NoData),
             Op::ListXattr { .. } => Answer::Bytes(Arc::new([])),
             Op::StatFs => Answer::StatFs(StatFs { bytes: 1 << 30, bytes_free: 1 << 29, inodes: 7, inodes_free: 9 }),
-            Op::Sync => Answer::Done,
+            Op::Control(Control::Sync) => Answer::Done,
             _ => return Err(FsError::NotSupported),
         };
         Ok(cached(answer))

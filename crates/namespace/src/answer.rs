@@ -1,6 +1,6 @@
 //! The answer of a change that was executed before, made again from the current state (a repeated request).
 
-use loligo_types::{Answer, FsResult, Ino, Lease, Op, Origin};
+use loligo_types::{Answer, Control, FsResult, Ino, Lease, Op, Origin};
 
 use crate::need::Need;
 use crate::tree::{Found, Tree};
@@ -18,7 +18,7 @@ pub fn need_again(tree: &Tree, origin: &Origin) -> Vec<Need> {
 pub fn answer_again(tree: &Tree, op: &Op, origin: &Origin) -> FsResult<Answer> {
     match op {
         Op::Extend { .. } => Ok(Answer::Offset(origin.value)),
-        Op::GrantInos { count } => Ok(Answer::Inos { first: Ino(origin.value), count: *count }),
+        Op::Control(Control::GrantInos { count }) => Ok(Answer::Inos { first: Ino(origin.value), count: *count }),
         _ if origin.ino == Ino(0) => Ok(Answer::Done),
         Op::Open { flags, .. } | Op::Create { flags, .. } | Op::Tmpfile { flags, .. } => {
             let inode = inode_of(tree, origin.ino)?;

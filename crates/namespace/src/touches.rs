@@ -114,22 +114,13 @@ pub fn touches(tree: &Tree, op: &Op) -> Touch {
         | Op::Via { .. }
         | Op::LookupParent { .. }
         | Op::Tmpfile { .. }
-        | Op::Close { .. }
         | Op::Readlink { .. }
         | Op::Readdir { .. }
         | Op::GetXattr { .. }
         | Op::ListXattr { .. }
         | Op::Access { .. }
         | Op::StatFs
-        | Op::SetLock { .. }
-        | Op::Unlock { .. }
-        | Op::GetLock { .. }
-        | Op::CancelLock { .. }
-        | Op::Sync
-        | Op::Persist
-        | Op::GrantInos { .. }
-        | Op::DataAddress { .. }
-        | Op::Subtree { .. } => {}
+        | Op::Control(_) => {}
     }
     touch
 }

@@ -38,7 +38,7 @@ pub struct Request {
     /// The operation.
     pub op: Op,
     /// The number for the inode that the operation makes, of those granted to this session at this rank
-    /// ([`Op::GrantInos`]); none: the rank takes one. If it makes none (a `Create` that finds the name), the number stays
+    /// ([`Control::GrantInos`]); none: the rank takes one. If it makes none (a `Create` that finds the name), the number stays
     /// free. `NotGranted` if it is not the session's, `NumberUsed` if it has made an inode before.
     pub ino: Option<Ino>,
     /// Of a walk, or of what brings its way: lookup leases would be welcome of the directories on it, the first of which is so deep below the root.

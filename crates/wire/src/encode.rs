@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use loligo_types::msg::{ToClient, ToServer};
-use loligo_types::{Answer, DataAnswer, DataOp, Op};
+use loligo_types::{Answer, Control, DataAnswer, DataOp, Op};
 use prost::Message;
 
 use crate::frame::{HEADER_LEN, TO_CLIENT, TO_SERVER, seal};
@@ -34,7 +34,7 @@ pub fn head_to_server(msg: &ToServer, out: &mut Vec<u8>) -> Option<Arc<[u8]>> {
         ToServer::Request(request) => match &request.op {
             Op::WriteInline { data, .. } => Some(data),
             Op::SetData { patches, .. } => patches.as_ref().map(|patches| patches.bytes()),
-            Op::Subtree { what, .. } => subtree::payload(what),
+            Op::Control(Control::Subtree { what, .. }) => subtree::payload(what),
             _ => None,
         },
         _ => None,

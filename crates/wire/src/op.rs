@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use loligo_types::limits::{DATA_ADDRESS_MAX, PATCHES_MAX, WALK_MAX, XATTR_TOTAL_MAX};
-use loligo_types::{Access, Ino, Layout, LockOwner, Name, Op, Patches, RenameMode, Replicas, SetAttr, XattrMode};
+use loligo_types::{
+    Access, Control, Ino, Layout, LockOwner, Name, Op, Patches, RenameMode, Replicas, SetAttr, XattrMode,
+};
 
 use crate::common::{
     bits12, flags, kind, limit, lock, name, need, object_size, readdir_limit, set_time, to_flags, to_kind, to_lock,
@@ -64,7 +66,6 @@ pub(crate) fn encode(op: &Op) -> Wire {
             linkable: *linkable,
             handle: *handle,
         }),
-        Op::Close { handles, lost } => Wire::Close(proto::Close { handles: handles.clone(), lost: *lost }),
         Op::Mknod { dir, name, kind, mode, umask, rdev } => Wire::Mknod(proto::Mknod {
             dir: dir.0,
             name: name.as_bytes().to_vec(),
@@ -145,15 +146,22 @@ pub(crate) fn encode(op: &Op) -> Wire {
             })
         }
         Op::Extend { ino, handle, len } => Wire::Extend(proto::Extend { ino: ino.0, handle: *handle, len: *len }),
-        Op::SetLock { ino, handle, lock, wait } => Wire::SetLock(to_lock_on(*ino, *handle, lock, *wait)),
-        Op::Unlock { ino, handle, lock } => Wire::Unlock(to_lock_on(*ino, *handle, lock, false)),
-        Op::GetLock { ino, handle, lock } => Wire::GetLock(to_lock_on(*ino, *handle, lock, false)),
-        Op::CancelLock { ino, owner } => Wire::CancelLock(proto::CancelLock { ino: ino.0, owner: owner.0 }),
-        Op::Sync => Wire::Sync(proto::Empty {}),
-        Op::Persist => Wire::Persist(proto::Empty {}),
-        Op::GrantInos { count } => Wire::GrantInos(*count),
-        Op::DataAddress { address } => Wire::DataAddress(address.to_vec()),
-        Op::Subtree { dir, what } => Wire::Subtree(proto::Subtree { dir: dir.0, what: subtree::encode(what) }),
+        Op::Control(control) => encode_control(control),
+    }
+}
+
+fn encode_control(control: &Control) -> Wire {
+    match control {
+        Control::Close { handles, lost } => Wire::Close(proto::Close { handles: handles.clone(), lost: *lost }),
+        Control::SetLock { ino, handle, lock, wait } => Wire::SetLock(to_lock_on(*ino, *handle, lock, *wait)),
+        Control::Unlock { ino, handle, lock } => Wire::Unlock(to_lock_on(*ino, *handle, lock, false)),
+        Control::GetLock { ino, handle, lock } => Wire::GetLock(to_lock_on(*ino, *handle, lock, false)),
+        Control::CancelLock { ino, owner } => Wire::CancelLock(proto::CancelLock { ino: ino.0, owner: owner.0 }),
+        Control::Sync => Wire::Sync(proto::Empty {}),
+        Control::Persist => Wire::Persist(proto::Empty {}),
+        Control::GrantInos { count } => Wire::GrantInos(*count),
+        Control::DataAddress { address } => Wire::DataAddress(address.to_vec()),
+        Control::Subtree { dir, what } => Wire::Subtree(proto::Subtree { dir: dir.0, what: subtree::encode(what) }),
     }
 }
 
@@ -219,7 +227,7 @@ pub(crate) fn decode(op: Wire, payload: &mut Payload) -> Result<Op> {
         },
         Wire::Close(m) => {
             limit(m.handles.len(), CLOSE_MAX, "handles")?;
-            Op::Close { handles: m.handles, lost: m.lost }
+            Op::Control(Control::Close { handles: m.handles, lost: m.lost })
         }
         Wire::Mknod(m) => Op::Mknod {
             dir: Ino(m.dir),
@@ -295,18 +303,22 @@ pub(crate) fn decode(op: Wire, payload: &mut Payload) -> Result<Op> {
             patches: patches(m.offsets, m.lengths, payload)?,
         },
         Wire::Extend(m) => Op::Extend { ino: Ino(m.ino), handle: m.handle, len: m.len },
-        Wire::SetLock(m) => Op::SetLock { ino: Ino(m.ino), handle: m.handle, lock: lock(m.lock)?, wait: m.wait },
-        Wire::Unlock(m) => Op::Unlock { ino: Ino(m.ino), handle: m.handle, lock: lock(m.lock)? },
-        Wire::GetLock(m) => Op::GetLock { ino: Ino(m.ino), handle: m.handle, lock: lock(m.lock)? },
-        Wire::CancelLock(m) => Op::CancelLock { ino: Ino(m.ino), owner: LockOwner(m.owner) },
-        Wire::Sync(_) => Op::Sync,
-        Wire::Persist(_) => Op::Persist,
-        Wire::GrantInos(count) => Op::GrantInos { count },
+        Wire::SetLock(m) => {
+            Op::Control(Control::SetLock { ino: Ino(m.ino), handle: m.handle, lock: lock(m.lock)?, wait: m.wait })
+        }
+        Wire::Unlock(m) => Op::Control(Control::Unlock { ino: Ino(m.ino), handle: m.handle, lock: lock(m.lock)? }),
+        Wire::GetLock(m) => Op::Control(Control::GetLock { ino: Ino(m.ino), handle: m.handle, lock: lock(m.lock)? }),
+        Wire::CancelLock(m) => Op::Control(Control::CancelLock { ino: Ino(m.ino), owner: LockOwner(m.owner) }),
+        Wire::Sync(_) => Op::Control(Control::Sync),
+        Wire::Persist(_) => Op::Control(Control::Persist),
+        Wire::GrantInos(count) => Op::Control(Control::GrantInos { count }),
         Wire::DataAddress(address) => {
             limit(address.len(), DATA_ADDRESS_MAX, "bytes of an address in the store")?;
-            Op::DataAddress { address: address.into() }
+            Op::Control(Control::DataAddress { address: address.into() })
         }
-        Wire::Subtree(m) => Op::Subtree { dir: Ino(m.dir), what: Box::new(subtree::decode(&m.what, payload)?) },
+        Wire::Subtree(m) => {
+            Op::Control(Control::Subtree { dir: Ino(m.dir), what: Box::new(subtree::decode(&m.what, payload)?) })
+        }
     })
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use loligo_driver::client::{Call, Client, Options};
-use loligo_types::{Cred, Ino, Interfere, Name, Op, SubtreeOp};
+use loligo_types::{Control, Cred, Ino, Interfere, Name, Op, SubtreeOp};
 
 use super::run::{Place, Service, loligo, loligo_in, until};
 
@@ -89,7 +89,7 @@ fn decouple(client: &Client, name: &[u8], lease_ms: u32) -> Ino {
         interfere: Interfere::Block,
         promise: loligo_types::Promise::NONE,
     });
-    client.call(&cred, Call::Op(Op::Subtree { dir, what })).expect("nobody has it");
+    client.call(&cred, Call::Op(Op::Control(Control::Subtree { dir, what }))).expect("nobody has it");
     dir
 }
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex};
 
 use loligo_types::msg::{Request, ToServer};
-use loligo_types::{Op, SubtreeOp};
+use loligo_types::{Control, Op, SubtreeOp};
 use loligo_wire::{Decoder, FromClient};
 
 use super::run::PATIENCE;
@@ -114,7 +114,9 @@ impl Shared {
     fn client_says(&self, decoder: &mut Decoder<FromClient>) -> bool {
         let mut passes = true;
         while let Some(message) = decoder.next_message().expect("clients send good frames") {
-            let ToServer::Request(Request { op: Op::Subtree { what, .. }, .. }) = message else { continue };
+            let ToServer::Request(Request { op: Op::Control(Control::Subtree { what, .. }), .. }) = message else {
+                continue;
+            };
             let mut state = self.state.lock().expect("no panic with it");
             match (&*what, state.hold) {
                 (SubtreeOp::Part { part, .. }, Some(Hold::Part(first))) if *part >= first => {

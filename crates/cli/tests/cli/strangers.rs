@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use loligo_driver::client::{Call, Client, Options};
-use loligo_types::{Cred, Ino, Interfere, Name, Op, SubtreeOp};
+use loligo_types::{Control, Cred, Ino, Interfere, Name, Op, SubtreeOp};
 
 use super::run::{PATIENCE, Place, Service, can_mount, loligo, loligo_in, not_tested, sh, until};
 
@@ -85,7 +85,7 @@ fn anybody_at_the_admin_port_sees_numbers_and_no_names_and_who_has_the_token_the
         interfere: Interfere::Block,
         promise: loligo_types::Promise::NONE,
     });
-    client.call(&cred, Call::Op(Op::Subtree { dir, what })).expect("nobody has it");
+    client.call(&cred, Call::Op(Op::Control(Control::Subtree { dir, what }))).expect("nobody has it");
     let status = loligo("status --data {} --json", &[&data]).ok().json();
     for name in ["/secret-dir", "/secret-decoupled", "secret-client"] {
         assert!(status.to_string().contains(name), "the owner does not see {name}: {status}");

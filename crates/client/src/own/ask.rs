@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use loligo_types::{About, Answer, Cred, FsError, FsResult, Ino, Need, Op, Rank, SubtreeAnswer, SubtreeOp};
+use loligo_types::{About, Answer, Control, Cred, FsError, FsResult, Ino, Need, Op, Rank, SubtreeAnswer, SubtreeOp};
 
 use super::command::Begin;
 use super::{Job, OWN, Owned};
@@ -51,7 +51,7 @@ impl Client {
     pub(super) fn own_say(&mut self, root: Ino, what: SubtreeOp, ask: Ask) {
         let Some(owned) = self.own.trees.get(&root) else { return };
         let cred = Cred::clone(&owned.cred);
-        let op = Op::Subtree { dir: root, what: Box::new(what) };
+        let op = Op::Control(Control::Subtree { dir: root, what: Box::new(what) });
         self.request_at(self.ranks.own_rank(root), cred, op, Then::Own { root, ask }, 0);
     }
 
@@ -174,7 +174,8 @@ impl Client {
         self.core.out.push_back(Output::KeptLost { epoch });
         // One that waits before it tries something again would not be told by anybody else.
         owned.task.into_iter().for_each(|id| self.calls.events.push_back((id, Event::Start)));
-        let of_it = |job: &mut Job| matches!(job.op, Op::SetLock { ino, .. } if owned.machine.knows(ino));
+        let of_it =
+            |job: &mut Job| matches!(job.op, Op::Control(Control::SetLock { ino, .. }) if owned.machine.knows(ino));
         for job in self.own.locks.extract_if(.., of_it).collect::<Vec<_>>() {
             self.own.answer(job.op, job.then, Err(FsError::Stale));
         }
@@ -242,7 +243,7 @@ impl Client {
                 None => LEASE_MS,
             };
             let (what, ask) = self.own.begin(&self.core, cred, root, number, (lease_ms, document))?;
-            let op = Op::Subtree { dir: root, what: Box::new(what) };
+            let op = Op::Control(Control::Subtree { dir: root, what: Box::new(what) });
             self.request_at(self.ranks.own_rank(root), Cred::clone(cred), op, Then::Own { root, ask }, 0);
             return Ok(());
         }

@@ -1,7 +1,7 @@
 //! Locks on files in subtrees that are decoupled for this client: all who could want one are its own programs. What is held is noted with
 //! the files (`crate::locks`), as it is of locks that ranks give; here only whether something stands in the way.
 
-use loligo_types::{Answer, FileLock, FsError, Ino, LockKind, Op};
+use loligo_types::{Answer, Control, FileLock, FsError, Ino, LockKind, Op};
 
 use super::{Job, Own};
 use crate::locks::Locks;
@@ -16,20 +16,20 @@ impl Own {
     /// Answers a request about locks, or lets it wait. `held`: the locks of all programs.
     pub(super) fn lock(&mut self, held: &Locks, job: Job) {
         match job.op {
-            Op::SetLock { lock, .. } if lock.start > lock.end => {
+            Op::Control(Control::SetLock { lock, .. }) if lock.start > lock.end => {
                 self.answer(job.op, job.then, Err(FsError::Invalid));
             }
-            Op::SetLock { ino, lock, wait, .. } => match conflict(held, ino, &lock) {
+            Op::Control(Control::SetLock { ino, lock, wait, .. }) => match conflict(held, ino, &lock) {
                 None => self.answer(job.op, job.then, Ok(Answer::Done)),
                 Some(_) if wait => self.locks.push(job),
                 Some(_) => self.answer(job.op, job.then, Err(FsError::WouldBlock)),
             },
-            Op::GetLock { ino, lock, .. } => {
+            Op::Control(Control::GetLock { ino, lock, .. }) => {
                 let found = conflict(held, ino, &lock);
                 self.answer(job.op, job.then, Ok(Answer::Lock(found)));
             }
-            Op::CancelLock { ino, owner } => {
-                let of_it = |job: &mut Job| matches!(&job.op, Op::SetLock { ino: of, lock, .. } if (*of, lock.owner) == (ino, owner));
+            Op::Control(Control::CancelLock { ino, owner }) => {
+                let of_it = |job: &mut Job| matches!(&job.op, Op::Control(Control::SetLock { ino: of, lock, .. }) if (*of, lock.owner) == (ino, owner));
                 for ended in self.locks.extract_if(.., of_it).collect::<Vec<_>>() {
                     self.answer(ended.op, ended.then, Err(FsError::Interrupted));
                 }
@@ -45,7 +45,7 @@ impl Own {
         let free = self
             .locks
             .iter()
-            .position(|job| matches!(&job.op, Op::SetLock { ino, lock, .. } if conflict(held, *ino, lock).is_none()));
+            .position(|job| matches!(&job.op, Op::Control(Control::SetLock { ino, lock, .. }) if conflict(held, *ino, lock).is_none()));
         if let Some(at) = free {
             let job = self.locks.remove(at);
             self.lock(held, job);

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use loligo_subtree_policy::Mechanism;
-use loligo_types::{Answer, Attr, Cred, FsError, FsResult, Ino, Need, Op, SubtreeAnswer, SubtreeOp};
+use loligo_types::{Answer, Attr, Control, Cred, FsError, FsResult, Ino, Need, Op, SubtreeAnswer, SubtreeOp};
 
 use super::OWN;
 use crate::machine::Client;
@@ -161,7 +161,13 @@ impl Client {
         let epoch = self.own.trees.get(&own.root)?.machine.record().epoch;
         own.stage = Stage::Check;
         let what = Box::new(SubtreeOp::Fetch { epoch, needs: Vec::new() });
-        self.request_at(rank, Cred::clone(cred), Op::Subtree { dir: own.root, what }, Then::OwnTask(id), 0);
+        self.request_at(
+            rank,
+            Cred::clone(cred),
+            Op::Control(Control::Subtree { dir: own.root, what }),
+            Then::OwnTask(id),
+            0,
+        );
         None
     }
 
@@ -275,7 +281,7 @@ impl Client {
     }
 
     fn own_ask_rank(&mut self, id: u64, own: &OwnTask, cred: &Arc<Cred>, what: SubtreeOp) {
-        let op = Op::Subtree { dir: own.root, what: Box::new(what) };
+        let op = Op::Control(Control::Subtree { dir: own.root, what: Box::new(what) });
         self.request_at(self.ranks.own_rank(own.root), Cred::clone(cred), op, Then::OwnTask(id), 0);
     }
 

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use loligo_subtree::{Growing, Subtree};
 use loligo_subtree_policy::{Mechanism, SubtreePolicy};
 use loligo_types::hash::IntMap;
-use loligo_types::{About, Attr, Cred, FsError, FsResult, Ino, Lease, Op, Rank, SubtreeOp};
+use loligo_types::{About, Attr, Control, Cred, FsError, FsResult, Ino, Lease, Op, Rank, SubtreeOp};
 
 use crate::Call;
 use crate::calls::Waiter;
@@ -260,8 +260,8 @@ impl Own {
             {
                 None
             }
-            Op::Subtree { .. } => None,
-            Op::Close { handles, .. } => {
+            Op::Control(Control::Subtree { .. }) => None,
+            Op::Control(Control::Close { handles, .. }) => {
                 let first = handles.first()?;
                 self.trees.iter().find(|(_, owned)| owned.handles.contains_key(first)).map(|(root, _)| *root)
             }

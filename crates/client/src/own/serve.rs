@@ -7,7 +7,7 @@ use std::sync::Arc;
 use loligo_subtree::Drop;
 use loligo_types::msg::DataRequest;
 use loligo_types::{
-    Answer, Cred, DataAnswer, DataError, DataOp, FsError, FsResult, Ino, Layout, Need, Op, StoredJournal,
+    Answer, Control, Cred, DataAnswer, DataError, DataOp, FsError, FsResult, Ino, Layout, Need, Op, StoredJournal,
     SubtreeAnswer, SubtreeOp,
 };
 
@@ -30,7 +30,7 @@ impl Client {
     pub(crate) fn own_request(&mut self, cred: Cred, op: Op, then: Then) {
         let job = Job { cred, op, then };
         match &job.op {
-            Op::Close { handles, .. } => {
+            Op::Control(Control::Close { handles, .. }) => {
                 let handles = handles.clone();
                 let drops = self.own.closed(&handles);
                 if !drops.is_empty() {
@@ -38,7 +38,9 @@ impl Client {
                 }
                 self.own.answer(job.op, job.then, Ok(Answer::Done));
             }
-            Op::SetLock { .. } | Op::Unlock { .. } | Op::GetLock { .. } | Op::CancelLock { .. } => {
+            Op::Control(
+                Control::SetLock { .. } | Control::Unlock { .. } | Control::GetLock { .. } | Control::CancelLock { .. },
+            ) => {
                 self.own.lock(&self.files.locks, job);
             }
             op => match self.own.root_for(op) {
@@ -78,7 +80,7 @@ impl Client {
             }
             _ => {}
         }
-        let unlocks = matches!(op, Op::Unlock { .. } | Op::SetLock { .. });
+        let unlocks = matches!(op, Op::Control(Control::Unlock { .. } | Control::SetLock { .. }));
         self.replied(OWN, then, result);
         self.at_hand.put_down();
         if unlocks && !self.own.locks.is_empty() {
@@ -288,7 +290,8 @@ impl Client {
                 store.at = At::Registers;
                 let journal = StoredJournal { ino: store.ino, bytes: store.form.bytes() };
                 let epoch = self.own.trees.get(&own.root)?.machine.record().epoch;
-                let op = Op::Subtree { dir: own.root, what: Box::new(SubtreeOp::Keep { epoch, journal }) };
+                let op =
+                    Op::Control(Control::Subtree { dir: own.root, what: Box::new(SubtreeOp::Keep { epoch, journal }) });
                 self.request_at(self.ranks.own_rank(own.root), Cred::clone(cred), op, Then::OwnTask(id), 0);
                 None
             }

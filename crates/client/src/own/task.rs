@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use loligo_subtree::{FULL_PAUSE_MS, PARTS_IN_FLIGHT};
-use loligo_types::{Answer, Cred, FsError, FsResult, Ino, Op, SubtreeAnswer, SubtreeOp};
+use loligo_types::{Answer, Control, Cred, FsError, FsResult, Ino, Op, SubtreeAnswer, SubtreeOp};
 
 use super::{OWN, Owned};
 use crate::calls::Waiter;
@@ -123,7 +123,13 @@ impl Client {
         }
         // What was written through handles that are closed by now.
         own.stage = Stage::Sync;
-        self.request_at(self.ranks.own_rank(own.root), Cred::clone(cred), Op::Sync, Then::OwnTask(id), 0);
+        self.request_at(
+            self.ranks.own_rank(own.root),
+            Cred::clone(cred),
+            Op::Control(Control::Sync),
+            Then::OwnTask(id),
+            0,
+        );
         None
     }
 
@@ -195,7 +201,7 @@ impl Client {
         }
         own.stage = Stage::End;
         let Some(epoch) = self.own.trees.get(&own.root).map(|owned| owned.machine.record().epoch) else { return };
-        let op = Op::Subtree { dir: own.root, what: Box::new(SubtreeOp::End { epoch }) };
+        let op = Op::Control(Control::Subtree { dir: own.root, what: Box::new(SubtreeOp::End { epoch }) });
         self.request_at(self.ranks.own_rank(own.root), Cred::clone(cred), op, Then::OwnTask(id), 0);
     }
 
@@ -255,7 +261,7 @@ impl Client {
         let waiter = Waiter::Task(id);
         match sync.then.take()? {
             Call::SyncAll => self.sync_all(waiter, &cred),
-            _ if self.ranks.is_single() => self.pass(waiter, &cred, Op::Sync),
+            _ if self.ranks.is_single() => self.pass(waiter, &cred, Op::Control(Control::Sync)),
             _ => self.sync_ranks(waiter, &cred),
         }
         None
@@ -293,13 +299,19 @@ impl Client {
         let used = group.used;
         for (part, body) in bodies {
             let what = Box::new(SubtreeOp::Part { epoch, merge, part, blind, body });
-            let op = Op::Subtree { dir: own.root, what };
+            let op = Op::Control(Control::Subtree { dir: own.root, what });
             self.request_at(rank, Cred::clone(cred), op, Then::OwnTask(id), 0);
         }
         if own.left == 0 {
             own.merging = Merging::Merge;
             let what = Box::new(SubtreeOp::Merge { epoch, merge, parts: parts as u32, used, into });
-            self.request_at(rank, Cred::clone(cred), Op::Subtree { dir: own.root, what }, Then::OwnTask(id), 0);
+            self.request_at(
+                rank,
+                Cred::clone(cred),
+                Op::Control(Control::Subtree { dir: own.root, what }),
+                Then::OwnTask(id),
+                0,
+            );
         }
         None
     }
@@ -328,7 +340,7 @@ impl Client {
             FsError::Stale if own.tries < TRIES => {
                 own.merging = Merging::Resume;
                 if let Some(what) = self.own.resume_op(own.root) {
-                    let op = Op::Subtree { dir: own.root, what: Box::new(what) };
+                    let op = Op::Control(Control::Subtree { dir: own.root, what: Box::new(what) });
                     self.request_at(self.ranks.own_rank(own.root), Cred::clone(cred), op, Then::OwnTask(id), 0);
                 }
                 None

@@ -23,8 +23,8 @@ use std::sync::Arc;
 
 use loligo_types::msg::{Hello, Refusal, Request, ToClient, ToServer, Welcome};
 use loligo_types::{
-    Answer, Attr, ClusterMap, Cred, DataAnswer, DataError, DataOp, DirEntry, Frag, FsError, Ino, Inode, Kind, Lease,
-    Name, Op, OpenFlags, Rank, RankInfo, RankState, Route, Seq, SessionId, Time,
+    Answer, Attr, ClusterMap, Control, Cred, DataAnswer, DataError, DataOp, DirEntry, Frag, FsError, Ino, Inode, Kind,
+    Lease, Name, Op, OpenFlags, Rank, RankInfo, RankState, Route, Seq, SessionId, Time,
 };
 
 use super::net::rw;
@@ -126,7 +126,7 @@ fn write(fh: Fh, data: &[u8]) -> Call {
 /// The request of the first rank's with whose answer it has taken back what was held there before it restarted.
 fn reclaims(wire: &[Wire]) -> u64 {
     let reclaims = |wire: &Wire| match wire {
-        Wire::Ask(R0, seq, Op::Close { handles, .. }) if handles.is_empty() => Some(*seq),
+        Wire::Ask(R0, seq, Op::Control(Control::Close { handles, .. })) if handles.is_empty() => Some(*seq),
         _ => None,
     };
     wire.iter().find_map(reclaims).unwrap_or_else(|| panic!("{wire:?}"))
@@ -139,7 +139,7 @@ fn closes(world: &mut Ranks, fh: Fh) -> Vec<Rank> {
     world.feed(Input::Tick);
     let wire = world.take();
     let closed = |wire: &Wire| match wire {
-        Wire::Ask(rank, _, Op::Close { handles, .. }) if *handles == [1] => Some(*rank),
+        Wire::Ask(rank, _, Op::Control(Control::Close { handles, .. })) if *handles == [1] => Some(*rank),
         _ => None,
     };
     wire.iter().filter_map(closed).collect()
@@ -223,7 +223,7 @@ impl Ranks {
     /// The first rank is asked, before anything is written, whether it knows the first handle, and does.
     fn knows_handle(&mut self) {
         let op = self.answers(R0, Answer::Lock(None));
-        assert!(matches!(op, Op::GetLock { handle: 1, .. }), "{op:?}");
+        assert!(matches!(op, Op::Control(Control::GetLock { handle: 1, .. })), "{op:?}");
     }
 
     fn call(&mut self, call: Call) -> u64 {
@@ -315,8 +315,10 @@ impl Ranks {
 
     /// A rank does not know the handles that it is asked for. What else was sent since the last look.
     fn knows_no_handle(&mut self, rank: Rank) -> Vec<Wire> {
-        let (asks, rest): (Vec<_>, Vec<_>) =
-            self.take().into_iter().partition(|wire| matches!(wire, Wire::Ask(_, _, Op::GetLock { .. })));
+        let (asks, rest): (Vec<_>, Vec<_>) = self
+            .take()
+            .into_iter()
+            .partition(|wire| matches!(wire, Wire::Ask(_, _, Op::Control(Control::GetLock { .. }))));
         for ask in asks {
             let Wire::Ask(at, seq, _) = ask else { continue };
             assert_eq!(at, rank);
@@ -354,7 +356,7 @@ fn with_one_rank_the_same_messages_are_sent_as_ever() {
     let release = world.call(Call::Release { fh, flock_owner: None });
     world.result(release).unwrap();
     world.feed(Input::Tick);
-    assert_eq!(world.answers(R0, Answer::Done), Op::Close { handles: vec![1], lost: false });
+    assert_eq!(world.answers(R0, Answer::Done), Op::Control(Control::Close { handles: vec![1], lost: false }));
     let statfs = world.call(Call::Op(Op::StatFs));
     assert_eq!(world.asked(), (R0, 5, Op::StatFs));
     assert!(!world.done.iter().any(|(id, _)| *id == statfs));
@@ -431,7 +433,7 @@ fn a_create_that_finds_a_file_elsewhere_opens_it_there() {
     assert!(matches!(done.answer, Answer::Opened { created: false, .. }));
     world.call(Call::Release { fh: done.fh.unwrap(), flock_owner: None });
     world.feed(Input::Tick);
-    assert_eq!(world.answers(R1, Answer::Done), Op::Close { handles: vec![1], lost: false });
+    assert_eq!(world.answers(R1, Answer::Done), Op::Control(Control::Close { handles: vec![1], lost: false }));
 }
 
 #[test]
@@ -515,7 +517,10 @@ fn data_follows_a_file_that_moved_unheard() {
     world.connect(R1, Welcome { kept: true, ..welcome(R1, 2) });
     // What it held may have been lost on the way.
     let wire = world.take();
-    let [Wire::Ask(R1, 1, Op::GetLock { handle: 1, .. }), Wire::Ask(R1, 2, Op::GetAttr { ino: FILE })] = wire[..]
+    let [
+        Wire::Ask(R1, 1, Op::Control(Control::GetLock { handle: 1, .. })),
+        Wire::Ask(R1, 2, Op::GetAttr { ino: FILE }),
+    ] = wire[..]
     else {
         panic!("{wire:?}")
     };
@@ -573,7 +578,7 @@ fn a_session_lost_at_one_rank_leaves_the_files_of_the_other_alone() {
     assert_eq!(world.take(), [Wire::Connect(R1, Some("at 1".into()))]);
     world.connect(R1, welcome(R1, 2));
     let again = Wire::Ask(R1, 5, Op::Lookup { dir: DIR, name: name("x") });
-    let close = Wire::Ask(R0, 5, Op::Close { handles: vec![2], lost: true });
+    let close = Wire::Ask(R0, 5, Op::Control(Control::Close { handles: vec![2], lost: true }));
     assert_eq!(world.take(), [close, again], "it may have moved there; and it is harmless to ask again");
     assert_eq!(world.result(make).unwrap_err().error, FsError::Io);
     assert!(!world.done.iter().any(|(id, _)| *id == look || *id == other));
@@ -638,10 +643,14 @@ fn leases_move_with_the_map_and_are_given_back_where_they_are() {
 #[test]
 fn a_sync_of_everything_is_done_when_all_ranks_have_done_it() {
     let mut world = Ranks::with_second();
-    for call in [Call::SyncAll, Call::Op(Op::Sync)] {
+    for call in [Call::SyncAll, Call::Op(Op::Control(Control::Sync))] {
         let id = world.call(call);
         let wire = world.take();
-        let [Wire::Ask(R0, first, Op::Sync), Wire::Ask(R1, second, Op::Sync)] = wire[..] else { panic!("{wire:?}") };
+        let [Wire::Ask(R0, first, Op::Control(Control::Sync)), Wire::Ask(R1, second, Op::Control(Control::Sync))] =
+            wire[..]
+        else {
+            panic!("{wire:?}")
+        };
         world.answer(R1, second, Answer::Done, &[]);
         assert!(world.done.is_empty());
         world.answer(R0, first, Answer::Done, &[]);

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use loligo_types::msg::{Hello, Reclaim, Request, ToClient, ToServer, Welcome};
 use loligo_types::{
-    Answer, Attr, ClusterMap, DataAnswer, DataError, DataOp, FileLock, FsError, FsResult, Ino, Inode, Kind, Lease,
-    LockOwner, Name, Op, OpenFlags, Rank, Seq, SessionId, SetTime, Time,
+    Answer, Attr, ClusterMap, Control, DataAnswer, DataError, DataOp, FileLock, FsError, FsResult, Ino, Inode, Kind,
+    Lease, LockOwner, Name, Op, OpenFlags, Rank, Seq, SessionId, SetTime, Time,
 };
 
 pub const INLINE_MAX: usize = 64;
@@ -445,7 +445,7 @@ impl Server {
                 }
                 self.open(client, *ino, *flags, *handle, false)
             }
-            Op::Close { handles, lost } => {
+            Op::Control(Control::Close { handles, lost }) => {
                 for handle in handles {
                     let Some((ino, _)) = self.peers[client].handles.remove(handle) else { continue };
                     self.closed.push((ino, *lost));
@@ -514,12 +514,12 @@ impl Server {
                 }
                 Ok(Answer::Offset(at))
             }
-            Op::SetLock { .. } => self.faults.locks.pop_front().map_or(Ok(Answer::Done), Err),
-            Op::Unlock { ino, lock, .. } => {
+            Op::Control(Control::SetLock { .. }) => self.faults.locks.pop_front().map_or(Ok(Answer::Done), Err),
+            Op::Control(Control::Unlock { ino, lock, .. }) => {
                 self.unlocked.push((*ino, lock.owner, lock.start, lock.end));
                 Ok(Answer::Done)
             }
-            Op::Sync => self.faults.syncs.pop_front().map_or(Ok(Answer::Done), Err),
+            Op::Control(Control::Sync) => self.faults.syncs.pop_front().map_or(Ok(Answer::Done), Err),
             Op::Mkdir { .. } => Err(FsError::NotSupported),
             _ => Err(FsError::NotSupported),
         }

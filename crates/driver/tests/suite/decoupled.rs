@@ -13,7 +13,7 @@ use loligo_driver::client::path::OpenHow;
 use loligo_driver::client::subtree::Kept;
 use loligo_driver::client::{Client, Fs, Options, Subtree, SubtreeOptions};
 use loligo_store::Backend;
-use loligo_types::{Cred, FsError, Ino, Kind, Op, Random, SetAttr, XattrMode};
+use loligo_types::{Control, Cred, FsError, Ino, Kind, Op, Random, SetAttr, XattrMode};
 
 const BATCHFS: &str = "preset = 'batchfs'\nallocated_inodes = 50\n";
 const BIG: usize = 300_000;
@@ -334,7 +334,7 @@ fn a_sync_of_everything_and_the_interval_of_a_policy_do_what_it_says() {
     fs.sync_all().expect("durable");
     assert_eq!(fact(&fs, roots[0], "persisted"), fact(&fs, roots[0], "changes"));
     fs.mkdir("/a/d", 0o755).expect("made");
-    call(&fs, Op::Sync).expect("as after an fsync of a directory");
+    call(&fs, Op::Control(Control::Sync)).expect("as after an fsync of a directory");
     assert_eq!(fact(&fs, roots[0], "persisted"), fact(&fs, roots[0], "changes"));
     // By and by all of it is merged, while more is done.
     for n in 0.. {

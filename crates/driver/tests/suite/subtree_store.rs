@@ -13,8 +13,8 @@ use loligo_journal::file::FileWriter;
 use loligo_journal::{Owner, encode_record};
 use loligo_types::limits::DATA_OP_MAX;
 use loligo_types::{
-    Answer, Cred, DataOp, Event, FsError, FsResult, Ino, Inode, Kind, Lsn, Name, Op, SetAttr, StoredJournal, SubtreeOp,
-    Time,
+    Answer, Control, Cred, DataOp, Event, FsError, FsResult, Ino, Inode, Kind, Lsn, Name, Op, SetAttr, StoredJournal,
+    SubtreeOp, Time,
 };
 
 fn serve(site: &Site) -> Server {
@@ -60,7 +60,10 @@ fn stored(job: &mut Subtree) -> Kept {
 fn counts(client: &Client, job: &Subtree) -> Option<StoredJournal> {
     let (dir, epoch) = (job.root(), job.record().epoch);
     let what = Box::new(SubtreeOp::Data { epoch, inos: vec![Ino(epoch)] });
-    let answer = client.call(&Arc::new(Cred::root()), Call::Op(Op::Subtree { dir, what })).expect("it is his").answer;
+    let answer = client
+        .call(&Arc::new(Cred::root()), Call::Op(Op::Control(Control::Subtree { dir, what })))
+        .expect("it is his")
+        .answer;
     let Answer::Subtree(answer) = answer else { panic!("no such answer") };
     let loligo_types::SubtreeAnswer::Decoupled { record, .. } = *answer else { panic!("no such answer") };
     record.journal
@@ -180,7 +183,7 @@ fn what_was_kept_and_then_merged_is_not_merged_again_though_the_owner_died_befor
     raw(&client, journal.ino, DataOp::Write { offset: 0, data: bytes }).expect("it may");
     raw(&client, journal.ino, DataOp::Sync).expect("it may");
     let what = Box::new(SubtreeOp::Keep { epoch, journal });
-    client.call(&Arc::new(Cred::root()), Call::Op(Op::Subtree { dir, what })).expect("it is his");
+    client.call(&Arc::new(Cred::root()), Call::Op(Op::Control(Control::Subtree { dir, what }))).expect("it is his");
     drop((job, fs));
     stop(&client);
     site.power_loss(server);
@@ -282,7 +285,7 @@ fn a_damaged_journal_in_the_store_is_refused_by_name_and_nothing_of_it_is_merged
     };
     put(&bytes);
     let what = Box::new(SubtreeOp::Keep { epoch, journal: StoredJournal { bytes: its.bytes, ..journal } });
-    client.call(&Arc::new(Cred::root()), Call::Op(Op::Subtree { dir, what })).expect("it is his");
+    client.call(&Arc::new(Cred::root()), Call::Op(Op::Control(Control::Subtree { dir, what }))).expect("it is his");
     let error = said(&mut job, "another's");
     assert!(matches!(error, KeptError::NotOfSubtree(_)), "{error}");
     // Who takes it over finds the same, and can give it up.
@@ -405,7 +408,7 @@ fn what_root_merges_for_a_user_it_merges_with_that_users_rights() {
     let journal = StoredJournal { bytes: bytes.len() as u64, ..journal };
     raw(&client, journal.ino, DataOp::Write { offset: 0, data: bytes.into() }).expect("it may");
     let what = Box::new(SubtreeOp::Keep { epoch, journal });
-    client.call(&root, Call::Op(Op::Subtree { dir, what })).expect("it is his");
+    client.call(&root, Call::Op(Op::Control(Control::Subtree { dir, what }))).expect("it is his");
     drop((job, user, fs));
     stop(&client);
     let (client, fs) = connect(&site);

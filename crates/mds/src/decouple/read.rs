@@ -9,7 +9,7 @@
 //! right to the bytes away until the size is asked for again, so that no read mixes two merges.
 
 use loligo_namespace::Tree;
-use loligo_types::{DecoupledRecord, Event, Ino, Interfere, Kind, Layout, Lsn, Op, SessionId};
+use loligo_types::{Control, DecoupledRecord, Event, Ino, Interfere, Kind, Layout, Lsn, Op, SessionId};
 
 use crate::core::Core;
 use crate::decouple::Decoupled;
@@ -31,12 +31,10 @@ fn only_reads(op: &Op) -> bool {
         | Op::ListXattr { .. }
         | Op::Access { .. }
         | Op::ReadInline { .. }
-        | Op::GetLock { .. }
-        | Op::Unlock { .. }
-        | Op::CancelLock { .. } => true,
+        | Op::Control(Control::GetLock { .. } | Control::Unlock { .. } | Control::CancelLock { .. }) => true,
         Op::Open { flags, .. } => !flags.write && !flags.truncate,
         // A lock that keeps others from writing would keep out everybody but the owner.
-        Op::SetLock { lock, .. } => !lock.exclusive,
+        Op::Control(Control::SetLock { lock, .. }) => !lock.exclusive,
         _ => false,
     }
 }

@@ -10,7 +10,7 @@
 
 use loligo_namespace::{Found, Lookup, Need, SUBTREE};
 use loligo_types::peer::Apart;
-use loligo_types::{FsError, Ino, Inode, Kind, Lease, Op};
+use loligo_types::{Control, FsError, Ino, Inode, Kind, Lease, Op};
 
 use crate::cluster::{Cluster, principal};
 use crate::core::Core;
@@ -100,7 +100,7 @@ impl Decoupled {
         ways: &mut PathCache,
         job: &mut Job,
     ) -> Option<Step> {
-        if matches!(job.op, Op::Subtree { .. }) {
+        if matches!(job.op, Op::Control(Control::Subtree { .. })) {
             return None;
         }
         if let Op::SetXattr { ino, name, .. } | Op::RemoveXattr { ino, name } = &job.op

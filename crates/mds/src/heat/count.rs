@@ -4,7 +4,7 @@
 //! read from the table or written into it in one go count once for each directory, however many there are.
 
 use loligo_namespace::{Loaded, Lookup, Record, Recut, Tree};
-use loligo_types::{Event, Frag, FragHeat, Hit, Ino, Inode, Kind, Op};
+use loligo_types::{Control, Event, Frag, FragHeat, Hit, Ino, Inode, Kind, Op};
 
 use crate::balance::Balance;
 use crate::cluster::Atlas;
@@ -20,14 +20,16 @@ const MOVED_MAX: usize = 4096;
 /// The kind of hit that an operation counts as; none: it concerns no directory.
 fn hit_of(op: &Op) -> Option<Hit> {
     match op {
-        Op::Close { .. }
+        Op::Control(Control::Close { .. })
         | Op::StatFs
-        | Op::Sync
-        | Op::Persist
-        | Op::CancelLock { .. }
-        | Op::GrantInos { .. }
-        | Op::DataAddress { .. }
-        | Op::Subtree { .. } => None,
+        | Op::Control(
+            Control::Sync
+            | Control::Persist
+            | Control::CancelLock { .. }
+            | Control::GrantInos { .. }
+            | Control::DataAddress { .. }
+            | Control::Subtree { .. },
+        ) => None,
         Op::Readdir { .. } => Some(Hit::Readdir),
         op if op.is_change() => Some(Hit::Iwr),
         _ => Some(Hit::Ird),

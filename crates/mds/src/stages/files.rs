@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use loligo_namespace::{Found, Need, reap};
-use loligo_types::{Answer, Event, FileLock, FsError, FsResult, Granted, Ino, Kind, Layout, Op, Rank, SessionId};
+use loligo_types::{
+    Answer, Event, FileLock, FsError, FsResult, Granted, Ino, Kind, Layout, LockOwner, Rank, SessionId,
+};
 
 use crate::cluster::Where;
 use crate::eof_cleanup::LEFT_PER_TICK;
@@ -18,9 +20,7 @@ use crate::stray_objects::STRAYS_PER_TICK;
 
 impl Mds {
     /// Ends handles. Unknown ones are ignored.
-    pub(crate) fn close(&mut self, job: &Job) -> Step {
-        let Op::Close { handles, lost } = &job.op else { return Step::Answer(Ok(Answer::Done)) };
-        let (handles, lost) = (handles.clone(), *lost);
+    pub(crate) fn close(&mut self, job: &Job, handles: Vec<u64>, lost: bool) -> Step {
         // The client had not heard that these have moved: whoever has them now is to close them. If those are several, it asks again.
         let went = |number: &u64| self.cluster.exports.moved_handles.get(&(job.slot, *number)).copied();
         let ranks: BTreeSet<Rank> = handles.iter().filter_map(went).collect();
@@ -99,26 +99,22 @@ impl Mds {
         }
     }
 
-    /// Any of the lock operations. The handle has been checked.
-    pub(crate) fn lock_op(&mut self, job: &mut Job) -> Step {
-        match job.op {
-            Op::SetLock { ino, handle, lock, wait } => self.set_lock(job, ino, handle, lock, wait),
-            Op::Unlock { ino, lock, .. } => {
-                self.locks.unlock(ino, job.slot, &lock);
-                self.grant_locks(vec![ino]);
-                Step::Answer(Ok(Answer::Done))
-            }
-            Op::GetLock { ino, lock, .. } => Step::Answer(Ok(Answer::Lock(self.locks.conflict(ino, job.slot, &lock)))),
-            Op::CancelLock { ino, owner } => {
-                let jobs = self.locks.cancel(ino, job.slot, owner);
-                self.end_waits(jobs, FsError::Interrupted);
-                Step::Answer(Ok(Answer::Done))
-            }
-            _ => Step::Answer(Err(FsError::Invalid)),
-        }
+    /// Gives back a range of a file lock.
+    pub(crate) fn unlock(&mut self, job: &Job, ino: Ino, lock: &FileLock) -> Step {
+        self.locks.unlock(ino, job.slot, lock);
+        self.grant_locks(vec![ino]);
+        Step::Answer(Ok(Answer::Done))
     }
 
-    fn set_lock(&mut self, job: &mut Job, ino: Ino, handle: u64, lock: FileLock, wait: bool) -> Step {
+    /// Gives up the waits of an owner for file locks.
+    pub(crate) fn cancel_lock(&mut self, job: &Job, ino: Ino, owner: LockOwner) -> Step {
+        let jobs = self.locks.cancel(ino, job.slot, owner);
+        self.end_waits(jobs, FsError::Interrupted);
+        Step::Answer(Ok(Answer::Done))
+    }
+
+    /// Takes or changes a file lock, or waits for it. The handle has been checked.
+    pub(crate) fn set_lock(&mut self, job: &mut Job, ino: Ino, handle: u64, lock: FileLock, wait: bool) -> Step {
         match self.try_lock(ino, job.slot, handle, lock, wait) {
             Ok(true) => Step::Answer(Ok(Answer::Done)),
             Ok(false) => {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use loligo_namespace::{Change, answer_again, need, need_again};
 use loligo_types::msg::{Request, ToClient};
-use loligo_types::{Answer, FsError, FsResult, Op, Origin, Rank, SubtreeOp, limits};
+use loligo_types::{Answer, Control, FsError, FsResult, Op, Origin, Rank, SubtreeOp, limits};
 
 use crate::admit::may_claim;
 use crate::cluster::Gathered;
@@ -165,7 +165,8 @@ impl Mds {
             self.close_unopened(&job);
         }
         // It tells nothing, and what it is about means nothing yet; if it is lost, that shows when it is to be merged.
-        let is_part = matches!(&job.op, Op::Subtree { what, .. } if matches!(**what, SubtreeOp::Part { .. }));
+        let is_part =
+            matches!(&job.op, Op::Control(Control::Subtree { what, .. }) if matches!(**what, SubtreeOp::Part { .. }));
         // Room that is reserved is in memory only: it ends with this life of the rank, as does what it lies behind if that is not durable.
         let is_room = matches!(&job.op, Op::Extend { .. });
         let reply = self.reply(&job, result);
@@ -214,22 +215,7 @@ impl Mds {
             self.decoupled.show_hidden(&mut self.core, &self.opens, job);
         }
         match &job.op {
-            Op::Close { .. } => return self.close(job),
-            Op::SetLock { .. } | Op::Unlock { .. } | Op::GetLock { .. } | Op::CancelLock { .. } => {
-                return self.lock_op(job);
-            }
-            Op::Sync => return Step::Wait(WaitReason::Sync(self.syncs.sync_data(&mut self.core))),
-            // The gate waits.
-            Op::Persist => return Step::Answer(Ok(Answer::Done)),
-            Op::GrantInos { count } => return Step::Answer(self.grant_inos(job, *count)),
-            Op::DataAddress { address } => {
-                let address = Arc::clone(address);
-                return Step::Answer(self.take_address(job, &address));
-            }
-            Op::Subtree { dir, what } => {
-                let (dir, what) = (*dir, what.clone());
-                return self.subtree_op(job, dir, &what);
-            }
+            Op::Control(_) => return self.control(job),
             Op::StatFs => return Step::Answer(Ok(Answer::StatFs(self.totals()))),
             _ => {}
         }
@@ -247,6 +233,32 @@ impl Mds {
         }
         self.place_new_dir(job);
         self.step_loaded(job, held)
+    }
+
+    /// Leads a control request to what carries it out. Its handle has been checked.
+    fn control(&mut self, job: &mut Job) -> Step {
+        let Op::Control(control) = &job.op else { return Step::Answer(Err(FsError::Invalid)) };
+        match control {
+            Control::Close { handles, lost } => {
+                let handles = handles.clone();
+                self.close(job, handles, *lost)
+            }
+            Control::SetLock { ino, handle, lock, wait } => self.set_lock(job, *ino, *handle, *lock, *wait),
+            Control::Unlock { ino, lock, .. } => self.unlock(job, *ino, lock),
+            Control::GetLock { ino, lock, .. } => {
+                Step::Answer(Ok(Answer::Lock(self.locks.conflict(*ino, job.slot, lock))))
+            }
+            Control::CancelLock { ino, owner } => self.cancel_lock(job, *ino, *owner),
+            Control::Sync => Step::Wait(WaitReason::Sync(self.syncs.sync_data(&mut self.core))),
+            // The gate waits.
+            Control::Persist => Step::Answer(Ok(Answer::Done)),
+            Control::GrantInos { count } => Step::Answer(self.grant_inos(job, *count)),
+            Control::DataAddress { address } => Step::Answer(self.take_address(job, address)),
+            Control::Subtree { dir, what } => {
+                let (dir, what) = (*dir, what.clone());
+                self.subtree_op(job, dir, &what)
+            }
+        }
     }
 
     /// Where the directory that a request makes is to live, if that is not with its name.
@@ -306,7 +318,7 @@ impl Mds {
 
     /// Answers a request that was executed before.
     fn again(&mut self, job: &mut Job, origin: &Origin) -> Step {
-        if let Op::Subtree { dir, what } = &job.op {
+        if let Op::Control(Control::Subtree { dir, what }) = &job.op {
             let (dir, what) = (*dir, what.clone());
             // It looks at what is so by now, and may be another request than the one that had this number.
             return match self.ways.admit_again(&mut self.core, &self.opens, &mut self.cluster, job, dir) {

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use loligo_types::msg::ToClient;
-use loligo_types::{Answer, FsError, FsResult, Ino, Lease, Op, OpenFlags, Seq};
+use loligo_types::{Answer, Control, FsError, FsResult, Ino, Lease, Op, OpenFlags, Seq};
 
 use super::*;
 
@@ -176,7 +176,7 @@ fn run(seed: u64, steps: u64) -> usize {
             _ => {
                 if !caches[at].asked.values().any(|op| matches!(op, Op::Open { .. })) {
                     caches[at].rights.clear();
-                    let op = Op::Close { handles: (0..step).collect(), lost: false };
+                    let op = Op::Control(Control::Close { handles: (0..step).collect(), lost: false });
                     let seq = world.send(at, op.clone());
                     caches[at].asked.insert(seq, op);
                 }

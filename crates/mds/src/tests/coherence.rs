@@ -1,6 +1,6 @@
 //! Two sessions always see each other's acknowledged changes.
 
-use loligo_types::{Answer, FsError, Ino, Lease, Op};
+use loligo_types::{Answer, Control, FsError, Ino, Lease, Op};
 
 use super::*;
 
@@ -181,7 +181,7 @@ fn readdir_with_attributes_lends_each_of_them() {
     for i in 0..5 {
         world.create(a, dir, &format!("f{i}"), WRITE, i);
     }
-    world.call(a, Op::Close { handles: vec![0, 1, 2, 3], lost: false }).expect("they are open");
+    world.call(a, Op::Control(Control::Close { handles: vec![0, 1, 2, 3], lost: false })).expect("they are open");
     let op = Op::Readdir { dir, cookie: 0, limit: 100, plus: true, handle: None };
     let (Ok(Answer::Entries { entries, end, .. }), _) = world.call_granted(b, op) else { panic!("not readable") };
     assert!(end);

@@ -1,6 +1,6 @@
 //! Rights on file data, flushes, cuts and spills.
 
-use loligo_types::{Answer, FsError, Ino, Lease, Op};
+use loligo_types::{Answer, Control, FsError, Ino, Lease, Op};
 
 use super::*;
 use crate::{DataAccess, Input};
@@ -243,11 +243,11 @@ fn handles_are_checked() {
 #[test]
 fn a_sync_is_answered_when_all_data_is_durable() {
     let (mut world, a, b, _) = file();
-    let first = world.send(a, Op::Sync);
+    let first = world.send(a, Op::Control(Control::Sync));
     assert_eq!((world.reply(a, first), &world.data_syncs[..]), (None, &[1][..]));
     // What was answered meanwhile may not be in that one.
-    let second = world.send(b, Op::Sync);
-    let third = world.send(a, Op::Sync);
+    let second = world.send(b, Op::Control(Control::Sync));
+    let third = world.send(a, Op::Control(Control::Sync));
     assert_eq!(world.data_syncs, [1]);
     world.input(Input::DataSynced { ticket: 1, ok: true });
     assert_eq!(world.reply(a, first), Some((Ok(Answer::Done), vec![])));
@@ -330,7 +330,7 @@ fn what_a_client_holds_that_has_the_file_alone_is_not_cut_when_a_handle_that_it_
     assert_eq!(world.open(a, ino, WRITE, 2).1, ALL);
     let known = cuts(&mut world, a);
     world.discards = false;
-    world.call(a, Op::Close { handles: vec![1], lost: true }).expect("a close never fails");
+    world.call(a, Op::Control(Control::Close { handles: vec![1], lost: true })).expect("a close never fails");
     world.wait_alive(500);
     assert_eq!(size(world.call(a, set_data(ino, 2, known, 200, false))), 200);
     assert!(world.pending_discards.is_empty());
@@ -405,7 +405,7 @@ fn what_a_client_left_that_lost_its_handle_is_dropped_when_that_is_closed() {
         let ino = world.create(a, Ino::ROOT, "f", WRITE, 1).ino;
         world.call(a, unlink(Ino::ROOT, "f")).expect("it may");
         world.discards = false;
-        world.call(a, Op::Close { handles: vec![1, 7], lost }).expect("a close never fails");
+        world.call(a, Op::Control(Control::Close { handles: vec![1, 7], lost })).expect("a close never fails");
         world.wait(500);
         assert_eq!(world.mds.status().orphans, 0);
         // It was still held in its inode, which says nothing of objects.

@@ -22,8 +22,8 @@ use std::collections::BTreeMap;
 use loligo_journal::encode_record;
 use loligo_subtree::{Group, Outcome, Settings, Subtree};
 use loligo_types::{
-    Answer, Conflict, Cred, DecoupledRecord, Event, FsError, FsResult, Ino, Inode, Interfere, Kind, Lsn, MergeInto, Op,
-    Promise, RenameMode, SubtreeAnswer, SubtreeOp, Time,
+    Answer, Conflict, Control, Cred, DecoupledRecord, Event, FsError, FsResult, Ino, Inode, Interfere, Kind, Lsn,
+    MergeInto, Op, Promise, RenameMode, SubtreeAnswer, SubtreeOp, Time,
 };
 
 use super::*;
@@ -39,7 +39,7 @@ struct Owner {
 }
 
 fn ask(world: &mut World, at: usize, dir: Ino, what: SubtreeOp) -> FsResult<Answer> {
-    world.call(at, Op::Subtree { dir, what: Box::new(what) })
+    world.call(at, Op::Control(Control::Subtree { dir, what: Box::new(what) }))
 }
 
 fn decouple_op(owner: u64, resume: u64, inos: u64) -> SubtreeOp {
@@ -114,7 +114,7 @@ impl Owner {
     fn merge_op(&self, group: &Group) -> Op {
         let (merge, parts) = (self.subtree.record().merges + 1, group.parts.len() as u32);
         let what = SubtreeOp::Merge { epoch: self.epoch(), merge, parts, used: group.used, into: self.into };
-        Op::Subtree { dir: self.subtree.root(), what: Box::new(what) }
+        Op::Control(Control::Subtree { dir: self.subtree.root(), what: Box::new(what) })
     }
 
     fn merge(&mut self, world: &mut World) -> FsResult<()> {
@@ -259,12 +259,12 @@ fn it_is_not_decoupled_while_it_is_used_or_something_above_or_below_it_is_decoup
     let (mut world, a, b, dir, old) = scene();
     let sub = world.mkdir(b, dir, "sub").ino;
     world.open(b, old, READ, 7);
-    let seq = world.send(a, Op::Subtree { dir, what: Box::new(decouple_op(77, 0, 10)) });
+    let seq = world.send(a, Op::Control(Control::Subtree { dir, what: Box::new(decouple_op(77, 0, 10)) }));
     world.wait_alive(1400);
     assert_eq!(world.reply(a, seq), None, "a file in it is open, and may be closed soon");
     world.wait_alive(200);
     assert_eq!(world.reply(a, seq).map(|(result, _)| result), Some(Err(FsError::Busy)));
-    let seq = world.send(a, Op::Subtree { dir, what: Box::new(decouple_op(77, 0, 10)) });
+    let seq = world.send(a, Op::Control(Control::Subtree { dir, what: Box::new(decouple_op(77, 0, 10)) }));
     world.wait_alive(500);
     world.call(b, close(7)).expect("it is open");
     world.wait_alive(100);
@@ -295,7 +295,7 @@ fn what_others_hold_of_it_is_asked_back_before_it_is_given() {
     world.clients[b].want = BOTH;
     world.clients[b].obeys = false;
     world.lookup(b, dir, "old").expect("it is there");
-    let seq = world.send(a, Op::Subtree { dir, what: Box::new(decouple_op(77, 0, 10)) });
+    let seq = world.send(a, Op::Control(Control::Subtree { dir, what: Box::new(decouple_op(77, 0, 10)) }));
     assert_eq!(world.reply(a, seq), None);
     assert_eq!(world.clients[b].recalls.len(), 2, "the attributes of the file and the names of the directory");
     world.clients[b].obeys = true;
@@ -323,7 +323,7 @@ fn compare(seed: u64, merges: usize, each: usize) {
     }
     let mut owner = Owner::new(&mut world, a, dirs[0], 20).expect("free");
     // The numbers of its journals are granted with it.
-    plain.call(p, Op::GrantInos { count: 2 }).expect("it has none");
+    plain.call(p, Op::Control(Control::GrantInos { count: 2 })).expect("it has none");
     owner.into = if seed.is_multiple_of(2) { MergeInto::Memory } else { MergeInto::Table };
     // Some in one group, some in many.
     owner.subtree = owner.subtree.with_groups(if seed.is_multiple_of(3) { 300 } else { 1 << 20 });
@@ -470,7 +470,7 @@ fn what_was_sent_before_the_rank_died_is_sent_again_and_merged_once() {
     owner.merge(&mut world).expect("it is his still, in the same session");
     let merged = world.call(
         a,
-        Op::Subtree {
+        Op::Control(Control::Subtree {
             dir,
             what: Box::new(SubtreeOp::Merge {
                 epoch: owner.epoch(),
@@ -479,7 +479,7 @@ fn what_was_sent_before_the_rank_died_is_sent_again_and_merged_once() {
                 used: owner.subtree.used(),
                 into: owner.into,
             }),
-        },
+        }),
     );
     assert_eq!(
         merged,
@@ -651,7 +651,7 @@ fn an_owner_that_is_not_root_changes_of_others_only_what_it_may() {
     let set = loligo_types::SetAttr { uid: Some(1000), gid: Some(1000), ..Default::default() };
     world.call(a, Op::SetAttr { ino: dir, set, handle: None }).expect("root may");
     let cred = Cred { uid: 1000, gid: 1000, groups: Vec::new() };
-    let ask = |world: &mut World, what| world.call(at, Op::Subtree { dir, what: Box::new(what) });
+    let ask = |world: &mut World, what| world.call(at, Op::Control(Control::Subtree { dir, what: Box::new(what) }));
     let (record, root, settings) = told(ask(&mut world, decouple_op(5, 0, 10))).expect("it is his");
     let epoch = record.epoch;
     let part = |events: &[Event]| {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use loligo_types::msg::{Reclaim, ToClient, ToServer};
-use loligo_types::{Answer, FsError, Ino, Op, Seq, SessionId};
+use loligo_types::{Answer, Control, FsError, Ino, Op, Seq, SessionId};
 
 use super::*;
 use crate::{Config, Identity, Input, Peer};
@@ -16,7 +16,7 @@ fn direct() -> Config {
 }
 
 fn tell(world: &mut World, at: usize, address: &[u8]) -> Result<Answer, FsError> {
-    world.call(at, Op::DataAddress { address: address.into() })
+    world.call(at, Op::Control(Control::DataAddress { address: address.into() }))
 }
 
 /// The second client writes a file and has told its address; the first one, which obeys, wants to open the file.

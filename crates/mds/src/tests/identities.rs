@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use loligo_types::msg::{Refusal, ToClient, ToServer};
-use loligo_types::{Access, FsError, Ino, Kind, Op, OpenFlags, RenameMode, SetAttr, SetTime, XattrMode};
+use loligo_types::{Access, Control, FsError, Ino, Kind, Op, OpenFlags, RenameMode, SetAttr, SetTime, XattrMode};
 
 use super::*;
 use crate::{Identity, Input, Peer, Rights};
@@ -53,7 +53,7 @@ fn a_read_only_identity_is_refused_every_change_by_any_user() {
             patches: None,
         },
         Op::Extend { ino, handle, len: 1 },
-        Op::GrantInos { count: 1 },
+        Op::Control(Control::GrantInos { count: 1 }),
     ];
     for op in changes {
         assert_eq!(world.call(a, op.clone()).err(), Some(FsError::ReadOnly), "{op:?}");

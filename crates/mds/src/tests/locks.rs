@@ -1,7 +1,7 @@
 //! File locks between sessions.
 
 use loligo_types::msg::ToServer;
-use loligo_types::{Answer, FileLock, FsError, Ino, LockKind, LockOwner, Op};
+use loligo_types::{Answer, Control, FileLock, FsError, Ino, LockKind, LockOwner, Op};
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn lock(owner: u64, start: u64, end: u64) -> FileLock {
 }
 
 fn set(ino: Ino, lock: FileLock, wait: bool) -> Op {
-    Op::SetLock { ino, handle: 1, lock, wait }
+    Op::Control(Control::SetLock { ino, handle: 1, lock, wait })
 }
 
 fn open_by_two() -> (World, usize, usize, Ino) {
@@ -26,12 +26,12 @@ fn one_waits_until_the_other_unlocks() {
     let (mut world, a, b, ino) = open_by_two();
     assert_eq!(world.call(a, set(ino, lock(7, 0, 9), false)), Ok(Answer::Done));
     assert_eq!(world.call(b, set(ino, lock(7, 5, 5), false)), Err(FsError::WouldBlock));
-    let get = Op::GetLock { ino, handle: 1, lock: lock(7, 5, 5) };
+    let get = Op::Control(Control::GetLock { ino, handle: 1, lock: lock(7, 5, 5) });
     assert_eq!(world.call(b, get), Ok(Answer::Lock(Some(lock(7, 0, 9)))));
     let seq = world.send(b, set(ino, lock(7, 5, 5), true));
     assert_eq!(world.reply(b, seq), None);
     assert_eq!(world.mds.status().waiting[0].why, "lock");
-    world.call(a, Op::Unlock { ino, handle: 1, lock: lock(7, 0, 9) }).expect("it is held");
+    world.call(a, Op::Control(Control::Unlock { ino, handle: 1, lock: lock(7, 0, 9) })).expect("it is held");
     assert_eq!(world.reply(b, seq).map(|(result, _)| result), Some(Ok(Answer::Done)));
 }
 
@@ -42,7 +42,7 @@ fn a_wait_that_would_never_end_is_refused() {
     world.call(b, set(ino, lock(2, 1, 1), false)).expect("free");
     let seq = world.send(a, set(ino, lock(1, 1, 1), true));
     assert_eq!(world.call(b, set(ino, lock(2, 0, 0), true)), Err(FsError::Deadlock));
-    world.call(b, Op::Unlock { ino, handle: 1, lock: lock(2, 1, 1) }).expect("it is held");
+    world.call(b, Op::Control(Control::Unlock { ino, handle: 1, lock: lock(2, 1, 1) })).expect("it is held");
     assert!(world.reply(a, seq).is_some());
 }
 
@@ -51,7 +51,7 @@ fn a_wait_can_be_given_up() {
     let (mut world, a, b, ino) = open_by_two();
     world.call(a, set(ino, lock(1, 0, 0), false)).expect("free");
     let seq = world.send(b, set(ino, lock(2, 0, 0), true));
-    world.call(b, Op::CancelLock { ino, owner: LockOwner(2) }).expect("always");
+    world.call(b, Op::Control(Control::CancelLock { ino, owner: LockOwner(2) })).expect("always");
     assert_eq!(world.reply(b, seq).map(|(result, _)| result), Some(Err(FsError::Interrupted)));
     world.call(a, close(1)).expect("it is open");
     assert_eq!(world.mds.status().locks, 0);
@@ -89,7 +89,7 @@ fn a_retry_of_a_wait_waits_once() {
 fn a_lock_needs_its_handle() {
     let (mut world, a, _, ino) = open_by_two();
     assert_eq!(
-        world.call(a, Op::SetLock { ino, handle: 9, lock: lock(1, 0, 0), wait: false }),
+        world.call(a, Op::Control(Control::SetLock { ino, handle: 9, lock: lock(1, 0, 0), wait: false })),
         Err(FsError::BadHandle)
     );
     assert_eq!(world.call(a, set(ino, lock(1, 5, 4), false)), Err(FsError::Invalid));

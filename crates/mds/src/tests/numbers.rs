@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use loligo_types::{Answer, FsError, FsResult, Ino, Op, Seq, limits};
+use loligo_types::{Answer, Control, FsError, FsResult, Ino, Op, Seq, limits};
 
 use super::*;
 
 fn grant(world: &mut World, at: usize, count: u32) -> FsResult<Ino> {
-    match world.call(at, Op::GrantInos { count })? {
+    match world.call(at, Op::Control(Control::GrantInos { count }))? {
         Answer::Inos { first, count: given } => {
             assert_eq!(given, count);
             Ok(first)
@@ -98,7 +98,7 @@ fn a_grant_that_was_not_durable_is_asked_for_again_under_its_number() {
     let mut world = World::new();
     let at = world.client();
     world.syncs = false;
-    let seq = world.send(at, Op::GrantInos { count: 5 });
+    let seq = world.send(at, Op::Control(Control::GrantInos { count: 5 }));
     assert_eq!(world.reply(at, seq), None);
     world.syncs = true;
     world.crash();
@@ -106,7 +106,7 @@ fn a_grant_that_was_not_durable_is_asked_for_again_under_its_number() {
     let mut seen = BTreeSet::new();
     for _ in 0..2 {
         // The second time the answer is made again.
-        world.send_again(at, seq, Op::GrantInos { count: 5 });
+        world.send_again(at, seq, Op::Control(Control::GrantInos { count: 5 }));
         let Some((Ok(Answer::Inos { first, count: 5 }), _)) = world.reply(at, seq) else { panic!("not given") };
         seen.insert(first);
     }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use loligo_journal::decode_record;
 use loligo_namespace::{FragConfig, Tree, apply};
 use loligo_types::msg::{Reclaim, ToServer};
-use loligo_types::{Answer, Attr, Event, FsResult, Ino, Lsn, Op, Rank, RenameMode, Seq};
+use loligo_types::{Answer, Attr, Control, Event, FsResult, Ino, Lsn, Op, Rank, RenameMode, Seq};
 
 use super::*;
 
@@ -120,7 +120,7 @@ fn run(seed: u64, steps: usize) {
             9..=13 => {
                 let handles = (0..step as u64).collect();
                 let at = clients[random.below(2) as usize];
-                let op = Op::Close { handles, lost: false };
+                let op = Op::Control(Control::Close { handles, lost: false });
                 unanswered.insert((at, world.send(at, op.clone())), op);
             }
             _ => {
@@ -137,7 +137,9 @@ fn run(seed: u64, steps: usize) {
     assert!(unanswered.is_empty(), "seed {seed}: not answered: {unanswered:?} {:?}", world.mds.status());
     let handles: Vec<u64> = (0..steps as u64).collect();
     for at in clients {
-        world.call(at, Op::Close { handles: handles.clone(), lost: false }).expect("a close never fails");
+        world
+            .call(at, Op::Control(Control::Close { handles: handles.clone(), lost: false }))
+            .expect("a close never fails");
     }
     let alive: Picture = world.walk(clients[0]);
     restart(&mut world, &clients, &mut unanswered);

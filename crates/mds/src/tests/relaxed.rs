@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use loligo_namespace::{Lookup, SUBTREE};
 use loligo_types::msg::{ToClient, Volatile};
-use loligo_types::{Ino, Kind, Lsn, Op, RenameMode, XattrMode};
+use loligo_types::{Control, Ino, Kind, Lsn, Op, RenameMode, XattrMode};
 
 use super::*;
 use crate::io::DataAccess;
@@ -76,7 +76,7 @@ fn what_is_relaxed_is_answered_at_once_and_what_is_beside_it_when_it_is_durable(
     assert!(!place.is_early(mkdir(strict, "d")), "strict");
     assert!(!place.is_early(Op::GetAttr { ino: strict }), "who asks a strict directory sees nothing that may be lost");
     assert!(place.is_early(mkdir(below, "more")), "who waits there holds up nobody here");
-    assert!(!place.is_early(Op::Persist), "an answer that says that all is durable");
+    assert!(!place.is_early(Op::Control(Control::Persist)), "an answer that says that all is durable");
     let last = place.world.mds.status().last_lsn;
     place.sync();
     assert_eq!(place.world.mds.status().durable_lsn, last);
@@ -206,7 +206,9 @@ fn the_journal_may_wait_for_more_as_long_as_nobody_waits_for_it() {
     assert!(place.is_early(create(relaxed, "data", WRITE, 5)));
     assert!(place.is_early(mkdir(relaxed, "d")));
     assert!(place.world.mds.journal_may_wait());
-    for (op, next) in [(Op::Persist, "e"), (mkdir(strict, "d"), "f"), (Op::GetAttr { ino: strict }, "g")] {
+    for (op, next) in
+        [(Op::Control(Control::Persist), "e"), (mkdir(strict, "d"), "f"), (Op::GetAttr { ino: strict }, "g")]
+    {
         assert!(!place.is_early(op.clone()));
         assert!(!place.world.mds.journal_may_wait(), "{op:?}");
         place.sync();
@@ -258,7 +260,7 @@ fn a_directory_that_has_lost_its_name_is_strict() {
     assert!(!place.is_early(chmod(dir, 0o750)), "it is in no directory");
     place.sync();
     place.world.syncs = true;
-    place.world.call(a, Op::Close { handles: vec![31], lost: false }).expect("it is closed");
+    place.world.call(a, Op::Control(Control::Close { handles: vec![31], lost: false })).expect("it is closed");
 }
 
 /// A file or directory as a test knows it.

@@ -1,6 +1,6 @@
 //! Requests as tests write them. Not how they are sent (`harness.rs`).
 
-use loligo_types::{Ino, Op, OpenFlags, SetAttr, SetTime};
+use loligo_types::{Control, Ino, Op, OpenFlags, SetAttr, SetTime};
 
 use super::harness::name;
 
@@ -17,7 +17,7 @@ pub fn unlink(dir: Ino, text: &str) -> Op {
 }
 
 pub fn close(handle: u64) -> Op {
-    Op::Close { handles: vec![handle], lost: false }
+    Op::Control(Control::Close { handles: vec![handle], lost: false })
 }
 
 pub fn chmod(ino: Ino, mode: u16) -> Op {

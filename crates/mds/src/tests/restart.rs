@@ -1,7 +1,7 @@
 //! Crash, grace, orphans, clean stop.
 
 use loligo_types::msg::{PROTOCOL_VERSION, Reclaim, ToServer};
-use loligo_types::{Answer, FileLock, FsError, Ino, Lease, LockKind, LockOwner, Op};
+use loligo_types::{Answer, Control, FileLock, FsError, Ino, Lease, LockKind, LockOwner, Op};
 
 use super::*;
 use crate::{Config, Input, Peer};
@@ -48,7 +48,7 @@ fn others_wait_until_all_that_were_there_have_reclaimed() {
     world.pump();
     let Some((Ok(Answer::Opened { attr, .. }), _)) = world.reply(b, seq) else { panic!("not opened") };
     assert_eq!(attr.size, 9);
-    let set = Op::SetLock { ino, handle: 1, lock: lock(), wait: false };
+    let set = Op::Control(Control::SetLock { ino, handle: 1, lock: lock(), wait: false });
     assert_eq!(world.call(b, set), Err(FsError::WouldBlock));
     assert_eq!(world.mds.status().leases, 1);
 }

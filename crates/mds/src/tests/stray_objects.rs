@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use loligo_types::msg::Reclaim;
-use loligo_types::{Answer, Ino, Lease, Op, Promise, SubtreeOp};
+use loligo_types::{Answer, Control, Ino, Lease, Op, Promise, SubtreeOp};
 
 use super::*;
 use crate::Input;
@@ -57,7 +57,9 @@ fn nothing_is_dropped_of_a_file_that_a_client_of_before_writes_and_of_a_number_t
     let mut world = World::new();
     let (a, b) = (world.client(), world.client());
     let ino = made(&mut world, b, "f", 7);
-    let Ok(Answer::Inos { first, .. }) = world.call(b, Op::GrantInos { count: 8 }) else { panic!("not given") };
+    let Ok(Answer::Inos { first, .. }) = world.call(b, Op::Control(Control::GrantInos { count: 8 })) else {
+        panic!("not given")
+    };
     crash(&mut world, a);
     world.resume(b);
     let opens = vec![(7, ino, WRITE, Lease::CACHE | Lease::BUFFER)];
@@ -92,7 +94,7 @@ fn nothing_is_dropped_while_a_subtree_is_decoupled() {
         interfere: loligo_types::Interfere::Block,
         promise: Promise::NONE,
     };
-    world.call(b, Op::Subtree { dir, what: Box::new(what) }).expect("decoupled");
+    world.call(b, Op::Control(Control::Subtree { dir, what: Box::new(what) })).expect("decoupled");
     crash(&mut world, a);
     world.resume(b);
     world.reclaim(b, Reclaim::default());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use loligo_types::msg::{Reclaim, ToServer};
 use loligo_types::{
-    Access, Answer, FileLock, FsError, Ino, Interfere, Kind, Lease, LockKind, LockOwner, MergeInto, Need, Op,
+    Access, Answer, Control, FileLock, FsError, Ino, Interfere, Kind, Lease, LockKind, LockOwner, MergeInto, Need, Op,
     OpenFlags, RenameMode, Replicas, SetAttr, SetTime, StoredJournal, SubtreeAnswer, SubtreeOp, XattrMode,
 };
 
@@ -82,16 +82,20 @@ fn numbers(op: &mut Op) -> Vec<&mut Ino> {
         | Op::WriteInline { ino, .. }
         | Op::SetData { ino, .. }
         | Op::Extend { ino, .. }
-        | Op::SetLock { ino, .. }
-        | Op::Unlock { ino, .. }
-        | Op::GetLock { ino, .. }
-        | Op::CancelLock { ino, .. } => vec![ino],
+        | Op::Control(
+            Control::SetLock { ino, .. }
+            | Control::Unlock { ino, .. }
+            | Control::GetLock { ino, .. }
+            | Control::CancelLock { ino, .. },
+        ) => vec![ino],
         Op::Link { ino, dir, .. } => vec![ino, dir],
         Op::Rename { dir, new_dir, .. } => vec![dir, new_dir],
-        Op::Close { .. } | Op::StatFs | Op::Sync | Op::Persist | Op::GrantInos { .. } | Op::DataAddress { .. } => {
+        Op::Control(Control::Close { .. })
+        | Op::StatFs
+        | Op::Control(Control::Sync | Control::Persist | Control::GrantInos { .. } | Control::DataAddress { .. }) => {
             Vec::new()
         }
-        Op::Subtree { dir, what } => {
+        Op::Control(Control::Subtree { dir, what }) => {
             let mut all = vec![dir];
             all.extend(match &mut **what {
                 SubtreeOp::Decouple { .. }
@@ -167,10 +171,10 @@ fn requests(dir: Ino, file: Ino) -> Vec<Op> {
             patches: None,
         },
         Op::Extend { ino: file, handle, len: 1 },
-        Op::SetLock { ino: file, handle, lock, wait: false },
-        Op::Unlock { ino: file, handle, lock },
-        Op::GetLock { ino: file, handle, lock },
-        Op::CancelLock { ino: file, owner: LockOwner(1) },
+        Op::Control(Control::SetLock { ino: file, handle, lock, wait: false }),
+        Op::Control(Control::Unlock { ino: file, handle, lock }),
+        Op::Control(Control::GetLock { ino: file, handle, lock }),
+        Op::Control(Control::CancelLock { ino: file, owner: LockOwner(1) }),
     ]
 }
 
@@ -210,7 +214,8 @@ fn the_owner_of_a_subtree_that_is_limited_to_a_path_gets_nothing_else_by_its_num
     site.world.call(bound, close(7)).expect("it is open");
     let job = site.world.mkdir(bound, mine, "job").ino;
     let before = site.outside();
-    let ask = |world: &mut World, dir, what| world.call(bound, Op::Subtree { dir, what: Box::new(what) });
+    let ask =
+        |world: &mut World, dir, what| world.call(bound, Op::Control(Control::Subtree { dir, what: Box::new(what) }));
     let decouple = SubtreeOp::Decouple {
         owner: 7,
         resume: 0,
@@ -279,7 +284,8 @@ fn a_file_whose_place_nobody_can_tell_is_not_a_bound_clients_because_it_says_so(
     site.world.call(root, unlink(side, "lost")).expect("root may");
     site.world.call(root, Op::Rmdir { dir: Ino::ROOT, name: name("side") }).expect("it is empty");
     let job = site.world.mkdir(bound, mine, "job").ino;
-    let ask = |world: &mut World, at, what| world.call(at, Op::Subtree { dir: job, what: Box::new(what) });
+    let ask =
+        |world: &mut World, at, what| world.call(at, Op::Control(Control::Subtree { dir: job, what: Box::new(what) }));
     for (at, may) in [(bound, false), (root, true)] {
         let decouple = SubtreeOp::Decouple {
             owner: 7,
@@ -308,7 +314,8 @@ fn what_others_have_open_without_a_name_is_not_brought_back_by_a_bound_client_af
     let job = site.world.mkdir(bound, mine, "job").ino;
     let orphan = site.world.create(root, theirs, "orphan", WRITE, 1).ino;
     site.world.call(root, unlink(theirs, "orphan")).expect("root may");
-    let ask = |world: &mut World, what| world.call(bound, Op::Subtree { dir: job, what: Box::new(what) });
+    let ask =
+        |world: &mut World, what| world.call(bound, Op::Control(Control::Subtree { dir: job, what: Box::new(what) }));
     let decouple = |resume| SubtreeOp::Decouple {
         owner: 7,
         resume,
@@ -363,7 +370,7 @@ fn another_request_with_the_number_of_one_that_was_carried_out_is_looked_at_as_a
             interfere: Interfere::Block,
             promise: loligo_types::Promise::NONE,
         };
-        Op::Subtree { dir, what: Box::new(what) }
+        Op::Control(Control::Subtree { dir, what: Box::new(what) })
     };
     assert_eq!(again(&mut site.world, decouple(theirs)).err(), Some(FsError::Access));
     assert!(again(&mut site.world, decouple(job)).is_ok(), "what it may it may");

@@ -60,19 +60,7 @@ pub(crate) fn need(wants: &mut Wants<'_>, op: &Op, cred: &Cred) {
         Op::WriteInline { ino, .. } => inline::need_write(wants, *ino),
         Op::SetData { ino, .. } => xattr::need_all(wants, *ino),
         Op::Extend { ino, .. } => drop(wants.inode(*ino)),
-        Op::Walk { .. }
-        | Op::Via { .. }
-        | Op::Close { .. }
-        | Op::StatFs
-        | Op::SetLock { .. }
-        | Op::Unlock { .. }
-        | Op::GetLock { .. }
-        | Op::CancelLock { .. }
-        | Op::Sync
-        | Op::Persist
-        | Op::GrantInos { .. }
-        | Op::DataAddress { .. }
-        | Op::Subtree { .. } => {}
+        Op::Walk { .. } | Op::Via { .. } | Op::StatFs | Op::Control(_) => {}
     }
 }
 
@@ -138,19 +126,7 @@ pub fn prepare(tree: &Tree, op: &Op, ctx: &Ctx<'_>) -> FsResult<Change> {
             set_data::prepare(tree, ctx, *ino, told)
         }
         Op::Extend { ino, len, .. } => extend::prepare(tree, ctx, *ino, *len),
-        Op::Walk { .. }
-        | Op::Via { .. }
-        | Op::Close { .. }
-        | Op::StatFs
-        | Op::SetLock { .. }
-        | Op::Unlock { .. }
-        | Op::GetLock { .. }
-        | Op::CancelLock { .. }
-        | Op::Sync
-        | Op::Persist
-        | Op::GrantInos { .. }
-        | Op::DataAddress { .. }
-        | Op::Subtree { .. } => Err(FsError::NotSupported),
+        Op::Walk { .. } | Op::Via { .. } | Op::StatFs | Op::Control(_) => Err(FsError::NotSupported),
     }
 }
 

@@ -10,7 +10,7 @@ use loligo_journal::{Record, decode_record, encode_record};
 use loligo_namespace::{Loaded, MergedRows, Need, SUBTREE};
 use loligo_subtree_policy::SubtreePolicy;
 use loligo_types::msg::{Request, ToClient, ToServer};
-use loligo_types::{Answer, Event, FsError, FsResult, Ino, Lsn, Name, Op, Seq, SubtreeOp};
+use loligo_types::{Answer, Control, Event, FsError, FsResult, Ino, Lsn, Name, Op, Seq, SubtreeOp};
 
 use super::Server;
 use crate::options::Canary;
@@ -72,10 +72,10 @@ impl Server {
             (Canary::RoomShown, Op::Extend { .. }) => drop(self.lies.asked.insert((conn, *seq), op.clone())),
             (Canary::RoomShown, Op::SetData { ino, .. }) => drop(self.lies.rooms.remove(ino)),
             // Something that is relaxed is answered at once.
-            (Canary::PersistAnsweredEarly, op @ Op::Persist) => {
+            (Canary::PersistAnsweredEarly, op @ Op::Control(Control::Persist)) => {
                 if let Some((dir, _)) = self.lies.relaxed.iter().find(|(_, relaxed)| **relaxed) {
                     *op = Op::GetAttr { ino: *dir };
-                    self.lies.asked.insert((conn, *seq), Op::Persist);
+                    self.lies.asked.insert((conn, *seq), Op::Control(Control::Persist));
                 }
             }
             (Canary::EdgeAnsweredEarly, op @ Op::Rename { .. }) => {
@@ -87,12 +87,12 @@ impl Server {
                 let text: Vec<&str> = lines.collect();
                 *value = text.join("\n").as_bytes().into();
             }
-            (Canary::BasesAnew, Op::Subtree { what, .. }) => {
+            (Canary::BasesAnew, Op::Control(Control::Subtree { what, .. })) => {
                 if let SubtreeOp::Part { part, body, .. } = &mut **what {
                     self.renew_bases(*part, body);
                 }
             }
-            (Canary::KeptLonger | Canary::KeptShorter, Op::Subtree { what, .. }) => {
+            (Canary::KeptLonger | Canary::KeptShorter, Op::Control(Control::Subtree { what, .. })) => {
                 if let SubtreeOp::Keep { journal, .. } = &mut **what
                     && journal.bytes > 0
                 {
@@ -129,7 +129,7 @@ impl Server {
             welcome.recovered = Lsn(u64::MAX);
         }
         let ToClient::Reply { seq, result, granted, volatile, .. } = msg else { return };
-        if let Some(Op::Persist) = self.lies.asked.get(&(conn, *seq)) {
+        if let Some(Op::Control(Control::Persist)) = self.lies.asked.get(&(conn, *seq)) {
             self.lies.asked.remove(&(conn, *seq));
             granted.clear();
             (*result, *volatile) = (Ok(Answer::Done), None);

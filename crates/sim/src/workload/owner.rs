@@ -7,8 +7,8 @@ use std::sync::Arc;
 use loligo_client::Call;
 use loligo_subtree::{Group, Outcome as Run, Settings, Subtree};
 use loligo_types::{
-    Answer, Cred, DecoupledRecord, FsError, FsResult, Ino, Inode, Interfere, Kind, Loaded, MergeInto, Name, Op,
-    OpenFlags, RenameMode, SetAttr, SetTime, SubtreeAnswer, SubtreeOp, Time,
+    Answer, Control, Cred, DecoupledRecord, FsError, FsResult, Ino, Inode, Interfere, Kind, Loaded, MergeInto, Name,
+    Op, OpenFlags, RenameMode, SetAttr, SetTime, SubtreeAnswer, SubtreeOp, Time,
 };
 
 use crate::data::filled;
@@ -107,7 +107,9 @@ impl Shell {
     }
 
     pub(super) async fn subtree_call(&self, dir: Ino, what: SubtreeOp) -> FsResult<Answer> {
-        self.call(Call::Op(Op::Subtree { dir, what: Box::new(what) }), Track::None).await.map(|done| done.answer)
+        self.call(Call::Op(Op::Control(Control::Subtree { dir, what: Box::new(what) })), Track::None)
+            .await
+            .map(|done| done.answer)
     }
 
     /// Until it is known whether this program has it.

@@ -1,15 +1,16 @@
-//! Every operation a client can ask of a metadata server. Their arguments are in `args.rs`.
+//! Every operation of the tree that a client can ask of a metadata server. Their arguments are in `args.rs`. Requests that are no
+//! operations of the tree are in `control.rs`.
 
 use std::sync::Arc;
 
-use crate::{FileLock, Ino, Kind, Name, Patches, SubtreeOp};
+use crate::{Control, Ino, Kind, Name, Patches};
 
 mod args;
 
 pub use args::{Access, OpenFlags, RenameMode, Replicas, SetAttr, SetTime, Stamp, XattrMode};
 
-/// The operations. `handle` numbers are chosen by the client, unique within its session, and live from the operation
-/// that opens to `Close`.
+/// The operations of the tree, and the control requests. `handle` numbers are chosen by the client, unique within its session, and live
+/// from the operation that opens to [`Control::Close`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Op {
     /// Finds a name in a directory. `Entry`.
@@ -39,10 +40,6 @@ pub enum Op {
     Create { dir: Ino, name: Name, mode: u16, umask: u16, flags: OpenFlags, exclusive: bool, handle: u64 },
     /// Opens a new file that has no name (O_TMPFILE). `Opened`. `linkable`: a later `Link` may name it.
     Tmpfile { dir: Ino, mode: u16, umask: u16, flags: OpenFlags, linkable: bool, handle: u64 },
-    /// Ends handles. `Done`. Unknown handles are ignored, so that a repeat is harmless. If some have moved to another rank that one is to
-    /// be asked, and this one again if they were several. `lost`: the client lost them with a session, and does not know what became of data
-    /// that it was writing through them.
-    Close { handles: Vec<u64>, lost: bool },
     /// Makes a node of any kind but directory and symlink. `Entry`.
     Mknod { dir: Ino, name: Name, kind: Kind, mode: u16, umask: u16, rdev: u32 },
     /// Makes a directory. `Entry`.
@@ -105,29 +102,8 @@ pub enum Op {
     /// has no handle left that may write, or ends. `len` 0: gives the room back that the session has, and says that it may
     /// have left bytes behind the end.
     Extend { ino: Ino, handle: u64, len: u64 },
-    /// Takes or changes a lock; `wait`: the answer comes when it was got. `Done`.
-    SetLock { ino: Ino, handle: u64, lock: FileLock, wait: bool },
-    /// Gives a range back. `Done`.
-    Unlock { ino: Ino, handle: u64, lock: FileLock },
-    /// The first lock that conflicts. `Lock`.
-    GetLock { ino: Ino, handle: u64, lock: FileLock },
-    /// Gives up waiting for a lock; the waiting request is answered `Interrupted`. `Done`.
-    CancelLock { ino: Ino, owner: crate::LockOwner },
-    /// Waits until everything this session changed before is durable, data of all files included that was answered as
-    /// written. `Done`. (Answers to changes of metadata already are, under the default policy.)
-    Sync,
-    /// Waits until every change that this rank has answered or shown so far is durable; file data is not looked at. `Done`. Needed only where a
-    /// policy lets answers come before that ([`crate::msg::Volatile`]).
-    Persist,
-    /// Gives the session inode numbers of the rank's range, in a row, which its requests may name for what they make (see
-    /// [`crate::msg::Request::ino`]). `Inos`. They are its own until it ends. `Invalid` for none or more than
-    /// [`crate::limits::INO_GRANT_MAX`], `Quota` if it would have more than those without using them.
-    GrantInos { count: u32 },
-    /// The client is going to read and write file data in the store by itself, and this is what the store knows it by: whoever ends the
-    /// session shuts that out first. `Done` when that is durable. `NotSupported` where clients cannot.
-    DataAddress { address: Arc<[u8]> },
-    /// About a directory that is, or is to be, decoupled, and all below it: see [`SubtreeOp`]. `Subtree`, or `Done`.
-    Subtree { dir: Ino, what: Box<SubtreeOp> },
+    /// A request that is no operation of the tree: on handles, locks, the session, or a decoupled subtree.
+    Control(Control),
 }
 
 /// Subject of an operation.
@@ -144,8 +120,10 @@ pub enum About {
 impl Op {
     /// True if the operation can change durable metadata.
     pub fn is_change(&self) -> bool {
-        if let Op::Via { what, .. } = self {
-            return what.is_change();
+        match self {
+            Op::Via { what, .. } => return what.is_change(),
+            Op::Control(control) => return control.is_change(),
+            _ => {}
         }
         !matches!(
             self,
@@ -153,7 +131,6 @@ impl Op {
                 | Op::Walk { .. }
                 | Op::LookupParent { .. }
                 | Op::GetAttr { .. }
-                | Op::Close { .. }
                 | Op::Readlink { .. }
                 | Op::Readdir { .. }
                 | Op::GetXattr { .. }
@@ -161,12 +138,6 @@ impl Op {
                 | Op::Access { .. }
                 | Op::StatFs
                 | Op::ReadInline { .. }
-                | Op::SetLock { .. }
-                | Op::Unlock { .. }
-                | Op::GetLock { .. }
-                | Op::CancelLock { .. }
-                | Op::Sync
-                | Op::Persist
         ) && !matches!(self, Op::Open { flags, .. } if !flags.truncate)
     }
 
@@ -217,15 +188,9 @@ impl Op {
             | Op::ReadInline { ino, .. }
             | Op::WriteInline { ino, .. }
             | Op::SetData { ino, .. }
-            | Op::Extend { ino, .. }
-            | Op::SetLock { ino, .. }
-            | Op::Unlock { ino, .. }
-            | Op::GetLock { ino, .. }
-            | Op::CancelLock { ino, .. }
-            | Op::Subtree { dir: ino, .. } => About::Inode(*ino),
-            Op::Close { .. } | Op::StatFs | Op::Sync | Op::Persist | Op::GrantInos { .. } | Op::DataAddress { .. } => {
-                About::Nothing
-            }
+            | Op::Extend { ino, .. } => About::Inode(*ino),
+            Op::StatFs => About::Nothing,
+            Op::Control(control) => control.about(),
         }
     }
 
@@ -291,7 +256,6 @@ impl Op {
             Op::Open { .. } => "open",
             Op::Create { .. } => "create",
             Op::Tmpfile { .. } => "tmpfile",
-            Op::Close { .. } => "close",
             Op::Mknod { .. } => "mknod",
             Op::Mkdir { .. } => "mkdir",
             Op::Symlink { .. } => "symlink",
@@ -311,15 +275,7 @@ impl Op {
             Op::WriteInline { .. } => "write_inline",
             Op::SetData { .. } => "set_data",
             Op::Extend { .. } => "extend",
-            Op::SetLock { .. } => "setlock",
-            Op::Unlock { .. } => "unlock",
-            Op::GetLock { .. } => "getlock",
-            Op::CancelLock { .. } => "cancel_lock",
-            Op::Sync => "sync",
-            Op::Persist => "persist",
-            Op::GrantInos { .. } => "grant_inos",
-            Op::DataAddress { .. } => "data_address",
-            Op::Subtree { .. } => "subtree",
+            Op::Control(control) => control.name(),
         }
     }
 }

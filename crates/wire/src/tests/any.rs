@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use loligo_types::msg::{DataRequest, Hello, Reclaim, Refusal, Request, ToClient, ToServer, Volatile, Welcome};
 use loligo_types::{
-    Access, Answer, Attr, ClusterMap, Cred, DataAnswer, DataError, DataOp, DirEntry, FileLock, Frag, FsError, Ino,
-    Kind, LOOKUP_LEASE_MS_MAX, Layout, Lease, LockKind, LockOwner, Lsn, Name, Op, OpenFlags, Patches, PolicyId, Rank,
-    RankInfo, RankState, RenameMode, Replicas, Route, Seq, SessionId, SetAttr, SetTime, StatFs, Time, XattrMode,
+    Access, Answer, Attr, ClusterMap, Control, Cred, DataAnswer, DataError, DataOp, DirEntry, FileLock, Frag, FsError,
+    Ino, Kind, LOOKUP_LEASE_MS_MAX, Layout, Lease, LockKind, LockOwner, Lsn, Name, Op, OpenFlags, Patches, PolicyId,
+    Rank, RankInfo, RankState, RenameMode, Replicas, Route, Seq, SessionId, SetAttr, SetTime, StatFs, Time, XattrMode,
 };
 use proptest::collection::{btree_map, vec};
 use proptest::option::of;
@@ -209,7 +209,7 @@ fn inode_op() -> BoxedStrategy<Op> {
         ino().prop_map(|ino| Op::GetAttr { ino }),
         (ino(), set_attr(), of(handle())).prop_map(|(ino, set, handle)| Op::SetAttr { ino, set, handle }),
         (ino(), flags(), handle()).prop_map(|(ino, flags, handle)| Op::Open { ino, flags, handle }),
-        (vec(handle(), 0..9), any::<bool>()).prop_map(|(handles, lost)| Op::Close { handles, lost }),
+        (vec(handle(), 0..9), any::<bool>()).prop_map(|(handles, lost)| Op::Control(Control::Close { handles, lost })),
         ino().prop_map(|ino| Op::Readlink { ino }),
         (ino(), any::<u64>(), 0u32..=4096, any::<bool>(), of(handle()))
             .prop_map(|(dir, cookie, limit, plus, handle)| Op::Readdir { dir, cookie, limit, plus, handle }),
@@ -221,10 +221,10 @@ fn inode_op() -> BoxedStrategy<Op> {
         (ino(), any::<[bool; 3]>())
             .prop_map(|(ino, [read, write, exec])| Op::Access { ino, want: Access { read, write, exec } }),
         Just(Op::StatFs),
-        Just(Op::Sync),
-        any::<u32>().prop_map(|count| Op::GrantInos { count }),
-        Just(Op::Persist),
-        bytes(200).prop_map(|address| Op::DataAddress { address }),
+        Just(Op::Control(Control::Sync)),
+        any::<u32>().prop_map(|count| Op::Control(Control::GrantInos { count })),
+        Just(Op::Control(Control::Persist)),
+        bytes(200).prop_map(|address| Op::Control(Control::DataAddress { address })),
     ]
     .boxed()
 }
@@ -262,15 +262,16 @@ fn file_op() -> BoxedStrategy<Op> {
                 patches
             }),
         (ino(), handle(), any::<u64>()).prop_map(|(ino, handle, len)| Op::Extend { ino, handle, len }),
-        (ino(), handle(), lock(), any::<bool>()).prop_map(|(ino, handle, lock, wait)| Op::SetLock {
+        (ino(), handle(), lock(), any::<bool>()).prop_map(|(ino, handle, lock, wait)| Op::Control(Control::SetLock {
             ino,
             handle,
             lock,
             wait
-        }),
-        (ino(), handle(), lock()).prop_map(|(ino, handle, lock)| Op::Unlock { ino, handle, lock }),
-        (ino(), handle(), lock()).prop_map(|(ino, handle, lock)| Op::GetLock { ino, handle, lock }),
-        (ino(), any::<u64>()).prop_map(|(ino, owner)| Op::CancelLock { ino, owner: LockOwner(owner) }),
+        })),
+        (ino(), handle(), lock()).prop_map(|(ino, handle, lock)| Op::Control(Control::Unlock { ino, handle, lock })),
+        (ino(), handle(), lock()).prop_map(|(ino, handle, lock)| Op::Control(Control::GetLock { ino, handle, lock })),
+        (ino(), any::<u64>())
+            .prop_map(|(ino, owner)| Op::Control(Control::CancelLock { ino, owner: LockOwner(owner) })),
     ]
     .boxed()
 }

@@ -1,8 +1,8 @@
 //! Anything that is said about decoupled subtrees, for property tests. What must be refused is in `subtree.rs`.
 
 use loligo_types::{
-    Conflict, ConflictKind, DecoupledRecord, Ino, Interfere, MergeInto, Op, Overwritten, Promise, RefusedBy, SessionId,
-    SplitRule, StoredJournal, SubtreeAnswer, SubtreeOp,
+    Conflict, ConflictKind, Control, DecoupledRecord, Ino, Interfere, MergeInto, Op, Overwritten, Promise, RefusedBy,
+    SessionId, SplitRule, StoredJournal, SubtreeAnswer, SubtreeOp,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -49,7 +49,7 @@ pub fn subtree_op() -> impl Strategy<Value = Op> {
         n().prop_map(|epoch| SubtreeOp::End { epoch }),
         (n(), any::<bool>()).prop_map(|(owner, now)| SubtreeOp::TakeOver { owner, now }),
     ];
-    (ino(), what).prop_map(|(dir, what)| Op::Subtree { dir, what: Box::new(what) })
+    (ino(), what).prop_map(|(dir, what)| Op::Control(Control::Subtree { dir, what: Box::new(what) }))
 }
 
 fn interfere(number: u64) -> Interfere {

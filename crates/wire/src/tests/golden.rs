@@ -2,8 +2,8 @@
 
 use loligo_types::msg::{Hello, Request, ToClient, ToServer, Welcome};
 use loligo_types::{
-    Answer, Attr, ClusterMap, Cred, DataError, DirEntry, Frag, FsError, Ino, Kind, Layout, Lease, Name, Op, OpenFlags,
-    Rank, RankInfo, RankState, Replicas, Route, Seq, SessionId, SetAttr, SetTime, Time,
+    Answer, Attr, ClusterMap, Control, Cred, DataError, DirEntry, Frag, FsError, Ino, Kind, Layout, Lease, Name, Op,
+    OpenFlags, Rank, RankInfo, RankState, Replicas, Route, Seq, SessionId, SetAttr, SetTime, Time,
 };
 
 use super::{at_client, at_server, client_bytes, server_bytes};
@@ -166,7 +166,7 @@ fn a_request_for_inode_numbers_that_names_one() {
             answered: Seq(2),
             want: Lease::NONE,
             cred: Cred { uid: 0, gid: 0, groups: Vec::new() },
-            op: Op::GrantInos { count: 300 },
+            op: Op::Control(Control::GrantInos { count: 300 }),
             ino: Some(Ino(300)),
             ways: None,
         }),
@@ -176,7 +176,7 @@ fn a_request_for_inode_numbers_that_names_one() {
 
 #[test]
 fn an_address_in_the_store() {
-    let op = Op::DataAddress { address: b"10.0.0.7:0/12"[..].into() };
+    let op = Op::Control(Control::DataAddress { address: b"10.0.0.7:0/12"[..].into() });
     let request =
         Request { seq: Seq(3), answered: Seq(2), want: Lease::NONE, cred: Cred::root(), op, ino: None, ways: None };
     to_server(

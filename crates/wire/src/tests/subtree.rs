@@ -6,8 +6,9 @@ use std::sync::Arc;
 use loligo_types::limits::{CONFLICTS_TOLD_MAX, FETCH_MAX, MERGE_PART_MAX, SUBTREE_GRANTS_MAX};
 use loligo_types::msg::{Request, ToClient, ToServer};
 use loligo_types::{
-    Answer, Conflict, ConflictKind, Cred, DecoupledRecord, Ino, Inode, Interfere, Kind, Lease, Loaded, MergeInto, Name,
-    Need, Op, Promise, RefusedBy, Seq, SessionId, SplitRule, StoredJournal, SubtreeAnswer, SubtreeOp, Target, Time,
+    Answer, Conflict, ConflictKind, Control, Cred, DecoupledRecord, Ino, Inode, Interfere, Kind, Lease, Loaded,
+    MergeInto, Name, Need, Op, Promise, RefusedBy, Seq, SessionId, SplitRule, StoredJournal, SubtreeAnswer, SubtreeOp,
+    Target, Time,
 };
 
 use super::golden::{to_client, to_server};
@@ -15,7 +16,7 @@ use super::{at_client, at_server, client_bytes, server_bytes};
 use crate::DecodeError;
 
 fn asks(what: SubtreeOp) -> ToServer {
-    let op = Op::Subtree { dir: Ino(300), what: Box::new(what) };
+    let op = Op::Control(Control::Subtree { dir: Ino(300), what: Box::new(what) });
     ToServer::Request(Request {
         seq: Seq(3),
         answered: Seq(2),
@@ -282,7 +283,7 @@ fn what_is_cut_off_or_unknown_or_has_more_behind_it_is_refused() {
 
 /// As `hostile::request` makes it.
 fn answered_nothing(what: SubtreeOp) -> ToServer {
-    let op = Op::Subtree { dir: Ino(300), what: Box::new(what) };
+    let op = Op::Control(Control::Subtree { dir: Ino(300), what: Box::new(what) });
     ToServer::Request(Request {
         seq: Seq(1),
         answered: Seq(0),

@@ -24,12 +24,16 @@ impl Ranks {
             }
             for wire in wire {
                 match wire {
-                    Wire::Ask(rank, seq, Op::DataAddress { address }) => {
+                    Wire::Ask(rank, seq, Op::Control(Control::DataAddress { address })) => {
                         told.push((rank, address));
                         self.answer(rank, seq, Answer::Done, &[]);
                     }
-                    Wire::Ask(rank, seq, Op::GetLock { .. }) => self.answer(rank, seq, Answer::Lock(None), &[]),
-                    Wire::Ask(rank, seq, Op::Close { .. }) => self.answer(rank, seq, Answer::Done, &[]),
+                    Wire::Ask(rank, seq, Op::Control(Control::GetLock { .. })) => {
+                        self.answer(rank, seq, Answer::Lock(None), &[])
+                    }
+                    Wire::Ask(rank, seq, Op::Control(Control::Close { .. })) => {
+                        self.answer(rank, seq, Answer::Done, &[])
+                    }
                     Wire::Ask(rank, seq, _) => {
                         let in_objects = Attr { inline: false, size: 4, ..attr(FILE, Kind::File) };
                         self.answer(rank, seq, Answer::Entry(in_objects), &[]);
@@ -174,7 +178,7 @@ fn what_is_left_of_a_lost_file_is_waited_for_before_others_may_have_it() {
     world.meet_second();
     world.says(R0, ToClient::Evicted);
     world.wire.retain(|wire| !matches!(wire, Wire::Connect(..)));
-    let closes = |wire: &Wire| matches!(wire, Wire::Ask(R1, _, Op::Close { lost: true, .. }));
+    let closes = |wire: &Wire| matches!(wire, Wire::Ask(R1, _, Op::Control(Control::Close { lost: true, .. })));
     let gives_back = |wire: &Wire| matches!(wire, Wire::Other(R1, ToServer::RecallDone { .. }));
     world.says(R1, ToClient::Recall { ino: FILE, id: 9, bits: BOTH });
     let wire = world.take();
@@ -211,7 +215,7 @@ fn what_waited_for_a_rank_that_has_restarted_is_sent_once_however_often_it_was_w
         world.take();
         world.connect(R0, Welcome { resumed: true, direct: "there".into(), ..welcome(R0, 2) });
     }
-    let closes = |wire: &Wire| matches!(wire, Wire::Ask(R0, _, Op::Close { handles, .. }) if handles.is_empty());
+    let closes = |wire: &Wire| matches!(wire, Wire::Ask(R0, _, Op::Control(Control::Close { handles, .. })) if handles.is_empty());
     assert_eq!(world.wire.iter().filter(|wire| closes(wire)).count(), 2, "{:?}", world.wire);
     world.call(write(fh, b"more"));
     world.flush(fh);

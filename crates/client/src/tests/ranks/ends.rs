@@ -133,8 +133,7 @@ fn an_open_whose_connection_breaks_is_asked_again_and_one_whose_session_ends_is_
     world.says(R0, ToClient::Evicted);
     assert_eq!(world.result(id).unwrap_err().error, FsError::Stale);
     let (handle, _) = op.opens().expect("it opens");
-    let closed =
-        |wire: &Wire| matches!(wire, Wire::Ask(R1, _, Op::Close { handles, lost: true }) if *handles == [handle]);
+    let closed = |wire: &Wire| matches!(wire, Wire::Ask(R1, _, Op::Control(Control::Close { handles, lost: true })) if *handles == [handle]);
     assert!(world.take().iter().any(closed), "it may have been opened, and have moved");
 }
 
@@ -194,7 +193,7 @@ fn of_one_file_that_is_opened_by_path_again_and_again_one_handle_stays() {
         let (fh, _) = opened_there(&mut world, READ, Lease::CACHE);
         let id = world.call(Call::Release { fh, flock_owner: None });
         world.result(id).unwrap();
-        world.wire.retain(|wire| !matches!(wire, Wire::Ask(_, _, Op::Close { .. })));
+        world.wire.retain(|wire| !matches!(wire, Wire::Ask(_, _, Op::Control(Control::Close { .. }))));
     }
     assert_eq!(world.client.files.handles.len(), 1);
     assert!(world.client.files.idle.len() == 1 && world.client.files.closing.len() < 64);

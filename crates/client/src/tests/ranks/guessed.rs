@@ -105,7 +105,11 @@ fn a_rank_that_has_ended_the_session_is_not_told_of_what_may_have_been_open_ther
 /// The questions whether a rank knows the handle, and where the file is.
 fn questions(wire: &[Wire], rank: Rank) -> Vec<(u64, Op)> {
     let question = |wire: &Wire| match wire {
-        Wire::Ask(at, seq, op @ (Op::GetAttr { ino: FILE } | Op::GetLock { ino: FILE, handle: 1, .. })) => {
+        Wire::Ask(
+            at,
+            seq,
+            op @ (Op::GetAttr { ino: FILE } | Op::Control(Control::GetLock { ino: FILE, handle: 1, .. })),
+        ) => {
             assert_eq!(*at, rank);
             Some((*seq, op.clone()))
         }
@@ -123,13 +127,17 @@ fn a_file_is_sought_where_it_was_if_a_rank_that_is_met_for_the_first_time_has_no
     comes_back(&mut world, R0, true, route(DIR, R1, 1));
     world.connect(R1, welcome(R1, 2));
     let asked = questions(&world.take(), R1);
-    assert!(asked.iter().any(|(_, op)| matches!(op, Op::GetLock { .. })), "{asked:?}");
+    assert!(asked.iter().any(|(_, op)| matches!(op, Op::Control(Control::GetLock { .. }))), "{asked:?}");
     for (seq, _) in asked {
         sends_on(&mut world, R1, seq, R0, &[]);
     }
     let asked = questions(&world.take(), R0);
     for (seq, op) in asked {
-        let answer = if matches!(op, Op::GetLock { .. }) { Answer::Lock(None) } else { entry(FILE, Kind::File) };
+        let answer = if matches!(op, Op::Control(Control::GetLock { .. })) {
+            Answer::Lock(None)
+        } else {
+            entry(FILE, Kind::File)
+        };
         world.answer(R0, seq, answer, &[]);
     }
     let flush = world.call(Call::Flush { fh, owner: None });
@@ -151,7 +159,10 @@ fn what_moves_to_a_rank_while_the_first_session_begins_there_is_not_lost() {
     assert!(dropped.contains(&Invalidation::Attr(Ino(0x102))), "it may not have been lent there: {dropped:?}");
     for _ in 0..2 {
         let asked = questions(&world.take(), R1);
-        assert!(asked.iter().all(|(_, op)| matches!(op, Op::GetLock { .. })), "nothing is written before: {asked:?}");
+        assert!(
+            asked.iter().all(|(_, op)| matches!(op, Op::Control(Control::GetLock { .. }))),
+            "nothing is written before: {asked:?}"
+        );
         for (seq, _) in asked {
             world.answer(R1, seq, Answer::Lock(None), &[]);
         }

@@ -23,7 +23,9 @@ fn first_sends_on(world: &mut Ranks) {
     world.connect(R0, Welcome { resumed: true, kept: false, ..welcome(R0, 2) });
     let wire = world.take();
     let again = wire.iter().find_map(|wire| match wire {
-        Wire::Ask(R0, seq, Op::Open { .. } | Op::SetLock { .. } | Op::Unlock { .. }) => Some(*seq),
+        Wire::Ask(R0, seq, Op::Open { .. } | Op::Control(Control::SetLock { .. } | Control::Unlock { .. })) => {
+            Some(*seq)
+        }
         _ => None,
     });
     let again = again.unwrap_or_else(|| panic!("{wire:?}"));
@@ -74,9 +76,9 @@ fn what_a_former_life_of_a_rank_says_to_be_locked_is_locked_where_it_has_moved_t
     second_is_told(&mut world);
     world.answer(R0, seq, Answer::Done, &[]);
     assert!(world.done.is_empty(), "another one may get it at the second rank");
-    assert!(matches!(world.asked(), (R0, _, Op::SetLock { .. })));
+    assert!(matches!(world.asked(), (R0, _, Op::Control(Control::SetLock { .. }))));
     first_sends_on(&mut world);
-    assert!(matches!(world.answers(R1, Answer::Done), Op::SetLock { handle: 1, .. }));
+    assert!(matches!(world.answers(R1, Answer::Done), Op::Control(Control::SetLock { handle: 1, .. })));
     world.result(lock).unwrap();
 }
 
@@ -92,9 +94,9 @@ fn what_a_former_life_of_a_rank_says_to_be_unlocked_is_unlocked_where_it_has_mov
     second_is_told(&mut world);
     world.answer(R0, seq, Answer::Done, &[]);
     assert!(world.done.is_empty(), "the second rank may have taken it for held");
-    assert!(matches!(world.asked(), (R0, _, Op::Unlock { .. })));
+    assert!(matches!(world.asked(), (R0, _, Op::Control(Control::Unlock { .. }))));
     first_sends_on(&mut world);
-    assert!(matches!(world.answers(R1, Answer::Done), Op::Unlock { handle: 1, .. }));
+    assert!(matches!(world.answers(R1, Answer::Done), Op::Control(Control::Unlock { handle: 1, .. })));
     world.result(unlock).unwrap();
 }
 

@@ -18,12 +18,12 @@ fn locked_anew() -> (Ranks, u64, u64) {
     world.look_up_dir();
     let fh = world.create(R0, DIR, FILE, true, Lease::NONE);
     let first = world.call(take_lock(fh));
-    assert!(matches!(world.answers(R0, Answer::Done), Op::SetLock { handle: 1, .. }));
+    assert!(matches!(world.answers(R0, Answer::Done), Op::Control(Control::SetLock { handle: 1, .. })));
     world.result(first).unwrap();
     let release = world.call(Call::Release { fh, flock_owner: Some(LOCK.owner) });
     world.result(release).unwrap();
     let (_, gives, op) = world.asked();
-    assert!(matches!(op, Op::Unlock { handle: 1, .. }), "{op:?}");
+    assert!(matches!(op, Op::Control(Control::Unlock { handle: 1, .. })), "{op:?}");
     let open = world.call(Call::Open { ino: FILE, flags: rw() });
     world.answers(R0, opened(FILE, true, Lease::NONE));
     let fh = world.result(open).unwrap().fh.unwrap();
@@ -37,8 +37,8 @@ fn a_lock_that_is_asked_for_anew_comes_after_the_old_one_was_given_back_where_th
     let (mut world, gives, second) = locked_anew();
     world.moves(true);
     world.says(R0, ToClient::Redirect { seq: Seq(gives), rank: R1, routes: Vec::new(), done: None });
-    assert!(matches!(world.answers(R1, Answer::Done), Op::Unlock { handle: 1, .. }));
-    assert!(matches!(world.answers(R1, Answer::Done), Op::SetLock { handle: 2, .. }));
+    assert!(matches!(world.answers(R1, Answer::Done), Op::Control(Control::Unlock { handle: 1, .. })));
+    assert!(matches!(world.answers(R1, Answer::Done), Op::Control(Control::SetLock { handle: 2, .. })));
     world.result(second).unwrap();
 }
 
@@ -47,7 +47,7 @@ fn the_lock_of_another_owner_does_not_wait_for_what_is_given_back() {
     let (mut world, ..) = locked_anew();
     let other = FileLock { owner: LockOwner(6), ..LOCK };
     world.call(Call::SetLock { fh: Fh(2), lock: other, wait: true });
-    assert!(matches!(world.asked(), (R0, _, Op::SetLock { .. })));
+    assert!(matches!(world.asked(), (R0, _, Op::Control(Control::SetLock { .. }))));
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn a_lock_that_is_got_for_a_call_that_was_interrupted_is_given_back() {
     world.feed(Input::Interrupt { id: CallId(lock), unserved: false });
     assert_eq!(world.result(lock).unwrap_err().error, FsError::Interrupted);
     world.answer(R0, asks, Answer::Done, &[]);
-    assert!(matches!(world.answers(R0, Answer::Done), Op::Unlock { handle: 1, .. }));
+    assert!(matches!(world.answers(R0, Answer::Done), Op::Control(Control::Unlock { handle: 1, .. })));
     assert!(!world.client.has_requests());
 }
 
@@ -80,7 +80,7 @@ fn a_lock_does_not_wait_for_what_was_lost_with_a_session() {
     world.says(R0, ToClient::Evicted);
     world.connect(R0, welcome(R0, 2));
     let (_, seq, op) = world.asked();
-    assert!(matches!(op, Op::SetLock { handle: 2, .. }), "{op:?}");
+    assert!(matches!(op, Op::Control(Control::SetLock { handle: 2, .. })), "{op:?}");
     world.says(R0, ToClient::reply(seq, Err(FsError::BadHandle)));
     world.result(second).unwrap_err();
     assert!(!world.client.has_requests());
@@ -104,7 +104,7 @@ fn a_wait_for_a_lock_that_is_sent_on_from_rank_to_rank_can_be_interrupted() {
     let lock = world.call(take_lock(fh));
     // Neither has it, until it is waited a little before the next is asked.
     let mut hops = 0;
-    while let [Wire::Ask(rank, seq, Op::SetLock { .. })] = world.take()[..] {
+    while let [Wire::Ask(rank, seq, Op::Control(Control::SetLock { .. }))] = world.take()[..] {
         let to = if rank == R0 { R1 } else { R0 };
         world.says(rank, ToClient::Redirect { seq: Seq(seq), rank: to, routes: Vec::new(), done: None });
         hops += 1;
@@ -115,7 +115,7 @@ fn a_wait_for_a_lock_that_is_sent_on_from_rank_to_rank_can_be_interrupted() {
     world.take();
     world.ms += 60_000;
     world.feed(Input::Tick);
-    let asks = |wire: &Wire| matches!(wire, Wire::Ask(_, _, Op::SetLock { .. }));
+    let asks = |wire: &Wire| matches!(wire, Wire::Ask(_, _, Op::Control(Control::SetLock { .. })));
     assert!(!world.take().iter().any(asks), "nobody wants it any more");
 }
 
@@ -129,12 +129,12 @@ fn a_lock_that_was_being_given_back_when_the_session_was_lost_is_given_back_wher
     world.answers(R0, Answer::Done);
     world.result(lock).unwrap();
     let unlock = world.call(Call::Unlock { fh, lock: LOCK });
-    assert!(matches!(world.asked(), (R0, _, Op::Unlock { .. })));
+    assert!(matches!(world.asked(), (R0, _, Op::Control(Control::Unlock { .. }))));
     world.says(R0, ToClient::Routes { routes: vec![route(DIR, R1, 1)], moved: vec![FILE], to: Some(R1), frozen_ms: 0 });
     world.says(R0, ToClient::Evicted);
     let sent = world.take();
     let unlocks = |wire: &Wire| match wire {
-        Wire::Ask(R1, seq, Op::Unlock { handle: 1, .. }) => Some(*seq),
+        Wire::Ask(R1, seq, Op::Control(Control::Unlock { handle: 1, .. })) => Some(*seq),
         _ => None,
     };
     let seq = sent.iter().find_map(unlocks).unwrap_or_else(|| panic!("{sent:?}"));
@@ -146,11 +146,14 @@ fn a_lock_that_was_being_given_back_when_the_session_was_lost_is_given_back_wher
 fn closed_while_asked(world: &mut Ranks, fh: Fh) -> [u64; 3] {
     let lock = world.call(take_lock(fh));
     let (_, asks, op) = world.asked();
-    assert!(matches!(op, Op::SetLock { handle: 1, .. }), "{op:?}");
+    assert!(matches!(op, Op::Control(Control::SetLock { handle: 1, .. })), "{op:?}");
     let release = world.call(Call::Release { fh, flock_owner: Some(LOCK.owner) });
     world.result(release).unwrap();
     let sent = world.take();
-    let [Wire::Ask(R0, ends, Op::CancelLock { .. }), Wire::Ask(R0, gives, Op::Unlock { handle: 1, .. })] = sent[..]
+    let [
+        Wire::Ask(R0, ends, Op::Control(Control::CancelLock { .. })),
+        Wire::Ask(R0, gives, Op::Control(Control::Unlock { handle: 1, .. })),
+    ] = sent[..]
     else {
         panic!("{sent:?}")
     };
@@ -172,11 +175,11 @@ fn a_lock_that_was_asked_for_when_the_file_was_closed_is_given_back() {
     let second = world.call(take_lock(fh));
     assert_eq!(world.take(), [], "what was got is given back first");
     world.answer(R0, gives, Answer::Done, &[]);
-    assert!(matches!(world.answers(R0, Answer::Done), Op::SetLock { handle: 2, .. }));
+    assert!(matches!(world.answers(R0, Answer::Done), Op::Control(Control::SetLock { handle: 2, .. })));
     world.result(second).unwrap();
     let release = world.call(Call::Release { fh, flock_owner: Some(LOCK.owner) });
     world.result(release).unwrap();
-    assert!(matches!(world.answers(R0, Answer::Done), Op::Unlock { handle: 2, .. }), "once");
+    assert!(matches!(world.answers(R0, Answer::Done), Op::Control(Control::Unlock { handle: 2, .. })), "once");
 }
 
 #[test]
@@ -189,7 +192,7 @@ fn a_lock_is_not_asked_for_where_the_file_has_moved_after_it_was_closed() {
     for seq in numbers {
         world.says(R0, ToClient::Redirect { seq: Seq(seq), rank: R1, routes: Vec::new(), done: None });
     }
-    let asks = |wire: &Wire| matches!(wire, Wire::Ask(_, _, Op::SetLock { .. }));
+    let asks = |wire: &Wire| matches!(wire, Wire::Ask(_, _, Op::Control(Control::SetLock { .. })));
     assert!(!world.take().iter().any(asks), "nobody would give it back");
 }
 
@@ -216,16 +219,27 @@ fn closed_while_nobody_is_there(ranks: u16, held: bool) -> Vec<Op> {
     world.connect(R0, Welcome { resumed: true, ..welcome(R0, ranks) });
     let asked = |wire| if let Wire::Ask(R0, _, op) = wire { Some(op) } else { None };
     let asked = world.take().into_iter().filter_map(asked);
-    asked.filter(|op| matches!(op, Op::SetLock { .. } | Op::CancelLock { .. } | Op::Unlock { .. })).collect()
+    asked
+        .filter(|op| {
+            matches!(op, Op::Control(Control::SetLock { .. } | Control::CancelLock { .. } | Control::Unlock { .. }))
+        })
+        .collect()
 }
 
 #[test]
 fn a_file_that_is_closed_while_nobody_is_there_is_closed_and_its_lock_given_back_when_somebody_is() {
     for ranks in [1, 2] {
         let asked = closed_while_nobody_is_there(ranks, true);
-        assert!(matches!(asked[..], [Op::Unlock { handle: 1, .. }]), "{ranks} ranks: {asked:?}");
+        assert!(matches!(asked[..], [Op::Control(Control::Unlock { handle: 1, .. })]), "{ranks} ranks: {asked:?}");
         let asked = closed_while_nobody_is_there(ranks, false);
-        let ends = matches!(asked[..], [Op::SetLock { .. }, Op::CancelLock { .. }, Op::Unlock { handle: 1, .. }]);
+        let ends = matches!(
+            asked[..],
+            [
+                Op::Control(Control::SetLock { .. }),
+                Op::Control(Control::CancelLock { .. }),
+                Op::Control(Control::Unlock { handle: 1, .. })
+            ]
+        );
         assert!(ends, "{ranks} ranks: {asked:?}");
     }
 }

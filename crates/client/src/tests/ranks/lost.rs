@@ -222,7 +222,8 @@ fn an_open_that_is_answered_after_its_call_was_given_up_is_closed() {
     world.answer(R1, seq, opened(FILE, true, Lease::NONE), &[]);
     world.feed(Input::Tick);
     let wire = world.take();
-    let closed = |wire: &Wire| matches!(wire, Wire::Ask(R1, _, Op::Close { handles, .. }) if *handles == [2]);
+    let closed =
+        |wire: &Wire| matches!(wire, Wire::Ask(R1, _, Op::Control(Control::Close { handles, .. })) if *handles == [2]);
     assert!(wire.iter().any(closed), "{wire:?}");
 }
 
@@ -237,7 +238,7 @@ impl Ranks {
     /// Handles that were closed since the last look, and where.
     pub(super) fn closes(&mut self) -> Vec<(Rank, Vec<u64>)> {
         let closed = |wire| match wire {
-            Wire::Ask(rank, _, Op::Close { handles, .. }) => Some((rank, handles)),
+            Wire::Ask(rank, _, Op::Control(Control::Close { handles, .. })) => Some((rank, handles)),
             _ => None,
         };
         self.take().into_iter().filter_map(closed).collect()
@@ -257,7 +258,7 @@ fn lost_and_closed_later(closes: bool) {
     }
     world.connect(R0, Welcome { resumed: true, kept: true, ..welcome(R0, 2) });
     world.feed(Input::Tick);
-    let asked = |wire: &Wire| matches!(wire, Wire::Ask(R0, _, Op::Close { handles, lost: false }) if *handles == [1]);
+    let asked = |wire: &Wire| matches!(wire, Wire::Ask(R0, _, Op::Control(Control::Close { handles, lost: false })) if *handles == [1]);
     assert_eq!(world.take().iter().any(asked), closes);
     world.says(R0, ToClient::Evicted);
     world.take();
@@ -269,7 +270,7 @@ fn lost_and_closed_later(closes: bool) {
     // The directory had moved, with what was open in it.
     world.connect(R1, Welcome { resumed: true, kept: true, ..welcome(R1, 3) });
     let wire = world.take();
-    let close = |wire: &Wire| matches!(wire, Wire::Ask(R1, _, Op::Close { handles, lost: true }) if *handles == [1]);
+    let close = |wire: &Wire| matches!(wire, Wire::Ask(R1, _, Op::Control(Control::Close { handles, lost: true })) if *handles == [1]);
     assert!(wire.iter().any(close), "{wire:?}");
     let _ = id;
 }
@@ -286,7 +287,7 @@ fn what_has_moved_to_a_rank_where_the_session_had_ended_is_closed_there() {
     // It came when the old session was no more, and so in a new one.
     world.connect(R1, Welcome { session: SessionId(9), kept: true, ..welcome(R1, 2) });
     let wire = world.take();
-    let close = |wire: &Wire| matches!(wire, Wire::Ask(R1, _, Op::Close { handles, lost: true }) if *handles == [1]);
+    let close = |wire: &Wire| matches!(wire, Wire::Ask(R1, _, Op::Control(Control::Close { handles, lost: true })) if *handles == [1]);
     assert!(wire.iter().any(close), "{wire:?}");
 }
 
@@ -297,7 +298,7 @@ fn handles_that_are_lost_with_a_session_are_closed_where_they_may_have_moved() {
     world.take();
     world.says(R1, ToClient::Evicted);
     let closes = world.take();
-    let close = |wire: &Wire| matches!(wire, Wire::Ask(R0, _, Op::Close { handles, lost: true }) if *handles == [1]);
+    let close = |wire: &Wire| matches!(wire, Wire::Ask(R0, _, Op::Control(Control::Close { handles, lost: true })) if *handles == [1]);
     assert!(closes.iter().any(close), "{closes:?}");
     let id = world.call(write(fh, b"x"));
     assert_eq!(world.result(id).unwrap_err().error, FsError::Stale);
@@ -342,13 +343,13 @@ fn a_lock_is_not_sent_from_rank_to_rank_after_its_handle_was_lost() {
     world.connect(R1, welcome(R1, 2));
     let wire = world.knows_no_handle(R1);
     let asked = wire.iter().find_map(|wire| match wire {
-        Wire::Ask(R1, seq, Op::SetLock { .. }) => Some(*seq),
+        Wire::Ask(R1, seq, Op::Control(Control::SetLock { .. })) => Some(*seq),
         _ => None,
     });
     // What is sent on now might be granted there to nobody.
     world.says(R1, ToClient::Redirect { seq: Seq(asked.unwrap()), rank: R0, routes: Vec::new(), done: None });
     assert_eq!(world.result(locks).unwrap_err().error, FsError::Stale);
-    assert!(!world.take().iter().any(|wire| matches!(wire, Wire::Ask(_, _, Op::SetLock { .. }))));
+    assert!(!world.take().iter().any(|wire| matches!(wire, Wire::Ask(_, _, Op::Control(Control::SetLock { .. })))));
 }
 
 #[test]
@@ -513,7 +514,7 @@ fn what_did_not_arrive_where_it_moved_is_lost_and_nothing_else() {
     world.knows_no_handle(R1);
     let id = world.call(Call::Flush { fh, owner: None });
     assert_eq!(world.result(id).unwrap_err().error, FsError::Io);
-    let closed = Op::Close { handles: vec![1], lost: true };
+    let closed = Op::Control(Control::Close { handles: vec![1], lost: true });
     let wire = world.take();
     let closes = |at| wire.iter().any(|wire| matches!(wire, Wire::Ask(rank, _, op) if *rank == at && *op == closed));
     assert!(closes(R0) && closes(R1), "{wire:?}");
@@ -552,7 +553,7 @@ fn data_of_a_file_that_is_said_to_have_moved_to_a_rank_that_takes_back_what_is_h
     world.connect(R1, Welcome { resumed: true, ..welcome(R1, 2) });
     let wire = world.take();
     let held = |wire: &Wire| match wire {
-        Wire::Ask(R1, seq, Op::Close { handles, .. }) if handles.is_empty() => Some(*seq),
+        Wire::Ask(R1, seq, Op::Control(Control::Close { handles, .. })) if handles.is_empty() => Some(*seq),
         _ => None,
     };
     let seq = wire.iter().find_map(held).unwrap_or_else(|| panic!("{wire:?}"));
@@ -597,7 +598,7 @@ fn an_answer_for_a_file_that_was_lost_is_not_taken_for_one_of_the_same_file_that
 /// The number of a question whether the first handle is known.
 fn knows(wire: &Wire) -> Option<u64> {
     match wire {
-        Wire::Ask(R1, seq, Op::GetLock { ino: FILE, handle: 1, .. }) => Some(*seq),
+        Wire::Ask(R1, seq, Op::Control(Control::GetLock { ino: FILE, handle: 1, .. })) => Some(*seq),
         _ => None,
     }
 }

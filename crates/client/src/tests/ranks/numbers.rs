@@ -43,7 +43,10 @@ impl Ranks {
     fn begins(&mut self, count: u32, first: u64) {
         let id = self.call(mkdir(Ino::ROOT, "first"));
         let wire = self.take();
-        let [Wire::Ask(R0, grant, Op::GrantInos { count: asked }), Wire::Ask(R0, made, Op::Mkdir { .. })] = &wire[..]
+        let [
+            Wire::Ask(R0, grant, Op::Control(Control::GrantInos { count: asked })),
+            Wire::Ask(R0, made, Op::Mkdir { .. }),
+        ] = &wire[..]
         else {
             panic!("numbers and a directory: {wire:?}")
         };
@@ -63,7 +66,7 @@ fn more_numbers_are_asked_for_when_half_are_left_and_without_any_a_creation_name
     // Half of them are left: two more are asked for, once, before the next creation.
     let id = world.call(mkdir(Ino::ROOT, "c"));
     let wire = world.take();
-    let [Wire::Ask(R0, grant, Op::GrantInos { count: 2 }), Wire::Ask(R0, seq, _)] = &wire[..] else {
+    let [Wire::Ask(R0, grant, Op::Control(Control::GrantInos { count: 2 })), Wire::Ask(R0, seq, _)] = &wire[..] else {
         panic!("{wire:?}")
     };
     assert_eq!(world.named.pop(), Some((R0, *seq, Some(Ino(0x1002)))));
@@ -72,7 +75,10 @@ fn more_numbers_are_asked_for_when_half_are_left_and_without_any_a_creation_name
     assert_eq!((world.makes("d"), world.makes("e")), (Some(0x1003), None), "they are used up, and nobody waits");
     world.answer(R0, *grant, Answer::Inos { first: Ino(0x2000), count: 2 }, &[]);
     let id = world.call(mkdir(Ino::ROOT, "f"));
-    assert!(matches!(world.take()[..], [Wire::Ask(R0, _, Op::GrantInos { count: 2 }), Wire::Ask(..)]));
+    assert!(matches!(
+        world.take()[..],
+        [Wire::Ask(R0, _, Op::Control(Control::GrantInos { count: 2 })), Wire::Ask(..)]
+    ));
     assert_eq!(world.named.pop().and_then(|(.., ino)| ino), Some(Ino(0x2000)));
     assert!(!world.done.iter().any(|(done, _)| *done == id));
 }
@@ -96,7 +102,9 @@ fn a_rank_that_gives_none_is_not_asked_again_and_one_that_does_not_know_its_numb
     let mut world = that_asks_for(8);
     let id = world.call(mkdir(Ino::ROOT, "a"));
     let wire = world.take();
-    let [Wire::Ask(_, grant, Op::GrantInos { .. }), Wire::Ask(_, made, _)] = &wire[..] else { panic!("{wire:?}") };
+    let [Wire::Ask(_, grant, Op::Control(Control::GrantInos { .. })), Wire::Ask(_, made, _)] = &wire[..] else {
+        panic!("{wire:?}")
+    };
     world.says(R0, ToClient::reply(*grant, Err(FsError::Quota)));
     world.answer(R0, *made, entry(Ino(0x999), Kind::Dir), &[]);
     world.result(id).expect("the creation has nothing to do with it");
@@ -130,7 +138,9 @@ fn a_creation_that_another_rank_is_to_do_takes_its_number_back_and_names_one_of_
     world.says(R0, ToClient::Redirect { seq: Seq(seq), rank: R1, routes: vec![route(DIR, R1, 1)], done: None });
     world.connect_second();
     let wire = world.take();
-    let [Wire::Ask(R1, grant, Op::GrantInos { count: 1000 }), Wire::Ask(R1, made, Op::Mkdir { .. })] = &wire[..] else {
+    let [Wire::Ask(R1, grant, Op::Control(Control::GrantInos { count: 1000 })), Wire::Ask(R1, made, Op::Mkdir { .. })] =
+        &wire[..]
+    else {
         panic!("the other rank is asked for numbers, too: {wire:?}")
     };
     assert_eq!(world.named.pop(), Some((R1, *made, None)));
@@ -176,6 +186,6 @@ fn no_more_numbers_are_asked_for_than_a_rank_gives() {
     let mut world = that_asks_for(u32::MAX);
     world.call(mkdir(Ino::ROOT, "a"));
     let wire = world.take();
-    let Wire::Ask(R0, _, Op::GrantInos { count }) = wire[0] else { panic!("{wire:?}") };
+    let Wire::Ask(R0, _, Op::Control(Control::GrantInos { count })) = wire[0] else { panic!("{wire:?}") };
     assert!(count > 0 && count <= limits::INO_GRANT_MAX / 2, "{count}: those under way count, too");
 }

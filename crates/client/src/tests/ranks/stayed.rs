@@ -133,7 +133,7 @@ fn rights_to_a_file_of_which_is_only_guessed_where_it_is_are_not_relied_on() {
     let wire = world.take();
     assert_eq!(written(&wire), [], "not before the handle is known there");
     let asks = |wire: &Wire| match wire {
-        Wire::Ask(R1, seq, Op::GetLock { ino: FILE, .. }) => Some(*seq),
+        Wire::Ask(R1, seq, Op::Control(Control::GetLock { ino: FILE, .. })) => Some(*seq),
         _ => None,
     };
     let seq = wire.iter().find_map(asks).expect("it is asked");
@@ -243,7 +243,7 @@ fn what_was_held_back_is_not_written_where_the_file_is_believed_to_be_before_its
         let wire = world.take();
         assert!(!wire.iter().any(|wire| matches!(wire, Wire::Data(..))), "known: {known}: {wire:?}");
         let seq = wire.iter().find_map(|wire| match wire {
-            Wire::Ask(R1, seq, Op::GetLock { ino: FILE, handle: 1, .. }) => Some(*seq),
+            Wire::Ask(R1, seq, Op::Control(Control::GetLock { ino: FILE, handle: 1, .. })) => Some(*seq),
             _ => None,
         });
         let result = if known { Ok(Answer::Lock(None)) } else { Err(FsError::BadHandle) };
@@ -300,7 +300,7 @@ fn believed_at_second() -> (Ranks, Fh, u64, u64) {
 /// The question whether a rank knows the handle.
 fn verifies(wire: &[Wire], rank: Rank) -> u64 {
     let asks = |wire: &Wire| match wire {
-        Wire::Ask(at, seq, Op::GetLock { ino: FILE, handle: 1, .. }) if *at == rank => Some(*seq),
+        Wire::Ask(at, seq, Op::Control(Control::GetLock { ino: FILE, handle: 1, .. })) if *at == rank => Some(*seq),
         _ => None,
     };
     wire.iter().find_map(asks).unwrap_or_else(|| panic!("{wire:?}"))
@@ -376,7 +376,7 @@ fn refused_where_it_was(refused_first: bool) -> (Ranks, u64, u64) {
     }
     let wire = world.take();
     let asks = |wire: &Wire| match wire {
-        Wire::Ask(R1, seq, Op::GetLock { ino: FILE, handle: 1, .. }) => Some(*seq),
+        Wire::Ask(R1, seq, Op::Control(Control::GetLock { ino: FILE, handle: 1, .. })) => Some(*seq),
         _ => None,
     };
     let seq = wire.iter().find_map(asks).unwrap_or_else(|| panic!("{wire:?}"));
@@ -416,7 +416,7 @@ fn what_was_held_back_is_lost_with_its_handle_where_the_file_has_moved_unheard_w
     assert!(matches!(op, Op::WriteInline { handle: 1, .. }), "{op:?}");
     world.says(R1, unknown(seq));
     let (_, seq, op) = world.asked();
-    assert!(matches!(op, Op::GetLock { handle: 1, .. }), "{op:?}");
+    assert!(matches!(op, Op::Control(Control::GetLock { handle: 1, .. })), "{op:?}");
     world.says(R1, unknown(seq));
     assert_eq!(written(&world.take()), [], "others may have written meanwhile");
     assert!(world.result(flush).is_err());
@@ -525,7 +525,9 @@ fn what_lies_beyond_the_end_of_a_file_that_moved_unheard_is_not_discarded_where_
         for wire in world.take() {
             match wire {
                 Wire::Ask(R1, seq, Op::GetAttr { .. }) => world.answer(R1, seq, in_objects.clone(), &[]),
-                Wire::Ask(R1, seq, Op::GetLock { .. }) => world.answer(R1, seq, Answer::Lock(None), &[]),
+                Wire::Ask(R1, seq, Op::Control(Control::GetLock { .. })) => {
+                    world.answer(R1, seq, Answer::Lock(None), &[])
+                }
                 Wire::Data(rank, id, op) if rank == R1 || op != (DataOp::Discard { from: 0 }) => {
                     data.push((rank, id, op))
                 }

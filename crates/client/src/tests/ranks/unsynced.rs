@@ -51,8 +51,10 @@ impl Ranks {
                     Wire::Data(rank, id, _) if rank != at => {
                         self.says(rank, ToClient::Data { id, result: Err(DataError::Stale) });
                     }
-                    Wire::Ask(_, seq, Op::GetLock { .. }) => self.answer(at, seq, Answer::Lock(None), &[]),
-                    Wire::Ask(_, seq, Op::Close { .. }) => self.answer(at, seq, Answer::Done, &[]),
+                    Wire::Ask(_, seq, Op::Control(Control::GetLock { .. })) => {
+                        self.answer(at, seq, Answer::Lock(None), &[])
+                    }
+                    Wire::Ask(_, seq, Op::Control(Control::Close { .. })) => self.answer(at, seq, Answer::Done, &[]),
                     Wire::Ask(_, seq, _) => {
                         let in_objects = Attr { inline: false, size: 4, ..attr(FILE, Kind::File) };
                         self.answer(at, seq, Answer::Entry(in_objects), &[]);

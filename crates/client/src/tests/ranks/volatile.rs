@@ -41,11 +41,11 @@ fn fsync(world: &mut Ranks, fh: Fh) -> u64 {
 fn an_fsync_waits_for_all_that_was_answered_before() {
     let (mut world, fh) = made_early();
     let id = fsync(&mut world, fh);
-    assert_eq!(world.answers(R0, Answer::Done), Op::Persist);
+    assert_eq!(world.answers(R0, Answer::Done), Op::Control(Control::Persist));
     world.result(id).unwrap();
     // Others may have been told more of it since.
     let id = fsync(&mut world, fh);
-    assert_eq!(world.answers(R0, Answer::Done), Op::Persist);
+    assert_eq!(world.answers(R0, Answer::Done), Op::Control(Control::Persist));
     world.result(id).unwrap();
 }
 
@@ -66,7 +66,7 @@ fn no_object_is_written_before_it_is_durable_that_the_file_is_there() {
     let id = world.call(write(fh, &[7; 100]));
     world.result(id).unwrap();
     let id = world.call(Call::Flush { fh, owner: None });
-    assert_eq!(world.answers(R0, Answer::Done), Op::Persist, "before its bytes go into objects");
+    assert_eq!(world.answers(R0, Answer::Done), Op::Control(Control::Persist), "before its bytes go into objects");
     assert!(matches!(&world.take()[..], [Wire::Data(R0, _, DataOp::Discard { from: 0 })]));
     assert!(world.done.iter().all(|(done, _)| *done != id));
 }
@@ -103,7 +103,11 @@ fn a_client_that_ends_with_its_rank_closes_a_file_that_is_not_durable_without_wa
     world.result(closed).unwrap();
     let id = world.call(Call::Release { fh, flock_owner: None });
     world.result(id).unwrap();
-    assert_eq!(world.answers(R0, Answer::Done), Op::Persist, "its bytes are written all the same, and not before");
+    assert_eq!(
+        world.answers(R0, Answer::Done),
+        Op::Control(Control::Persist),
+        "its bytes are written all the same, and not before"
+    );
     let (_, told) = goes_into_objects(&mut world);
     assert!(matches!(told, Op::SetData { ino: FILE, grow_to: Some(100), .. }), "{told:?}");
 }
@@ -116,7 +120,7 @@ fn an_fsync_waits_for_what_a_close_did_not_wait_for() {
     let closed = world.call(Call::Flush { fh, owner: None });
     world.result(closed).unwrap();
     let id = fsync(&mut world, fh);
-    assert_eq!(world.answers(R0, Answer::Done), Op::Persist);
+    assert_eq!(world.answers(R0, Answer::Done), Op::Control(Control::Persist));
     assert!(world.done.iter().all(|(done, _)| *done != id), "nothing is in its objects");
 }
 
@@ -131,7 +135,7 @@ fn attributes_are_set_before_what_waits_until_its_file_is_durable_and_keep_their
     let shown = world.result(set).unwrap();
     assert_eq!(shown.attr().map(|attr| (attr.size, attr.mtime)), Some((100, Time(9))));
     world.call(Call::Flush { fh, owner: None });
-    assert_eq!(world.answers(R0, Answer::Done), Op::Persist);
+    assert_eq!(world.answers(R0, Answer::Done), Op::Control(Control::Persist));
     let (_, told) = goes_into_objects(&mut world);
     assert!(matches!(told, Op::SetData { mtime: SetTime::At(Time(9)), .. }), "{told:?}");
 }
@@ -143,7 +147,7 @@ fn a_time_that_is_set_while_the_file_becomes_durable_is_set_once_more_behind_its
     world.result(id).unwrap();
     world.call(Call::Flush { fh, owner: None });
     let (_, persist, op) = world.asked();
-    assert_eq!(op, Op::Persist);
+    assert_eq!(op, Op::Control(Control::Persist));
     let set = world.call(set_mtime(9));
     let (_, early, _) = world.asked();
     // The file is durable, its bytes are on their way, and only then the answer comes.
@@ -189,7 +193,7 @@ fn a_directory_that_lost_something_says_so_to_a_sync_of_everything_once() {
     world.take();
     for lost in [true, false] {
         let id = world.call(Call::SyncAll);
-        while let Some(Wire::Ask(_, seq, Op::Sync)) = world.take().pop() {
+        while let Some(Wire::Ask(_, seq, Op::Control(Control::Sync))) = world.take().pop() {
             world.answer(R0, seq, Answer::Done, &[]);
         }
         assert_eq!(world.result(id).is_err(), lost);
@@ -203,7 +207,7 @@ fn an_fsync_of_a_directory_waits_for_what_came_early_there_and_says_once_what_a_
     answers_early(&mut world, 10, entry(FILE, Kind::File), &[]);
     world.result(id).unwrap();
     let id = world.call(Call::FsyncDir { dir: DIR });
-    assert_eq!(world.answers(R0, Answer::Done), Op::Persist);
+    assert_eq!(world.answers(R0, Answer::Done), Op::Control(Control::Persist));
     world.result(id).unwrap();
     let id = world.call(lookup(DIR, "y"));
     answers_early(&mut world, 11, entry(FILE, Kind::File), &[]);
@@ -214,7 +218,7 @@ fn an_fsync_of_a_directory_waits_for_what_came_early_there_and_says_once_what_a_
     for lost in [true, false] {
         let asks = world.take();
         let asked = asks.iter().find_map(|wire| match wire {
-            Wire::Ask(_, seq, Op::Persist) => Some(*seq),
+            Wire::Ask(_, seq, Op::Control(Control::Persist)) => Some(*seq),
             _ => None,
         });
         world.answer(R0, asked.expect("it is asked"), Answer::Done, &[]);
@@ -258,7 +262,7 @@ fn who_waits_for_a_sync_over_a_crash_is_told_because_of_what_others_did_that_was
         // All that this client was told is there.
         restarts(&mut world, 10, 2);
         for told in [relaxed, false] {
-            while let Some(Wire::Ask(_, seq, Op::Persist)) = world.take().pop() {
+            while let Some(Wire::Ask(_, seq, Op::Control(Control::Persist))) = world.take().pop() {
                 world.answer(R0, seq, Answer::Done, &[]);
             }
             assert_eq!(world.result(id).is_err(), told, "relaxed: {relaxed}");

@@ -23,8 +23,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use loligo_subtree::{FULL_PAUSE_MS, Group, Outcome, Outstanding, PARTS_IN_FLIGHT, Settings};
 use loligo_types::limits::{CONFLICTS_TOLD_MAX, SUBTREE_INOS_MAX};
 use loligo_types::{
-    Answer, Conflict, Cred, DecoupledRecord, FsError, FsResult, Ino, Inode, Interfere, MergeInto, Need, Op, Promise,
-    StoredJournal, SubtreeAnswer, SubtreeOp, Time,
+    Answer, Conflict, Control, Cred, DecoupledRecord, FsError, FsResult, Ino, Inode, Interfere, MergeInto, Need, Op,
+    Promise, StoredJournal, SubtreeAnswer, SubtreeOp, Time,
 };
 
 use super::{Call, CallResult, Client, Fs};
@@ -353,7 +353,9 @@ impl Subtree {
                 let part = u32::try_from(sent).map_err(|_| FsError::Quota)?;
                 let what = Box::new(SubtreeOp::Part { epoch, merge, part, blind: self.blind, body });
                 // Who waits has gone only if this thread panicked.
-                self.client.submit(&self.cred, Call::Op(Op::Subtree { dir, what }), move |result| _ = to.send(result));
+                self.client.submit(&self.cred, Call::Op(Op::Control(Control::Subtree { dir, what })), move |result| {
+                    _ = to.send(result)
+                });
                 sent += 1;
             }
             let answer = from.recv().map_err(|_| FsError::Io)?;
@@ -421,7 +423,7 @@ impl Merged {
 }
 
 fn ask(client: &Client, cred: &Arc<Cred>, dir: Ino, what: SubtreeOp) -> FsResult<Answer> {
-    let call = Call::Op(Op::Subtree { dir, what: Box::new(what) });
+    let call = Call::Op(Op::Control(Control::Subtree { dir, what: Box::new(what) }));
     client.call(cred, call).map(|done| done.answer).map_err(|failed| failed.error)
 }
 

@@ -125,7 +125,7 @@ fn root_takes_one_at_once_whether_its_owner_is_here_or_gone_and_nobody_else_does
         assert_eq!(ask(&mut world, same, dir, now(6)).err(), Some(FsError::Perm), "its user waits for the lease");
         assert_eq!(ask(&mut world, b, dir, now(0)).err(), Some(FsError::Invalid));
         world.clients[one].obeys = false;
-        let seq = world.send(b, Op::Subtree { dir, what: Box::new(now(7)) });
+        let seq = world.send(b, Op::Control(Control::Subtree { dir, what: Box::new(now(7)) }));
         if here {
             // Its owner is told first: from the answer on it lets no program believe that something succeeded.
             assert_eq!(world.reply(b, seq), None, "its owner has not heard it");
@@ -184,7 +184,7 @@ fn an_owner_that_does_not_answer_holds_up_nobody_who_takes_its_subtree() {
     let owner = Owner::new(&mut world, a, dir, 100).expect("free");
     let what = SubtreeOp::TakeOver { owner: 7, now: true };
     world.clients[a].obeys = false;
-    let seq = world.send(b, Op::Subtree { dir, what: Box::new(what) });
+    let seq = world.send(b, Op::Control(Control::Subtree { dir, what: Box::new(what) }));
     assert_eq!(world.reply(b, seq), None);
     world.wait_alive(1500);
     let record = told(world.reply(b, seq).expect("it was waited for long enough").0).expect("root may").0;

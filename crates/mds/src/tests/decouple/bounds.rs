@@ -304,7 +304,7 @@ fn a_directory_goes_into_one_of_another_rank_that_has_attributes() {
 fn bounds_of_directories_of_other_ranks_count() {
     let (mut cluster, client, _, there) = two_ranks();
     let job = cluster.mkdir(client, there, "job");
-    let decouple = |promise| Op::Subtree { dir: job, what: Box::new(wanted(10, 5000, promise)) };
+    let decouple = |promise| Op::Control(Control::Subtree { dir: job, what: Box::new(wanted(10, 5000, promise)) });
     cluster.call(client, set(Ino::ROOT, FLOOR)).expect("root may");
     assert_eq!(refusal(cluster.call(client, decouple(Promise::NONE))), Some((RefusedBy::Floor, Ino::ROOT)));
     assert_eq!(cluster.call(client, set(job, "preset = 'ramdisk'")), Err(FsError::Perm));

@@ -34,7 +34,7 @@ fn parts_wait_for_their_records_in_order_and_none_is_sent_again_for_it() {
     let mut sent = Vec::new();
     for (part, body) in (0..).zip(&group.parts) {
         let what = Box::new(SubtreeOp::Part { epoch, merge, part, blind: false, body: body.clone() });
-        sent.push(world.send(a, Op::Subtree { dir, what }));
+        sent.push(world.send(a, Op::Control(Control::Subtree { dir, what })));
     }
     let mut answered = Vec::new();
     for _ in 0..200 {

@@ -101,7 +101,7 @@ pub(super) fn merge_used(
     let merge = record.merges + 1;
     ask(world, owner.at, dir, SubtreeOp::Part { epoch, merge, part: 0, blind, body: body(events) })?;
     let what = SubtreeOp::Merge { epoch, merge, parts: 1, used, into };
-    let seq = world.send(owner.at, Op::Subtree { dir, what: Box::new(what) });
+    let seq = world.send(owner.at, Op::Control(Control::Subtree { dir, what: Box::new(what) }));
     for _ in 0..1000 {
         if let Some((result, _)) = world.reply(owner.at, seq) {
             return result.map(drop);

@@ -117,7 +117,7 @@ impl Scene {
     /// It is given back: nothing is left of copies and orphans, and nothing is wrong.
     fn end(&mut self) {
         let what = Box::new(SubtreeOp::End { epoch: self.owner.epoch() });
-        let seq = self.world.send(self.owner.at, Op::Subtree { dir: self.dir, what });
+        let seq = self.world.send(self.owner.at, Op::Control(Control::Subtree { dir: self.dir, what }));
         self.world.wait_alive(20);
         self.world.restore_all();
         self.world.wait_alive(500);
@@ -386,7 +386,7 @@ fn without_a_merge_others_versions_are_what_is_there_and_nobody_changes_them_bef
             s.world.wait_alive(20_000);
         } else {
             let what = Box::new(SubtreeOp::End { epoch: s.owner.epoch() });
-            s.world.send(s.owner.at, Op::Subtree { dir: s.dir, what });
+            s.world.send(s.owner.at, Op::Control(Control::Subtree { dir: s.dir, what }));
         }
         assert_eq!(s.world.pending_restores.len(), 1);
         assert_eq!(s.world.access.get(&(session, s.big)), Some(&DataAccess::Moving), "lost: {lost}");
@@ -415,7 +415,7 @@ fn a_file_is_forked_when_that_is_durable_and_others_hold_nothing_back() {
     assert!(rights.has(Lease::BUFFER));
     s.world.clients[s.b].obeys = false;
     let (what, at) = (Box::new(SubtreeOp::Overwrite { epoch: s.owner.epoch(), inos: vec![s.big] }), s.owner.at);
-    let seq = s.world.send(at, Op::Subtree { dir: s.dir, what });
+    let seq = s.world.send(at, Op::Control(Control::Subtree { dir: s.dir, what }));
     assert_eq!((s.world.reply(at, seq), s.world.frozen.len()), (None, 0), "what it holds back is asked for");
     s.world.clients[s.b].obeys = true;
     s.world.pump();
@@ -427,7 +427,7 @@ fn a_file_is_forked_when_that_is_durable_and_others_hold_nothing_back() {
     let mut s = Scene::new();
     s.world.syncs = false;
     let what = Box::new(SubtreeOp::Overwrite { epoch: s.owner.epoch(), inos: vec![s.big] });
-    let seq = s.world.send(at, Op::Subtree { dir: s.dir, what });
+    let seq = s.world.send(at, Op::Control(Control::Subtree { dir: s.dir, what }));
     assert_eq!((s.world.reply(at, seq), s.world.frozen.len()), (None, 0), "a crash would forget it");
     s.world.syncs = true;
     s.world.pump();
@@ -455,7 +455,7 @@ fn an_owner_that_answers_by_itself_gives_back_what_it_had_there_and_is_none_of_t
     assert!(!s.world.call_granted(at, lookup.clone()).1.is_empty(), "as anybody");
     s.world.open(at, big, READ, 70);
     let what = Box::new(open(true)(s.owner.epoch()));
-    let seq = s.world.send(at, Op::Subtree { dir, what });
+    let seq = s.world.send(at, Op::Control(Control::Subtree { dir, what }));
     s.world.wait_alive(3000);
     assert!(matches!(s.world.reply(at, seq), Some((Err(FsError::Busy), _))), "a program has it open");
     assert!(s.world.call(at, Op::GetAttr { ino: big }).is_ok(), "it works there as before");

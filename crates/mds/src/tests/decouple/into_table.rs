@@ -185,7 +185,7 @@ fn roots_word_is_taken_for_what_it_merges_blind_and_nobody_elses() {
     assert_eq!(ask(&mut world, a, dir, part(true, &states)), Ok(Answer::Done));
     let used = owner.subtree.used();
     let what = Box::new(SubtreeOp::Merge { epoch, merge: 1, parts: 1, used, into: MergeInto::Table });
-    let seq = world.send(a, Op::Subtree { dir, what });
+    let seq = world.send(a, Op::Control(Control::Subtree { dir, what }));
     (0..5).for_each(|_| world.wait_alive(10));
     assert!(world.reply(a, seq).is_some_and(|(result, _)| result.is_ok()));
     let attr = world.mds.core.tree.inode(old).map(|inode| (inode.mode, inode.uid));

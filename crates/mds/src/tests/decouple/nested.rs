@@ -174,7 +174,7 @@ fn a_policy_of_a_directory_that_another_rank_had_is_found_when_that_comes() {
     cluster.call(client, set(kid, STRONG)).expect("nobody has it");
     let tried = |cluster: &mut Cluster| {
         let what = Box::new(promised(hdfs()));
-        match cluster.call(client, Op::Subtree { dir: here, what }).expect("it is answered") {
+        match cluster.call(client, Op::Control(Control::Subtree { dir: here, what })).expect("it is answered") {
             Answer::Subtree(answer) => *answer,
             other => panic!("{other:?}"),
         }

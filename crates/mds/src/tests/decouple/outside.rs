@@ -51,7 +51,7 @@ fn a_file_in_it_that_nothing_counts_any_more_is_its_owners_once_it_has_found_it(
     let mut owner = Owner::new(&mut world, a, dir, 100).expect("nothing is known to be in use below it");
     let look = Op::Lookup { dir, name: name("in") };
     let what = SubtreeOp::Fetch { epoch: owner.epoch(), needs: vec![loligo_types::Need::Inode(file)] };
-    let seq = world.send(a, Op::Subtree { dir, what: Box::new(what) });
+    let seq = world.send(a, Op::Control(Control::Subtree { dir, what: Box::new(what) }));
     assert_eq!(world.reply(a, seq), None, "somebody has it open");
     world.call(b, close(5)).expect("it is open");
     world.tick();

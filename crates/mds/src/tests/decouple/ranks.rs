@@ -13,7 +13,7 @@ struct Far {
 }
 
 fn ask(cluster: &mut Cluster, client: usize, dir: Ino, what: SubtreeOp) -> FsResult<Answer> {
-    cluster.call(client, Op::Subtree { dir, what: Box::new(what) })
+    cluster.call(client, Op::Control(Control::Subtree { dir, what: Box::new(what) }))
 }
 
 impl Far {
@@ -65,7 +65,7 @@ impl Far {
     fn merge_op(&self, group: &Group) -> Op {
         let (merge, parts) = (self.subtree.record().merges + 1, group.parts.len() as u32);
         let what = SubtreeOp::Merge { epoch: self.epoch(), merge, parts, used: group.used, into: into_of(merge) };
-        Op::Subtree { dir: self.subtree.root(), what: Box::new(what) }
+        Op::Control(Control::Subtree { dir: self.subtree.root(), what: Box::new(what) })
     }
 
     fn merge(&mut self, cluster: &mut Cluster) -> FsResult<()> {
@@ -299,7 +299,7 @@ fn one_that_is_asked_for_while_it_moves_is_decoupled_where_it_comes_to() {
     cluster.touch_all(b, below, 3);
     cluster.hold(0, 1);
     cluster.begin_move(below, 0, 1);
-    let op = Op::Subtree { dir: here, what: Box::new(decouple_op(77, 0, 10)) };
+    let op = Op::Control(Control::Subtree { dir: here, what: Box::new(decouple_op(77, 0, 10)) });
     let seq = cluster.send(a, 0, op);
     cluster.wait(200);
     assert_eq!(cluster.outcome(a, 0, seq), None, "something of it is about to move");
@@ -323,7 +323,7 @@ fn what_is_open_may_be_closed_once_all_is_there_however_long_that_took() {
     cluster.call(b, create(below, "open", WRITE, 9)).expect("it is made");
     cluster.migrate(below, 0, 1);
     cluster.hold(0, 1);
-    let seq = cluster.send(a, 0, Op::Subtree { dir: here, what: Box::new(decouple_op(77, 0, 10)) });
+    let seq = cluster.send(a, 0, Op::Control(Control::Subtree { dir: here, what: Box::new(decouple_op(77, 0, 10)) }));
     cluster.wait(4000);
     cluster.release();
     cluster.wait_for("what is the other rank's", |cluster| cluster.has(0, below) && !cluster.has(1, below));
@@ -413,7 +413,7 @@ fn a_file_that_lives_by_itself_at_another_rank_comes_also_if_that_one_has_not_go
     cluster.at(0, |world| world.loads = false);
     cluster.release();
     let what = SubtreeOp::Fetch { epoch: owner.epoch(), needs: vec![Need::Inode(f)] };
-    let seq = cluster.send(a, 1, Op::Subtree { dir: there, what: Box::new(what) });
+    let seq = cluster.send(a, 1, Op::Control(Control::Subtree { dir: there, what: Box::new(what) }));
     // Between two reads everything leaves memory that may. It is not what looks now and then for files to go home that finds it.
     let mut found = None;
     for _ in 0..25 {

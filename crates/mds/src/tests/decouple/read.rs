@@ -59,10 +59,12 @@ fn others_see_the_state_of_the_last_merge_and_change_nothing() {
     assert_eq!((opened.size, rights), (6, loligo_types::Lease::NONE), "nothing is to be asked back");
     let Ok(Answer::Bytes(bytes)) = world.call(b, Op::ReadInline { ino: old, handle: 20 }) else { panic!("no bytes") };
     assert_eq!(&*bytes, b"before");
-    world.call(b, Op::SetLock { ino: old, handle: 20, lock: lock(false), wait: false }).expect("it keeps nobody out");
+    world
+        .call(b, Op::Control(Control::SetLock { ino: old, handle: 20, lock: lock(false), wait: false }))
+        .expect("it keeps nobody out");
     let outside = world.create(b, Ino::ROOT, "out", WRITE, 9).ino;
     for op in [
-        Op::SetLock { ino: old, handle: 20, lock: lock(true), wait: false },
+        Op::Control(Control::SetLock { ino: old, handle: 20, lock: lock(true), wait: false }),
         chmod(old, 0o600),
         Op::Open { ino: old, flags: WRITE, handle: 21 },
         Op::Open { ino: old, flags: loligo_types::OpenFlags { truncate: true, ..READ }, handle: 21 },
@@ -100,7 +102,7 @@ fn others_see_the_state_of_the_last_merge_and_change_nothing() {
 fn it_is_decoupled_though_others_read_there_and_not_while_they_write() {
     let (mut world, a, b, dir, old) = scene();
     world.open(b, old, WRITE, 20);
-    let seq = world.send(a, Op::Subtree { dir, what: Box::new(read_op(77)) });
+    let seq = world.send(a, Op::Control(Control::Subtree { dir, what: Box::new(read_op(77)) }));
     world.wait_alive(3000);
     assert!(matches!(world.reply(a, seq), Some((Err(FsError::Busy), _))));
     world.call(b, close(20)).expect("it is open");
@@ -108,7 +110,7 @@ fn it_is_decoupled_though_others_read_there_and_not_while_they_write() {
     assert!(rights.has(loligo_types::Lease::CACHE));
     world.clients[b].obeys = false;
     let what = Box::new(read_op(77));
-    let seq = world.send(a, Op::Subtree { dir, what });
+    let seq = world.send(a, Op::Control(Control::Subtree { dir, what }));
     assert_eq!(world.reply(a, seq), None, "what it may keep is asked back");
     world.clients[b].obeys = true;
     world.pump();
@@ -201,7 +203,7 @@ fn what_was_overwritten_and_not_merged_is_put_back_before_it_ends() {
             None
         } else {
             let what = Box::new(SubtreeOp::End { epoch: owner.epoch() });
-            Some(world.send(a, Op::Subtree { dir, what }))
+            Some(world.send(a, Op::Control(Control::Subtree { dir, what })))
         };
         assert_eq!(Vec::from(world.pending_restores.clone()), [(big, copy)], "lost: {lost}");
         assert_eq!(seq.and_then(|seq| world.reply(a, seq)), None);

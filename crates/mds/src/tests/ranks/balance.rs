@@ -1,8 +1,8 @@
 //! Snapshots that a rank shows to the policy of its balancer, and its obedience to the decisions.
 
 use loligo_namespace::BALANCER;
+use loligo_types::{Control, Frag, Ino, Op, Rank};
 use loligo_types::{Decision, Move, Piece, PolicyId, RankState, Snapshot, Weighed, XattrMode};
-use loligo_types::{Frag, Ino, Op, Rank};
 
 use super::*;
 use crate::Config;
@@ -290,7 +290,8 @@ fn what_is_decoupled_and_what_it_is_in_is_shown_to_policies_as_fixed() {
         interfere,
         promise: loligo_types::Promise::NONE,
     };
-    let answer = cluster.call(a, Op::Subtree { dir: job, what: Box::new(decouple) }).expect("nobody has it");
+    let answer =
+        cluster.call(a, Op::Control(Control::Subtree { dir: job, what: Box::new(decouple) })).expect("nobody has it");
     let loligo_types::Answer::Subtree(answer) = answer else { panic!("{answer:?}") };
     let loligo_types::SubtreeAnswer::Decoupled { record, .. } = *answer else { panic!("{answer:?}") };
     let fixed = |cluster: &mut Cluster| {
@@ -300,7 +301,7 @@ fn what_is_decoupled_and_what_it_is_in_is_shown_to_policies_as_fixed() {
     };
     assert_eq!(fixed(&mut cluster), [true, true, true, false, false]);
     let end = loligo_types::SubtreeOp::End { epoch: record.epoch };
-    cluster.call(a, Op::Subtree { dir: job, what: Box::new(end) }).expect("it is his");
+    cluster.call(a, Op::Control(Control::Subtree { dir: job, what: Box::new(end) })).expect("it is his");
     cluster.wait(TICK_MS);
     assert_eq!(fixed(&mut cluster), [false; 5]);
     cluster.finish();

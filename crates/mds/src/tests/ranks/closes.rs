@@ -1,14 +1,14 @@
 //! Handles that are closed while, and after, what they are of moves: nobody has them open in the end.
 
 use loligo_types::msg::Reclaim;
-use loligo_types::{Frag, Ino, Lease, Op};
+use loligo_types::{Control, Frag, Ino, Lease, Op};
 
 use crate::peer::PeerMsg;
 use crate::tests::cluster_harness::{Cluster, Outcome, here_and_there, two_ranks};
 use crate::tests::harness::{READ, WRITE, create};
 
 fn close(handles: &[u64]) -> Op {
-    Op::Close { handles: handles.into(), lost: false }
+    Op::Control(Control::Close { handles: handles.into(), lost: false })
 }
 
 /// A file that a client has open.

@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use loligo_types::{Answer, FileLock, FsError, Ino, Kind, Lease, LockKind, LockOwner, Name, Op, Replicas, SetAttr};
+use loligo_types::{
+    Answer, Control, FileLock, FsError, Ino, Kind, Lease, LockKind, LockOwner, Name, Op, Replicas, SetAttr,
+};
 
 use super::table::{home, placed};
 use super::walks::chmod as by_number;
@@ -79,7 +81,7 @@ fn listed(outcome: &Outcome) -> (Ino, Vec<String>, bool) {
 fn knows(cluster: &mut Cluster, client: usize, at: usize, ino: Ino, handle: u64) -> bool {
     let (owner, end) = (LockOwner(1), u64::MAX);
     let lock = FileLock { kind: LockKind::Flock, owner, pid: 1, exclusive: true, start: 0, end };
-    match cluster.ask(client, at, Op::GetLock { ino, handle, lock }) {
+    match cluster.ask(client, at, Op::Control(Control::GetLock { ino, handle, lock })) {
         Outcome::Answered(Ok(Answer::Lock(None))) => true,
         Outcome::Answered(Err(FsError::BadHandle)) => false,
         other => panic!("{other:?}"),
@@ -117,7 +119,7 @@ fn one_request_goes_the_way_and_opens_what_is_there() {
     assert_eq!(gone(&cluster.ask(a, 0, via(&["here", "d", "f", "x"], open(76)))), (3, f, Kind::File, None));
     assert_eq!(gone(&cluster.ask(a, 0, via(&way, made("x", false, 77)))), (3, f, Kind::File, None));
     let handles = (70..75).filter(|handle| *handle != 73).collect();
-    assert!(cluster.call(a, Op::Close { handles, lost: false }).is_ok());
+    assert!(cluster.call(a, Op::Control(Control::Close { handles, lost: false })).is_ok());
     assert!(!knows(&mut cluster, a, 0, f, 70));
     cluster.finish();
 }
@@ -181,7 +183,7 @@ fn where_it_is_another_ranks_it_says_so_and_nothing_was_done() {
     // What is listed by the rank of the directory, with a way that leads over the other.
     assert_eq!(listed(&cluster.ask(a, 1, via(&["there", "e"], list(true)))), (e, vec!["f".into()], true));
     assert_eq!(gone(&cluster.ask(a, 0, via(&["there"], list(false)))), (1, there, Kind::Dir, Some(1)));
-    assert!(cluster.call_by(a, 1, &Op::Close { handles: vec![70], lost: false }).0.is_ok());
+    assert!(cluster.call_by(a, 1, &Op::Control(Control::Close { handles: vec![70], lost: false })).0.is_ok());
     cluster.finish();
 }
 
@@ -341,7 +343,7 @@ fn what_takes_the_name_while_others_give_back_what_they_hold_is_opened_instead()
     assert_eq!(cluster.outcome(a, 0, seq), None);
     // It is replaced and closed, and so gone, before that one has answered.
     assert!(cluster.call(b, rename(here, "g", here, "f")).is_ok());
-    assert!(cluster.call(b, Op::Close { handles: vec![7], lost: false }).is_ok());
+    assert!(cluster.call(b, Op::Control(Control::Close { handles: vec![7], lost: false })).is_ok());
     cluster.at(0, |world| world.clients[b].obeys = true);
     cluster.wait(100);
     assert_eq!(opened(&cluster.outcome(a, 0, seq).expect("answered")).0, g);

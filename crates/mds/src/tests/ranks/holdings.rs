@@ -3,7 +3,7 @@
 
 use loligo_namespace::Need;
 use loligo_types::msg::{Reclaim, ToClient, ToServer};
-use loligo_types::{Answer, FileLock, FsError, Ino, Lease, LockKind, LockOwner, Op, RankState};
+use loligo_types::{Answer, Control, FileLock, FsError, Ino, Lease, LockKind, LockOwner, Op, RankState};
 
 use super::*;
 use crate::tests::size;
@@ -19,7 +19,7 @@ fn mknod(dir: Ino, text: &str) -> Op {
 }
 
 fn set_lock(ino: Ino, wait: bool) -> Op {
-    Op::SetLock { ino, handle: 1, lock: lock(1), wait }
+    Op::Control(Control::SetLock { ino, handle: 1, lock: lock(1), wait })
 }
 
 fn recalled(cluster: &Cluster, at: usize, client: usize, ino: Ino) -> Lease {
@@ -135,7 +135,7 @@ fn a_client_that_did_not_hear_its_welcome_comes_back_to_the_session_with_what_ha
             cluster.come_back(walker, 1, Reclaim::default());
         }
         let lock = FileLock { kind: LockKind::Posix, owner: LockOwner(0), pid: 0, exclusive: false, start: 0, end: 0 };
-        let known = cluster.ask(a, 1, Op::GetLock { ino: attr.ino, handle: 1, lock });
+        let known = cluster.ask(a, 1, Op::Control(Control::GetLock { ino: attr.ino, handle: 1, lock }));
         assert_eq!(known, Outcome::Answered(Ok(Answer::Lock(None))), "{case}");
         cluster.ask(a, 1, close(1));
         cluster.finish();
@@ -223,11 +223,11 @@ fn a_file_lock_is_the_clients_at_the_new_rank_and_who_waits_for_it_waits_on_ther
     assert_eq!(to, 1);
     let waits = cluster.send(b, 1, set_lock(file, true));
     assert_eq!(cluster.outcome(b, 1, waits), None);
-    let op = Op::GetLock { ino: file, handle: 1, lock: lock(1) };
+    let op = Op::Control(Control::GetLock { ino: file, handle: 1, lock: lock(1) });
     let Outcome::Answered(Ok(Answer::Lock(Some(found)))) = cluster.ask(b, 1, op) else { panic!("it is locked") };
     assert_eq!(found.pid, 7);
     assert_eq!(cluster.ask(b, 1, set_lock(file, false)), Outcome::Answered(Err(FsError::WouldBlock)));
-    let op = Op::Unlock { ino: file, handle: 1, lock: lock(1) };
+    let op = Op::Control(Control::Unlock { ino: file, handle: 1, lock: lock(1) });
     assert_eq!(cluster.ask(a, 1, op), Outcome::Answered(Ok(Answer::Done)));
     assert_eq!(cluster.outcome(b, 1, waits), Some(Outcome::Answered(Ok(Answer::Done))));
     cluster.ask(a, 1, close(1));
@@ -514,7 +514,10 @@ fn locks_of_an_open_file_are_taken_and_given_back_in_order_whatever_has_left_mem
     });
     assert!(!cluster.has(0, file));
     let lock = lock(1);
-    for op in [Op::SetLock { ino: file, handle: 5, lock, wait: true }, Op::Unlock { ino: file, handle: 5, lock }] {
+    for op in [
+        Op::Control(Control::SetLock { ino: file, handle: 5, lock, wait: true }),
+        Op::Control(Control::Unlock { ino: file, handle: 5, lock }),
+    ] {
         let seq = cluster.send(a, 0, op.clone());
         assert_eq!(cluster.outcome(a, 0, seq), Some(Outcome::Answered(Ok(Answer::Done))), "{op:?}");
     }
@@ -593,11 +596,11 @@ fn what_is_open_moves_also_if_it_had_to_be_looked_for_again() {
     cluster.at(0, |world| world.quiesces = true);
     cluster.wait_for("the end", |cluster| cluster.state(0, id) == "done");
     for (n, ino) in (1..).zip(&files) {
-        let op = Op::GetLock { ino: *ino, handle: n, lock: lock(1) };
+        let op = Op::Control(Control::GetLock { ino: *ino, handle: n, lock: lock(1) });
         let outcome = cluster.ask(a, 1, op);
         assert!(matches!(outcome, Outcome::Answered(Ok(_))), "{ino}: {outcome:?}");
     }
-    cluster.call(a, Op::Close { handles: (1..=8).collect(), lost: false }).expect("they are open");
+    cluster.call(a, Op::Control(Control::Close { handles: (1..=8).collect(), lost: false })).expect("they are open");
     cluster.finish();
 }
 

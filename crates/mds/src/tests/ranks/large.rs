@@ -1,7 +1,7 @@
 //! The record of a migration is never longer than the journal takes, whatever is changed or held meanwhile.
 
 use loligo_journal::frame::BODY_MAX;
-use loligo_types::{Answer, FileLock, Ino, LockKind, LockOwner, Op, RankState, limits};
+use loligo_types::{Answer, Control, FileLock, Ino, LockKind, LockOwner, Op, RankState, limits};
 
 use super::*;
 use crate::{DataAccess, Member};
@@ -60,7 +60,7 @@ fn begin_while_written(cluster: &mut Cluster, client: usize, dir: Ino, inos: &[I
 
 fn finish(mut cluster: Cluster, client: usize, at: usize, files: usize) {
     let handles = (1..=files as u64).collect();
-    cluster.ask(client, at, Op::Close { handles, lost: false });
+    cluster.ask(client, at, Op::Control(Control::Close { handles, lost: false }));
     cluster.finish();
 }
 
@@ -148,7 +148,10 @@ fn a_directory_with_more_locks_than_can_move_at_once_stays_until_they_are_given_
     assert_eq!(state, "failed: too many files are open or locked below it: close some, or move parts of it");
     assert_eq!(cluster.world(0).mds.locks.held(), 460_000, "nobody has lost one");
     let handles = (1..1000).collect();
-    assert_eq!(cluster.ask(a, 0, Op::Close { handles, lost: false }), Outcome::Answered(Ok(Answer::Done)));
+    assert_eq!(
+        cluster.ask(a, 0, Op::Control(Control::Close { handles, lost: false })),
+        Outcome::Answered(Ok(Answer::Done))
+    );
     cluster.migrate(here, 0, 1);
     assert_eq!((cluster.world(0).mds.locks.held(), cluster.world(1).mds.locks.held()), (0, 460_000 - 999 * 230));
     finish(cluster, a, 1, 2000);
@@ -172,7 +175,10 @@ fn a_drain_that_meets_more_locks_than_can_move_at_once_says_so_and_goes_on_when_
     let tried = cluster.world(0).mds.drain_status().expect("it is being drained").subtrees_given;
     assert!(tried < 10, "it tries again now and then, not all the time: {tried}");
     let handles = (1..1000).collect();
-    assert_eq!(cluster.ask(a, 0, Op::Close { handles, lost: false }), Outcome::Answered(Ok(Answer::Done)));
+    assert_eq!(
+        cluster.ask(a, 0, Op::Control(Control::Close { handles, lost: false })),
+        Outcome::Answered(Ok(Answer::Done))
+    );
     cluster.wait_member(0, &Member::Drained);
     assert_eq!(stuck(&cluster), None);
     finish(cluster, a, 1, 2000);

@@ -1,7 +1,7 @@
 //! Requests over ranks that are sent again, or whose client goes away.
 
 use loligo_types::msg::{Reclaim, ToServer};
-use loligo_types::{Answer, Frag, FsError, Ino, Op, Seq};
+use loligo_types::{Answer, Control, Frag, FsError, Ino, Op, Seq};
 
 use super::*;
 
@@ -90,7 +90,7 @@ fn a_renamed_file_is_not_lost_when_ranks_crash_before_their_tables_have_it() {
 fn made_unheard() -> (Cluster, usize, Seq, Ino) {
     let mut cluster = Cluster::new(2);
     let (a, b) = (cluster.client(), cluster.client());
-    let given = cluster.ask(a, 0, Op::GrantInos { count: 4 });
+    let given = cluster.ask(a, 0, Op::Control(Control::GrantInos { count: 4 }));
     let Outcome::Answered(Ok(Answer::Inos { first, .. })) = given else { panic!("{given:?}") };
     let seq = cluster.at(0, |world| {
         world.clients[a].next_seq += 1;

@@ -1,6 +1,6 @@
 //! Clients that reach file data in the store by themselves, and hold files that move.
 
-use loligo_types::{Answer, Op, RankState};
+use loligo_types::{Answer, Control, Op, RankState};
 
 use super::*;
 use crate::Config;
@@ -11,7 +11,7 @@ fn whoever_gets_a_file_knows_by_what_the_store_knows_the_client_that_holds_it() 
     let (mut cluster, a, here, _) = here_and_there(Cluster::with_settings(&[RankState::Up; 2], change));
     let file = cluster.touch(a, here, "f");
     let address: Box<[u8]> = b"10.0.0.7:0/12"[..].into();
-    let told = cluster.ask(a, 0, Op::DataAddress { address: address[..].into() });
+    let told = cluster.ask(a, 0, Op::Control(Control::DataAddress { address: address[..].into() }));
     assert!(matches!(told, Outcome::Answered(Ok(Answer::Done))), "{told:?}");
     let opened = cluster.ask(a, 0, Op::Open { ino: file, flags: WRITE, handle: 1 });
     assert!(matches!(opened, Outcome::Answered(Ok(_))), "{opened:?}");

@@ -1,0 +1,86 @@
+//! Control requests: of what a client can ask of a metadata server those that are no operations of the tree. They are about handles, file
+//! locks, the session, what is durable, and decoupled subtrees. The operations are in `op`.
+
+use std::sync::Arc;
+
+use crate::{About, FileLock, Ino, LockOwner, SubtreeOp};
+
+/// The control requests.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Control {
+    /// Ends handles. `Done`. Unknown handles are ignored, so that a repeat is harmless. If some have moved to another rank that one is to
+    /// be asked, and this one again if they were several. `lost`: the client lost them with a session, and does not know what became of data
+    /// that it was writing through them.
+    Close { handles: Vec<u64>, lost: bool },
+    /// Takes or changes a lock; `wait`: the answer comes when it was got. `Done`.
+    SetLock { ino: Ino, handle: u64, lock: FileLock, wait: bool },
+    /// Gives a range back. `Done`.
+    Unlock { ino: Ino, handle: u64, lock: FileLock },
+    /// The first lock that conflicts. `Lock`.
+    GetLock { ino: Ino, handle: u64, lock: FileLock },
+    /// Gives up waiting for a lock; the waiting request is answered `Interrupted`. `Done`.
+    CancelLock { ino: Ino, owner: LockOwner },
+    /// Waits until everything this session changed before is durable, data of all files included that was answered as
+    /// written. `Done`. (Answers to changes of metadata already are, under the default policy.)
+    Sync,
+    /// Waits until every change that this rank has answered or shown so far is durable; file data is not looked at. `Done`. Needed only where a
+    /// policy lets answers come before that ([`crate::msg::Volatile`]).
+    Persist,
+    /// Gives the session inode numbers of the rank's range, in a row, which its requests may name for what they make (see
+    /// [`crate::msg::Request::ino`]). `Inos`. They are its own until it ends. `Invalid` for none or more than
+    /// [`crate::limits::INO_GRANT_MAX`], `Quota` if it would have more than those without using them.
+    GrantInos { count: u32 },
+    /// The client is going to read and write file data in the store by itself, and this is what the store knows it by: whoever ends the
+    /// session shuts that out first. `Done` when that is durable. `NotSupported` where clients cannot.
+    DataAddress { address: Arc<[u8]> },
+    /// About a directory that is, or is to be, decoupled, and all below it: see [`SubtreeOp`]. `Subtree`, or `Done`.
+    Subtree { dir: Ino, what: Box<SubtreeOp> },
+}
+
+impl Control {
+    /// True if the request can change durable metadata.
+    pub fn is_change(&self) -> bool {
+        match self {
+            Control::Close { .. }
+            | Control::SetLock { .. }
+            | Control::Unlock { .. }
+            | Control::GetLock { .. }
+            | Control::CancelLock { .. }
+            | Control::Sync
+            | Control::Persist => false,
+            Control::GrantInos { .. } | Control::DataAddress { .. } | Control::Subtree { .. } => true,
+        }
+    }
+
+    /// Subject of the request, which tells the rank that has authority over it.
+    pub fn about(&self) -> About {
+        match self {
+            Control::SetLock { ino, .. }
+            | Control::Unlock { ino, .. }
+            | Control::GetLock { ino, .. }
+            | Control::CancelLock { ino, .. }
+            | Control::Subtree { dir: ino, .. } => About::Inode(*ino),
+            Control::Close { .. }
+            | Control::Sync
+            | Control::Persist
+            | Control::GrantInos { .. }
+            | Control::DataAddress { .. } => About::Nothing,
+        }
+    }
+
+    /// Short name, the same in metrics, logs and `loligo top`.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Control::Close { .. } => "close",
+            Control::SetLock { .. } => "setlock",
+            Control::Unlock { .. } => "unlock",
+            Control::GetLock { .. } => "getlock",
+            Control::CancelLock { .. } => "cancel_lock",
+            Control::Sync => "sync",
+            Control::Persist => "persist",
+            Control::GrantInos { .. } => "grant_inos",
+            Control::DataAddress { .. } => "data_address",
+            Control::Subtree { .. } => "subtree",
+        }
+    }
+}
