@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use loligo_namespace::Tree;
-use loligo_types::{About, Answer, Control, FsResult, Ino, Kind, Op};
+use loligo_types::{About, Answer, FsResult, Ino, Kind, Op, OpKind};
 
 use crate::job::Job;
-use crate::tally::{OPS, Tally, bucket, row};
+use crate::tally::{Tally, bucket, row};
 
 /// Counters of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -17,56 +17,12 @@ pub struct OpCount {
     pub errors: u64,
 }
 
-/// The place of an operation among the counters.
-fn place(op: &Op) -> usize {
-    match op {
-        Op::Lookup { .. } => 0,
-        Op::LookupParent { .. } => 1,
-        Op::GetAttr { .. } => 2,
-        Op::SetAttr { .. } => 3,
-        Op::Open { .. } => 4,
-        Op::Create { .. } => 5,
-        Op::Tmpfile { .. } => 6,
-        Op::Control(Control::Close { .. }) => 7,
-        Op::Mknod { .. } => 8,
-        Op::Mkdir { .. } => 9,
-        Op::Symlink { .. } => 10,
-        Op::Link { .. } => 11,
-        Op::Unlink { .. } => 12,
-        Op::Rmdir { .. } => 13,
-        Op::Rename { .. } => 14,
-        Op::Readlink { .. } => 15,
-        Op::Readdir { .. } => 16,
-        Op::GetXattr { .. } => 17,
-        Op::ListXattr { .. } => 18,
-        Op::SetXattr { .. } => 19,
-        Op::RemoveXattr { .. } => 20,
-        Op::Access { .. } => 21,
-        Op::StatFs => 22,
-        Op::ReadInline { .. } => 23,
-        Op::WriteInline { .. } => 24,
-        Op::SetData { .. } => 25,
-        Op::Extend { .. } => 26,
-        Op::Control(Control::SetLock { .. }) => 27,
-        Op::Control(Control::Unlock { .. }) => 28,
-        Op::Control(Control::GetLock { .. }) => 29,
-        Op::Control(Control::CancelLock { .. }) => 30,
-        Op::Control(Control::Sync) => 31,
-        Op::Control(Control::GrantInos { .. }) => 32,
-        Op::Control(Control::DataAddress { .. }) => 33,
-        Op::Control(Control::Subtree { .. }) => 34,
-        Op::Walk { .. } => 35,
-        Op::Control(Control::Persist) => 36,
-        Op::Via { what, .. } => place(what),
-    }
-}
-
-/// Of each operation; an array of its own, because the standard library has no default for one so long.
-struct OpCounts([(&'static str, OpCount); OPS]);
+/// Of each kind of operation; an array of its own, because the standard library has no default for one so long.
+struct OpCounts([OpCount; OpKind::COUNT]);
 
 impl Default for OpCounts {
     fn default() -> OpCounts {
-        OpCounts([("", OpCount { count: 0, errors: 0 }); OPS])
+        OpCounts([OpCount { count: 0, errors: 0 }; OpKind::COUNT])
     }
 }
 
@@ -89,37 +45,30 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    /// The name of an operation that was asked for, by its number.
-    pub(crate) fn op_name(&self, op: usize) -> &'static str {
-        self.ops.0[op].0
-    }
-
     /// Number of requests of each operation that was asked for.
     pub(crate) fn all_ops(&self) -> BTreeMap<&'static str, OpCount> {
-        self.ops.0.iter().filter(|(_, count)| count.count > 0).copied().collect()
+        let counts = OpKind::all().zip(self.ops.0).filter(|(_, count)| count.count > 0);
+        counts.map(|(kind, count)| (kind.name(), count)).collect()
     }
 
     /// Requests answered or redirected so far.
     pub(crate) fn requests(&self) -> u64 {
-        self.redirects + self.ops.0.iter().map(|(_, count)| count.count).sum::<u64>()
+        self.redirects + self.ops.0.iter().map(|count| count.count).sum::<u64>()
     }
 
-    /// One operation more; its place.
+    /// One operation more.
     #[inline]
-    pub(crate) fn count(&mut self, op: &Op, ok: bool) -> usize {
-        let at = place(op);
-        let (name, count) = &mut self.ops.0[at];
-        *name = op.name();
+    pub(crate) fn count(&mut self, kind: OpKind, ok: bool) {
+        let count = &mut self.ops.0[kind.number()];
         count.count += 1;
         count.errors += u64::from(!ok);
-        at
     }
 
-    /// A request is answered; `op` is the place of its operation. A path is in the directory to which its names have led.
+    /// A request is answered. A path is in the directory to which its names have led.
     #[inline]
-    pub(crate) fn tally_answer(&mut self, tree: &Tree, job: &Job, op: usize, result: &FsResult<Answer>) {
+    pub(crate) fn tally_answer(&mut self, tree: &Tree, job: &Job, kind: OpKind, result: &FsResult<Answer>) {
         if let Some(dir) = dir_of(tree, &job.op) {
-            self.tally.placed[row(dir)][op] += 1;
+            self.tally.placed[row(dir)][kind.number()] += 1;
         }
         if let Some(walk) = &job.walk {
             let walks = &mut self.tally.walks[bucket(walk.names())];

@@ -2,7 +2,7 @@
 //! number of names of paths. Numbers in fixed places, which only grow: a request costs a few additions, and no memory. Not here: load and
 //! heat, which decay and move (`heat`); whoever shows it.
 
-use loligo_types::{Ino, Placement};
+use loligo_types::{Ino, OpKind, Placement};
 
 use crate::job::WaitReason;
 
@@ -45,7 +45,7 @@ pub struct TallyStatus {
 
 /// The counters.
 pub(crate) struct Tally {
-    pub(crate) placed: [[u64; OPS]; Placement::ALL.len()],
+    pub(crate) placed: [[u64; OpKind::COUNT]; Placement::ALL.len()],
     pub(crate) redirected: [u64; Placement::ALL.len()],
     pub(crate) waits: [WaitCount; WaitReason::NAMES.len()],
     pub(crate) walks: [WalkCount; NAMES.len()],
@@ -54,7 +54,7 @@ pub(crate) struct Tally {
 impl Default for Tally {
     fn default() -> Tally {
         Tally {
-            placed: [[0; OPS]; Placement::ALL.len()],
+            placed: [[0; OpKind::COUNT]; Placement::ALL.len()],
             redirected: [0; Placement::ALL.len()],
             waits: [WaitCount::default(); WaitReason::NAMES.len()],
             walks: [WalkCount::default(); NAMES.len()],
@@ -81,17 +81,14 @@ impl Tally {
         self.walks[bucket(names)].shortcut += 1;
     }
 
-    /// The counts, without those that are zero; `name` gives the names of operations.
-    pub(crate) fn status(&self, name: impl Fn(usize) -> &'static str) -> TallyStatus {
+    /// The counts, without those that are zero.
+    pub(crate) fn status(&self) -> TallyStatus {
         let rows = Placement::ALL.iter().zip(&self.placed);
-        let placed =
-            rows.flat_map(|(placement, ops)| ops.iter().enumerate().map(|(op, count)| (*placement, op, *count)));
+        let placed = rows
+            .flat_map(|(placement, ops)| OpKind::all().zip(ops).map(|(kind, count)| (*placement, kind.name(), *count)));
         let from = std::iter::once(1).chain(NAMES.map(|most| most + 1));
         TallyStatus {
-            placed: placed
-                .filter(|(.., count)| *count > 0)
-                .map(|(placement, op, count)| (placement, name(op), count))
-                .collect(),
+            placed: placed.filter(|(.., count)| *count > 0).collect(),
             redirected: Placement::ALL.into_iter().zip(self.redirected).filter(|(_, count)| *count > 0).collect(),
             waits: WaitReason::NAMES.into_iter().zip(self.waits).filter(|(_, waited)| waited.count > 0).collect(),
             walks: from
@@ -103,9 +100,6 @@ impl Tally {
         }
     }
 }
-
-/// Number of operations.
-pub(crate) const OPS: usize = 37;
 
 #[cfg(test)]
 mod tests {

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use crate::op::kinds;
 use crate::{About, FileLock, Ino, LockOwner, SubtreeOp};
 
 /// The control requests.
@@ -67,20 +68,17 @@ impl Control {
             | Control::DataAddress { .. } => About::Nothing,
         }
     }
-
-    /// Short name, the same in metrics, logs and `loligo top`.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Control::Close { .. } => "close",
-            Control::SetLock { .. } => "setlock",
-            Control::Unlock { .. } => "unlock",
-            Control::GetLock { .. } => "getlock",
-            Control::CancelLock { .. } => "cancel_lock",
-            Control::Sync => "sync",
-            Control::Persist => "persist",
-            Control::GrantInos { .. } => "grant_inos",
-            Control::DataAddress { .. } => "data_address",
-            Control::Subtree { .. } => "subtree",
-        }
-    }
 }
+
+kinds!(Control {
+    Close: "close",
+    SetLock: "setlock",
+    Unlock: "unlock",
+    GetLock: "getlock",
+    CancelLock: "cancel_lock",
+    Sync: "sync",
+    Persist: "persist",
+    GrantInos: "grant_inos",
+    DataAddress: "data_address",
+    Subtree: "subtree",
+} else {});

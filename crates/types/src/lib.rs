@@ -49,7 +49,7 @@ pub use lease::Lease;
 pub use lock::{FileLock, LockKind, LockOwner};
 pub use lookup_lease::{LOOKUP_LEASE_MS_MAX, LeaseTime, LookupLease};
 pub use name::Name;
-pub use op::{About, Access, Op, OpenFlags, RenameMode, Replicas, SetAttr, SetTime, Stamp, XattrMode};
+pub use op::{About, Access, Op, OpKind, OpenFlags, RenameMode, Replicas, SetAttr, SetTime, Stamp, XattrMode};
 pub use random::Random;
 pub use rank::{ClusterMap, Frag, Place, Rank, RankInfo, RankState, Route, Target};
 pub use record::{Loaded, Need, XattrPair};

@@ -17,11 +17,9 @@ use crate::session::Slot;
 impl Mds {
     /// The answer of a request that is executed.
     pub(crate) fn reply(&mut self, job: &Job, result: FsResult<Answer>) -> Reply {
-        let op = match &job.walk {
-            Some(walk) => self.core.counters.count(&walk.op(), result.is_ok()),
-            None => self.core.counters.count(&job.op, result.is_ok()),
-        };
-        self.core.counters.tally_answer(&self.core.tree, job, op, &result);
+        let kind = job.walk.as_ref().map_or_else(|| job.op.kind(), |walk| walk.op().kind());
+        self.core.counters.count(kind, result.is_ok());
+        self.core.counters.tally_answer(&self.core.tree, job, kind, &result);
         if self.heat.sampler.choose() {
             self.heat.heat_op(&self.core, &self.cluster.atlas, &job.op);
         }

@@ -55,7 +55,7 @@ impl Mds {
             data_held: self.core.data.held(),
             spreads: self.core.counters.spreads,
             paths: self.path_status(),
-            tally: self.core.counters.tally.status(|op| self.core.counters.op_name(op)),
+            tally: self.core.counters.tally.status(),
             loads: self.core.loads.len(),
             discards: self.discards.len() + self.tidy.left(),
             orphans: self.core.tree.orphans().count(),

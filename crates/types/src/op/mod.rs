@@ -6,8 +6,11 @@ use std::sync::Arc;
 use crate::{Control, Ino, Kind, Name, Patches};
 
 mod args;
+mod kind;
 
 pub use args::{Access, OpenFlags, RenameMode, Replicas, SetAttr, SetTime, Stamp, XattrMode};
+pub use kind::OpKind;
+pub(crate) use kind::kinds;
 
 /// The operations of the tree, and the control requests. `handle` numbers are chosen by the client, unique within its session, and live
 /// from the operation that opens to [`Control::Close`].
@@ -244,38 +247,47 @@ impl Op {
         }
     }
 
+    /// Kind of the operation, or of the control request.
+    #[inline]
+    pub fn kind(&self) -> OpKind {
+        OpKind::new(self.place())
+    }
+
     /// Short name, the same in metrics, logs and `loligo top`.
     pub fn name(&self) -> &'static str {
-        match self {
-            Op::Lookup { .. } => "lookup",
-            Op::Walk { .. } => "walk",
-            Op::Via { what, .. } => what.name(),
-            Op::LookupParent { .. } => "lookup_parent",
-            Op::GetAttr { .. } => "getattr",
-            Op::SetAttr { .. } => "setattr",
-            Op::Open { .. } => "open",
-            Op::Create { .. } => "create",
-            Op::Tmpfile { .. } => "tmpfile",
-            Op::Mknod { .. } => "mknod",
-            Op::Mkdir { .. } => "mkdir",
-            Op::Symlink { .. } => "symlink",
-            Op::Link { .. } => "link",
-            Op::Unlink { .. } => "unlink",
-            Op::Rmdir { .. } => "rmdir",
-            Op::Rename { .. } => "rename",
-            Op::Readlink { .. } => "readlink",
-            Op::Readdir { .. } => "readdir",
-            Op::GetXattr { .. } => "getxattr",
-            Op::ListXattr { .. } => "listxattr",
-            Op::SetXattr { .. } => "setxattr",
-            Op::RemoveXattr { .. } => "removexattr",
-            Op::Access { .. } => "access",
-            Op::StatFs => "statfs",
-            Op::ReadInline { .. } => "read_inline",
-            Op::WriteInline { .. } => "write_inline",
-            Op::SetData { .. } => "set_data",
-            Op::Extend { .. } => "extend",
-            Op::Control(control) => control.name(),
-        }
+        self.kind().name()
     }
 }
+
+kinds!(Op {
+    Lookup: "lookup",
+    Walk: "walk",
+    LookupParent: "lookup_parent",
+    GetAttr: "getattr",
+    SetAttr: "setattr",
+    Open: "open",
+    Create: "create",
+    Tmpfile: "tmpfile",
+    Mknod: "mknod",
+    Mkdir: "mkdir",
+    Symlink: "symlink",
+    Link: "link",
+    Unlink: "unlink",
+    Rmdir: "rmdir",
+    Rename: "rename",
+    Readlink: "readlink",
+    Readdir: "readdir",
+    GetXattr: "getxattr",
+    ListXattr: "listxattr",
+    SetXattr: "setxattr",
+    RemoveXattr: "removexattr",
+    Access: "access",
+    StatFs: "statfs",
+    ReadInline: "read_inline",
+    WriteInline: "write_inline",
+    SetData: "set_data",
+    Extend: "extend",
+} else {
+    Op::Via { what, .. } => what.place(),
+    Op::Control(control) => Op::NAMES.len() + control.place(),
+});

@@ -12,7 +12,7 @@ use rustix::event::epoll;
 
 use super::super::conn::{Asked, Conn, Stage, Verdict, answered, ask};
 use super::super::listen::Listeners;
-use super::super::metrics::{OP_DATA, OPS};
+use super::super::metrics::OP_DATA;
 use super::super::queue::Inbox;
 use super::super::slots::{self, Kind};
 use super::{Done, Rank, TOKEN_ABROAD, TOKEN_DOOR, TOKEN_GUEST, TOKEN_LISTENERS};
@@ -242,7 +242,7 @@ impl Rank {
         let session = asker.session;
         match &msg {
             ToServer::Data(request) => asker.data_asked.push_back((request.id, OP_DATA, asker.now)),
-            ToServer::Request(request) => ask(asker.asked, (request.seq.0, op_index(&request.op), asker.now)),
+            ToServer::Request(request) => ask(asker.asked, (request.seq.0, request.op.kind().number(), asker.now)),
             _ => {}
         }
         self.requests += 1;
@@ -418,11 +418,4 @@ impl Rank {
             let _ = epoll::wait(&self.epoll, &mut buffer[..], Some(&pause));
         }
     }
-}
-
-/// Index of an operation in [`OPS`].
-fn op_index(op: &loligo_types::Op) -> usize {
-    // The names are static and few; equal pointers end the search at once in practice.
-    let name = op.name();
-    OPS.iter().position(|known| std::ptr::eq(known.as_ptr(), name.as_ptr()) || *known == name).unwrap_or(0)
 }
