@@ -204,21 +204,15 @@ impl Client {
 
     /// A call that is one request.
     pub(crate) fn pass(&mut self, waiter: Waiter, cred: &Arc<Cred>, op: Op) {
-        let dir = match &op {
-            Op::Lookup { dir, .. }
-            | Op::Mknod { dir, .. }
-            | Op::Mkdir { dir, .. }
-            | Op::Symlink { dir, .. }
-            | Op::Link { dir, .. }
-            | Op::Readdir { dir, .. } => *dir,
-            _ => Ino(0),
-        };
-        if let Op::SetXattr { ino, .. } | Op::RemoveXattr { ino, .. } | Op::SetAttr { ino, .. } = &op {
-            self.files.forbid_reuse(*ino);
+        let (props, [subject, _]) = (op.props(), op.subjects());
+        let dir = subject.ino().filter(|_| props.names_cached).unwrap_or(Ino(0));
+        if let (true, Some(ino)) = (props.sets_attr, subject.ino()) {
+            self.files.forbid_reuse(ino);
         }
-        let renamed = match &op {
-            Op::Rename { dir, new_dir, mode, .. } => Some((*new_dir, (*mode == RenameMode::Exchange).then_some(*dir))),
-            _ => None,
+        let renamed = if let Op::Rename { dir, new_dir, mode, .. } = &op {
+            Some((*new_dir, (*mode == RenameMode::Exchange).then_some(*dir)))
+        } else {
+            None
         };
         self.request(cred, op, Then::Pass(Pass { dir, renamed, ..Pass::new(waiter, cred) }));
     }

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use loligo_types::{Answer, Cred, FsError, FsResult, Ino, Lease, Op, OpenFlags, Rank, SetAttr};
+use loligo_types::{Answer, Cred, FsError, FsResult, Ino, Lease, Op, OpenFlags, Rank, SetAttr, Xattrs};
 
 use crate::call::Done;
 use crate::calls::Calls;
@@ -172,11 +172,12 @@ impl Files {
     /// The file of an operation on xattrs that must come behind what is held back of it: a write ends capabilities, but not those that are set
     /// after it; and who looks after it finds none.
     pub(crate) fn behind_writes(&self, op: &Op) -> Option<Ino> {
-        let (ino, looks) = match op {
-            Op::SetXattr { ino, .. } | Op::RemoveXattr { ino, .. } => (*ino, false),
-            Op::GetXattr { ino, .. } | Op::ListXattr { ino } => (*ino, true),
-            _ => return None,
+        let looks = match op.props().xattrs {
+            Xattrs::Set => false,
+            Xattrs::Looked => true,
+            Xattrs::Unused => return None,
         };
+        let ino = op.subjects()[0].ino()?;
         let file = self.map.get(&ino)?;
         let held = !file.is_clean() || file.run.is_some() || file.exclusive.is_some();
         (held && (file.attr.has_xattrs || !looks)).then_some(ino)

@@ -77,12 +77,7 @@ impl Calls {
 
 /// Directories whose names a change may change.
 fn dirs(op: &Op) -> impl Iterator<Item = Ino> {
-    let first = op.first_name().map(|(dir, _)| dir);
-    let second = match op {
-        Op::Rename { new_dir, .. } => Some(*new_dir),
-        _ => None,
-    };
-    first.into_iter().chain(second)
+    op.subjects().into_iter().filter_map(|subject| Some(subject.name()?.0))
 }
 
 /// True if a change may change attributes of an inode. The target of a name is not known here.

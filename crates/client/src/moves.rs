@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use loligo_types::msg::Request;
 use loligo_types::{
-    Answer, Control, Cred, DataError, FsError, FsResult, Ino, Kind, Lease, Op, OpenFlags, Rank, Route, Seq,
+    Again, Answer, Control, Cred, DataError, FsError, FsResult, Ino, Kind, Lease, Op, OpenFlags, Rank, Route, Seq,
 };
 
 use crate::machine::Client;
@@ -128,32 +128,21 @@ impl Client {
     fn make_answer(&mut self, to: Rank, pending: Pending, ino: Ino, value: u64) {
         let Pending { request: Request { cred, op, .. }, then, hops } = pending;
         let op = if let Op::Via { what, .. } = op { *what } else { op };
-        let (again, created) = match op {
-            Op::Create { flags, handle, .. } | Op::Open { flags, handle, .. } | Op::Tmpfile { flags, handle, .. } => {
-                let flags = OpenFlags { truncate: false, ..flags };
-                (Op::Open { ino, flags, handle }, Some(value == 1))
-            }
-            Op::Mknod { .. }
-            | Op::Mkdir { .. }
-            | Op::Symlink { .. }
-            | Op::Link { .. }
-            | Op::SetAttr { .. }
-            | Op::SetXattr { .. }
-            | Op::RemoveXattr { .. }
-            | Op::WriteInline { .. }
-            | Op::SetData { .. } => (Op::GetAttr { ino }, None),
+        let props = op.props();
+        let (again, created) = match props.again {
+            Again::Open => match props.opens {
+                Some((handle, flags)) => {
+                    let flags = OpenFlags { truncate: false, ..flags };
+                    (Op::Open { ino, flags, handle }, Some(value == 1))
+                }
+                None => return self.replied(to, then, Ok(Answer::Done)),
+            },
+            Again::Attr => (Op::GetAttr { ino }, None),
             // A rank of before has made the file longer with it.
-            Op::Extend { .. } => return self.replied(to, then, Ok(Answer::Offset(value))),
-            op if !op.is_change()
-                && !matches!(
-                    op,
-                    Op::Control(Control::SetLock { .. } | Control::Unlock { .. } | Control::CancelLock { .. })
-                ) =>
-            {
-                // It changes nothing: to do it once more is no harm.
-                return self.request_at(to, cred, op, then, hops);
-            }
-            _ => return self.replied(to, then, Ok(Answer::Done)),
+            Again::Value => return self.replied(to, then, Ok(Answer::Offset(value))),
+            // It changes nothing: to do it once more is no harm.
+            Again::Repeat => return self.request_at(to, cred, op, then, hops),
+            Again::Done => return self.replied(to, then, Ok(Answer::Done)),
         };
         // What has become of the name since then nobody says.
         let second = Second { names: None, created, then };
@@ -172,10 +161,8 @@ impl Client {
             (None, Found::Known(known)) if self.ranks.router.has_rank(known) => known,
             _ => there,
         };
-        let names = match &op {
-            Op::Lookup { dir, .. } | Op::Create { dir, .. } => self.lent().held_names(rank, *dir),
-            _ => None,
-        };
+        let name = op.first_name().filter(|_| op.props().remote);
+        let names = name.and_then(|(dir, _)| self.lent().held_names(rank, dir));
         // At the end of a way a create may find the name.
         let (again, created) = match op.opens() {
             Some((handle, flags)) => (Op::Open { ino, flags, handle }, Some(false)),

@@ -1,7 +1,7 @@
 //! Where inodes, leases and handles are believed to be: what is noted of it when they move from rank to rank, or may have moved.
 //! Not here: what is asked because of that (`moves`).
 
-use loligo_types::{Answer, Control, Ino, Lease, Op, Rank};
+use loligo_types::{Answer, Control, Ino, Lease, Op, Rank, Shows};
 
 use crate::core::Core;
 use crate::file::Files;
@@ -68,35 +68,37 @@ impl Ranks {
 
     /// Remembers who answered for what.
     pub(crate) fn notice(&mut self, files: &mut Files, rank: Rank, op: &Op, answer: &Answer) {
-        match (op, answer) {
+        let [subject, _] = op.subjects();
+        match (op.props().shows, answer) {
             (_, Answer::Remote { .. }) => {}
             // Of what is at the end, not of where the way begins.
-            (Op::Via { .. }, Answer::Entry(attr)) => self.see(files, attr.ino, rank),
-            (Op::Via { .. }, answer) if !matches!(answer, Answer::Opened { .. } | Answer::Walked { .. }) => {}
+            (Shows::AtEnd, Answer::Entry(attr)) => self.see(files, attr.ino, rank),
             (_, Answer::Walked { dir, last, .. }) => {
                 // Of the names the first was asked for, and no other is known by its hash.
                 if let Answer::Entry(attr) = &**last {
                     self.router.see_child(attr.ino, *dir, None, rank);
                 }
             }
-            (
-                Op::Lookup { dir, .. } | Op::Mknod { dir, .. } | Op::Mkdir { dir, .. } | Op::Symlink { dir, .. },
-                Answer::Entry(attr),
-            )
-            | (Op::Create { dir, .. }, Answer::Opened { attr, .. }) => {
-                if !self.router.is_parted(*dir) {
-                    self.router.see(*dir, rank);
+            (Shows::AtEnd, Answer::Opened { attr, .. }) => self.see(files, attr.ino, rank),
+            (Shows::AtEnd, _) => {}
+            (Shows::Child, Answer::Entry(attr) | Answer::Opened { attr, .. }) => {
+                let Some(dir) = subject.ino() else { return };
+                if !self.router.is_parted(dir) {
+                    self.router.see(dir, rank);
                 }
                 let hash = self.router.subject(op).hash();
-                self.router.see_child(attr.ino, *dir, hash, rank);
+                self.router.see_child(attr.ino, dir, hash, rank);
             }
-            (Op::LookupParent { dir }, Answer::Entry(attr)) => {
+            (Shows::Parent, Answer::Entry(attr)) => {
                 self.router.see(attr.ino, rank);
-                self.router.see_child(*dir, attr.ino, None, rank);
+                if let Some(dir) = subject.ino() {
+                    self.router.see_child(dir, attr.ino, None, rank);
+                }
             }
-            (Op::Readdir { dir, .. }, Answer::Entries { entries, .. }) => {
+            (Shows::Entries, Answer::Entries { entries, .. }) => {
+                let Some(dir) = subject.ino() else { return };
                 for entry in entries.iter().filter(|entry| entry.attr.is_some()) {
-                    self.router.see_child(entry.ino, *dir, Some(entry.cookie), rank);
+                    self.router.see_child(entry.ino, dir, Some(entry.cookie), rank);
                 }
             }
             (_, Answer::Opened { attr, .. }) => self.see(files, attr.ino, rank),
@@ -180,13 +182,8 @@ impl Files {
     /// True if a request writes or locks through a handle that was lost since it was sent. Its caller was told of the loss and does not
     /// expect a write any more, which would overwrite later writes of others. A lock granted after that would never be released.
     pub(crate) fn rests_on_what_was_lost(&self, op: &Op) -> bool {
-        match op {
-            Op::WriteInline { handle, .. }
-            | Op::SetData { handle, .. }
-            | Op::Extend { handle, .. }
-            | Op::Control(Control::SetLock { handle, .. }) => !self.at.contains_key(handle),
-            _ => false,
-        }
+        let props = op.props();
+        props.rests_on_handle && props.handle.is_some_and(|handle| !self.at.contains_key(&handle))
     }
 
     /// Notes that an inode which may have been at a rank has moved on.

@@ -184,11 +184,11 @@ impl Client {
         let op = pending.request.op;
         match pending.then {
             // Also of a file that moved meanwhile: to give back once more what was given back does no harm, and nobody else would.
-            Then::Pass(pass) if is_repeatable(&op) || self.files.gives_back(&op) => {
+            Then::Pass(pass) if op.props().repeatable || self.files.gives_back(&op) => {
                 let cred = pass.cred.clone();
                 self.request(&cred, op, Then::Pass(pass));
             }
-            Then::Second(second) if is_repeatable(&op) && task_of(&second.then).is_none() => {
+            Then::Second(second) if op.props().repeatable && task_of(&second.then).is_none() => {
                 self.request(&Arc::new(pending.request.cred), op, Then::Second(second));
             }
             // Of a file that moved meanwhile, and so is not lost: what a run asks for may be repeated.
@@ -325,23 +325,4 @@ impl Client {
             }
         }
     }
-}
-
-/// May be asked again in another session: it changes nothing and needs no handle.
-fn is_repeatable(op: &Op) -> bool {
-    if let Op::Via { what, .. } = op {
-        return matches!(**what, Op::Readlink { .. } | Op::Readdir { .. });
-    }
-    matches!(
-        op,
-        Op::Lookup { .. }
-            | Op::Walk { .. }
-            | Op::LookupParent { .. }
-            | Op::GetAttr { .. }
-            | Op::Readlink { .. }
-            | Op::GetXattr { .. }
-            | Op::ListXattr { .. }
-            | Op::Access { .. }
-            | Op::StatFs
-    )
 }

@@ -400,15 +400,8 @@ fn is_over(then: &Then) -> bool {
 
 /// True if EBUSY of a rank may mean a subtree that this client has decoupled.
 fn may_claim(pending: &Pending) -> bool {
-    let otherwise = matches!(
-        pending.request.op,
-        Op::WriteInline { .. }
-            | Op::SetData { .. }
-            | Op::Control(Control::SetLock { .. } | Control::Subtree { .. })
-            | Op::Rmdir { .. }
-    );
     let asks = matches!(pending.then, Then::Pass(_) | Then::Task(_));
-    !otherwise && asks
+    !pending.request.op.props().busy_is_own && asks
 }
 
 /// True if a data request may only be sent on if this client still has its rights there: if they had been lost on the way, it would

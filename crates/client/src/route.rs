@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use loligo_types::hash::IntMap;
-use loligo_types::{About, ClusterMap, Control, Ino, Name, Op, Rank, RankState, Route};
+use loligo_types::{ClusterMap, Control, Ino, Name, Op, Rank, RankState, Route, Subject as Of};
 
 /// Where that is which is lost: no rank has this number.
 pub(crate) const NOWHERE: Rank = Rank(u16::MAX);
@@ -160,14 +160,12 @@ impl Router {
 
     /// Inode or name by which an operation is routed.
     pub(crate) fn subject(&self, op: &Op) -> Subject {
-        if let Op::Readdir { dir, cookie, .. } = op {
-            return Subject::Names(*dir, Some(cookie.saturating_add(1)));
-        }
-        match op.about() {
-            About::Names(dir) => Subject::Names(dir, op.first_name().and_then(|(_, name)| self.hash(name))),
-            About::Inode(ino) => Subject::Inode(ino),
-            About::Nothing if matches!(op, Op::Control(Control::Close { .. })) => Subject::Handles,
-            About::Nothing => Subject::Root,
+        match op.subjects()[0] {
+            Of::Name(dir, name) => Subject::Names(dir, self.hash(name)),
+            Of::Names(dir) => Subject::Names(dir, op.props().lists_from.map(|from| from.saturating_add(1))),
+            Of::Inode(ino) => Subject::Inode(ino),
+            Of::Nothing if matches!(op, Op::Control(Control::Close { .. })) => Subject::Handles,
+            Of::Nothing => Subject::Root,
         }
     }
 

@@ -167,29 +167,7 @@ impl Core {
         if !self.config.cache {
             return Lease::NONE;
         }
-        let names = if self.config.cache_names { Lease::NAMES } else { Lease::NONE };
-        match op {
-            Op::Lookup { .. }
-            | Op::LookupParent { .. }
-            | Op::Create { .. }
-            | Op::Mknod { .. }
-            | Op::Mkdir { .. }
-            | Op::Symlink { .. }
-            | Op::Link { .. } => names | Lease::ATTR,
-            // As of an open by number.
-            Op::Via { what, .. } if what.opens().is_some() => Lease::ATTR,
-            Op::Readdir { plus: true, .. } => names | Lease::ATTR,
-            // What caches above know of a name that moves is true of the new one as long as names there are lent.
-            Op::Readdir { .. } | Op::Rename { .. } => names,
-            Op::GetAttr { .. }
-            | Op::SetAttr { .. }
-            | Op::Open { .. }
-            | Op::Tmpfile { .. }
-            | Op::SetXattr { .. }
-            | Op::RemoveXattr { .. }
-            | Op::WriteInline { .. }
-            | Op::SetData { .. } => Lease::ATTR,
-            _ => Lease::NONE,
-        }
+        let want = op.props().want;
+        if self.config.cache_names { want } else { want.without(Lease::NAMES) }
     }
 }

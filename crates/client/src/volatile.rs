@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use loligo_types::msg::Volatile;
-use loligo_types::{About, Answer, Control, FsResult, Ino, Kind, Lsn, Op, Rank, Seq};
+use loligo_types::{Answer, Control, FsResult, Ino, Kind, Lsn, Op, Rank, Seq};
 
 use crate::ranks::Ranks;
 use crate::session::Session;
@@ -122,11 +122,8 @@ impl Ranks {
         let Some(Volatile { lsn, durable }) = volatile else { return };
         ahead.relaxed = true;
         ahead.settle(durable);
-        let about = match op.about() {
-            About::Names(ino) | About::Inode(ino) => Some(ino),
-            About::Nothing => None,
-        };
-        let second = if let Op::Rename { new_dir, .. } = op { Some(*new_dir) } else { None };
+        let [subject, second] = op.subjects();
+        let (about, second) = (subject.ino(), second.name().map(|(dir, _)| dir));
         let shown = result.as_ref().ok().and_then(Answer::attr).map(|attr| attr.ino);
         for ino in about.into_iter().chain(second).chain(shown) {
             ahead.seen.insert(ino);

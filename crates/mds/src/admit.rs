@@ -1,7 +1,7 @@
 //! Admission: checks of a request's name, of its time, and of the room for it. A request that came before is found by its session
 //! (`window.rs`).
 
-use loligo_types::{Control, Cred, Event, FsError, Op, RenameMode, SubtreeOp};
+use loligo_types::{Adds, Control, Cred, Event, FsError, Op, SubtreeOp};
 
 use crate::cluster::Cluster;
 use crate::core::Core;
@@ -16,17 +16,6 @@ use crate::step::Step;
 pub(crate) fn may_claim(peer: &Peer, cred: &Cred) -> bool {
     let in_groups = || std::iter::once(&cred.gid).chain(&cred.groups).all(|gid| peer.groups.contains(gid));
     peer.trusted || (peer.uid == Some(cred.uid) && in_groups())
-}
-
-/// True if the operation frees room in the end, and so is let through while the table is full: removals, also of what a rename replaces,
-/// and cuts.
-fn frees(op: &Op) -> bool {
-    match op {
-        Op::Via { what, .. } => frees(what),
-        Op::Unlink { .. } | Op::Rmdir { .. } | Op::RemoveXattr { .. } | Op::Rename { .. } => true,
-        Op::SetAttr { set, .. } => set.size.is_some(),
-        _ => false,
-    }
 }
 
 /// True if the operation is refused while the journal cannot be written. Of the requests of owners of decoupled subtrees, only those that
@@ -48,19 +37,13 @@ impl Core {
             }
             _ => false,
         };
-        match op {
-            Op::Mkdir { .. }
-            | Op::Mknod { .. }
-            | Op::Symlink { .. }
-            | Op::Link { .. }
-            | Op::Tmpfile { .. }
-            | Op::SetXattr { .. }
-            | Op::Rename { mode: RenameMode::Whiteout | RenameMode::NewWhiteout, .. } => !events.is_empty(),
-            Op::Extend { len, .. } => *len > 0,
+        match op.props().adds {
+            Adds::Nothing => false,
+            Adds::Change => !events.is_empty(),
             // Of a file that is there only the contents may be cut.
-            Op::Create { .. } => events.iter().any(|event| matches!(event, Event::Entry { .. })),
-            Op::WriteInline { .. } => events.iter().any(is_longer),
-            _ => false,
+            Adds::Entry => events.iter().any(|event| matches!(event, Event::Entry { .. })),
+            Adds::Longer => events.iter().any(is_longer),
+            Adds::Room => true,
         }
     }
 
@@ -93,7 +76,7 @@ impl Core {
             return Some(Step::Wait(WaitReason::Space));
         }
         let reserve = self.log.limit / 4;
-        let spare = frees(&job.op) && self.log.used < self.log.limit + reserve;
+        let spare = job.op.props().frees && self.log.used < self.log.limit + reserve;
         if spare { None } else { Some(Step::Answer(Err(FsError::NoSpace))) }
     }
 

@@ -4,7 +4,7 @@
 //! The decision itself tells: each event names the record that changes. So nobody is asked for a request that fails.
 
 use loligo_namespace::{Lookup, Tree};
-use loligo_types::{Answer, Control, Event, Ino, Kind, Lease, Name, Op};
+use loligo_types::{Answer, Claims, Event, Ino, Kind, Lease, Name};
 
 use crate::job::Job;
 use crate::lease::Leases;
@@ -17,18 +17,6 @@ pub(crate) type Claim = (Ino, Lease);
 
 /// More are found by an index.
 pub(crate) const CLAIMS_FEW: usize = 32;
-
-/// True if the operation may cut the file or change its data.
-pub(crate) fn changes_data(op: &Op) -> bool {
-    match op {
-        Op::SetAttr { set, .. } => set.size.is_some(),
-        Op::Open { flags, .. } | Op::Create { flags, .. } => flags.truncate,
-        Op::WriteInline { .. } | Op::SetData { .. } | Op::Extend { .. } => true,
-        // A merge, where others may have the file open.
-        Op::Control(Control::Subtree { .. }) => true,
-        _ => false,
-    }
-}
 
 fn is_same(tree: &Tree, dir: Ino, name: &Name, ino: Ino) -> bool {
     matches!(tree.entry(dir, name), Lookup::Present(target) if target.ino == ino)
@@ -56,25 +44,27 @@ pub(crate) fn claim_of(tree: &Tree, event: &Event, data: bool) -> Option<Claim> 
 impl Opens {
     /// The claim of an answer: opens take rights from others, and attributes must have what others hold back.
     pub(crate) fn claim_of_answer(&self, job: &Job, answer: &Answer) -> Option<Claim> {
-        match (&job.op, answer) {
-            (Op::Open { flags, .. } | Op::Create { flags, .. }, Answer::Opened { attr, .. }) => {
+        let props = job.op.props();
+        match (props.claims, answer) {
+            (Claims::Opened, Answer::Opened { attr, .. }) => {
                 if attr.kind != Kind::File {
                     return None;
                 }
                 let (ino, slot) = (attr.ino, job.slot);
-                let writers = flags.write || self.any_writer(ino);
+                let write = props.opens.is_some_and(|(_, flags)| flags.write);
+                let writers = write || self.any_writer(ino);
                 let mut bits = if writers { DATA } else { Lease::BUFFER };
-                if flags.write && !self.others_open(ino, slot) {
+                if write && !self.others_open(ino, slot) {
                     // Who may hold changes back must be the only one who knows the attributes.
                     bits = bits | Lease::ATTR;
                 }
                 Some((ino, bits))
             }
-            (Op::Lookup { .. } | Op::GetAttr { .. }, Answer::Entry(attr)) if attr.kind == Kind::File => {
+            (Claims::HeldBack, Answer::Entry(attr)) if attr.kind == Kind::File => {
                 let hidden = job.walk.as_ref().is_some_and(|walk| walk.hides_next());
                 (!hidden).then_some((attr.ino, Lease::FLUSH))
             }
-            _ => None,
+            (Claims::Nothing | Claims::Opened | Claims::HeldBack, _) => None,
         }
     }
 

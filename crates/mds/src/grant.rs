@@ -2,8 +2,9 @@
 //! (`stages/answer.rs`).
 
 use loligo_namespace::Tree;
-use loligo_types::{Answer, FsError, FsResult, Ino, Kind, Lease, Op};
+use loligo_types::{Answer, FsError, FsResult, Ino, Kind, Lease, NamesLease};
 
+use crate::cluster::principal;
 use crate::job::Job;
 
 /// A lease that would be welcome: bits on an inode, and the inode's change counter when the answer was made.
@@ -29,51 +30,45 @@ impl Asks {
         if job.want.is_none() {
             return asks;
         }
+        let props = job.op.props();
         if job.want.has(Lease::ATTR) {
-            asks.entries = matches!(job.op, Op::Readdir { plus: true, .. });
-            asks.list[0] = asks_attr(tree, job, result);
+            asks.entries = props.lists_attrs;
+            asks.list[0] = asks_attr(tree, job, props.attr_lease, result);
         }
         if job.want.has(Lease::NAMES) {
-            asks.list[1] = asks_names(tree, job, result);
+            asks.list[1] = asks_names(tree, job, props.names_lease, result);
         }
         asks
     }
 }
 
-fn asks_attr(tree: &Tree, job: &Job, result: &FsResult<Answer>) -> Option<Ask> {
+fn asks_attr(tree: &Tree, job: &Job, of_subject: bool, result: &FsResult<Answer>) -> Option<Ask> {
     let ask = |ino, change| Some(Ask { ino, bits: Lease::ATTR, change });
-    match (&job.op, result) {
-        (_, Ok(Answer::Entry(attr) | Answer::Opened { attr, .. })) => ask(attr.ino, attr.change),
-        (Op::GetXattr { ino, .. }, Ok(_) | Err(FsError::NoData))
-        | (Op::ListXattr { ino } | Op::Readlink { ino } | Op::Access { ino, .. }, Ok(_)) => {
-            ask(*ino, tree.inode(*ino)?.change)
+    match result {
+        Ok(Answer::Entry(attr) | Answer::Opened { attr, .. }) => ask(attr.ino, attr.change),
+        Ok(_) | Err(FsError::NoData) if of_subject => {
+            let ino = principal(&job.op)?;
+            ask(ino, tree.inode(ino)?.change)
         }
         _ => None,
     }
 }
 
-fn asks_names(tree: &Tree, job: &Job, result: &FsResult<Answer>) -> Option<Ask> {
-    let dir = match (&job.op, result) {
-        (Op::Lookup { dir, .. }, Ok(_) | Err(FsError::NotFound)) => dir,
-        (
-            Op::Create { dir, .. }
-            | Op::Mknod { dir, .. }
-            | Op::Mkdir { dir, .. }
-            | Op::Symlink { dir, .. }
-            | Op::Link { dir, .. }
-            | Op::Unlink { dir, .. }
-            | Op::Rmdir { dir, .. }
-            | Op::Readdir { dir, .. },
-            Ok(_),
-        ) => dir,
-        // What caches above the client know of the old name becomes true of the new one, which may be another rank's to lend.
-        (Op::Rename { new_dir, new_name, .. }, Ok(_)) => {
-            tree.own_until(*new_dir, tree.hash(new_name))?;
-            new_dir
+fn asks_names(tree: &Tree, job: &Job, names: NamesLease, result: &FsResult<Answer>) -> Option<Ask> {
+    let [first, second] = job.op.subjects();
+    let dir = match (names, result) {
+        (NamesLease::First | NamesLease::FirstLooked, Ok(_)) | (NamesLease::FirstLooked, Err(FsError::NotFound)) => {
+            first.ino()?
         }
-        _ => return None,
+        // The new name may be another rank's to lend.
+        (NamesLease::Second, Ok(_)) => {
+            let (dir, name) = second.name()?;
+            tree.own_until(dir, tree.hash(name))?;
+            dir
+        }
+        (NamesLease::Nothing, _) | (_, Err(_)) => return None,
     };
     // `NotFound` may also mean that the directory itself is gone.
-    let inode = tree.inode(*dir).filter(|inode| inode.kind == Kind::Dir)?;
-    Some(Ask { ino: *dir, bits: Lease::NAMES, change: inode.change })
+    let inode = tree.inode(dir).filter(|inode| inode.kind == Kind::Dir)?;
+    Some(Ask { ino: dir, bits: Lease::NAMES, change: inode.change })
 }

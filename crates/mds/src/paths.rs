@@ -12,11 +12,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use loligo_namespace::{Change, Ctx, Found, Need, Tree, prepare};
-use loligo_types::{Answer, FsError, Ino, Kind, Name, Op, OpenFlags, Origin, Rank, SessionId, Stamp, limits};
+use loligo_types::{
+    Answer, FsError, Ino, Kind, Name, OnTheWay, Op, OpenFlags, Origin, Rank, SessionId, Stamp, Subject, is_looked_at,
+    limits,
+};
 
 use crate::cluster::Cluster;
 use crate::cluster::Where;
-use crate::cluster::principal;
 use crate::core::Core;
 use crate::job::{Job, WaitReason};
 use crate::load::Waiter;
@@ -24,7 +26,7 @@ use crate::open::{Handle, Opens};
 use crate::peer::PeerMsg;
 use crate::rights::{Grant, Rights};
 use crate::session::Slot;
-use crate::step::{Step, changes};
+use crate::step::Step;
 
 /// Time for which an answer of another rank about its directories is believed, milliseconds.
 const KEEP_MS: u64 = 1000;
@@ -94,11 +96,12 @@ impl PathCache {
         held: Option<Handle>,
     ) -> Option<Step> {
         let (identity, _) = job.limited.clone()?;
-        let change = changes(&job.op);
+        let change = job.op.props().needs_write;
         job.way_only = false;
         let through_handle = held.is_some_and(|handle| handle.write || !change);
-        if !through_handle && let Some(subject) = principal(&job.op) {
-            for ino in [Some(subject), second_subject(&job.op)].into_iter().flatten() {
+        if !through_handle {
+            let subjects = job.op.subjects().map(Subject::ino);
+            for ino in subjects.into_iter().flatten() {
                 let step = self.limit_at(core, opens, cluster, job, &identity.rights, (ino, change));
                 if step.is_some() {
                     return step;
@@ -121,7 +124,7 @@ impl PathCache {
     ) -> Option<Step> {
         let open = opens.open_by(job.slot, ino).is_some_and(|writes| writes || !change);
         let is_file = core.tree.inode(ino).is_some_and(|inode| inode.kind != Kind::Dir);
-        if open && is_file && second_subject(&job.op) != Some(ino) {
+        if open && is_file && job.op.subjects()[1].ino() != Some(ino) {
             return None;
         }
         let (names, oldest) = match self.way(core, cluster, ino) {
@@ -362,31 +365,6 @@ enum Verdict {
     No,
 }
 
-/// Everything where a request needs a right, beside the inode that it is sent to.
-fn second_subject(op: &Op) -> Option<Ino> {
-    match op {
-        Op::Link { ino, .. } => Some(*ino),
-        Op::Rename { new_dir, .. } => Some(*new_dir),
-        _ => None,
-    }
-}
-
-/// True if a limited identity may do this with a directory above its path. It may read the xattrs that the kernel looks
-/// at on the way.
-fn shows_only_itself(op: &Op) -> bool {
-    match op {
-        Op::GetAttr { .. } | Op::LookupParent { .. } | Op::ListXattr { .. } => true,
-        Op::Access { want, .. } => !want.write,
-        Op::GetXattr { name, .. } => is_looked_at(name),
-        _ => false,
-    }
-}
-
-/// True if the kernel looks at an xattr on the way.
-fn is_looked_at(name: &[u8]) -> bool {
-    name.starts_with(b"system.") || name.starts_with(b"security.")
-}
-
 /// Limits an answer about a directory above a path: of the names of its xattrs to those that may be read.
 pub(crate) fn shown_on_the_way(mut change: Change) -> Change {
     if let Answer::Bytes(names) = &change.answer {
@@ -403,9 +381,10 @@ fn verdict(tree: &Tree, rights: &Rights, names: &[u64], op: &Op, change: bool) -
     }
     let is_above = |grant: &&Grant| grant.path.len() > names.len() && begins(tree, &grant.path[..names.len()], names);
     let mut below = rights.grants().iter().filter(is_above);
-    let may = match op {
-        Op::Lookup { name, .. } => below.any(|grant| grant.path[names.len()] == *name),
-        op => shows_only_itself(op) && below.next().is_some(),
+    let may = match op.props().on_the_way {
+        OnTheWay::Refused => false,
+        OnTheWay::Itself => below.next().is_some(),
+        OnTheWay::Name => op.first_name().is_some_and(|(_, name)| below.any(|grant| grant.path[names.len()] == *name)),
     };
     if may { Verdict::Yes } else { Verdict::No }
 }

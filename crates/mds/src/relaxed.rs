@@ -23,7 +23,7 @@ use loligo_namespace::{Found, Need, SUBTREE};
 use loligo_subtree_policy::SubtreePolicy;
 use loligo_types::limits::DEPTH_MAX;
 use loligo_types::msg::Volatile;
-use loligo_types::{About, Answer, Control, Event, FsResult, Ino, Inode, Kind, Letter, Lsn, Op, SessionId};
+use loligo_types::{Answer, Event, FsResult, Ino, Inode, Kind, Letter, Lsn, SessionId, Subject};
 
 use crate::cluster::Cluster;
 use crate::core::Core;
@@ -351,21 +351,15 @@ impl Relaxed {
         if !self.knows_all() || cluster.is_between_ranks() || job.tx.is_some() || job.within.is_some() {
             return None;
         }
-        let ino = match (&job.op, job.op.about()) {
-            (Op::Rename { dir, new_dir, .. }, _) => {
-                let lag = self.lag_at(core, cluster, *dir)?;
-                return (dir == new_dir || self.lag_at(core, cluster, *new_dir) == Some(lag)).then_some(lag);
+        if !job.op.props().may_lag {
+            return None;
+        }
+        let ino = match job.op.subjects() {
+            [Subject::Name(dir, _), Subject::Name(other, _)] => {
+                let lag = self.lag_at(core, cluster, dir)?;
+                return (dir == other || self.lag_at(core, cluster, other) == Some(lag)).then_some(lag);
             }
-            // What says where something is, or what counts there, and what ends only with a durable record.
-            (Op::Link { .. } | Op::Tmpfile { .. } | Op::Control(Control::Subtree { .. } | Control::Persist), _)
-            | (_, About::Nothing) => {
-                return None;
-            }
-            (Op::SetXattr { name, .. } | Op::RemoveXattr { name, .. }, _) if name.starts_with(b"loligo.") => {
-                return None;
-            }
-            (_, About::Names(dir)) => dir,
-            (_, About::Inode(ino)) => ino,
+            [subject, _] => subject.ino()?,
         };
         let is_elsewhere = |inode: &Inode| inode.nlink != 1 || inode.place.hash().is_none();
         if core.tree.inode(ino).is_some_and(|inode| inode.kind != Kind::Dir && is_elsewhere(inode)) {
@@ -467,14 +461,9 @@ impl Relaxed {
         if self.fresh.is_empty() {
             return Vec::new();
         }
-        let mut inos = Vec::new();
-        match job.op.about() {
-            About::Names(ino) | About::Inode(ino) => inos.push(ino),
-            About::Nothing => {}
-        }
-        if let Op::Rename { new_dir, .. } = &job.op {
-            inos.push(*new_dir);
-        }
+        let [subject, second] = job.op.subjects();
+        let mut inos: Vec<Ino> = subject.ino().into_iter().collect();
+        inos.extend(second.name().map(|(dir, _)| dir));
         match result {
             Ok(Answer::Entries { entries, .. }) => inos.extend(entries.iter().map(|entry| entry.ino)),
             Ok(answer) => inos.extend(answer.attr().map(|attr| attr.ino)),

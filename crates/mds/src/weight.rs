@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use loligo_types::{Control, Op, SubtreeOp, limits};
+use loligo_types::limits;
 
 use crate::job::Job;
 use crate::session::Slot;
@@ -48,31 +48,9 @@ impl Weights {
     }
 }
 
-/// Bytes of a request. They do not change while it waits.
+/// Bytes of a request; names and numbers are in [`EACH`]. They do not change while it waits.
 fn weight(job: &Job) -> u64 {
     let groups = job.cred.groups.len() * size_of::<u32>();
     let walk = if job.walk.is_some() { WALK } else { 0 };
-    EACH + walk + (groups + said(&job.op)) as u64
-}
-
-/// Bytes that an operation says in fields of any length; names and numbers are in [`EACH`].
-fn said(op: &Op) -> usize {
-    match op {
-        Op::Via { names, what, .. } => said(what) + names.iter().map(|name| name.as_bytes().len()).sum::<usize>(),
-        Op::Symlink { target, .. } => target.len(),
-        Op::SetXattr { name, value, .. } => name.len() + value.len(),
-        Op::GetXattr { name, .. } | Op::RemoveXattr { name, .. } => name.len(),
-        Op::WriteInline { data, .. } => data.len(),
-        Op::SetData { patches: Some(patches), .. } => patches.len() + size_of_val(patches.places()),
-        Op::Control(Control::Close { handles, .. }) => handles.len() * size_of::<u64>(),
-        Op::Control(Control::Subtree { what, .. }) => match &**what {
-            SubtreeOp::Part { body, .. } => body.len(),
-            SubtreeOp::Fetch { needs, .. } => size_of_val(&needs[..]),
-            SubtreeOp::Data { inos, .. } | SubtreeOp::Overwrite { inos, .. } | SubtreeOp::HoldOpen { inos, .. } => {
-                size_of_val(&inos[..])
-            }
-            _ => 0,
-        },
-        _ => 0,
-    }
+    EACH + walk + (groups + job.op.said()) as u64
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use loligo_client::{Call, CallId, CallResult, Done, Failed, Fh};
 use loligo_driver::server::metrics::Histogram;
 use loligo_fuse::{Errno, Header, ReplyAttr, ReplyEmpty};
-use loligo_types::{Answer, FsError, Ino, LockOwner, Op};
+use loligo_types::{Answer, FsError, Ino, LockOwner};
 
 use crate::convert::{self, ttl};
 use crate::cred::{Creds, Who, groups_matter, may_be_refused, refused};
@@ -292,20 +292,10 @@ impl Drop for Held {
 /// removed or moved).
 fn locked_for(call: &Call) -> [Option<Ino>; 2] {
     match call {
-        Call::Op(
-            Op::Lookup { dir, .. }
-            | Op::Mknod { dir, .. }
-            | Op::Mkdir { dir, .. }
-            | Op::Symlink { dir, .. }
-            | Op::Link { dir, .. }
-            | Op::Unlink { dir, .. }
-            | Op::Rmdir { dir, .. },
-        )
-        | Call::Create { dir, .. } => [Some(*dir), None],
-        Call::Op(Op::Rename { dir, new_dir, .. }) => [Some(*dir), Some(*new_dir)],
-        Call::SetAttr { ino, .. } | Call::Op(Op::SetXattr { ino, .. } | Op::RemoveXattr { ino, .. }) => {
-            [Some(*ino), None]
-        }
+        Call::Op(op) if op.props().sets_attr => [op.subjects()[0].ino(), None],
+        Call::Op(op) => op.subjects().map(|subject| subject.name().map(|(dir, _)| dir)),
+        Call::Create { dir, .. } => [Some(*dir), None],
+        Call::SetAttr { ino, .. } => [Some(*ino), None],
         _ => [None, None],
     }
 }

@@ -1,6 +1,6 @@
 //! The answer of a change that was executed before, made again from the current state (a repeated request).
 
-use loligo_types::{Answer, Control, FsResult, Ino, Lease, Op, Origin};
+use loligo_types::{Again, Answer, Control, FsResult, Ino, Lease, Op, Origin};
 
 use crate::need::Need;
 use crate::tree::{Found, Tree};
@@ -16,16 +16,23 @@ pub fn need_again(tree: &Tree, origin: &Origin) -> Vec<Need> {
 
 /// The answer of an operation that was executed as `origin` says. `Stale` if what it speaks of is gone since.
 pub fn answer_again(tree: &Tree, op: &Op, origin: &Origin) -> FsResult<Answer> {
-    match op {
-        Op::Extend { .. } => Ok(Answer::Offset(origin.value)),
-        Op::Control(Control::GrantInos { count }) => Ok(Answer::Inos { first: Ino(origin.value), count: *count }),
-        _ if origin.ino == Ino(0) => Ok(Answer::Done),
-        Op::Open { flags, .. } | Op::Create { flags, .. } | Op::Tmpfile { flags, .. } => {
-            let inode = inode_of(tree, origin.ino)?;
-            let data = crate::op::open_data(tree, inode, *flags);
+    let props = op.props();
+    if let Op::Control(Control::GrantInos { count }) = op {
+        return Ok(Answer::Inos { first: Ino(origin.value), count: *count });
+    }
+    if props.again == Again::Value {
+        return Ok(Answer::Offset(origin.value));
+    }
+    if origin.ino == Ino(0) {
+        return Ok(Answer::Done);
+    }
+    let inode = inode_of(tree, origin.ino)?;
+    match props.opens {
+        Some((_, flags)) => {
+            let data = crate::op::open_data(tree, inode, flags);
             Ok(Answer::Opened { attr: inode.attr(), created: origin.value != 0, rights: Lease::NONE, data })
         }
-        _ => Ok(Answer::Entry(tree.attr_of(inode_of(tree, origin.ino)?))),
+        None => Ok(Answer::Entry(tree.attr_of(inode))),
     }
 }
 

@@ -41,14 +41,14 @@ pub use frag::{FragConfig, Recut};
 pub use merge_rows::{MergeRows, MergedRows};
 pub use merged::{merged, uncount};
 pub use need::{Need, need};
-pub use op::prepare;
 pub use op::xattr::{
     BALANCER, EXPECTED_ENTRIES, HISTORY, LOOKUP_LEASE, PIN, PLACEMENT, SUBTREE, balancer_of, bounds_of, pinned_ranks,
 };
+pub use op::{prepare, touches};
 pub use reap::reap;
 pub use resolve::{CONFLICTS, Draft, Fork, Plan, Terms, is_written, resolve};
 pub use rstat::{add_sum, propagate, propagate_abroad, propagate_need, settle};
-pub use touches::{Inos, Touch, touches};
+pub use touches::{Inos, Touch};
 pub use tree::{
     Config, Estimate, Found, HASH_MAX, Key as DirtyKey, Loaded, Lookup, Tree, XattrPair, ended_lines, hash63,
 };

@@ -2,7 +2,7 @@
 //! decoupled. File data beyond an inode only where somebody has objects.
 
 use loligo_namespace::{Found, Tree};
-use loligo_types::{Event, FsError, FsResult, Ino, Op, SetAttr};
+use loligo_types::{ByOwner, Event, FsError, FsResult, Ino, Op};
 
 /// Refuses what is not for here.
 pub(crate) fn may_run(tree: &Tree, root: Ino, op: &Op, objects: bool) -> FsResult<()> {
@@ -11,29 +11,15 @@ pub(crate) fn may_run(tree: &Tree, root: Ino, op: &Op, objects: bool) -> FsResul
         Found::Here(inode) => inode.inline || inode.kind != loligo_types::Kind::File,
         _ => true,
     };
-    match op {
-        Op::Lookup { .. }
-        | Op::GetAttr { .. }
-        | Op::Create { .. }
-        | Op::Mknod { .. }
-        | Op::Mkdir { .. }
-        | Op::Symlink { .. }
-        | Op::Link { .. }
-        | Op::Unlink { .. }
-        | Op::Rmdir { .. }
-        | Op::Rename { .. }
-        | Op::Readlink { .. }
-        | Op::Readdir { .. }
-        | Op::GetXattr { .. }
-        | Op::ListXattr { .. }
-        | Op::Access { .. } => Ok(()),
-        Op::SetData { patches: None, .. } | Op::Extend { .. } if objects => Ok(()),
-        Op::LookupParent { dir } if *dir != root => Ok(()),
-        Op::SetAttr { set: SetAttr { size: None, .. }, .. } | Op::Open { .. } => Ok(()),
-        Op::SetAttr { ino, .. } | Op::ReadInline { ino, .. } | Op::WriteInline { ino, .. } if is_here(*ino) => Ok(()),
-        Op::SetXattr { name, .. } | Op::RemoveXattr { name, .. } if !name.starts_with(b"loligo.") => Ok(()),
-        _ => Err(FsError::NotSupported),
-    }
+    let subject = op.subjects()[0].ino();
+    let may = match op.props().by_owner {
+        ByOwner::Never => false,
+        ByOwner::Always => true,
+        ByOwner::BelowRoot => subject != Some(root),
+        ByOwner::WithObjects => objects,
+        ByOwner::WithData => subject.is_some_and(is_here),
+    };
+    if may { Ok(()) } else { Err(FsError::NotSupported) }
 }
 
 /// True if an event may stand in the journal of a subtree's owner.

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use crate::op::kinds;
-use crate::{About, FileLock, Ino, LockOwner, SubtreeOp};
+use crate::op::{Again, Props, Subject, kinds};
+use crate::{FileLock, Hit, Ino, LockOwner, SubtreeOp};
 
 /// The control requests.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -39,33 +39,72 @@ pub enum Control {
 }
 
 impl Control {
-    /// True if the request can change durable metadata.
-    pub fn is_change(&self) -> bool {
-        match self {
-            Control::Close { .. }
-            | Control::SetLock { .. }
-            | Control::Unlock { .. }
-            | Control::GetLock { .. }
-            | Control::CancelLock { .. }
-            | Control::Sync
-            | Control::Persist => false,
-            Control::GrantInos { .. } | Control::DataAddress { .. } | Control::Subtree { .. } => true,
-        }
-    }
-
     /// Subject of the request, which tells the rank that has authority over it.
-    pub fn about(&self) -> About {
+    #[inline]
+    pub fn subject(&self) -> Subject<'static> {
         match self {
             Control::SetLock { ino, .. }
             | Control::Unlock { ino, .. }
             | Control::GetLock { ino, .. }
             | Control::CancelLock { ino, .. }
-            | Control::Subtree { dir: ino, .. } => About::Inode(*ino),
+            | Control::Subtree { dir: ino, .. } => Subject::Inode(*ino),
             Control::Close { .. }
             | Control::Sync
             | Control::Persist
             | Control::GrantInos { .. }
-            | Control::DataAddress { .. } => About::Nothing,
+            | Control::DataAddress { .. } => Subject::Nothing,
+        }
+    }
+
+    /// Properties of the request: its row of the table.
+    #[inline]
+    pub fn props(&self) -> Props {
+        match self {
+            Control::SetLock { handle, lock, .. } => Props {
+                // A lock that keeps others from writing would keep out everybody but the owner.
+                only_reads: !lock.exclusive,
+                handle: Some(*handle),
+                rests_on_handle: true,
+                may_lag: true,
+                hit: Some(Hit::Ird),
+                busy_is_own: true,
+                ..Props::NONE
+            },
+            Control::Unlock { handle, .. } => {
+                Props { only_reads: true, handle: Some(*handle), may_lag: true, hit: Some(Hit::Ird), ..Props::NONE }
+            }
+            Control::GetLock { handle, .. } => Props {
+                only_reads: true,
+                handle: Some(*handle),
+                may_lag: true,
+                hit: Some(Hit::Ird),
+                again: Again::Repeat,
+                ..Props::NONE
+            },
+            Control::CancelLock { .. } => Props { only_reads: true, may_lag: true, ..Props::NONE },
+            Control::Close { .. } | Control::Sync | Control::Persist => Props { again: Again::Repeat, ..Props::NONE },
+            Control::GrantInos { .. } => Props { changes: true, needs_write: true, ..Props::NONE },
+            Control::DataAddress { .. } => Props { changes: true, ..Props::NONE },
+            // A merge changes files that others may have open.
+            Control::Subtree { .. } => {
+                Props { changes: true, needs_write: true, data: true, busy_is_own: true, ..Props::NONE }
+            }
+        }
+    }
+
+    /// Bytes that the request says in fields of any length.
+    pub fn said(&self) -> usize {
+        match self {
+            Control::Close { handles, .. } => size_of_val(&handles[..]),
+            Control::Subtree { what, .. } => what.said(),
+            Control::SetLock { .. }
+            | Control::Unlock { .. }
+            | Control::GetLock { .. }
+            | Control::CancelLock { .. }
+            | Control::Sync
+            | Control::Persist
+            | Control::GrantInos { .. }
+            | Control::DataAddress { .. } => 0,
         }
     }
 }

@@ -49,7 +49,10 @@ pub use lease::Lease;
 pub use lock::{FileLock, LockKind, LockOwner};
 pub use lookup_lease::{LOOKUP_LEASE_MS_MAX, LeaseTime, LookupLease};
 pub use name::Name;
-pub use op::{About, Access, Op, OpKind, OpenFlags, RenameMode, Replicas, SetAttr, SetTime, Stamp, XattrMode};
+pub use op::{
+    About, Access, Adds, Again, ByOwner, Claims, DirEffect, NamesLease, OnTheWay, Op, OpKind, OpenFlags, Props,
+    Reaches, RenameMode, Replicas, SetAttr, SetTime, Shows, Stamp, Subject, XattrMode, Xattrs, is_looked_at,
+};
 pub use random::Random;
 pub use rank::{ClusterMap, Frag, Place, Rank, RankInfo, RankState, Route, Target};
 pub use record::{Loaded, Need, XattrPair};

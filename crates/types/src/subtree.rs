@@ -295,6 +295,23 @@ pub enum SubtreeOp {
 }
 
 impl SubtreeOp {
+    /// Bytes that it says in fields of any length.
+    pub fn said(&self) -> usize {
+        match self {
+            SubtreeOp::Part { body, .. } => body.len(),
+            SubtreeOp::Fetch { needs, .. } => size_of_val(&needs[..]),
+            SubtreeOp::Data { inos, .. } | SubtreeOp::Overwrite { inos, .. } | SubtreeOp::HoldOpen { inos, .. } => {
+                size_of_val(&inos[..])
+            }
+            SubtreeOp::Decouple { .. }
+            | SubtreeOp::TakeOver { .. }
+            | SubtreeOp::Grant { .. }
+            | SubtreeOp::Merge { .. }
+            | SubtreeOp::Keep { .. }
+            | SubtreeOp::End { .. } => 0,
+        }
+    }
+
     /// To go on with a decoupling of this client, whose session the rank may not know.
     pub fn resume(record: &DecoupledRecord) -> SubtreeOp {
         SubtreeOp::Decouple {

@@ -274,12 +274,8 @@ impl Own {
 
     /// Returns an error if an operation involves an inode inside such a subtree and another outside.
     pub(crate) fn crosses(&self, op: &Op) -> Option<FsError> {
-        let (one, other) = match op {
-            Op::Rename { dir, new_dir, .. } => (dir, new_dir),
-            Op::Link { ino, dir, .. } => (ino, dir),
-            _ => return None,
-        };
-        (self.root_of(*one) != self.root_of(*other)).then_some(FsError::CrossDevice)
+        let [one, other] = op.subjects();
+        (self.root_of(one.ino()?) != self.root_of(other.ino()?)).then_some(FsError::CrossDevice)
     }
 
     /// Largest file that is held in an inode there, bytes.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use loligo_namespace::{Loaded, Need, need};
 use loligo_types::peer::Apart;
-use loligo_types::{Event, Frag, FsError, Ino, Kind, Lease, Letter, Op, Rank};
+use loligo_types::{Event, Frag, FsError, Ino, Kind, Lease, Letter, Op, Rank, Subject};
 
 use crate::cluster::borrowing::{Borrowing, Failed, Foreign, Gathered, Tx};
 use crate::cluster::{Atlas, Exports, Peers, Replicas, Where};
@@ -104,7 +104,7 @@ impl Borrowing {
         }
         for need in needs {
             if let Need::Parts(dir) = need {
-                if let Op::Lookup { .. } | Op::LookupParent { .. } | Op::Create { .. } = job.op {
+                if job.op.props().remote {
                     // A request for the attributes will look for all of it.
                     away.insert(dir, core.me());
                     continue;
@@ -133,7 +133,7 @@ impl Borrowing {
                 own.push(need);
             }
         }
-        if let Op::Readdir { .. } = job.op {
+        if job.op.props().lists_from.is_some() {
             // The attributes of others' inodes are left out; the client asks there if it wants them.
             foreign.clear();
         }
@@ -141,10 +141,8 @@ impl Borrowing {
         if !own.is_empty() {
             return Gathered::Own(own);
         }
-        match (&job.op, away.first_key_value()) {
-            (Op::Lookup { .. } | Op::LookupParent { .. } | Op::Create { .. }, Some((ino, rank))) => {
-                Gathered::Remote(*ino, *rank)
-            }
+        match away.first_key_value() {
+            Some((ino, rank)) if job.op.props().remote => Gathered::Remote(*ino, *rank),
             _ if foreign.is_empty() => Gathered::All,
             _ => Gathered::Foreign(foreign),
         }
@@ -417,15 +415,11 @@ fn owner_of(event: &Event) -> Option<Ino> {
 
 /// Leases that clients must not have on a foreign inode while the operation is decided.
 fn bits_for(op: &Op, ino: Ino) -> Lease {
-    let names = match op {
-        Op::Rename { new_dir, .. } => *new_dir == ino,
-        _ => false,
-    };
-    let target = match op {
-        Op::Link { ino: target, .. } => *target == ino,
+    let (names, target) = match op.subjects()[1] {
+        Subject::Name(dir, _) | Subject::Names(dir) => (dir == ino, false),
+        Subject::Inode(target) => (false, target == ino),
         // The target of an entry here; of directories above nothing is asked.
-        Op::Unlink { .. } | Op::Rmdir { .. } => true,
-        _ => false,
+        Subject::Nothing => (false, op.props().takes_target),
     };
     match (names, target) {
         (true, _) => SHARED,

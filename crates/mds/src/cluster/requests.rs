@@ -2,7 +2,7 @@
 //! records, and those that clients are told.
 
 use loligo_namespace::Tree;
-use loligo_types::{About, Ino, Op, Rank};
+use loligo_types::{Ino, Op, Rank};
 
 use crate::balance::Balance;
 use crate::cluster::atlas::{Atlas, Where};
@@ -130,10 +130,7 @@ impl Peers {
 
 /// The inode whose authority is to execute an operation; none: any rank may.
 pub(crate) fn principal(op: &Op) -> Option<Ino> {
-    match op.about() {
-        About::Names(ino) | About::Inode(ino) => Some(ino),
-        About::Nothing => None,
-    }
+    op.subjects()[0].ino()
 }
 
 /// The use that a request makes of an inode.
@@ -149,19 +146,9 @@ fn use_of(tree: &Tree, op: &Op, ino: Ino) -> Use {
 /// The hashes of the names that are all that a request looks at or changes of an inode, beside what is counted of it and
 /// that it does not move; none if it wants more.
 fn only_names(tree: &Tree, op: &Op, ino: Ino) -> Option<Vec<u64>> {
-    let (dir, name, second) = match op {
-        Op::Lookup { dir, name }
-        | Op::Create { dir, name, .. }
-        | Op::Mknod { dir, name, .. }
-        | Op::Mkdir { dir, name, .. }
-        | Op::Symlink { dir, name, .. }
-        | Op::Link { dir, name, .. }
-        | Op::Unlink { dir, name }
-        | Op::Rmdir { dir, name } => (*dir, name, None),
-        Op::Rename { dir, name, new_dir, new_name, .. } => (*dir, name, Some((*new_dir, new_name))),
-        _ => return None,
-    };
-    let named = std::iter::once((dir, name)).chain(second).filter(|(dir, _)| *dir == ino);
+    let names = op.subjects().map(|subject| subject.name());
+    names[0]?;
+    let named = names.into_iter().flatten().filter(|(dir, _)| *dir == ino);
     let hashes: Vec<u64> = named.map(|(_, name)| tree.hash(name)).collect();
     if hashes.is_empty() {
         let touch = loligo_namespace::touches(tree, op);
@@ -179,7 +166,7 @@ pub(super) fn touched(core: &Core, op: &Op) -> Vec<Ino> {
     let touch = loligo_namespace::touches(&core.tree, op);
     let mut all: Vec<Ino> = principal(op).into_iter().collect();
     all.extend(touch.attr.iter().chain(touch.names.iter()).chain(touch.reads.iter()));
-    if let Op::Unlink { .. } | Op::Rename { .. } | Op::Link { .. } = op {
+    if op.props().recounts {
         let counters = touch.attr.iter().filter_map(|ino| Some(core.tree.inode(*ino)?.parent));
         all.extend(counters.filter(|ino| ino.0 != 0));
     }

@@ -23,9 +23,9 @@ use crate::step::Step;
 
 /// The hash of the names that a request is about first: the one it names, or the first one that it lists.
 fn hash_of(tree: &Tree, op: &Op) -> u64 {
-    match op {
-        Op::Readdir { cookie, .. } => cookie.saturating_add(1).min(loligo_namespace::HASH_MAX),
-        _ => op.first_name().map_or(0, |(_, name)| tree.hash(name)),
+    match op.props().lists_from {
+        Some(from) => from.saturating_add(1).min(loligo_namespace::HASH_MAX),
+        None => op.first_name().map_or(0, |(_, name)| tree.hash(name)),
     }
 }
 
@@ -57,12 +57,12 @@ impl Atlas {
 
     /// The step of a request if another of its names than the first one moves.
     pub(super) fn second_name_moves(&self, core: &Core, exports: &Exports, op: &Op) -> Option<Step> {
-        let Op::Rename { new_dir, new_name, .. } = op else { return None };
-        if !self.tree_has_names(core, *new_dir, new_name) {
+        let (dir, name) = op.second_name()?;
+        if !self.tree_has_names(core, dir, name) {
             return None;
         }
-        let hash = core.tree.hash(new_name);
-        match exports.moved_name(*new_dir, hash)? {
+        let hash = core.tree.hash(name);
+        match exports.moved_name(dir, hash)? {
             Step::Redirect(_) => Some(Step::Wait(WaitReason::Moving)),
             step => Some(step),
         }

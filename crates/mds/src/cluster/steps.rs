@@ -1,7 +1,7 @@
 //! Steps of a request at something that may be another rank's: it is here, or there, or that is to be read first.
 
 use loligo_namespace::{Found, Lookup, Need, Tree, may_search};
-use loligo_types::{Answer, FsError, Ino, Kind, Op, Rank};
+use loligo_types::{Answer, FsError, Ino, Kind, Op, Rank, Subject};
 
 use crate::cluster::Where;
 use crate::cluster::state::Cluster;
@@ -12,13 +12,14 @@ use crate::step::Step;
 impl Cluster {
     /// The name is here, its inode is not.
     pub(crate) fn tell_remote(&mut self, core: &mut Core, job: &mut Job, ino: Ino, rank: Rank) -> Step {
-        let (dir, kind) = match &job.op {
-            Op::Lookup { dir, name } | Op::Create { dir, name, .. } => match core.tree.entry(*dir, name) {
-                Lookup::Present(target) => (*dir, target.kind),
+        let (dir, kind) = match job.op.subjects()[0] {
+            _ if !job.op.props().remote => return Step::Redirect(rank),
+            Subject::Name(dir, name) => match core.tree.entry(dir, name) {
+                Lookup::Present(target) => (dir, target.kind),
                 _ => return Step::Wait(WaitReason::Locked),
             },
-            Op::LookupParent { dir } => return remote_parent(&core.tree, job, *dir, ino, rank),
-            _ => return Step::Redirect(rank),
+            Subject::Inode(dir) => return remote_parent(&core.tree, job, dir, ino, rank),
+            Subject::Names(_) | Subject::Nothing => return Step::Redirect(rank),
         };
         if let Some(step) = self.blocked(core, job) {
             return step;

@@ -9,8 +9,9 @@
 //! right to the bytes away until the size is asked for again, so that no read mixes two merges.
 
 use loligo_namespace::Tree;
-use loligo_types::{Control, DecoupledRecord, Event, Ino, Interfere, Kind, Layout, Lsn, Op, SessionId};
+use loligo_types::{DecoupledRecord, Event, Ino, Interfere, Kind, Layout, Lsn, SessionId};
 
+use crate::cluster::principal;
 use crate::core::Core;
 use crate::decouple::Decoupled;
 use crate::io::{DataAccess, Output};
@@ -18,26 +19,6 @@ use crate::job::{Job, WaitReason};
 use crate::open::Opens;
 use crate::session::{Sessions, Slot};
 use crate::step::Step;
-
-/// True if an operation changes nothing that others see, and asks for no right to do so.
-fn only_reads(op: &Op) -> bool {
-    match op {
-        Op::Lookup { .. }
-        | Op::LookupParent { .. }
-        | Op::GetAttr { .. }
-        | Op::Readdir { .. }
-        | Op::Readlink { .. }
-        | Op::GetXattr { .. }
-        | Op::ListXattr { .. }
-        | Op::Access { .. }
-        | Op::ReadInline { .. }
-        | Op::Control(Control::GetLock { .. } | Control::Unlock { .. } | Control::CancelLock { .. }) => true,
-        Op::Open { flags, .. } => !flags.write && !flags.truncate,
-        // A lock that keeps others from writing would keep out everybody but the owner.
-        Op::Control(Control::SetLock { lock, .. }) => !lock.exclusive,
-        _ => false,
-    }
-}
 
 /// True if others read the state of the last merge in a subtree.
 pub(super) fn is_read_by_others(tree: &Tree, dir: Ino) -> bool {
@@ -48,7 +29,7 @@ impl Decoupled {
     /// True if a request is one of those that others may make there. Its owner has what is there, and asks for it otherwise.
     pub(super) fn reads_merged(&self, core: &Core, job: &Job, dir: Ino) -> bool {
         let by = self.by_dir.get(&dir).and_then(|owned| owned.by);
-        is_read_by_others(&core.tree, dir) && by != Some((job.slot, job.session)) && only_reads(&job.op)
+        is_read_by_others(&core.tree, dir) && by != Some((job.slot, job.session)) && job.op.props().only_reads
     }
 
     /// Lets such a request wait while a merge is on its way into memory: half of it may be there.
@@ -59,7 +40,7 @@ impl Decoupled {
 
     /// Lets a client read the file up to the size that it just asked for, also when the subtree is not decoupled any more.
     pub(crate) fn show_hidden(&mut self, core: &mut Core, opens: &Opens, job: &Job) {
-        let (Op::GetAttr { ino } | Op::ReadInline { ino, .. } | Op::Open { ino, .. }) = job.op else { return };
+        let Some(ino) = principal(&job.op).filter(|_| job.op.props().tells_size) else { return };
         if core.tree.inode(ino).is_some() && self.hidden.remove(&(ino, job.slot)) {
             let access = opens.access(ino, job.slot);
             core.out.push_back(Output::Access { session: job.session, ino, access });

@@ -10,9 +10,9 @@
 
 use loligo_namespace::{Found, Lookup, Need, SUBTREE};
 use loligo_types::peer::Apart;
-use loligo_types::{Control, FsError, Ino, Inode, Kind, Lease, Op};
+use loligo_types::{Control, FsError, Ino, Inode, Kind, Lease, Name, Op};
 
-use crate::cluster::{Cluster, principal};
+use crate::cluster::Cluster;
 use crate::core::Core;
 use crate::decouple::Decoupled;
 use crate::job::{Job, WaitReason};
@@ -46,49 +46,14 @@ impl Above {
     }
 }
 
-/// The inodes of a request that must not be below the root of a decoupled subtree; true: nor be the root.
-fn subjects(op: &Op) -> [Option<(Ino, bool)>; 2] {
-    let first = principal(op).map(|ino| {
-        let names = matches!(
-            op,
-            Op::Lookup { .. }
-                | Op::Create { .. }
-                | Op::Tmpfile { .. }
-                | Op::Mknod { .. }
-                | Op::Mkdir { .. }
-                | Op::Symlink { .. }
-                | Op::Link { .. }
-                | Op::Unlink { .. }
-                | Op::Rmdir { .. }
-                | Op::Rename { .. }
-                | Op::Readdir { .. }
-        );
-        (ino, names)
-    });
-    let second = match op {
-        Op::Link { ino, .. } => Some((*ino, false)),
-        Op::Rename { new_dir, .. } => Some((*new_dir, true)),
-        _ => None,
-    };
-    [first, second]
-}
-
 /// Names by which an operation gets at what is called so, to change or to open it.
-fn reached_names(op: &Op) -> [Option<(Ino, &loligo_types::Name)>; 2] {
-    match op {
-        Op::Unlink { dir, name } | Op::Create { dir, name, .. } => [Some((*dir, name)), None],
-        Op::Rename { dir, name, new_dir, new_name, .. } => [Some((*dir, name)), Some((*new_dir, new_name))],
-        _ => [None, None],
-    }
+fn reached_names(op: &Op) -> [Option<(Ino, &Name)>; 2] {
+    op.subjects().map(|subject| subject.name().filter(|_| op.props().reaches.nodes()))
 }
 
 /// The names that an operation may take away from what is called so.
-fn ended_names(op: &Op) -> [Option<(Ino, &loligo_types::Name)>; 2] {
-    match op {
-        Op::Rmdir { dir, name } => [Some((*dir, name)), None],
-        Op::Rename { dir, name, new_dir, new_name, .. } => [Some((*dir, name)), Some((*new_dir, new_name))],
-        _ => [None, None],
-    }
+fn ended_names(op: &Op) -> [Option<(Ino, &Name)>; 2] {
+    op.subjects().map(|subject| subject.name().filter(|_| op.props().reaches.dirs()))
 }
 
 impl Decoupled {
@@ -118,7 +83,9 @@ impl Decoupled {
         // Which subtree each is in, of those in which others may work.
         let mut within = [None; 2];
         let mut at_all = 0;
-        for (ino, names) in subjects(&job.op).into_iter().flatten() {
+        // Those must not be below the root of a decoupled subtree, nor names in the root.
+        let subjects = job.op.subjects().map(|subject| subject.ino().map(|ino| (ino, subject.is_names())));
+        for (ino, names) in subjects.into_iter().flatten() {
             let (above, allows) = self.stand_of(core, cluster, job, ino);
             if above == Above::Lost && self.merging_dir().is_none() {
                 // A file without a name may get one anywhere.

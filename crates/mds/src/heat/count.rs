@@ -4,7 +4,7 @@
 //! read from the table or written into it in one go count once for each directory, however many there are.
 
 use loligo_namespace::{Loaded, Lookup, Record, Recut, Tree};
-use loligo_types::{Control, Event, Frag, FragHeat, Hit, Ino, Inode, Kind, Op};
+use loligo_types::{DirEffect, Event, Frag, FragHeat, Hit, Ino, Inode, Kind, Op, Subject};
 
 use crate::balance::Balance;
 use crate::cluster::Atlas;
@@ -17,41 +17,22 @@ use crate::heat::vec::DirChanges;
 /// Fragments whose heat goes along when they move; colder ones are counted anew.
 const MOVED_MAX: usize = 4096;
 
-/// The kind of hit that an operation counts as; none: it concerns no directory.
-fn hit_of(op: &Op) -> Option<Hit> {
-    match op {
-        Op::Control(Control::Close { .. })
-        | Op::StatFs
-        | Op::Control(
-            Control::Sync
-            | Control::Persist
-            | Control::CancelLock { .. }
-            | Control::GrantInos { .. }
-            | Control::DataAddress { .. }
-            | Control::Subtree { .. },
-        ) => None,
-        Op::Readdir { .. } => Some(Hit::Readdir),
-        op if op.is_change() => Some(Hit::Iwr),
-        _ => Some(Hit::Ird),
-    }
-}
-
 impl Heat {
     /// Counts a request that was chosen for it.
     #[cold]
     pub(crate) fn heat_op(&mut self, core: &Core, atlas: &Atlas, op: &Op) {
-        let Some(hit) = hit_of(op) else { return };
+        let Some(hit) = op.props().hit else { return };
         let weight = self.sampler.weight();
         let spot = atlas.spot_of(core, op);
         self.hit(core, atlas, spot, hit, weight);
         if let (Some(spot), Some(more)) = (spot, dir_changes(&core.tree, op, weight).filter(|_| hit == Hit::Iwr)) {
             self.table.hit_dirs(spot, more, core.now.mono_ms);
         }
-        if let Op::Rename { dir, new_dir, new_name, .. } = op
-            && dir != new_dir
+        if let [Subject::Name(dir, _), Subject::Name(other, name)] = op.subjects()
+            && dir != other
         {
-            let frag = atlas.frag_of(core, *new_dir, || core.tree.hash(new_name));
-            self.hit(core, atlas, Some((*new_dir, frag)), hit, weight);
+            let frag = atlas.frag_of(core, other, || core.tree.hash(name));
+            self.hit(core, atlas, Some((other, frag)), hit, weight);
         }
     }
 
@@ -154,25 +135,21 @@ impl Heat {
 /// Changes of directory lookup state by a request, once executed.
 fn dir_changes(tree: &Tree, op: &Op, weight: f64) -> Option<DirChanges> {
     let is_dir = |ino: Ino| tree.peek(ino).is_some_and(|inode| inode.kind == Kind::Dir);
-    let restricted = DirChanges { restricted: weight, ..DirChanges::default() };
-    match op {
-        Op::Mkdir { .. } => return Some(DirChanges { made: weight, ..DirChanges::default() }),
-        Op::Rmdir { .. } => {}
-        Op::Rename { new_dir, new_name, .. } => {
-            let Lookup::Present(moved) = tree.entry(*new_dir, new_name) else { return None };
-            if moved.kind != Kind::Dir {
-                return None;
-            }
+    let [subject, second] = op.subjects();
+    let others = DirChanges { others: weight, ..DirChanges::default() };
+    match op.props().dirs {
+        DirEffect::Nothing => None,
+        DirEffect::Makes => Some(DirChanges { made: weight, ..DirChanges::default() }),
+        DirEffect::Ends => Some(others),
+        DirEffect::Moves => {
+            let (dir, name) = second.name()?;
+            let Lookup::Present(moved) = tree.entry(dir, name) else { return None };
+            (moved.kind == Kind::Dir).then_some(others)
         }
-        Op::SetAttr { ino, set, .. } if set.mode.is_some() || set.uid.is_some() || set.gid.is_some() => {
-            return is_dir(*ino).then_some(restricted);
+        DirEffect::Restricts => {
+            is_dir(subject.ino()?).then_some(DirChanges { restricted: weight, ..DirChanges::default() })
         }
-        Op::SetXattr { ino, name, .. } | Op::RemoveXattr { ino, name } if name.starts_with(b"system.posix_acl_") => {
-            return is_dir(*ino).then_some(restricted);
-        }
-        _ => return None,
     }
-    Some(DirChanges { others: weight, ..DirChanges::default() })
 }
 
 impl Balance {
@@ -197,13 +174,13 @@ impl Balance {
 impl Atlas {
     /// The fragment that an operation is about; none if it is not known (any more).
     fn spot_of(&self, core: &Core, op: &Op) -> Option<Spot> {
-        if let Some((dir, name)) = op.first_name() {
-            return Some((dir, self.frag_of(core, dir, || core.tree.hash(name))));
-        }
-        match op {
-            Op::Readdir { dir, cookie, .. } => Some((*dir, self.frag_of(core, *dir, || *cookie))),
-            Op::Tmpfile { dir, .. } | Op::LookupParent { dir } => Some((*dir, self.frag_of(core, *dir, || 0))),
-            _ => Some(self.home_of(core, core.tree.inode(crate::cluster::principal(op)?)?)),
+        let props = op.props();
+        match op.subjects()[0] {
+            Subject::Name(dir, name) => Some((dir, self.frag_of(core, dir, || core.tree.hash(name)))),
+            Subject::Names(dir) => Some((dir, self.frag_of(core, dir, || props.lists_from.unwrap_or_default()))),
+            Subject::Inode(dir) if props.counts_in_itself => Some((dir, self.frag_of(core, dir, || 0))),
+            Subject::Inode(ino) => Some(self.home_of(core, core.tree.inode(ino)?)),
+            Subject::Nothing => None,
         }
     }
 

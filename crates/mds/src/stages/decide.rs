@@ -7,7 +7,7 @@ use loligo_journal::encode_record;
 use loligo_namespace::{Change, Ctx, apply, apply_decided, prepare};
 use loligo_types::{Answer, Event, FsError, FsResult, Ino, Kind, Lease, Lsn, Op, Origin, Stamp, limits};
 
-use crate::conflict::{CLAIMS_FEW, Claim, changes_data, claim_of};
+use crate::conflict::{CLAIMS_FEW, Claim, claim_of};
 use crate::inline_spill::spilled_events;
 use crate::io::Output;
 use crate::job::{Job, WaitReason};
@@ -209,7 +209,7 @@ impl Mds {
         if self.sessions.len() < 2 {
             return None;
         }
-        let data = changes_data(&job.op);
+        let data = job.op.props().data;
         let events = || change.events.iter().filter_map(|event| claim_of(&self.core.tree, event, data));
         let answer = self.opens.claim_of_answer(job, &change.answer);
         if !events().chain(answer).any(|claim| self.opens.conflicts(&self.leases, job, claim)) {

@@ -17,7 +17,7 @@ use crate::open::Handle;
 use crate::reply::Reply;
 use crate::rights::Squash;
 use crate::session::Slot;
-use crate::step::{Step, changes, data_of, origin_of};
+use crate::step::{Step, data_of, origin_of};
 use crate::walk::Walk;
 use crate::window::Verdict;
 
@@ -61,7 +61,7 @@ impl Mds {
             // Only who may act as root may say that a caller has CAP_FSETID.
             op.end_privileges();
         }
-        if peer.is_some_and(Peer::is_read_only) && changes(&op) {
+        if peer.is_some_and(Peer::is_read_only) && op.props().needs_write {
             return self.gate(reply(FsError::ReadOnly));
         }
         let limited = peer.and_then(Peer::limited).map(|identity| (Arc::clone(identity), self.ways.asks()));

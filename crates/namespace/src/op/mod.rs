@@ -1,4 +1,4 @@
-//! The operations, one file each: what it needs, how it is decided. Here only the two tables that lead to them.
+//! The operations, one file each: what it needs, how it is decided. Here only the three tables: what is needed, which inodes are touched, what is decided.
 
 mod access;
 mod create;
@@ -25,11 +25,12 @@ mod truncate;
 mod unlink;
 pub(crate) mod xattr;
 
-use loligo_types::{Answer, Cred, FsError, FsResult, Op};
+use loligo_types::{Answer, Cred, FsError, FsResult, Ino, Kind, Op, RenameMode};
 
 use crate::ctx::{Change, Ctx};
 use crate::need::Wants;
-use crate::tree::Tree;
+use crate::touches::Touch;
+use crate::tree::{Lookup, Tree};
 
 pub(crate) use open::open_data;
 pub(crate) use readdir::listed;
@@ -64,9 +65,71 @@ pub(crate) fn need(wants: &mut Wants<'_>, op: &Op, cred: &Cred) {
     }
 }
 
+/// The inodes that the operation would touch. Ask when [`crate::need`] is empty.
+pub fn touches(tree: &Tree, op: &Op) -> Touch {
+    let mut touch = Touch::default();
+    let present = |dir: Ino, name| match tree.entry(dir, name) {
+        Lookup::Present(target) => Some(target.ino),
+        _ => None,
+    };
+    match op {
+        Op::Lookup { dir, name } => present(*dir, name).into_iter().for_each(|ino| touch.reads.add(ino)),
+        Op::GetAttr { ino } | Op::ReadInline { ino, .. } => touch.reads.add(*ino),
+        Op::SetAttr { ino, .. } | Op::WriteInline { ino, .. } | Op::SetData { ino, .. } | Op::Extend { ino, .. } => {
+            touch.both(*ino);
+        }
+        Op::SetXattr { ino, .. } | Op::RemoveXattr { ino, .. } => touch.both(*ino),
+        Op::Open { ino, flags, .. } => touch.open(tree, *ino, *flags),
+        Op::Create { dir, name, flags, .. } => match present(*dir, name) {
+            Some(ino) => touch.open(tree, ino, *flags),
+            None => touch.dir(*dir),
+        },
+        Op::Mknod { dir, .. } | Op::Mkdir { dir, .. } | Op::Symlink { dir, .. } => touch.dir(*dir),
+        Op::Link { ino, dir, .. } => {
+            touch.dir(*dir);
+            touch.both(*ino);
+            // The name that was the primary one is put down anew.
+            tree.inode(*ino).into_iter().for_each(|inode| touch.names.add(inode.parent));
+        }
+        Op::Unlink { dir, name } | Op::Rmdir { dir, name } => {
+            touch.dir(*dir);
+            present(*dir, name).into_iter().for_each(|ino| touch.attr.add(ino));
+        }
+        Op::Rename { dir, name, new_dir, new_name, mode } => {
+            touch.dir(*dir);
+            touch.dir(*new_dir);
+            let moved = [present(*dir, name), present(*new_dir, new_name)];
+            for ino in moved.into_iter().flatten() {
+                touch.attr.add(ino);
+                // `..` of a directory that moves is a name in it.
+                let is_dir = tree.inode(ino).is_some_and(|inode| inode.kind == Kind::Dir);
+                if is_dir && (dir != new_dir || *mode == RenameMode::Exchange) {
+                    touch.names.add(ino);
+                }
+            }
+        }
+        Op::Readdir { dir, cookie, limit, plus: true, .. } => {
+            // Each entry has another inode; the few doubles do no harm.
+            touch.reads = listed(tree, *dir, *cookie, *limit).into();
+        }
+        Op::Walk { .. }
+        | Op::Via { .. }
+        | Op::LookupParent { .. }
+        | Op::Tmpfile { .. }
+        | Op::Readlink { .. }
+        | Op::Readdir { .. }
+        | Op::GetXattr { .. }
+        | Op::ListXattr { .. }
+        | Op::Access { .. }
+        | Op::StatFs
+        | Op::Control(_) => {}
+    }
+    touch
+}
+
 /// Decides an operation for which [`crate::need`] is empty. Changes nothing; the events in the answer do.
 ///
-/// `Walk`, `Close`, `StatFs`, `Sync` and locks are the server's and give `NotSupported` here.
+/// `Walk`, `StatFs` and control requests are the server's and give `NotSupported` here.
 pub fn prepare(tree: &Tree, op: &Op, ctx: &Ctx<'_>) -> FsResult<Change> {
     match op {
         Op::Lookup { dir, name } => lookup::prepare(tree, ctx, *dir, name),

@@ -10,7 +10,7 @@ use loligo_journal::{Record, decode_record, encode_record};
 use loligo_namespace::{Loaded, MergedRows, Need, SUBTREE};
 use loligo_subtree_policy::SubtreePolicy;
 use loligo_types::msg::{Request, ToClient, ToServer};
-use loligo_types::{Answer, Control, Event, FsError, FsResult, Ino, Lsn, Name, Op, Seq, SubtreeOp};
+use loligo_types::{Answer, Control, Event, FsError, FsResult, Ino, Lsn, Name, NamesLease, Op, Seq, SubtreeOp};
 
 use super::Server;
 use crate::options::Canary;
@@ -40,9 +40,10 @@ pub struct Lies {
     edge: Option<(u64, Seq, Op, bool)>,
 }
 
-/// True if the operation needs the right to write to its directory.
+/// True if the operation makes or removes one name, and needs nothing but the right to write to its directory.
 fn is_change(op: &Op) -> bool {
-    matches!(op, Op::Mkdir { .. } | Op::Symlink { .. } | Op::Mknod { .. } | Op::Unlink { .. } | Op::Rmdir { .. })
+    let (props, [_, second]) = (op.props(), op.subjects());
+    props.changes && props.opens.is_none() && props.names_lease == NamesLease::First && second.ino().is_none()
 }
 
 impl Lies {

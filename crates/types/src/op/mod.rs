@@ -3,14 +3,21 @@
 
 use std::sync::Arc;
 
-use crate::{Control, Ino, Kind, Name, Patches};
+use crate::{Control, Hit, Ino, Kind, Lease, Name, Patches};
+use props::BOTH;
 
 mod args;
 mod kind;
+mod props;
+mod subject;
 
 pub use args::{Access, OpenFlags, RenameMode, Replicas, SetAttr, SetTime, Stamp, XattrMode};
 pub use kind::OpKind;
 pub(crate) use kind::kinds;
+pub use props::{
+    Adds, Again, ByOwner, Claims, DirEffect, NamesLease, OnTheWay, Props, Reaches, Shows, Xattrs, is_looked_at,
+};
+pub use subject::{About, Subject};
 
 /// The operations of the tree, and the control requests. `handle` numbers are chosen by the client, unique within its session, and live
 /// from the operation that opens to [`Control::Close`].
@@ -109,75 +116,28 @@ pub enum Op {
     Control(Control),
 }
 
-/// Subject of an operation.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum About {
-    /// Names in a directory.
-    Names(Ino),
-    /// An inode.
-    Inode(Ino),
-    /// Neither: it is for handles, or for the file system as a whole.
-    Nothing,
-}
-
 impl Op {
-    /// True if the operation can change durable metadata.
-    pub fn is_change(&self) -> bool {
-        match self {
-            Op::Via { what, .. } => return what.is_change(),
-            Op::Control(control) => return control.is_change(),
-            _ => {}
-        }
-        !matches!(
-            self,
-            Op::Lookup { .. }
-                | Op::Walk { .. }
-                | Op::LookupParent { .. }
-                | Op::GetAttr { .. }
-                | Op::Readlink { .. }
-                | Op::Readdir { .. }
-                | Op::GetXattr { .. }
-                | Op::ListXattr { .. }
-                | Op::Access { .. }
-                | Op::StatFs
-                | Op::ReadInline { .. }
-        ) && !matches!(self, Op::Open { flags, .. } if !flags.truncate)
-    }
-
-    /// The name that the operation is about first, and its directory. Of a listing there is none.
-    pub fn first_name(&self) -> Option<(Ino, &Name)> {
-        match self {
+    /// Subjects of the operation. The first tells the rank that has authority over it: of a rename it is the old name, of a link the
+    /// new one.
+    #[inline]
+    pub fn subjects(&self) -> [Subject<'_>; 2] {
+        let first = match self {
             Op::Lookup { dir, name }
             | Op::Create { dir, name, .. }
             | Op::Mknod { dir, name, .. }
             | Op::Mkdir { dir, name, .. }
             | Op::Symlink { dir, name, .. }
-            | Op::Link { dir, name, .. }
             | Op::Unlink { dir, name }
-            | Op::Rmdir { dir, name }
-            | Op::Rename { dir, name, .. } => Some((*dir, name)),
-            Op::Walk { dir, names, .. } | Op::Via { dir, names, .. } => Some((*dir, names.first()?)),
-            _ => None,
-        }
-    }
-
-    /// The subject of the operation, which tells the rank that has authority over it. Of a rename the source's
-    /// directory, of a link the new name's.
-    pub fn about(&self) -> About {
-        match self {
-            Op::Lookup { dir, .. }
-            | Op::Walk { dir, .. }
-            | Op::Via { dir, .. }
-            | Op::Create { dir, .. }
-            | Op::Tmpfile { dir, .. }
-            | Op::Mknod { dir, .. }
-            | Op::Mkdir { dir, .. }
-            | Op::Symlink { dir, .. }
-            | Op::Link { dir, .. }
-            | Op::Unlink { dir, .. }
-            | Op::Rmdir { dir, .. }
-            | Op::Rename { dir, .. }
-            | Op::Readdir { dir, .. } => About::Names(*dir),
+            | Op::Rmdir { dir, name } => Subject::Name(*dir, name),
+            Op::Walk { dir, names, .. } | Op::Via { dir, names, .. } => match names.first() {
+                Some(name) => Subject::Name(*dir, name),
+                None => Subject::Names(*dir),
+            },
+            Op::Tmpfile { dir, .. } | Op::Readdir { dir, .. } => Subject::Names(*dir),
+            Op::Link { ino, dir, name } => return [Subject::Name(*dir, name), Subject::Inode(*ino)],
+            Op::Rename { dir, name, new_dir, new_name, .. } => {
+                return [Subject::Name(*dir, name), Subject::Name(*new_dir, new_name)];
+            }
             Op::LookupParent { dir: ino }
             | Op::GetAttr { ino }
             | Op::SetAttr { ino, .. }
@@ -191,23 +151,250 @@ impl Op {
             | Op::ReadInline { ino, .. }
             | Op::WriteInline { ino, .. }
             | Op::SetData { ino, .. }
-            | Op::Extend { ino, .. } => About::Inode(*ino),
-            Op::StatFs => About::Nothing,
-            Op::Control(control) => control.about(),
+            | Op::Extend { ino, .. } => Subject::Inode(*ino),
+            Op::StatFs => Subject::Nothing,
+            Op::Control(control) => control.subject(),
+        };
+        [first, Subject::Nothing]
+    }
+
+    /// Properties of the operation: its row of the table. A caller that looks at one of them pays for a match on the variant.
+    #[inline]
+    pub fn props(&self) -> Props {
+        match self {
+            Op::Lookup { .. } => Props {
+                remote: true,
+                claims: Claims::HeldBack,
+                on_the_way: OnTheWay::Name,
+                names_lease: NamesLease::FirstLooked,
+                want: BOTH,
+                names_cached: true,
+                shows: Shows::Child,
+                ..Props::READ
+            },
+            Op::Walk { .. } => Props { by_owner: ByOwner::Never, ..Props::READ },
+            Op::Via { what, .. } => Props::of_way(what.props()),
+            Op::LookupParent { .. } => Props {
+                remote: true,
+                on_the_way: OnTheWay::Itself,
+                counts_in_itself: true,
+                want: BOTH,
+                shows: Shows::Parent,
+                by_owner: ByOwner::BelowRoot,
+                ..Props::READ
+            },
+            Op::GetAttr { .. } => Props {
+                claims: Claims::HeldBack,
+                tells_size: true,
+                on_the_way: OnTheWay::Itself,
+                want: Lease::ATTR,
+                ..Props::READ
+            },
+            Op::SetAttr { set, handle, .. } => {
+                let sizes = set.size.is_some();
+                let restricts = set.mode.is_some() || set.uid.is_some() || set.gid.is_some();
+                Props {
+                    frees: sizes,
+                    data: sizes,
+                    handle: *handle,
+                    dirs: if restricts { DirEffect::Restricts } else { DirEffect::Nothing },
+                    by_owner: if sizes { ByOwner::WithData } else { ByOwner::Always },
+                    ..Props::SET
+                }
+            }
+            Op::Open { flags, handle, .. } => Props {
+                changes: flags.truncate,
+                needs_write: flags.write || flags.truncate || flags.append,
+                data: flags.truncate,
+                only_reads: !flags.write && !flags.truncate,
+                repeatable: false,
+                opens: Some((*handle, *flags)),
+                claims: Claims::Opened,
+                tells_size: true,
+                hit: Some(if flags.truncate { Hit::Iwr } else { Hit::Ird }),
+                want: Lease::ATTR,
+                again: Again::Open,
+                ..Props::READ
+            },
+            Op::Create { flags, handle, .. } => Props {
+                adds: Adds::Entry,
+                data: flags.truncate,
+                opens: Some((*handle, *flags)),
+                reaches: Reaches::Node,
+                remote: true,
+                claims: Claims::Opened,
+                names_cached: false,
+                again: Again::Open,
+                ..Props::MAKE
+            },
+            Op::Tmpfile { flags, handle, .. } => Props {
+                makes_inode: true,
+                adds: Adds::Change,
+                opens: Some((*handle, *flags)),
+                may_lag: false,
+                want: Lease::ATTR,
+                again: Again::Open,
+                by_owner: ByOwner::Never,
+                ..Props::CHANGE
+            },
+            Op::Mknod { .. } | Op::Symlink { .. } => Props::MAKE,
+            Op::Mkdir { .. } => Props { dirs: DirEffect::Makes, ..Props::MAKE },
+            // It changes what counts the inode elsewhere, or says where it is.
+            Op::Link { .. } => {
+                Props { makes_inode: false, recounts: true, may_lag: false, shows: Shows::Subject, ..Props::MAKE }
+            }
+            Op::Unlink { .. } => Props { reaches: Reaches::Node, recounts: true, ..Props::REMOVE },
+            Op::Rmdir { .. } => {
+                Props { reaches: Reaches::Dir, dirs: DirEffect::Ends, busy_is_own: true, ..Props::REMOVE }
+            }
+            Op::Rename { mode, .. } => Props {
+                makes_inode: mode.leaves_whiteout(),
+                frees: true,
+                adds: if mode.leaves_whiteout() { Adds::Change } else { Adds::Nothing },
+                reaches: Reaches::Any,
+                recounts: true,
+                dirs: DirEffect::Moves,
+                names_lease: NamesLease::Second,
+                want: Lease::NAMES,
+                ..Props::CHANGE
+            },
+            Op::Readlink { .. } => Props { attr_lease: true, ..Props::READ },
+            Op::Readdir { cookie, plus, handle, .. } => Props {
+                repeatable: false,
+                handle: *handle,
+                hit: Some(Hit::Readdir),
+                lists_from: Some(*cookie),
+                lists_attrs: *plus,
+                names_lease: NamesLease::First,
+                want: if *plus { BOTH } else { Lease::NAMES },
+                names_cached: true,
+                shows: Shows::Entries,
+                ..Props::READ
+            },
+            Op::GetXattr { name, .. } => Props {
+                on_the_way: if is_looked_at(name) { OnTheWay::Itself } else { OnTheWay::Refused },
+                attr_lease: true,
+                xattrs: Xattrs::Looked,
+                ..Props::READ
+            },
+            Op::ListXattr { .. } => {
+                Props { on_the_way: OnTheWay::Itself, attr_lease: true, xattrs: Xattrs::Looked, ..Props::READ }
+            }
+            Op::SetXattr { name, .. } => Props { adds: Adds::Change, ..Props::of_xattr(name) },
+            Op::RemoveXattr { name, .. } => Props { frees: true, ..Props::of_xattr(name) },
+            Op::Access { want, .. } => Props {
+                needs_write: want.write,
+                on_the_way: if want.write { OnTheWay::Refused } else { OnTheWay::Itself },
+                attr_lease: true,
+                ..Props::READ
+            },
+            Op::StatFs => Props { may_lag: false, hit: None, by_owner: ByOwner::Never, ..Props::READ },
+            Op::ReadInline { handle, .. } => Props {
+                repeatable: false,
+                handle: Some(*handle),
+                tells_size: true,
+                by_owner: ByOwner::WithData,
+                ..Props::READ
+            },
+            Op::WriteInline { handle, .. } => Props {
+                adds: Adds::Longer,
+                handle: Some(*handle),
+                busy_is_own: true,
+                by_owner: ByOwner::WithData,
+                ..Props::WRITE
+            },
+            Op::SetData { handle, patches, .. } => Props {
+                handle: Some(*handle),
+                busy_is_own: true,
+                by_owner: if patches.is_none() { ByOwner::WithObjects } else { ByOwner::Never },
+                ..Props::WRITE
+            },
+            Op::Extend { handle, len, .. } => Props {
+                adds: if *len > 0 { Adds::Room } else { Adds::Nothing },
+                handle: Some(*handle),
+                want: Lease::NONE,
+                again: Again::Value,
+                by_owner: ByOwner::WithObjects,
+                ..Props::WRITE
+            },
+            Op::Control(control) => control.props(),
         }
     }
 
+    /// Bytes that the operation says in fields of any length; names and numbers are not counted.
+    pub fn said(&self) -> usize {
+        match self {
+            Op::Via { names, what, .. } => what.said() + names.iter().map(|name| name.as_bytes().len()).sum::<usize>(),
+            Op::Symlink { target, .. } => target.len(),
+            Op::SetXattr { name, value, .. } => name.len() + value.len(),
+            Op::GetXattr { name, .. } | Op::RemoveXattr { name, .. } => name.len(),
+            Op::WriteInline { data, .. } => data.len(),
+            Op::SetData { patches, .. } => {
+                patches.as_ref().map_or(0, |patches| patches.len() + size_of_val(patches.places()))
+            }
+            Op::Lookup { .. }
+            | Op::Walk { .. }
+            | Op::LookupParent { .. }
+            | Op::GetAttr { .. }
+            | Op::SetAttr { .. }
+            | Op::Open { .. }
+            | Op::Create { .. }
+            | Op::Tmpfile { .. }
+            | Op::Mknod { .. }
+            | Op::Mkdir { .. }
+            | Op::Link { .. }
+            | Op::Unlink { .. }
+            | Op::Rmdir { .. }
+            | Op::Rename { .. }
+            | Op::Readlink { .. }
+            | Op::Readdir { .. }
+            | Op::ListXattr { .. }
+            | Op::Access { .. }
+            | Op::StatFs
+            | Op::ReadInline { .. }
+            | Op::Extend { .. } => 0,
+            Op::Control(control) => control.said(),
+        }
+    }
+
+    /// True if the operation can change durable metadata.
+    #[inline]
+    pub fn is_change(&self) -> bool {
+        self.props().changes
+    }
+
     /// True if the operation may make an inode.
+    #[inline]
     pub fn makes_inode(&self) -> bool {
-        matches!(
-            self,
-            Op::Create { .. }
-                | Op::Tmpfile { .. }
-                | Op::Mknod { .. }
-                | Op::Mkdir { .. }
-                | Op::Symlink { .. }
-                | Op::Rename { mode: RenameMode::Whiteout | RenameMode::NewWhiteout, .. }
-        )
+        self.props().makes_inode
+    }
+
+    /// The handle that the operation opens, and its flags; also at the end of a way.
+    #[inline]
+    pub fn opens(&self) -> Option<(u64, OpenFlags)> {
+        self.props().opens
+    }
+
+    /// The name that the operation is about first, and its directory. Of a listing there is none.
+    #[inline]
+    pub fn first_name(&self) -> Option<(Ino, &Name)> {
+        self.subjects()[0].name()
+    }
+
+    /// The other name of an operation on two, and its directory.
+    #[inline]
+    pub fn second_name(&self) -> Option<(Ino, &Name)> {
+        self.subjects()[1].name()
+    }
+
+    /// The first subject.
+    #[inline]
+    pub fn about(&self) -> About {
+        match self.subjects()[0] {
+            Subject::Name(dir, _) | Subject::Names(dir) => About::Names(dir),
+            Subject::Inode(ino) => About::Inode(ino),
+            Subject::Nothing => About::Nothing,
+        }
     }
 
     /// The same in another directory, or of another inode; `None` if it cannot be what is done at the end of a way ([`Op::Via`]).
@@ -233,17 +420,6 @@ impl Op {
     pub fn end_privileges(&mut self) {
         if let Op::WriteInline { kill_priv, .. } | Op::SetData { kill_priv, .. } = self {
             *kill_priv = true;
-        }
-    }
-
-    /// The handle that the operation opens, also at the end of a way.
-    pub fn opens(&self) -> Option<(u64, OpenFlags)> {
-        match self {
-            Op::Open { flags, handle, .. } | Op::Create { flags, handle, .. } | Op::Tmpfile { flags, handle, .. } => {
-                Some((*handle, *flags))
-            }
-            Op::Via { what, .. } => what.opens(),
-            _ => None,
         }
     }
 
