@@ -12,7 +12,8 @@ use loligo_store::mem::MemDisk;
 use loligo_store::{Backend, Durability, Identity, Table};
 use loligo_types::msg::{Hello, PROTOCOL_VERSION, ToClient, ToServer};
 use loligo_types::{
-    Answer, ClusterMap, DataAnswer, DataOp, Frag, Ino, Lsn, Op, PolicyId, Rank, RankInfo, RankState, Snapshot, Time,
+    Answer, ClusterMap, DataAnswer, DataOp, Frag, Ino, Lsn, Op, PolicyId, Rank, RankInfo, RankState, Snapshot,
+    ThreadLoad, Time,
 };
 
 use loligo_workload::Rng;
@@ -319,7 +320,7 @@ impl World {
                     let worked = seat.counts.worked - seat.told_worked;
                     seat.told_worked = seat.counts.worked;
                     let percent = (worked as f64 / (CPU_TICKS * TICK_NS) as f64 * 100.0).min(100.0) as f32;
-                    self.come(rank, Input::Cpu { percent, busy_percent: percent });
+                    self.come(rank, Input::Thread(ThreadLoad { cpu_percent: percent, busy_percent: percent }));
                 }
                 self.come(rank, Input::Tick);
             }

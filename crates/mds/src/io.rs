@@ -9,7 +9,7 @@ use std::sync::Arc;
 use loligo_namespace::{Loaded, MergeRows, MergedRows, Need, Record};
 pub use loligo_types::link::Member;
 use loligo_types::msg::{ToClient, ToServer};
-use loligo_types::{ClusterMap, DataError, Decision, Ino, Lsn, Patches, Rank, SessionId, Snapshot, StatFs};
+use loligo_types::{ClusterMap, DataError, Decision, Ino, Lsn, Patches, Rank, SessionId, Snapshot, StatFs, ThreadLoad};
 
 use crate::admin::{Ask, Told};
 use crate::peer::PeerMsg;
@@ -143,9 +143,8 @@ pub enum Input {
     Admin { id: u64, ask: Ask },
     /// Totals of the store, from time to time.
     StatFs(StatFs),
-    /// Share of one processor that the machine's thread took since the last such input, and share of time that it was at work, percent;
-    /// about once a second (see [`loligo_types::Load`]).
-    Cpu { percent: f32, busy_percent: f32 },
+    /// Load of the machine's thread since the last such input; about once a second.
+    Thread(ThreadLoad),
     /// The policy's decision on [`Output::Balance`].
     Decided(Decision),
     /// Journal bytes not yet trimmed, and the limit above which changes must wait (back-pressure).

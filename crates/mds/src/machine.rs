@@ -134,7 +134,7 @@ impl Mds {
             Input::Identities(left) => self.identities_left(&left),
             Input::Admin { id, ask } => self.admin(id, ask),
             Input::StatFs(totals) => self.statfs = totals,
-            Input::Cpu { percent, busy_percent } => self.heat.measured(&self.core, percent, busy_percent),
+            Input::Thread(load) => self.heat.measured(&self.core, load),
             Input::Decided(decision) => {
                 self.balance.decided(&mut self.core, &mut self.cluster, &self.decoupled, decision)
             }

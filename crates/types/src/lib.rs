@@ -36,7 +36,7 @@ pub use acl::{Acl, AclEntry, AclTag};
 pub use answer::{Answer, DirEntry, StatFs};
 pub use attr::{Attr, Extra, Inode, Kind, Layout, Placement, RStat, Spread};
 pub use balance::{Decision, Move, NO_POLICY, Piece, PieceHeat, PolicyId, RankView, Snapshot, Weighed, is_policy_name};
-pub use beat::{Beat, Load};
+pub use beat::{Beat, Load, LoadField, LoadNumber, ThreadLoad};
 pub use control::Control;
 pub use cred::Cred;
 pub use data::{DataAnswer, DataError, DataOp, Patches};

@@ -4,7 +4,7 @@
 use super::explain::RankSeen;
 use crate::engine::Input;
 use crate::{Fault, FaultKind};
-use loligo_types::{LoadVec, Rank, RankView, Snapshot, Weighed};
+use loligo_types::{Load, LoadVec, Rank, RankView, Snapshot, Weighed};
 use std::borrow::Cow;
 
 /// News that is older than this many ticks says nothing about now.
@@ -93,19 +93,16 @@ fn is_open(view: &RankView) -> bool {
 pub(super) fn metrics(part: &[(&RankView, Weighed)]) -> Input {
     let entry = |(view, weighed): &(&RankView, Weighed)| {
         let metric = |name: &'static str, number: f64| (Cow::Borrowed(name), Input::Number(number));
-        Input::Map(vec![
+        let own = [
             metric("rank", f64::from(view.rank.0)),
             metric("auth", weighed.auth),
             metric("all", weighed.all),
-            metric("cpu", f64::from(view.load.cpu_percent)),
-            metric("mem", f64::from(view.load.memory_percent)),
-            metric("q", f64::from(view.load.queue)),
-            metric("req", view.load.requests_per_s),
-            metric("busy", f64::from(view.load.busy_percent)),
-            metric("capacity", view.load.capacity_per_s),
             metric("age", view.age_ms as f64),
             (Cow::Borrowed("open"), Input::Bool(is_open(view))),
-        ])
+        ];
+        let told = Load::NUMBERS.iter().zip(view.load.values());
+        let told = told.filter_map(|(number, value)| Some(metric(number.policy_name?, value)));
+        Input::Map(own.into_iter().chain(told).collect())
     };
     Input::List(part.iter().map(entry).collect())
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use loligo_namespace::Tree;
-use loligo_types::{Ino, LoadVec, Rank, Weighed};
+use loligo_types::{Ino, LoadVec, Rank, ThreadLoad, Weighed};
 
 use crate::cluster::Atlas;
 use crate::cluster::Cluster;
@@ -33,8 +33,7 @@ pub(crate) struct Heat {
     /// The same, decaying: the heat of all ranks together is never more than this of all of them ([`HeatAccount`]).
     pub(crate) counted_here: DecayVec,
     /// As the driver said last.
-    cpu_percent: f32,
-    busy_percent: f32,
+    thread: ThreadLoad,
     /// See [`Load::capacity_per_s`].
     capacity_per_s: f64,
     /// Requests when the driver said that last, and when that was, milliseconds.
@@ -66,8 +65,7 @@ impl Heat {
             besides: DecayVec::default(),
             totals: LoadVec::default(),
             counted_here: DecayVec::default(),
-            cpu_percent: 0.0,
-            busy_percent: 0.0,
+            thread: ThreadLoad::default(),
             capacity_per_s: 0.0,
             measured: (0, 0),
             requests: DecayCounter::default(),
@@ -168,22 +166,22 @@ impl Heat {
             requests_per_s: requests.per_s(now, half_life),
             queue: u32::try_from(core.parked.len() + waiting).unwrap_or(u32::MAX),
             memory_percent: (memory * 100.0) as f32,
-            cpu_percent: self.cpu_percent,
-            busy_percent: self.busy_percent,
+            cpu_percent: self.thread.cpu_percent,
+            busy_percent: self.thread.busy_percent,
             capacity_per_s: self.capacity_per_s,
         }
     }
 
     /// The driver says how busy the thread was since it last said so.
-    pub(crate) fn measured(&mut self, core: &Core, cpu_percent: f32, busy_percent: f32) {
+    pub(crate) fn measured(&mut self, core: &Core, thread: ThreadLoad) {
         let (requests, now) = (core.counters.requests(), core.now.mono_ms);
-        (self.cpu_percent, self.busy_percent) = (cpu_percent, busy_percent);
+        self.thread = thread;
         let (before, then) = std::mem::replace(&mut self.measured, (requests, now));
         let (done, seconds) = ((requests - before) as f64, now.saturating_sub(then) as f64 / 1000.0);
-        if busy_percent < CAPACITY_BUSY_PERCENT || seconds <= 0.0 || then == 0 {
+        if thread.busy_percent < CAPACITY_BUSY_PERCENT || seconds <= 0.0 || then == 0 {
             return;
         }
-        let capacity = done / seconds / f64::from(busy_percent / 100.0);
+        let capacity = done / seconds / f64::from(thread.busy_percent / 100.0);
         let known = self.capacity_per_s > 0.0;
         self.capacity_per_s += if known { (capacity - self.capacity_per_s) * CAPACITY_SHARE } else { capacity };
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use loligo_journal::codec::parts::{Cursor, put_bytes, put_frag, put_inode, put_letter, put_list, put_rank, put_route};
 use loligo_journal::codec::parts::{put_u64, take_frag, take_inode, take_letter, take_list, take_rank, take_route};
 use loligo_types::peer::{PeerMsg, TxId};
-use loligo_types::{Beat, FragHeat, FsError, Ino, Load, LoadVec, PolicyId, Route, Weighed};
+use loligo_types::{Beat, FragHeat, FsError, Ino, Load, LoadField, LoadVec, PolicyId, Route, Weighed};
 
 use super::record::{put_items, put_lent, put_want, take_items, take_lent, take_want};
 use super::{Result, put_map, take_map};
@@ -55,9 +55,8 @@ const ROUTE_MIN: usize = 5;
 const BEAT_MIN: usize = 3 + LOAD_BYTES;
 /// The shortest heat of a fragment: directory, fragment, five counts.
 const HEAT_MIN: usize = 3 + 5 * 8;
-/// Three wide numbers, a queue of one byte, three narrow numbers, another wide one, two times five counts; a policy of one
-/// byte, two wide numbers.
-const LOAD_BYTES: usize = 3 * 8 + 1 + 3 * 4 + 8 + 2 * 5 * 8 + 1 + 2 * 8;
+/// The numbers of a load, two times five counts; a policy of one byte, two wide numbers.
+const LOAD_BYTES: usize = Load::BYTES_MIN + 2 * 5 * 8 + 1 + 2 * 8;
 
 /// Appends a code and a number.
 fn put(out: &mut Vec<u8>, code: u8, number: u64) {
@@ -293,12 +292,14 @@ fn put_beat(out: &mut Vec<u8>, beat: &Beat) {
     put_rank(out, beat.rank);
     put_u64(out, beat.seq);
     put_u64(out, u64::from(beat.age_ms));
-    let load = &beat.load;
-    [load.auth, load.all, load.requests_per_s].into_iter().for_each(|n| put_wide(out, n));
-    put_u64(out, u64::from(load.queue));
-    let narrow = [load.memory_percent, load.cpu_percent, load.busy_percent];
-    narrow.iter().for_each(|n| out.extend_from_slice(&n.to_bits().to_le_bytes()));
-    put_wide(out, load.capacity_per_s);
+    let mut load = beat.load;
+    for field in load.fields() {
+        match field {
+            LoadField::Wide(n) => put_wide(out, *n),
+            LoadField::Narrow(n) => out.extend_from_slice(&n.to_bits().to_le_bytes()),
+            LoadField::Count(n) => put_u64(out, u64::from(*n)),
+        }
+    }
     put_counts(out, &load.own);
     put_counts(out, &load.besides);
     put_u64(out, u64::from(beat.weighed.policy.0));
@@ -342,20 +343,15 @@ fn take_heat(from: &mut Cursor<'_>) -> Result<FragHeat> {
 
 fn take_beat(from: &mut Cursor<'_>) -> Result<Beat> {
     let (rank, seq, age_ms) = (take_rank(from)?, from.u64()?, from.u32()?);
-    let narrow = |from: &mut Cursor<'_>| Ok(f32::from_bits(u32::from_le_bytes(from.array()?)));
-    // In the order of the bytes.
-    let load = Load {
-        auth: take_wide(from)?,
-        all: take_wide(from)?,
-        requests_per_s: take_wide(from)?,
-        queue: from.u32()?,
-        memory_percent: narrow(from)?,
-        cpu_percent: narrow(from)?,
-        busy_percent: narrow(from)?,
-        capacity_per_s: take_wide(from)?,
-        own: take_counts(from)?,
-        besides: take_counts(from)?,
-    };
+    let mut load = Load::default();
+    for field in load.fields() {
+        match field {
+            LoadField::Wide(n) => *n = take_wide(from)?,
+            LoadField::Narrow(n) => *n = f32::from_bits(u32::from_le_bytes(from.array()?)),
+            LoadField::Count(n) => *n = from.u32()?,
+        }
+    }
+    (load.own, load.besides) = (take_counts(from)?, take_counts(from)?);
     let weighed = Weighed { policy: PolicyId(from.u32()?), auth: take_wide(from)?, all: take_wide(from)? };
     Ok(Beat { rank, seq, age_ms, load, weighed })
 }

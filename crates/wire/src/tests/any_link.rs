@@ -6,8 +6,8 @@ use loligo_types::link::{Greet, Join, Joined, LinkMsg, Member, Method, NotJoined
 use loligo_types::msg::Reclaim;
 use loligo_types::peer::{Apart, Lent, PeerMsg, TxId, Want};
 use loligo_types::{
-    Beat, Event, FragHeat, FsError, Ino, Inode, Kind, Letter, Load, LoadVec, Loaded, MovedClient, Need, PolicyId, Rank,
-    Spread, Target, Time, Weighed,
+    Beat, Event, FragHeat, FsError, Ino, Inode, Kind, Letter, Load, LoadField, LoadVec, Loaded, MovedClient, Need,
+    PolicyId, Rank, Spread, Target, Time, Weighed,
 };
 use proptest::collection::{btree_map, btree_set, vec};
 use proptest::option::of;
@@ -132,31 +132,32 @@ fn counts() -> impl Strategy<Value = LoadVec> {
     (n(), n(), n(), n(), n()).prop_map(|(ird, iwr, readdir, fetch, store)| LoadVec { ird, iwr, readdir, fetch, store })
 }
 
+fn load() -> impl Strategy<Value = Load> {
+    let numbers = vec(0u32..100_000_000, Load::NUMBERS.len());
+    (numbers, counts(), counts()).prop_map(|(numbers, own, besides)| {
+        let mut load = Load { own, besides, ..Load::default() };
+        for (field, number) in load.fields().into_iter().zip(numbers) {
+            match field {
+                LoadField::Wide(n) => *n = f64::from(number) * 1.1,
+                LoadField::Narrow(n) => *n = number as f32 / 7.0,
+                LoadField::Count(n) => *n = number,
+            }
+        }
+        load
+    })
+}
+
 fn beat() -> impl Strategy<Value = Beat> {
     let n = || 0.0f64..1e9;
-    let percents = (0f32..200.0, 0f32..100.0, 0f32..100.0);
     let weighed =
         (any::<u32>(), n(), n()).prop_map(|(policy, auth, all)| Weighed { policy: PolicyId(policy), auth, all });
-    (rank(), any::<(u64, u32, u32)>(), (n(), n(), n(), n()), percents, (counts(), counts()), weighed).prop_map(
-        |(rank, (seq, age_ms, queue), (auth, all, requests_per_s, capacity_per_s), percents, counted, weighed)| Beat {
-            rank,
-            seq,
-            age_ms,
-            load: Load {
-                own: counted.0,
-                besides: counted.1,
-                auth,
-                all,
-                requests_per_s,
-                queue,
-                memory_percent: percents.0,
-                cpu_percent: percents.1,
-                busy_percent: percents.2,
-                capacity_per_s,
-            },
-            weighed,
-        },
-    )
+    (rank(), any::<(u64, u32)>(), load(), weighed).prop_map(|(rank, (seq, age_ms), load, weighed)| Beat {
+        rank,
+        seq,
+        age_ms,
+        load,
+        weighed,
+    })
 }
 
 fn heat() -> impl Strategy<Value = FragHeat> {

@@ -4,29 +4,30 @@ use loligo_mds::heat::{HotDir, KnownLoad, Load, LoadVec, SpotRates};
 use loligo_types::Rank;
 use serde::{Deserialize, Serialize};
 
-/// The load of a rank.
-#[derive(Serialize, Deserialize, Clone, Debug, Default)]
-#[cfg_attr(test, derive(utoipa::ToSchema))]
-pub struct LoadDoc {
-    /// Metadata load (decayed counts, weighted) of what it has authority over.
-    pub auth: f64,
-    /// The same with what it does besides.
-    pub all: f64,
-    /// Averaged over the half-life of the counters.
-    pub requests_per_s: f64,
-    /// Requests and answers that wait.
-    pub queue: u64,
-    /// Of what the cache may take.
-    pub memory_percent: f64,
-    /// Of one processor, over the last second.
-    pub cpu_percent: f64,
-    /// Share of the last second in which its thread was at work.
-    #[serde(default)]
-    pub busy_percent: f64,
-    /// Requests per second that it could answer; 0: not known yet.
-    #[serde(default)]
-    pub capacity_per_s: f64,
+macro_rules! load_doc {
+    ($($(#[$doc:meta])* $field:ident: $kind:ident, $policy:expr, $metric:literal, $help:literal,
+        $json:ident [$($since:meta)?];)+) => {
+        /// The load of a rank.
+        #[derive(Serialize, Deserialize, Clone, Debug, Default)]
+        #[cfg_attr(test, derive(utoipa::ToSchema))]
+        pub struct LoadDoc {
+            $(
+                #[doc = $help]
+                $(#[$since])?
+                pub $field: $json,
+            )+
+        }
+
+        impl LoadDoc {
+            /// Of the machine's.
+            pub fn new(load: &Load) -> LoadDoc {
+                LoadDoc { $($field: tenths(f64::from(load.$field)) as $json),+ }
+            }
+        }
+    };
 }
+
+loligo_types::load_numbers!(load_doc);
 
 /// Load of another rank, as this rank knows it.
 #[derive(Serialize, Deserialize, Clone, Debug)]
@@ -105,22 +106,6 @@ impl SpotDoc {
 
 fn tenths(n: f64) -> f64 {
     (n * 10.0).round() / 10.0
-}
-
-impl LoadDoc {
-    /// Of the machine's.
-    pub fn new(load: &Load) -> LoadDoc {
-        LoadDoc {
-            auth: tenths(load.auth),
-            all: tenths(load.all),
-            requests_per_s: tenths(load.requests_per_s),
-            queue: u64::from(load.queue),
-            memory_percent: tenths(load.memory_percent.into()),
-            cpu_percent: tenths(load.cpu_percent.into()),
-            busy_percent: tenths(load.busy_percent.into()),
-            capacity_per_s: tenths(load.capacity_per_s),
-        }
-    }
 }
 
 impl KnownLoadDoc {

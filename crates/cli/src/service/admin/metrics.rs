@@ -8,6 +8,7 @@ use std::fmt::Write;
 use loligo_driver::server::metrics::{Distribution, OpMetrics};
 use loligo_driver::{RankStatus, Status};
 use loligo_mds::{WaitCount, WalkCount};
+use loligo_types::Load;
 
 use super::Source;
 use super::tally::names_of;
@@ -110,27 +111,6 @@ const MERGE_ROWS: Metric =
 const MERGE_ROWS_SECONDS: Metric =
     stable("loligo_merge_rows_seconds", "histogram", "time in which the rows of such a merge were made and written");
 const RANK_CPU: Metric = stable("loligo_rank_cpu_seconds_total", "counter", "CPU time of the rank's thread");
-const LOAD_AUTH: Metric = stable(
-    "loligo_rank_load_auth",
-    "gauge",
-    "metadata load of what the rank has authority over: decayed counts of reads, writes, readdirs, fetches and stores, \
-     weighted 1, 2, 1, 2 and 4",
-);
-const LOAD_ALL: Metric =
-    stable("loligo_rank_load_all", "gauge", "the same with redirects and changes for which the rank borrows");
-const LOAD_REQUESTS: Metric =
-    stable("loligo_rank_load_requests_per_second", "gauge", "requests answered or redirected, averaged by decay");
-const LOAD_QUEUE: Metric = stable("loligo_rank_load_queue", "gauge", "requests and answers that wait");
-const LOAD_MEMORY: Metric = stable("loligo_rank_load_memory_percent", "gauge", "the cache, of what it may take");
-const LOAD_CPU: Metric =
-    stable("loligo_rank_load_cpu_percent", "gauge", "the rank's thread, of one processor, over the last second");
-const LOAD_BUSY: Metric =
-    stable("loligo_rank_load_busy_percent", "gauge", "how much of the last second the rank's thread was at work");
-const LOAD_CAPACITY: Metric = stable(
-    "loligo_rank_load_capacity_per_second",
-    "gauge",
-    "requests that it could answer, as measured; 0: not known yet",
-);
 const REDIRECTS: Metric =
     stable("loligo_redirects_total", "counter", "requests answered by sending the client on to another rank");
 const BALANCE_POLICY: Metric =
@@ -446,14 +426,10 @@ fn disk(page: &mut Page, status: &Status) {
 }
 
 fn load(page: &mut Page, status: &Status) {
-    page.ranks(&LOAD_AUTH, status, |rank| rank.mds.load.auth);
-    page.ranks(&LOAD_ALL, status, |rank| rank.mds.load.all);
-    page.ranks(&LOAD_REQUESTS, status, |rank| rank.mds.load.requests_per_s);
-    page.ranks(&LOAD_QUEUE, status, |rank| f64::from(rank.mds.load.queue));
-    page.ranks(&LOAD_MEMORY, status, |rank| f64::from(rank.mds.load.memory_percent));
-    page.ranks(&LOAD_CPU, status, |rank| f64::from(rank.mds.load.cpu_percent));
-    page.ranks(&LOAD_BUSY, status, |rank| f64::from(rank.mds.load.busy_percent));
-    page.ranks(&LOAD_CAPACITY, status, |rank| rank.mds.load.capacity_per_s);
+    for (at, number) in Load::NUMBERS.iter().enumerate() {
+        let metric = stable(number.metric, "gauge", number.help);
+        page.ranks(&metric, status, |rank| rank.mds.load.values()[at]);
+    }
     page.ranks(&REDIRECTS, status, |rank| rank.mds.redirects as f64);
     page.ranks(&BALANCE_POLICY, status, |rank| f64::from(rank.mds.balance.policy.0));
     page.ranks(&BALANCE_MOVES, status, |rank| rank.mds.balance.moves as f64);

@@ -2,6 +2,7 @@
 //! machine's.
 
 use loligo_mds::Input;
+use loligo_types::ThreadLoad;
 
 use super::Rank;
 
@@ -17,7 +18,7 @@ impl Rank {
             let percent = cpu_ns.saturating_sub(cpu_before) as f64 / seconds / 1e7;
             let idle = std::mem::take(&mut self.idle).as_secs_f64();
             let busy_percent = ((1.0 - idle / seconds) * 100.0).clamp(0.0, 100.0) as f32;
-            self.feed(Input::Cpu { percent: percent as f32, busy_percent });
+            self.feed(Input::Thread(ThreadLoad { cpu_percent: percent as f32, busy_percent }));
         }
     }
 }
