@@ -5,8 +5,7 @@ use crate::{
     Route, Seq, SessionId,
 };
 
-/// Version of the protocol that this code speaks.
-pub const PROTOCOL_VERSION: u32 = 15;
+pub use crate::op::PROTOCOL_VERSION;
 
 /// The first message of a connection.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

@@ -19,6 +19,9 @@ pub use props::{
 };
 pub use subject::{About, Subject};
 
+/// Version of the protocol between clients and servers. It grows with each change of what can be asked or answered, and of the bytes.
+pub const PROTOCOL_VERSION: u32 = 15;
+
 /// The operations of the tree, and the control requests. `handle` numbers are chosen by the client, unique within its session, and live
 /// from the operation that opens to [`Control::Close`].
 #[derive(Clone, PartialEq, Eq, Debug)]
