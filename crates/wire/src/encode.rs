@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use loligo_types::msg::{ToClient, ToServer};
-use loligo_types::{Answer, Control, DataAnswer, DataOp, Op};
+use loligo_types::{Answer, DataAnswer, DataOp};
 use prost::Message;
 
 use crate::frame::{HEADER_LEN, TO_CLIENT, TO_SERVER, seal};
-use crate::{from_client, from_server, subtree};
+use crate::{from_client, from_server, op};
 
 /// Appends the whole frame of a message.
 pub fn encode_to_server(msg: &ToServer, out: &mut Vec<u8>) {
@@ -31,12 +31,7 @@ pub fn head_to_server(msg: &ToServer, out: &mut Vec<u8>) -> Option<Arc<[u8]>> {
             DataOp::Write { data, .. } => Some(data),
             _ => None,
         },
-        ToServer::Request(request) => match &request.op {
-            Op::WriteInline { data, .. } => Some(data),
-            Op::SetData { patches, .. } => patches.as_ref().map(|patches| patches.bytes()),
-            Op::Control(Control::Subtree { what, .. }) => subtree::payload(what),
-            _ => None,
-        },
+        ToServer::Request(request) => op::payload(&request.op),
         _ => None,
     };
     write(&from_client::encode(msg), TO_SERVER, payload, out)

@@ -150,6 +150,16 @@ pub(crate) fn encode(op: &Op) -> Wire {
     }
 }
 
+/// Bytes of an operation that follow its message.
+pub(crate) fn payload(op: &Op) -> Option<&Arc<[u8]>> {
+    match op {
+        Op::WriteInline { data, .. } => Some(data),
+        Op::SetData { patches, .. } => patches.as_ref().map(|patches| patches.bytes()),
+        Op::Control(Control::Subtree { what, .. }) => subtree::payload(what),
+        _ => None,
+    }
+}
+
 fn encode_control(control: &Control) -> Wire {
     match control {
         Control::Close { handles, lost } => Wire::Close(proto::Close { handles: handles.clone(), lost: *lost }),

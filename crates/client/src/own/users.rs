@@ -40,9 +40,8 @@ impl Owned {
                 // A file that is there is only opened. If that is not known, the operation loads it and is tried again.
                 matches!(self.machine.run(&looked, cred, now), Outcome::Done(Err(FsError::NotFound)))
             }
-            Op::Create { .. } | Op::Tmpfile { .. } | Op::Mknod { .. } | Op::Mkdir { .. } | Op::Symlink { .. } => {
-                is_another(cred.uid)
-            }
+            // A rename is not refused for the whiteout that it may leave.
+            op if op.makes_inode() && op.second_name().is_none() => is_another(cred.uid),
             Op::SetAttr { set, .. } if set.uid.is_some_and(is_another) => true,
             Op::Open { ino, flags, .. } if flags.write => self.is_privileged(*ino)?,
             Op::SetAttr { ino, set, handle: None } if set.size.is_some() => self.is_privileged(*ino)?,
