@@ -31,9 +31,9 @@ use std::sync::Arc;
 use libfuzzer_sys::fuzz_target;
 use loligo_mds::{Identity, Rights, Squash};
 use loligo_subtree::{Outcome, Settings, Subtree};
-use loligo_types::{Control, 
-    Answer, Cred, Event, FsError, FsResult, Ino, Inode, Interfere, MergeInto, Op, RenameMode, SubtreeAnswer, SubtreeOp,
-    XattrMode,
+use loligo_types::{
+    Answer, Control, Cred, Event, FsError, FsResult, Ino, Inode, Interfere, MergeInto, Op, RenameMode, SubtreeAnswer,
+    SubtreeOp, XattrMode,
 };
 
 use harness::{READ, WRITE, World, chmod, close, config, create, mkdir, name, unlink, write_inline};

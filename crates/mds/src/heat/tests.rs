@@ -149,7 +149,7 @@ fn what_cools_down_is_forgotten_by_the_rank_too() {
     let after = world.mds.load_now();
     assert!(before >= 2.0 && after.auth < before * 0.55 + 5.0, "{before} {after:?}");
     assert!(after.memory_percent > 0.0 && after.is_sound());
-    world.input(Input::Thread(ThreadLoad { cpu_percent: 42.5, busy_percent: 40.0 }));
+    world.input(Input::Thread(ThreadLoad { cpu_percent: 42.5, ..ThreadLoad::default() }));
     assert_eq!(world.mds.status().load.cpu_percent, 42.5);
 }
 
@@ -267,7 +267,7 @@ fn what_a_rank_could_do_is_measured_while_it_is_busy_enough_to_tell() {
     let second = |world: &mut World, requests: usize, busy_percent: f32| {
         (0..requests).for_each(|_| drop(world.call(at, Op::GetAttr { ino: Ino::ROOT })));
         world.wait_alive(1000);
-        world.input(Input::Thread(ThreadLoad { cpu_percent: 100.0, busy_percent }));
+        world.input(Input::Thread(ThreadLoad { busy_percent, ..ThreadLoad::default() }));
         world.mds.status().load.capacity_per_s
     };
     second(&mut world, 1, 90.0);

@@ -76,7 +76,7 @@ pub enum DirEffect {
     Makes,
     /// A directory is removed.
     Ends,
-    /// What moves may be a directory.
+    /// A directory may move.
     Moves,
     /// If it is a directory, another mode, owner or ACL decides about it.
     Restricts,
@@ -209,7 +209,7 @@ pub struct Props {
     pub names_lease: NamesLease,
     /// Leases that a client wants with the answer.
     pub want: Lease,
-    /// Whoever is above the client may cache the name, or the names, of the answer while names are leased.
+    /// Names of the answer may be cached above the client while names are leased.
     pub names_cached: bool,
     /// Attributes or xattrs of the inode that it is about are set.
     pub sets_attr: bool,
