@@ -10,6 +10,8 @@ mod args;
 mod kind;
 mod props;
 mod subject;
+#[cfg(test)]
+mod tests;
 
 pub use args::{Access, OpenFlags, RenameMode, Replicas, SetAttr, SetTime, Stamp, XattrMode};
 pub use kind::OpKind;
