@@ -57,7 +57,7 @@ impl Control {
     }
 
     /// Properties of the request: its row of the table.
-    #[inline]
+    #[inline(always)]
     pub fn props(&self) -> Props {
         match self {
             Control::SetLock { handle, lock, .. } => Props {

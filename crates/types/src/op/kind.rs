@@ -38,6 +38,7 @@ impl OpKind {
         (0..OpKind::COUNT).map(|number| OpKind(number as u8))
     }
 
+    #[inline]
     pub(crate) fn new(number: usize) -> OpKind {
         OpKind(number as u8)
     }

@@ -163,8 +163,9 @@ impl Op {
         [first, Subject::Nothing]
     }
 
-    /// Properties of the operation: its row of the table. A caller that looks at one of them pays for a match on the variant.
-    #[inline]
+    /// Properties of the operation: its row of the table. Made part of each caller, which looks at one or two of them: so it pays for a match
+    /// on the variant, and the rest of the row is never made.
+    #[inline(always)]
     pub fn props(&self) -> Props {
         match self {
             Op::Lookup { .. } => Props {
@@ -178,7 +179,7 @@ impl Op {
                 ..Props::READ
             },
             Op::Walk { .. } => Props { by_owner: ByOwner::Never, ..Props::READ },
-            Op::Via { what, .. } => Props::of_way(what.props()),
+            Op::Via { what, .. } => what.props_of_way(),
             Op::LookupParent { .. } => Props {
                 remote: true,
                 on_the_way: OnTheWay::Itself,
@@ -324,6 +325,12 @@ impl Op {
             },
             Op::Control(control) => control.props(),
         }
+    }
+
+    /// Properties of a way at whose end this is done. Ways do not end with ways.
+    #[inline(never)]
+    fn props_of_way(&self) -> Props {
+        Props::of_way(self.props())
     }
 
     /// Bytes that the operation says in fields of any length; names and numbers are not counted.

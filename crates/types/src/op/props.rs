@@ -35,11 +35,13 @@ pub enum Reaches {
 
 impl Reaches {
     /// True if the target may be something else than a directory.
+    #[inline]
     pub fn nodes(self) -> bool {
         matches!(self, Reaches::Node | Reaches::Any)
     }
 
     /// True if the target may be a directory that loses its name.
+    #[inline]
     pub fn dirs(self) -> bool {
         matches!(self, Reaches::Dir | Reaches::Any)
     }
@@ -313,6 +315,7 @@ impl Props {
 
     /// Properties of an operation that sets or removes an xattr. Those of the file system's own are the rank's: what they decide is true with
     /// a durable record.
+    #[inline]
     pub(crate) fn of_xattr(name: &[u8]) -> Props {
         let is_own = name.starts_with(b"loligo.");
         Props {
@@ -341,6 +344,7 @@ impl Props {
 }
 
 /// True if the kernel looks at an xattr on the way.
+#[inline]
 pub fn is_looked_at(xattr: &[u8]) -> bool {
     xattr.starts_with(b"system.") || xattr.starts_with(b"security.")
 }
