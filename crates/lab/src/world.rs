@@ -448,7 +448,7 @@ impl World {
             Output::LookAtFork { ino, .. } => (sync, Input::Fork { ino, size: None }),
             // Nothing is pinned and nothing floats.
             Output::Scan { ticket, .. } => (load, Input::Scanned { ticket, page: Some(Page::default()) }),
-            Output::TakenBack { .. } | Output::StraysDropped => return,
+            Output::TakenBack { .. } | Output::StraysDropped { .. } | Output::OwnerLost => return,
             Output::Again if std::mem::replace(&mut self.seats[rank].again, true) => return,
             Output::Again => (0, Input::Again),
             Output::Peer { to, msg } => {

@@ -275,8 +275,11 @@ pub enum Output {
     /// The session ends: the store is to refuse its client, by these addresses, from now on and for good, also what is on its way. Come
     /// back with [`Input::ShutOut`] when it does, however often that must be tried: until then nobody gets what the session holds.
     ShutOut { session: SessionId, addresses: Vec<Box<[u8]>> },
-    /// The rank has looked at all inodes of [`Input::Strays`], and what it drops is in the journal, durably.
-    StraysDropped,
+    /// The rank has looked at all inodes of [`Input::Strays`], and what it drops is in the journal, durably. `all`: of none it was left open whether
+    /// its objects are stray; else the same objects are to be searched once more, in a later life.
+    StraysDropped { all: bool },
+    /// The owner of a decoupled subtree is gone: it may have left objects of which no merge tells. They are to be searched in a later life.
+    OwnerLost,
     /// There is more of a long work to do: come back with [`Input::Again`] when what has come meanwhile is done (a driver
     /// may leave it to the next tick).
     Again,

@@ -20,6 +20,8 @@ pub(crate) struct StrayObjects {
     left: Option<BTreeSet<Ino>>,
     /// The last record that drops objects of the present list.
     dropped: Lsn,
+    /// Of some of the present list it was left open whether they are stray.
+    in_doubt: bool,
 }
 
 impl StrayObjects {
@@ -50,12 +52,18 @@ impl StrayObjects {
         self.dropped = self.dropped.max(dropped.unwrap_or_default());
     }
 
-    /// Ends the present list if all of it was looked at, and all that drops objects is durable; whether it did.
-    pub(crate) fn end_list(&mut self, durable: Lsn) -> bool {
+    /// Leaves it open for now if the objects of an inode are stray.
+    pub(crate) fn leave_open(&mut self, ino: Ino) {
+        self.in_doubt |= self.has(ino);
+        self.is_looked_at(ino, None);
+    }
+
+    /// Ends the present list if all of it was looked at, and all that drops objects is durable. True if nothing was left open.
+    pub(crate) fn end_list(&mut self, durable: Lsn) -> Option<bool> {
         let is_done = self.left.as_ref().is_some_and(BTreeSet::is_empty) && self.dropped <= durable;
         if is_done {
             self.left = None;
         }
-        is_done
+        is_done.then(|| !std::mem::take(&mut self.in_doubt))
     }
 }

@@ -502,7 +502,7 @@ impl Server {
                 self.osd_feed(loligo_osd::Input::LookAtFork { tag, ino, copy });
             }
             Output::Bound { conn, session } => drop(self.sessions.insert(conn.0, session)),
-            Output::TakenBack { .. } | Output::StraysDropped => {}
+            Output::TakenBack { .. } | Output::StraysDropped { .. } | Output::OwnerLost => {}
             Output::Again if self.again => {}
             Output::Again => {
                 self.again = true;

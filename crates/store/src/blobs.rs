@@ -154,6 +154,11 @@ pub trait Blobs: Send + Sync {
         Ok(())
     }
 
+    /// Objects may be ones of which no inode tells, of any age: the next opening is to visit all ([`Blobs::visit_strays`]).
+    fn expect_strays(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// The objects of which no inode tells are dropped, as far as there were some when this opening began: they need not be searched again.
     fn strays_dropped(&self) -> Result<()> {
         Ok(())

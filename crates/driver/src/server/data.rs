@@ -13,6 +13,7 @@ use loligo_types::{DataError, Ino, Lsn, Patches, SessionId};
 use super::faults::{About, DataFault, Faults};
 use super::queue::{Inbox, Queue};
 use super::rank::Done;
+use super::start::spawn;
 
 /// An output of the data plane.
 #[derive(Debug)]
@@ -161,6 +162,19 @@ impl DataPlane {
             look: Vec::new(),
             quieting: HashMap::new(),
             faults: Faults::default(),
+        }
+    }
+
+    /// Objects may be stray from now on. On a thread of its own, as it writes to the disk.
+    pub(crate) fn expect_strays(&self) {
+        let blobs = self.blobs.clone();
+        let expect = move || {
+            if let Err(error) = blobs.expect_strays() {
+                tracing::warn!(%error, "objects that no file tells of may be left: fsck --repair drops them");
+            }
+        };
+        if let Err(error) = spawn("loligo-strays", expect) {
+            tracing::warn!(%error, "objects that no file tells of may be left: fsck --repair drops them");
         }
     }
 

@@ -116,7 +116,7 @@ pub(crate) struct Rank {
     /// Administrators who wait for an answer, by the number of their question.
     told: HashMap<u64, Sender<Told>>,
     /// Hears that the objects which no inode tells of are dropped.
-    strays: Option<Sender<()>>,
+    strays: Option<Sender<bool>>,
     next_ask: u64,
     /// Sessions whose connection broke: their clients may come back, or be dead.
     lost: Vec<SessionId>,
@@ -505,10 +505,11 @@ impl Rank {
             Output::Trim { below } => self.queues.table.push(table::Work::Trim { below }),
             Output::Discard { ino, from, object_size } => self.data.discard(ino, from, object_size),
             Output::Spill { ino, data, object_size } => self.data.spill(ino, data, object_size),
-            Output::StraysDropped => {
+            Output::StraysDropped { all } => {
                 // The search may have ended.
-                self.strays.take().into_iter().for_each(|done| _ = done.send(()));
+                self.strays.take().into_iter().for_each(|done| _ = done.send(all));
             }
+            Output::OwnerLost => self.data.expect_strays(),
             Output::WriteData { lsn, ino, object_size, patches } => {
                 self.data.write_logged(lsn, ino, object_size, patches);
             }

@@ -32,12 +32,14 @@ struct Search {
     stop: Arc<AtomicBool>,
     list: BTreeSet<Ino>,
     listed: u64,
+    /// A rank left open whether some are stray.
+    in_doubt: bool,
 }
 
 impl StraySearch {
     pub(super) fn start(backend: Arc<dyn Backend>, ranks: Vec<Arc<Inbox<Done>>>) -> Result<StraySearch> {
         let stop = Arc::<AtomicBool>::default();
-        let search = Search { backend, ranks, stop: stop.clone(), list: BTreeSet::new(), listed: 0 };
+        let search = Search { backend, ranks, stop: stop.clone(), list: BTreeSet::new(), listed: 0, in_doubt: false };
         let thread = Some(spawn("loligo-strays", move || search.run())?);
         Ok(StraySearch { stop, thread })
     }
@@ -66,6 +68,13 @@ impl Search {
         });
         let done = match walked {
             _ if cut_off || !self.ask() => return,
+            Ok(()) if self.in_doubt => {
+                tracing::info!(
+                    inodes = self.listed,
+                    "objects that no file tells of were searched; the next start searches them again, as a directory is decoupled"
+                );
+                return;
+            }
             Ok(()) => blobs.strays_dropped(),
             Err(error) => Err(error),
         };
@@ -85,12 +94,12 @@ impl Search {
             return true;
         }
         self.listed += inos.len() as u64;
-        let (to, done): (Sender<()>, _) = channel();
+        let (to, done): (Sender<bool>, _) = channel();
         for rank in &self.ranks {
             rank.push(Done::Strays { inos: inos.clone(), done: to.clone() });
         }
         drop(to);
         // A rank that ends drops its end unsaid.
-        self.ranks.iter().all(|_| done.recv().is_ok())
+        self.ranks.iter().all(|_| done.recv().map(|all| self.in_doubt |= !all).is_ok())
     }
 }

@@ -14,6 +14,7 @@ use super::state::DataRights;
 use crate::cluster::Cluster;
 use crate::core::Core;
 use crate::decouple::Decoupled;
+use crate::io::Output;
 use crate::job::{Job, WaitReason};
 use crate::lease::Leases;
 use crate::open::Opens;
@@ -74,6 +75,9 @@ impl Decoupled {
                 // The object server has fenced the session.
                 owned.data = DataRights::default();
             }
+        }
+        if !lost.is_empty() {
+            core.out.push_back(Output::OwnerLost);
         }
         lost.into_iter().for_each(|dir| self.end_still(core, sessions, opens, dir));
     }

@@ -249,8 +249,8 @@ impl Mds {
     pub(crate) fn drop_strays(&mut self) {
         let some = self.strays.some(self.core.config.some(STRAYS_PER_TICK));
         some.into_iter().for_each(|ino| self.drop_strays_of(ino));
-        if self.strays.end_list(self.core.log.durable) {
-            self.core.out.push_back(Output::StraysDropped);
+        if let Some(all) = self.strays.end_list(self.core.log.durable) {
+            self.core.out.push_back(Output::StraysDropped { all });
         }
     }
 
@@ -265,8 +265,11 @@ impl Mds {
         }
         // The owner of a decoupled subtree has objects of which the rank hears with the merge, also of files that are inline here, and may
         // be away. Of several ranks another one may have the subtree or the inode. In doubt nothing is dropped.
-        if !self.cluster.is_alone() || self.core.tree.has_decoupled() {
+        if !self.cluster.is_alone() {
             return self.strays.is_looked_at(ino, None);
+        }
+        if self.core.tree.has_decoupled() {
+            return self.strays.leave_open(ino);
         }
         let mut wants = Vec::new();
         if self.cluster.locate_here(&mut self.core, ino, &mut wants) == Where::Unknown {

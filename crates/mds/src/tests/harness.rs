@@ -105,6 +105,9 @@ pub struct World {
     pub stopped: bool,
     /// Lists of inodes with possible stray objects that the rank has looked through.
     pub lists_done: u32,
+    /// The last of them left something open.
+    pub strays_left_open: bool,
+    pub owners_lost: u32,
     pub fatal: Option<String>,
     pub last_lsn: Lsn,
     /// Bytes of the longest record.
@@ -178,6 +181,8 @@ impl World {
             trimmed: Lsn(0),
             stopped: false,
             lists_done: 0,
+            strays_left_open: false,
+            owners_lost: 0,
             fatal: None,
             last_lsn: Lsn(0),
             longest: 0,
@@ -318,7 +323,11 @@ impl World {
                 let page = what.page(rank, from, rows, |_, error| error.to_string()).ok();
                 self.mds.handle(self.now, Input::Scanned { ticket, page });
             }
-            Output::StraysDropped => self.lists_done += 1,
+            Output::StraysDropped { all } => {
+                self.lists_done += 1;
+                self.strays_left_open = !all;
+            }
+            Output::OwnerLost => self.owners_lost += 1,
             Output::Bound { .. } => {}
             Output::TakenBack { dir, unmerged, .. } => self.taken_back.push((dir, unmerged)),
             Output::Again => self.again = true,

@@ -100,7 +100,13 @@ fn nothing_is_dropped_while_a_subtree_is_decoupled() {
     world.reclaim(b, Reclaim::default());
     world.wait_alive(500);
     assert_eq!(search(&mut world, &[removed, inside]), []);
-    assert_eq!(world.lists_done, 1);
+    assert_eq!((world.lists_done, world.strays_left_open), (1, true), "they are to be searched once more");
+    assert_eq!(world.owners_lost, 0);
+    world.disconnect(b);
+    world.wait_alive(600_000);
+    assert_eq!(world.owners_lost, 1);
+    assert_eq!(search(&mut world, &[removed, inside]), [(inside, 0), (removed, 0)]);
+    assert_eq!((world.lists_done, world.strays_left_open), (2, false));
 }
 
 /// Another one may have the decoupled subtree that a file is in, or the inode itself.

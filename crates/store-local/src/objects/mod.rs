@@ -477,6 +477,11 @@ impl Blobs for LocalBlobs {
         self.strays.visit(&self.shared.paths, visit)
     }
 
+    fn expect_strays(&self) -> Result<()> {
+        self.may_change()?;
+        self.strays.expect()
+    }
+
     fn strays_dropped(&self) -> Result<()> {
         self.may_change()?;
         self.strays.searched()

@@ -7,6 +7,7 @@ use std::fs::{self, DirEntry, File};
 use std::io;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -25,6 +26,8 @@ pub(super) struct Strays {
     begun: SystemTime,
     /// Since when objects may be stray; none: nothing is to be searched.
     since: Mutex<Option<SystemTime>>,
+    /// The next opening is to search all objects, whatever this one finds.
+    expected: AtomicBool,
 }
 
 impl Strays {
@@ -41,12 +44,12 @@ impl Strays {
         }
         // Without the file an earlier release was killed: any object may be stray.
         let since = found.or_else(|| (!clean).then_some(SystemTime::UNIX_EPOCH));
-        Ok(Strays { path, begun, since: Mutex::new(since) })
+        Ok(Strays { path, begun, since: Mutex::new(since), expected: AtomicBool::new(false) })
     }
 
     /// Of a directory in which nothing is written.
     pub(super) fn none(path: PathBuf) -> Strays {
-        Strays { path, begun: SystemTime::UNIX_EPOCH, since: Mutex::new(None) }
+        Strays { path, begun: SystemTime::UNIX_EPOCH, since: Mutex::new(None), expected: AtomicBool::new(false) }
     }
 
     fn since(&self) -> MutexGuard<'_, Option<SystemTime>> {
@@ -65,11 +68,25 @@ impl Strays {
         paths.visit_all(&mut |id, entry| Ok(if is_old(entry) { ControlFlow::Continue(()) } else { visit(id.ino) }))
     }
 
+    /// Any object may be stray: the next opening searches all.
+    pub(super) fn expect(&self) -> Result<()> {
+        let mut since = self.since();
+        *since = Some(SystemTime::UNIX_EPOCH);
+        self.expected.store(true, Ordering::Release);
+        let set = || File::options().write(true).open(&self.path)?.set_modified(SystemTime::UNIX_EPOCH);
+        set().map_err(|e| named(&self.path, &e))
+    }
+
     /// All that was stray before this opening is dropped. Only the objects of this opening are to be searched after a kill.
     pub(super) fn searched(&self) -> Result<()> {
+        let mut since = self.since();
+        // Something became stray meanwhile.
+        if self.expected.load(Ordering::Acquire) {
+            return Ok(());
+        }
         let set = || File::options().write(true).open(&self.path)?.set_modified(self.begun);
         set().map_err(|e| named(&self.path, &e))?;
-        *self.since() = None;
+        *since = None;
         Ok(())
     }
 

@@ -53,7 +53,7 @@ pub(crate) enum Done {
     /// Inodes that may have objects of which they do not tell; `done` hears when those are dropped.
     Strays {
         inos: Arc<[Ino]>,
-        done: Sender<()>,
+        done: Sender<bool>,
     },
     /// The store has said that it is another server's by now, which is not an answer to anybody.
     Replaced(String),
