@@ -15,13 +15,13 @@ fn a_directory_is_split_and_merged_by_hand() {
     assert!(dry.starts_with("/: 1 fragment -> 16, or more"), "{dry}");
     assert!(dry.ends_with("nothing was changed: leave out --dry-run to do it\n"), "{dry}");
     assert_eq!(told("split / 4"), "/: 1 fragment -> 16\n");
-    let dry = told("merge / --dry-run");
+    let dry = told("unsplit / --dry-run");
     assert!(dry.contains("16 fragments -> as few as its entries allow"), "{dry}");
     assert_eq!(told("split /"), "/: 16 fragments -> 128\n");
     assert_eq!(told("split / 2"), "/: 128 fragments -> 4\n");
-    assert_eq!(told("merge /"), "/: 4 fragments -> 1\n");
-    assert!(told("merge / --dry-run").contains("nothing was changed"));
-    assert_eq!(told("merge /"), "/: 1 fragment -> 1\n");
+    assert_eq!(told("unsplit /"), "/: 4 fragments -> 1\n");
+    assert!(told("unsplit / --dry-run").contains("nothing was changed"));
+    assert_eq!(told("unsplit /"), "/: 1 fragment -> 1\n");
     assert_eq!(told("split / 24"), format!("/: 1 fragment -> {}\n", human(16_777_216)));
     loligo("subtree split --data {} / 25", &[&data]).fails(2, &["25"]);
     loligo("subtree split --data {} /none 2", &[&data]).fails(1, &["/none", "no such file"]);

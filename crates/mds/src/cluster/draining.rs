@@ -29,7 +29,7 @@ fn bound_text(me: Rank, bound: &[Ino]) -> String {
     }
     format!(
         "rank {} cannot be drained: directories are pinned to it and to no rank that takes more ({}); pin them to \
-         another rank (loligo subtree pin DIR RANK) or unpin them (loligo subtree unpin DIR; find MOUNT -inum \
+         another rank (loligo subtree pin DIR RANK) or unpin them (loligo subtree unpin DIR; loligo path \
          NUMBER says which they are), then drain it again",
         me,
         named.join(", ")
