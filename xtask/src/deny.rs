@@ -106,7 +106,7 @@ fn faults(crates: &BTreeSet<Foreign>, lists: &Lists) -> Vec<String> {
         }
         needed.extend(listed.into_iter().cloned());
     }
-    // What is allowed and not there any more is taken out, so that it does not come back unnoticed.
+    // A line without a crate is taken out: the crate must not come back unnoticed.
     let gone = lists.duplicates.difference(&needed).map(|name| format!("{name} is in no need of its line in {LISTS}"));
     faults.extend(gone);
     let unused = lists.licences.difference(&used).map(|name| format!("no crate needs the licence {name} of {LISTS}"));

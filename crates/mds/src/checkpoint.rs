@@ -252,6 +252,8 @@ impl Checkpointer {
     /// Stop: everything goes into the table first.
     pub(crate) fn stop(&mut self, core: &mut Core, cluster: &Cluster) {
         core.stopping = true;
+        // Room may have come since that was said: it is asked for once more.
+        core.data.no_room = false;
         self.retry_ms = 0;
         cluster.borrowing.stop_borrowing(core);
     }

@@ -1,7 +1,9 @@
 //! The object server's machine on the rank thread: its requests, its answers, and the threads that do its effects.
 
 use std::collections::{HashMap, VecDeque};
+use std::fmt::Display;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use loligo_mds::{DataAccess, Input};
@@ -51,15 +53,22 @@ impl DataDone {
 }
 
 impl Work {
-    fn of(effect: &Effect, took: Duration) -> Work {
-        let (mut direct, mut logged) = (0, 0);
-        match effect {
-            Effect::Write { data, .. } | Effect::Spill { data, .. } => direct = data.len() as u64,
-            Effect::Patch { patches, .. } => logged = patches.len() as u64,
-            _ => {}
-        }
+    fn of(effect: &Effect, took: Duration, is_done: bool) -> Work {
+        let (direct, logged) = if is_done { written(effect) } else { (0, 0) };
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         Work { direct, logged, sync_ns: effect.syncs().then_some(nanos) }
+    }
+}
+
+/// Bytes that an effect writes: direct, and logged ones.
+fn written(effect: &Effect) -> (u64, u64) {
+    match effect {
+        Effect::Write { data, .. } | Effect::Spill { data, .. } => (data.len() as u64, 0),
+        Effect::Patch { patches, .. } => (0, patches.len() as u64),
+        Effect::Copying { effect, .. } | Effect::AsItWas { effect, .. } | Effect::Theirs { effect, .. } => {
+            written(effect)
+        }
+        _ => (0, 0),
     }
 }
 
@@ -97,7 +106,7 @@ pub(crate) fn run(blobs: &dyn Blobs, queue: &Queue<Job>, inbox: &Inbox<Done>) {
             let about = About::of(&effect);
             let begun = Instant::now();
             let result = loligo_osd::execute(blobs, &effect);
-            let work = Work::of(&effect, begun.elapsed());
+            let work = Work::of(&effect, begun.elapsed(), result.is_ok());
             match &result {
                 Err(error @ StoreError::Fenced { .. }) => {
                     inbox.push(Done::Replaced(error.to_string()));
@@ -145,6 +154,14 @@ pub(crate) struct DataPlane {
     /// Files that are to be quiet, by the ticket of who wants it.
     quieting: HashMap<u64, Vec<Ino>>,
     faults: Faults,
+    /// The thread that tells the store to expect stray objects.
+    expecting: Option<JoinHandle<()>>,
+}
+
+impl Drop for DataPlane {
+    fn drop(&mut self) {
+        self.end_expecting();
+    }
 }
 
 impl DataPlane {
@@ -162,19 +179,25 @@ impl DataPlane {
             look: Vec::new(),
             quieting: HashMap::new(),
             faults: Faults::default(),
+            expecting: None,
         }
     }
 
     /// Objects may be stray from now on. On a thread of its own, as it writes to the disk.
-    pub(crate) fn expect_strays(&self) {
+    pub(crate) fn expect_strays(&mut self) {
+        self.end_expecting();
         let blobs = self.blobs.clone();
-        let expect = move || {
-            if let Err(error) = blobs.expect_strays() {
-                tracing::warn!(%error, "objects that no file tells of may be left: fsck --repair drops them");
-            }
-        };
-        if let Err(error) = spawn("loligo-strays", expect) {
+        let told = |error: &dyn Display| {
             tracing::warn!(%error, "objects that no file tells of may be left: fsck --repair drops them");
+        };
+        let expect = move || blobs.expect_strays().unwrap_or_else(|error| told(&error));
+        self.expecting = spawn("loligo-strays", expect).inspect_err(|error| told(error)).ok();
+    }
+
+    /// Waits until that is written: the store may be closed next.
+    fn end_expecting(&mut self) {
+        if self.expecting.take().is_some_and(|thread| thread.join().is_err()) {
+            tracing::error!("the thread that expects stray objects panicked; this is a bug");
         }
     }
 

@@ -141,9 +141,12 @@ fn a_stop_on_a_full_disk_leaves_in_the_journal_what_has_no_room_and_the_next_sta
     let (mut world, a, ino) = file();
     let before = world.last_lsn;
     assert_eq!(size(world.call(a, with_data(ino, 0, 10, 0, "ab"))), 10);
+    world.wait_alive(20_000);
+    handle(&mut world, Input::DataInPlace { ino: Ino(0), upto: before, no_room: true });
     said(&mut world);
     handle(&mut world, Input::Stop);
-    assert_eq!((said(&mut world), world.stopped), (vec!["settle".to_string()], false));
+    world.wait(10);
+    assert_eq!((said(&mut world), world.stopped), (vec!["settle".to_string()], false), "there may be room by now");
     handle(&mut world, Input::DataInPlace { ino: Ino(0), upto: before, no_room: true });
     assert!(world.stopped);
     assert!(world.trimmed <= Lsn(before.0 + 1), "{:?}", world.trimmed);

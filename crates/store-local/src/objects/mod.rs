@@ -30,7 +30,7 @@ mod tests;
 use std::fs::{self, File};
 use std::io;
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -246,6 +246,7 @@ impl LocalBlobs {
             fs::rename(&path, &aside).map_err(|e| named(&path, &e))
         })?;
         self.shared.paths.changed(id.ino);
+        tracing::error!(object = %id, aside = %Path::new(&aside).display(), "an object cannot be read and counts as lost; its file is kept aside");
         self.shared.paths.sync_bucket(id.ino)
     }
 
