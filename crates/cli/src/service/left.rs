@@ -18,9 +18,9 @@ use crate::service::admin::doc::SessionDoc;
 use crate::target::Admin;
 
 /// Time limit for a server to list its clients. One that hangs is stopped all the same.
-const ASK: Duration = Duration::from_secs(2);
+const ASK: Duration = Duration::from_secs(5);
 /// Time limit for a mount that is gone to end its session. Without that the next start waits longer, but nothing is lost.
-const ENDS: Duration = Duration::from_secs(5);
+const ENDS: Duration = Duration::from_secs(15);
 /// Clients that are named.
 const SHOWN: usize = 20;
 

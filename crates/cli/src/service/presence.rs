@@ -1,5 +1,5 @@
-//! The sign that the process of a mount still runs: an abstract Unix socket that is named after the device number of the mount and
-//! the process, and closed by the kernel when the process ends. `umount` waits for that. Not here: unmounting.
+//! The sign that the process of a mount still runs: an abstract Unix socket that is named after the device number of the mount,
+//! the process and the mount point, and closed by the kernel when the process ends. `umount` waits for that. Not here: unmounting.
 //!
 //! Connections there wait, and the kernel ends them when it closes the socket. At its end the process may accept those that wait to say what it has
 //! left behind, as a text of at most 64 KiB.
@@ -39,13 +39,19 @@ pub fn show(at: &Path) {
         let lines = mounts::all().map_err(|failure| std::io::Error::other(failure.to_string()))?;
         let line = mounts::at(&lines, at).ok_or(std::io::ErrorKind::NotFound)?;
         // The number of a device is given again when it was unmounted, also while the process that served it still ends.
-        let name = format!("{NAME}{}-{}", line.device, std::process::id());
+        let name = format!("{NAME}{}-{}-{:016x}", line.device, std::process::id(), hash_of(&line.path));
         UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)
     };
     match shown() {
         Ok(listener) => _ = SHOWN.set(listener),
         Err(error) => tracing::info!(%error, "loligo umount will not wait for the end of this process"),
     }
+}
+
+/// FNV-1a of a mount point: two mounts with the same device number, one after the other, are told apart by it.
+fn hash_of(at: &Path) -> u64 {
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
+    at.as_os_str().as_encoded_bytes().iter().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
 /// Says it to the processes that wait for the end of this one.
@@ -83,20 +89,9 @@ impl Presence {
 
     /// Those whose mount is gone already, in their own view of what is mounted.
     pub fn ending() -> Vec<Presence> {
-        let all: Vec<(String, Presence)> =
-            names().into_iter().filter_map(|(device, name)| Some((device, Presence::at(&name, None)?))).collect();
-        let newest = |device: &str| {
-            let same = all.iter().filter(|(other, _)| other == device);
-            same.filter_map(|(_, process)| process.started()).max()
-        };
-        let gone = |device: &str, process: &Presence| {
-            let Ok(lines) = mounts::of(&format!("/proc/{}/mountinfo", process.pid)) else { return false };
-            let there = lines.iter().any(|line| line.device == device && line.server().is_some());
-            // Otherwise the number was given again, to a mount that another process serves.
-            !there || process.started().is_some_and(|started| Some(started) < newest(device))
-        };
-        let gone: Vec<bool> = all.iter().map(|(device, process)| gone(device, process)).collect();
-        all.into_iter().zip(gone).filter(|(_, gone)| *gone).map(|((_, process), _)| process).collect()
+        let shown: Vec<Shown> = names().into_iter().filter_map(|(device, name)| Shown::new(device, &name)).collect();
+        let is_ending: Vec<bool> = shown.iter().map(|one| one.is_ending(&shown)).collect();
+        shown.into_iter().zip(is_ending).filter(|(_, ending)| *ending).map(|(one, _)| one.process).collect()
     }
 
     /// When it was started, in ticks since the system was: field 22 of its `stat`, whose second one may hold anything.
@@ -136,5 +131,45 @@ impl Presence {
                 },
             }
         }
+    }
+}
+
+/// A process that shows itself, and its mount.
+struct Shown {
+    device: String,
+    /// [`hash_of`] the mount point, in hexadecimal digits.
+    at: String,
+    process: Presence,
+}
+
+impl Shown {
+    fn new(device: String, name: &str) -> Option<Shown> {
+        let at = name.rsplit_once('-')?.1.to_string();
+        Some(Shown { device, at, process: Presence::at(name, None)? })
+    }
+
+    /// True if its mount is gone, in its own view of the mounts. The number of a device is given again at once: a mount with this
+    /// number may be that of another process, which may also have been started earlier.
+    fn is_ending(&self, all: &[Shown]) -> bool {
+        let Ok(lines) = mounts::of(&format!("/proc/{}/mountinfo", self.process.pid)) else { return false };
+        let mut lines = lines.iter().filter(|line| line.device == self.device && line.server().is_some()).peekable();
+        if lines.peek().is_none() {
+            return true;
+        }
+        let places: Vec<String> = lines.map(|line| format!("{:016x}", hash_of(&line.path))).collect();
+        let same_device = all.iter().filter(|other| other.device == self.device);
+        let at_place = |one: &Shown| places.contains(&one.at);
+        let owners: Vec<&Shown> = same_device.clone().filter(|other| at_place(other)).collect();
+        match at_place(self) {
+            // Mounted twice at one place, one after the other.
+            true => self.started_before(owners.into_iter()),
+            // The mount was moved, unless another process has mounted it there.
+            false => !owners.is_empty() || self.started_before(same_device),
+        }
+    }
+
+    fn started_before<'a>(&self, others: impl Iterator<Item = &'a Shown>) -> bool {
+        let newest = others.filter_map(|other| other.process.started()).max();
+        self.process.started().is_some_and(|started| Some(started) < newest)
     }
 }
