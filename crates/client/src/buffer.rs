@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use loligo_types::limits::FILE_SIZE_MAX;
-use loligo_types::{Answer, FsError, FsResult, Ino, Op, Time};
+use loligo_types::{Answer, FsError, FsResult, Ino, Journaling, Op, Time};
 
 use crate::calls::Calls;
 use crate::core::Core;
@@ -16,6 +16,9 @@ use crate::run::{FULL_MS, FlushWaiter, Next, Stage};
 use crate::task::Event;
 use crate::writing::{Write, Writing};
 use crate::{CallResult, Done, Invalidation};
+
+/// Modes that are kept of files which are about to be opened.
+const MODES_MAX: usize = 4096;
 
 impl Files {
     /// Tells tasks for which nothing is left to wait for. Whether there is a reason to begin a run.
@@ -42,6 +45,21 @@ impl Files {
             || !in_use
             || core.stopping;
         due && (!clean || !file.flush_waiters.is_empty())
+    }
+
+    /// The rank of a file has said the way of its data to the disk.
+    pub(crate) fn journals_as(&mut self, told: Option<(Ino, Journaling)>) {
+        let Some((ino, journaling)) = told else { return };
+        match self.map.get_mut(&ino) {
+            Some(file) => file.journaling = journaling,
+            None => {
+                // An open that fails leaves its mode there.
+                if self.modes.len() >= MODES_MAX {
+                    self.modes.clear();
+                }
+                self.modes.insert(ino, journaling);
+            }
+        }
     }
 
     /// Begins a run, unless one is under way. Whether it has begun.

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use loligo_types::{Attr, Cred, FsError, Ino, Lease, OpenFlags, Rank, Time};
+use loligo_types::{Attr, Cred, FsError, Ino, Journaling, Lease, OpenFlags, Rank, Time};
 
 use crate::Fh;
 use crate::blocks::Blocks;
@@ -81,6 +81,8 @@ pub(crate) struct File {
     pub dirty: Extents,
     /// Since when, milliseconds.
     pub dirty_since: u64,
+    /// The way of its data to the disk, as its rank said last.
+    pub journaling: Journaling,
     /// Being written; counts less than `dirty` and more than everything else.
     pub flying: Extents,
     pub flying_mtime: Option<Time>,
@@ -138,6 +140,7 @@ impl File {
             kill_cred: None,
             base: None,
             dirty: Extents::default(),
+            journaling: Journaling::default(),
             dirty_since: 0,
             flying: Extents::default(),
             flying_mtime: None,
@@ -307,6 +310,8 @@ impl File {
 #[derive(Debug, Default)]
 pub(crate) struct Files {
     pub map: BTreeMap<Ino, File>,
+    /// Journal modes of files that are about to be opened, as their ranks said.
+    pub modes: BTreeMap<Ino, Journaling>,
     pub handles: BTreeMap<u64, Handle>,
     /// The ranks at which handles are open, until these are told to close them.
     pub at: BTreeMap<u64, Rank>,

@@ -59,7 +59,7 @@ impl Client {
         let unborn = !is_own && self.ranks.is_unborn(rank, ino);
         let session = self.ranks.session(rank).filter(|_| !is_own);
         let journal_max = session.map_or(0, |session| session.journal_max);
-        let facts = Facts { inline_max, reader, cut, unborn, journal_max };
+        let facts = Facts { inline_max, reader, cut, unborn, journal_max, journaling: file.journaling };
         let next = self.files.map.get_mut(&ino).and_then(|file| file.plan(ino, &facts));
         self.run_on(ino, next);
     }

@@ -176,7 +176,9 @@ impl Client {
             // It may have moved since it was opened before.
             self.move_file(attr.ino, rank);
         }
+        let mode = self.files.modes.remove(&attr.ino);
         let file = self.files.map.entry(attr.ino).or_insert_with(|| File::new(*attr, rank));
+        file.journaling = mode.unwrap_or(file.journaling);
         let keep = known && file.may_cache() && !flags.truncate;
         let unfounded = file.opened(&mut self.core, (handle, flags), attr, current, rights, data);
         let (cached, errors) = (file.may_cache(), file.errors);

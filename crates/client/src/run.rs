@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use loligo_types::{
-    Answer, Control, Cred, DataAnswer, DataError, DataOp, FileLock, FsError, FsResult, Ino, LockKind, LockOwner, Op,
-    Patches, SetTime, Time,
+    Answer, Control, Cred, DataAnswer, DataError, DataOp, FileLock, FsError, FsResult, Ino, JournalMode, Journaling,
+    LockKind, LockOwner, Op, Patches, SetTime, Time, limits::PATCHES_MAX,
 };
 
 use crate::extents::Extents;
@@ -88,8 +88,12 @@ pub(crate) struct Run {
     pub synced: bool,
     /// Its data, if that goes into the journal of the rank with the size.
     patches: Option<Arc<Patches>>,
+    /// Most bytes of data that one request brings.
+    batch: u64,
     /// The rank has not taken it so.
     unlogged: bool,
+    /// A size must not be told before the data that it covers is durable.
+    ordered: bool,
     /// Its sync also covers what is not kept here.
     risky: bool,
     /// The server restarted after some of it was written, or the file has moved: all is to be written again.
@@ -112,16 +116,61 @@ impl Run {
         Some(Next::Ask(Arc::clone(&self.cred), op))
     }
 
-    /// Has small pieces that somebody waits for the disk for go into the journal of the rank, instead of into objects that are synced then.
-    fn log(&mut self, journal_max: u64) {
+    /// Has the pieces go into the journal of the rank, instead of into objects, if the mode of the file says so. Where all data does, more than
+    /// one request takes is several records, each of the bytes that follow; `whole`: the first must reach so far.
+    fn log(&mut self, facts: &Facts, whole: u64) {
         let bytes: u64 = self.queue.iter().map(|(_, data)| data.len() as u64).sum();
         self.patches = None;
-        if self.sync && !self.unlogged && bytes <= journal_max {
-            self.patches = Patches::of(self.queue.make_contiguous()).map(Arc::new);
+        if self.unlogged || facts.journal_max == 0 || !facts.journaling.takes(self.sync, bytes) {
+            return;
         }
-        if self.patches.is_some() {
-            self.queue.clear();
+        match facts.journaling.mode {
+            JournalMode::Selective if bytes > facts.journal_max || self.queue.len() > PATCHES_MAX => {}
+            _ => {
+                self.batch = facts.journal_max;
+                let batch = self.next_batch();
+                match batch.last() {
+                    Some((offset, data)) if offset + data.len() as u64 >= whole || self.queue.is_empty() => {
+                        self.patches = Patches::of(&batch).map(Arc::new);
+                    }
+                    _ => batch.into_iter().rev().for_each(|piece| self.queue.push_front(piece)),
+                }
+            }
         }
+    }
+
+    /// Takes from the queue as much as one request with data may bring.
+    fn next_batch(&mut self) -> Vec<(u64, Arc<[u8]>)> {
+        let (mut batch, mut room) = (Vec::new(), self.batch as usize);
+        while batch.len() < PATCHES_MAX
+            && room > 0
+            && let Some((offset, data)) = self.queue.pop_front()
+        {
+            let len = data.len().min(room);
+            if len < data.len() {
+                self.queue.push_front((offset + len as u64, Arc::from(&data[len..])));
+            }
+            room -= len;
+            batch.push((offset, if len < data.len() { Arc::from(&data[..len]) } else { data }));
+        }
+        batch
+    }
+
+    /// The next record of data, if there is more.
+    fn next_patches(&mut self) -> bool {
+        let more = self.patches.is_some() && !self.queue.is_empty();
+        if more {
+            let batch = self.next_batch();
+            self.patches = Patches::of(&batch).map(Arc::new);
+            self.spill = false;
+        }
+        more && self.patches.is_some()
+    }
+
+    /// The size that is told: it must not reach beyond data that is still to be told of.
+    fn reaches(&self) -> u64 {
+        let told = self.patches.as_deref().filter(|_| !self.queue.is_empty());
+        told.map_or(self.size, Patches::end)
     }
 
     /// The server is told the size.
@@ -130,7 +179,7 @@ impl Run {
             ino,
             handle: self.handle,
             cuts: self.cuts,
-            grow_to: Some(self.size),
+            grow_to: Some(self.reaches()),
             behind: None,
             mtime: self.mtime.map_or(SetTime::Now, SetTime::At),
             spilled: self.spill,
@@ -171,6 +220,8 @@ pub(crate) struct Facts {
     pub unborn: bool,
     /// Most bytes that its rank takes into the journal with the size.
     pub journal_max: u64,
+    /// The way of its data to the disk.
+    pub journaling: Journaling,
 }
 
 impl File {
@@ -198,7 +249,9 @@ impl File {
             tries: 0,
             synced: false,
             patches: None,
+            batch: 0,
             unlogged: false,
+            ordered: false,
             risky: false,
             lost: false,
         });
@@ -215,6 +268,7 @@ impl File {
         let Some(run) = &mut self.run else { return None };
         run.spill = false;
         run.patches = None;
+        run.ordered = facts.journaling.mode == JournalMode::Ordered;
         run.cuts = self.attr.cuts;
         if let Some(own) = run.own.take() {
             // The content may have been cut since.
@@ -236,7 +290,7 @@ impl File {
             run.queue = self.flying.pieces().into();
             run.stage = Stage::Write;
             let gap = gap(&mut self.clean_to, &run.queue);
-            run.log(facts.journal_max);
+            run.log(facts, 0);
             if let Some(from) = gap {
                 run.stage = Stage::Discard;
                 return Some(run.data(DataOp::Discard { from }));
@@ -254,7 +308,8 @@ impl File {
             }
             run.queue = self.flying.pieces().into();
             (run.stage, run.spill) = (Stage::Discard, true);
-            run.log(facts.journal_max);
+            // The inode lets go of its content with the first record.
+            run.log(facts, self.attr.size);
             self.clean_to = u64::MAX;
             return Some(run.data(DataOp::Discard { from: 0 }));
         } else if let Some(handle) = facts.reader {
@@ -276,6 +331,7 @@ impl File {
         let Some(run) = &mut self.run else { return None };
         match (run.stage, result) {
             (Stage::Inline, Ok(_)) if !run.queue.is_empty() => return run.next_inline(ino),
+            (Stage::Tell, Ok(_)) if run.next_patches() => return Some(run.tell(ino)),
             (Stage::Inline | Stage::Tell, Ok(_)) => {
                 run.synced |= run.patches.is_some();
                 return Some(Next::End(None));
@@ -365,6 +421,7 @@ impl File {
         }
         if run.stage == Stage::Write
             && run.in_flight < WINDOW
+            && run.patches.is_none()
             && let Some((offset, data)) = run.queue.pop_front()
         {
             self.unsynced = true;
@@ -382,7 +439,8 @@ impl File {
         }
         // Bytes that were durable in the inode must be so in the object before the inode lets go of them.
         let moves = run.spill && self.attr.size > 0 && run.patches.is_none();
-        if run.stage == Stage::Write && self.unsynced && (run.sync || moves) {
+        let grows = run.ordered && run.size > self.attr.size;
+        if run.stage == Stage::Write && self.unsynced && (run.sync || moves || grows) {
             run.stage = Stage::Sync;
             // Changes that come while it is under way are not in it.
             self.unsynced = false;

@@ -16,8 +16,12 @@ impl Client {
         match (link, message) {
             (Link::Greeting, ToClient::Welcome(welcome)) => self.welcomed(rank, welcome),
             (Link::Greeting, ToClient::Refused { why, text }) => self.refused(rank, why, text),
-            (Link::Up, ToClient::Reply { seq, result, granted, ways, volatile }) => {
+            (Link::Up, ToClient::Reply { seq, result, granted, ways, volatile, journal }) => {
                 self.ranks.note_volatile(rank, seq, &result, volatile);
+                let journal =
+                    journal.and_then(|journal| Some((self.ranks.file_of_answer(rank, seq, &result)?, journal)));
+                // What follows from the answer may depend on it.
+                self.files.journals_as(journal);
                 self.reply(rank, seq, result, &granted, ways);
             }
             (Link::Up, ToClient::Redirect { seq, rank: to, routes, done }) => {

@@ -102,6 +102,14 @@ impl Ranks {
         self.sessions.iter().filter_map(waits).collect()
     }
 
+    /// The file that an answer is about.
+    pub(crate) fn file_of_answer(&self, rank: Rank, seq: Seq, result: &FsResult<Answer>) -> Option<Ino> {
+        match result.as_ref().ok().and_then(Answer::opened) {
+            Some(attr) => Some(attr.ino),
+            None => self.sessions.get(&rank)?.pending.get(&seq.0)?.request.op.subjects()[0].ino(),
+        }
+    }
+
     /// An answer came.
     pub(crate) fn note_volatile(
         &mut self,

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use loligo_types::{Answer, Cred, DataError, DataOp, FsError, FsResult, Ino, Op, SetTime};
+use loligo_types::{Answer, Cred, DataError, DataOp, FsError, FsResult, Ino, JournalMode, Op, SetTime};
 
 use crate::calls::Calls;
 use crate::core::Core;
@@ -50,6 +50,8 @@ pub(crate) struct Writing {
     behind: Option<u64>,
     /// Bytes behind the end may be at the server that are not told of.
     leaves: bool,
+    /// It is to be durable before a size that covers it is told: the sync of that was not asked for yet.
+    syncs: bool,
     /// Cuts of the file that were known when the first byte was sent: a later one may have dropped it.
     cuts: u32,
     /// And restarts of the server: what was written before one and not told of may be gone.
@@ -112,6 +114,7 @@ impl Writing {
             told: false,
             behind: None,
             leaves: false,
+            syncs: false,
             cuts: 0,
             restarts: 0,
             queue: VecDeque::new(),
@@ -288,6 +291,7 @@ impl Writing {
         let end = self.at + write.data.len() as u64;
         self.behind = (end > file.attr.size).then(|| self.at.max(file.attr.size));
         self.leaves |= self.behind.is_some();
+        self.syncs = self.behind.is_some() && file.journaling.mode == JournalMode::Ordered;
         (self.cuts, self.restarts) = (file.attr.cuts, restarts);
         let mut pieces = Vec::new();
         split(self.at, &write.data, &mut pieces);
@@ -318,6 +322,10 @@ impl Writing {
                 return self.look_again();
             }
             Some(error) => return Next::Done(Err(error.into())),
+            None if std::mem::take(&mut self.syncs) => {
+                self.in_flight += 1;
+                return Next::Data(DataOp::Sync);
+            }
             None => {}
         }
         let Some(file) = files.map.get_mut(&ino) else { return Next::Done(Err(FsError::Stale.into())) };

@@ -293,6 +293,7 @@ fn record_event() -> impl Strategy<Value = Event> {
         2 => (ino(), object_size(), patches())
             .prop_map(|(ino, object_size, patches)| Event::Data { ino, object_size, patches: Arc::new(patches) }),
         1 => (ino(), number()).prop_map(|(ino, upto)| Event::DataInPlace { ino, upto: Lsn(upto) }),
+        1 => (0..9000u32).prop_map(|len| Event::Pad { len }),
     ]
 }
 

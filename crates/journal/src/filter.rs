@@ -107,7 +107,7 @@ fn is_about(event: &Event, asked: Ino) -> bool {
             Letter::Import { routes, .. } => routes.iter().any(|route| route.dir == asked),
             Letter::Commit { .. } => false,
         },
-        Event::Session(_) | Event::SessionGone(_) | Event::NextIno(_) | Event::Peer(_) => false,
+        Event::Session(_) | Event::SessionGone(_) | Event::NextIno(_) | Event::Peer(_) | Event::Pad { .. } => false,
     }
 }
 

@@ -291,6 +291,7 @@ fn events() -> Vec<(&'static str, Event)> {
         ("merge", Event::Merge { dir: ino }),
         ("data", Event::Data { ino, object_size: 4 << 20, patches: Arc::new(patches()) }),
         ("data-in-place", Event::DataInPlace { ino, upto: Lsn(300) }),
+        ("pad", Event::Pad { len: 5 }),
     ]
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use loligo_namespace::FragConfig;
-use loligo_types::{ClusterMap, Rank, Time};
+use loligo_types::{ClusterMap, JournalMode, Journaling, Rank, Time};
 
 /// The time of an input: one clock that never goes back, for time-outs, and the wall clock, for stamps only.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -79,6 +79,8 @@ pub struct Config {
     pub direct: Option<Arc<str>>,
     /// Most bytes of data that go into the journal with one request; 0: none.
     pub journal_max: u32,
+    /// Data is durable in objects when its write is answered, as on RADOS.
+    pub writes_durable: bool,
     /// Mode and owner of the root directory of a new file system.
     pub root: (u16, u32, u32),
 }
@@ -114,12 +116,28 @@ impl Default for Config {
             shrink: 1,
             direct: None,
             journal_max: 64 << 10,
+            writes_durable: false,
             root: (0o755, 0, 0),
         }
     }
 }
 
 impl Config {
+    /// Mode of the data journal for files whose policy says none.
+    pub(crate) fn journaling(&self) -> Journaling {
+        match (self.journal_max, self.writes_durable) {
+            (0, true) => Journaling::of(JournalMode::Ordered),
+            (0, false) => Journaling::of(JournalMode::Writeback),
+            (threshold, _) => Journaling { mode: JournalMode::Selective, threshold },
+        }
+    }
+
+    /// The mode in force where a policy says this one: without data in the journal, modes that want it are as if nothing was said.
+    pub(crate) fn journaling_of(&self, said: Option<Journaling>) -> Journaling {
+        let said = said.filter(|said| self.journal_max > 0 || !said.mode.takes_data());
+        said.unwrap_or_else(|| self.journaling())
+    }
+
     /// So many, or fewer in a simulation.
     pub(crate) fn some(&self, many: usize) -> usize {
         (many / self.shrink.max(1)).max(1)

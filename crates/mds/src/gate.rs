@@ -22,7 +22,8 @@ impl Reply {
         let redirect = Some(Redirect { rank, done: again, about: principal(&op) });
         let (asks, ways) = (Asks::default(), Vec::new());
         let shows = Vec::new();
-        Reply { slot, session, seq, result: Ok(Answer::Done), asks, ways, cut: None, redirect, lag: None, shows }
+        let (cut, lag, journal) = (None, None, None);
+        Reply { slot, session, seq, result: Ok(Answer::Done), asks, ways, cut, redirect, lag, shows, journal }
     }
 }
 

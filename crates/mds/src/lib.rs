@@ -61,6 +61,7 @@ mod log;
 mod lookup;
 mod lookup_leases;
 mod machine;
+mod modes;
 mod numbers;
 mod open;
 mod pace;

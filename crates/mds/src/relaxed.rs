@@ -20,7 +20,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use loligo_namespace::{Found, Need, SUBTREE};
-use loligo_subtree_policy::SubtreePolicy;
 use loligo_types::limits::DEPTH_MAX;
 use loligo_types::msg::Volatile;
 use loligo_types::{Answer, Event, FsResult, Ino, Inode, Kind, Letter, Lsn, SessionId, Subject};
@@ -31,6 +30,7 @@ use crate::decouple::Decoupled;
 use crate::io::{DataAccess, Output, Page, Scan};
 use crate::job::{Job, Lag, WaitReason};
 use crate::load::Waiter;
+use crate::modes::Says;
 use crate::open::{AccessChange, Opens};
 use crate::paths::Up;
 use crate::session::Sessions;
@@ -64,15 +64,17 @@ pub(crate) struct Relaxation {
 #[derive(Default)]
 pub(crate) struct Relaxed {
     /// All directories with a policy of their own, and what those say.
-    policies: BTreeMap<Ino, Option<Lag>>,
+    policies: BTreeMap<Ino, Says>,
     /// Number of those that are relaxed.
     some: usize,
+    /// Any has said a journal mode in this life.
+    says_modes: bool,
     look: Look,
     /// The last record since policies were looked for with which directories came from another rank: it does not show their policies. (A merge into a
     /// decoupled subtree brings none: its owner may not set any.)
     brought: Lsn,
-    /// Lags of directories that were looked at; `None`: strict.
-    memo: IntMap<Ino, Option<Lag>>,
+    /// The policies in force at directories that were looked at; `None`: no policy above.
+    memo: IntMap<Ino, Option<Says>>,
     /// The last record that may have changed what is relaxed.
     edge: Lsn,
     /// Inodes whose last change is not durable, and its record.
@@ -153,12 +155,6 @@ impl Look {
     }
 }
 
-/// The lag that a policy's document permits.
-fn lag_of(dir: Ino, text: &[u8]) -> Option<Lag> {
-    let lag = SubtreePolicy::parse_bytes(text).ok()?.lag()?;
-    Some(Lag { root: dir, ms: lag.millis() })
-}
-
 impl Relaxed {
     /// True if somebody waits for the record of a new file.
     pub(crate) fn awaits_birth(&self) -> bool {
@@ -190,16 +186,23 @@ impl Relaxed {
         self.look.is_done() && self.brought.0 == 0
     }
 
-    fn set(&mut self, dir: Ino, lag: Option<Lag>) {
-        let before = self.policies.insert(dir, lag);
-        self.some -= usize::from(before.flatten().is_some());
-        self.some += usize::from(lag.is_some());
+    /// True if a policy may say a journal mode.
+    #[inline]
+    pub(crate) fn says_modes(&self) -> bool {
+        self.says_modes
+    }
+
+    fn set(&mut self, dir: Ino, says: Says) {
+        let before = self.policies.insert(dir, says);
+        self.some -= usize::from(before.is_some_and(|before| before.lag.is_some()));
+        self.some += usize::from(says.lag.is_some());
+        self.says_modes |= says.journaling.is_some();
         self.memo.clear();
     }
 
     fn unset(&mut self, dir: Ino) {
         if let Some(before) = self.policies.remove(&dir) {
-            self.some -= usize::from(before.is_some());
+            self.some -= usize::from(before.lag.is_some());
             self.memo.clear();
         }
     }
@@ -212,7 +215,7 @@ impl Relaxed {
                 if !self.look.is_whole {
                     self.look.found.insert(*ino);
                 }
-                self.set(*ino, lag_of(*ino, value));
+                self.set(*ino, Says::of(*ino, value));
             }
             Event::XattrGone { ino, name } if **name == *SUBTREE => {
                 self.look.unread.remove(ino);
@@ -297,6 +300,11 @@ impl Relaxed {
 
     /// The lag that counts at an inode, if that is known without reading. Unknown is strict.
     fn lag_at(&mut self, core: &mut Core, cluster: &mut Cluster, ino: Ino) -> Option<Lag> {
+        self.says_at(core, cluster, ino)?.lag
+    }
+
+    /// The policy in force at an inode, if that is known without reading.
+    pub(crate) fn says_at(&mut self, core: &mut Core, cluster: &mut Cluster, ino: Ino) -> Option<Says> {
         let (mut at, mut way) = (ino, Vec::new());
         let mut found = None;
         for _ in 0..DEPTH_MAX {
@@ -313,7 +321,7 @@ impl Relaxed {
                 return None;
             }
             if let Some(own) = self.policies.get(&at) {
-                found = *own;
+                found = Some(*own);
                 way.push(at);
                 break;
             }
@@ -379,7 +387,7 @@ impl Relaxed {
         lsn: Lsn,
         made: Option<Ino>,
     ) {
-        if self.is_any() {
+        if self.is_any() || self.says_modes {
             return self.note_relaxed_record(core, cluster, events, lsn, made);
         }
         events.iter().for_each(|event| self.note_brought(core, event, lsn));
@@ -554,7 +562,7 @@ impl Relaxed {
             match cluster.policy_here(core, dir) {
                 Ok(Some(text)) => {
                     self.look.unread.remove(&dir);
-                    self.set(dir, lag_of(dir, &text));
+                    self.set(dir, Says::of(dir, &text));
                 }
                 Ok(None) => {
                     self.look.unread.remove(&dir);

@@ -1,6 +1,6 @@
 //! An answer on its way to a client. When it leaves is not here (`gate.rs`).
 
-use loligo_types::{Answer, FsResult, Ino, Rank, Seq, SessionId};
+use loligo_types::{Answer, FsResult, Ino, Journaling, Rank, Seq, SessionId};
 
 use crate::grant::Asks;
 use crate::job::Lag;
@@ -33,4 +33,6 @@ pub(crate) struct Reply {
     pub(crate) lag: Option<Lag>,
     /// Inodes that it is about, as far as their last changes are not durable.
     pub(crate) shows: Vec<Ino>,
+    /// Journal mode of the file that it is about.
+    pub(crate) journal: Option<Journaling>,
 }

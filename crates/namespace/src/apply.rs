@@ -79,7 +79,7 @@ fn change_other(tree: &mut Tree, event: &Event, lsn: Lsn, made: Option<Ino>) {
         // The journal is the only place that holds letters; how far they have come is a record.
         Event::Letter { .. } => {}
         // It is no record of the table.
-        Event::Data { .. } | Event::DataInPlace { .. } => {}
+        Event::Data { .. } | Event::DataInPlace { .. } | Event::Pad { .. } => {}
         Event::Peer(peer) => put_small(tree, |t| &mut t.peers, peer.rank, Some(*peer), Key::Peer(peer.rank), lsn),
         Event::Departed(inos) => inos.iter().for_each(|ino| _ = tree.forget(*ino)),
         Event::DepartedFrag { dir, frag } => tree.forget_names(*dir, frag.first(), frag.last()),

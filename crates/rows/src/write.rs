@@ -64,7 +64,8 @@ pub fn put_event(batch: &mut Batch, event: &Event, hash: u64, rank: Rank) {
         | Event::MergePart { .. }
         | Event::Merge { .. }
         | Event::Data { .. }
-        | Event::DataInPlace { .. } => batch,
+        | Event::DataInPlace { .. }
+        | Event::Pad { .. } => batch,
     };
 }
 

@@ -13,7 +13,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use loligo_namespace::SUBTREE;
-use loligo_types::{Event, Ino, Kind, Lsn};
+use loligo_types::{Event, Ino, JournalMode, Kind, Lsn};
 
 use crate::rng::Rng;
 use crate::tree::{NameId, NsOp};
@@ -185,7 +185,9 @@ impl Relaxed {
         if relaxed {
             format!("preset = 'relaxed'\nlag = '{lag}ms'\n# {number}")
         } else {
-            format!("preset = 'posix'\n# {number}")
+            // Each mode of the data journal promises at least what a policy without one does.
+            let mode = JournalMode::ALL[number as usize % JournalMode::ALL.len()].name();
+            format!("preset = 'posix'\njournal = '{mode}'\n# {number}")
         }
     }
 

@@ -153,6 +153,18 @@ pub enum Cause {
         "`lag` says how long a change may be not durable, and with {0} an answered change is; remove it, or say preset `relaxed`"
     )]
     LagWithoutRelaxed(String),
+    /// Data in the journal where answers do not wait for the journal.
+    #[error(
+        "journal: in mode `{0}` data is read from the journal's record on, which must be durable before the answer, and in a relaxed directory \
+         answers come before; say `ordered` or `writeback`, or durability \"global\""
+    )]
+    JournalOfRelaxed(&'static str),
+    /// A threshold for another mode of the data journal.
+    #[error(
+        "`journal_threshold` is the largest synced write in the journal of mode `selective`, and {}; say `journal = \"selective\"`, or remove it",
+        .0.map_or("no `journal` is said".to_string(), |mode| format!("mode `{mode}` has none"))
+    )]
+    ThresholdWithoutSelective(Option<&'static str>),
     /// Directories at ranks of their own, in one that may be given to one client.
     #[error(
         "placement: under `{0}` directories get ranks of their own, and a directory with `append_client_journal` can be given to one client \

@@ -70,6 +70,15 @@ pub enum Answer {
 }
 
 impl Answer {
+    /// The attributes of the file or directory that it opens, at the end of a walk, too.
+    pub fn opened(&self) -> Option<&Attr> {
+        match self {
+            Answer::Opened { attr, .. } => Some(attr),
+            Answer::Walked { last, .. } => last.opened(),
+            _ => None,
+        }
+    }
+
     /// The attributes in it, if there are any.
     pub fn attr(&self) -> Option<&Attr> {
         match self {

@@ -1,8 +1,12 @@
 //! Operations on a file's bytes in objects. Offsets are offsets in the file; the object server splits them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::limits;
+
+/// Blocks that mode `data` of the data journal fills, bytes.
+const PAD_BLOCK: u64 = 4096;
 
 /// Operation on the bytes of one file.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -126,6 +130,13 @@ impl Patches {
             at = end;
             (*offset, part)
         })
+    }
+
+    /// Bytes that fill the blocks of 4 KiB which the places touch, beside their own.
+    pub fn padding(&self) -> u32 {
+        let blocks = |(offset, len): &(u64, u32)| offset / PAD_BLOCK..(offset + u64::from(*len)).div_ceil(PAD_BLOCK);
+        let touched: BTreeSet<u64> = self.places.iter().flat_map(blocks).collect();
+        (touched.len() as u64 * PAD_BLOCK).saturating_sub(self.len() as u64) as u32
     }
 
     /// The first byte behind all of them.

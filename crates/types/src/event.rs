@@ -136,6 +136,8 @@ pub enum Event {
     Data { ino: Ino, object_size: u32, patches: Arc<Patches> },
     /// Data of records up to this one is in the file's objects, durably. Inode 0: of all files.
     DataInPlace { ino: Ino, upto: Lsn },
+    /// Bytes without meaning: in journal mode `data` the data of a record fills whole blocks of 4 KiB with them.
+    Pad { len: u32 },
 }
 
 impl Event {

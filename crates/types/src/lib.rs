@@ -16,6 +16,7 @@ pub mod grant;
 pub mod hash;
 pub mod heat;
 pub mod ids;
+pub mod journal_mode;
 pub mod lease;
 pub mod limits;
 pub mod link;
@@ -45,6 +46,7 @@ pub use event::{Event, EventView, Letter, MovedClient, Origin, PeerRecord, Sessi
 pub use grant::{Granted, InoGrant, InoGrants};
 pub use heat::{FragHeat, Hit, LoadVec};
 pub use ids::{Ino, Lsn, Seq, SessionId};
+pub use journal_mode::{JournalMode, Journaling};
 pub use lease::Lease;
 pub use lock::{FileLock, LockKind, LockOwner};
 pub use lookup_lease::{LOOKUP_LEASE_MS_MAX, LeaseTime, LookupLease};

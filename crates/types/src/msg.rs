@@ -1,8 +1,8 @@
 //! The messages between clients and servers, as plain data. Their bytes are the wire's.
 
 use crate::{
-    Answer, ClusterMap, Cred, DataAnswer, DataError, DataOp, FileLock, FsResult, Ino, Lease, Lsn, Op, OpenFlags, Rank,
-    Route, Seq, SessionId,
+    Answer, ClusterMap, Cred, DataAnswer, DataError, DataOp, FileLock, FsResult, Ino, Journaling, Lease, Lsn, Op,
+    OpenFlags, Rank, Route, Seq, SessionId,
 };
 
 pub use crate::op::PROTOCOL_VERSION;
@@ -162,7 +162,12 @@ pub enum Refusal {
 impl ToClient {
     /// An answer with which nothing is lent.
     pub fn reply(seq: u64, result: FsResult<Answer>) -> ToClient {
-        ToClient::Reply { seq: Seq(seq), result, granted: Vec::new(), ways: Vec::new(), volatile: None }
+        ToClient::reply_with(seq, result, Vec::new())
+    }
+
+    /// An answer with which these leases come.
+    pub fn reply_with(seq: u64, result: FsResult<Answer>, granted: Vec<(Ino, Lease)>) -> ToClient {
+        ToClient::Reply { seq: Seq(seq), result, granted, ways: Vec::new(), volatile: None, journal: None }
     }
 }
 
@@ -176,12 +181,14 @@ pub enum ToClient {
     /// The answer to a request. `granted`: leases that come with it. `ways`: the directory in which a walk began, and those that its names led to from
     /// there on, one after the other; for so many milliseconds from when the request was sent each of them is where it was found, and may be searched by
     /// who asked, as it was found. 0: that is not promised. At most one more than names. `volatile`: a crash of the server may take back what it shows.
+    /// `journal`: the journal mode of the file that it is about; `None`: nothing is said, or it is that of before.
     Reply {
         seq: Seq,
         result: FsResult<Answer>,
         granted: Vec<(Ino, Lease)>,
         ways: Vec<(Ino, u16)>,
         volatile: Option<Volatile>,
+        journal: Option<Journaling>,
     },
     /// The request is another rank's to answer: ask that one, with a number of its session. `routes`: enough of the map
     /// to be right the next time. `done`: it was executed here before what it concerns moved, and only its answer is to be

@@ -1,10 +1,10 @@
 //! Messages to a client, to protobuf and back with every check.
 
-use loligo_types::limits::{ADDRESS_MAX, MOVED_MAX, READDIR_MAX, WALK_MAX};
+use loligo_types::limits::{ADDRESS_MAX, MOVED_MAX, PATCH_BYTES_MAX, READDIR_MAX, WALK_MAX};
 use loligo_types::msg::{Refusal, ToClient, Volatile, Welcome};
 use loligo_types::{
-    Answer, DataAnswer, DataError, DirEntry, FsError, FsResult, Ino, Kind, LOOKUP_LEASE_MS_MAX, Lsn, Rank, Seq,
-    SessionId, StatFs,
+    Answer, DataAnswer, DataError, DirEntry, FsError, FsResult, Ino, JournalMode, Journaling, Kind,
+    LOOKUP_LEASE_MS_MAX, Lsn, Rank, Seq, SessionId, StatFs,
 };
 
 use crate::common::{
@@ -30,12 +30,13 @@ pub(crate) fn encode(msg: &ToClient) -> proto::ToClient {
             let end = (0..=text.len().min(TEXT_MAX)).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
             Msg::Refused(proto::Refused { why: *why as i32, text: text[..end].to_owned() })
         }
-        ToClient::Reply { seq, result, granted, ways, volatile } => Msg::Reply(proto::Reply {
+        ToClient::Reply { seq, result, granted, ways, volatile, journal } => Msg::Reply(proto::Reply {
             seq: seq.0,
             granted: to_leases(granted),
             ways: ways.iter().map(|(ino, ms)| proto::LookupLease { ino: ino.0, ms: u32::from(*ms) }).collect(),
             result: Some(to_result(result)),
             volatile: volatile.map(|volatile| proto::Volatile { lsn: volatile.lsn.0, durable: volatile.durable.0 }),
+            journal: journal.map(|to| proto::Journaling { mode: to.mode as u32, threshold: to.threshold }),
         }),
         ToClient::Redirect { seq, rank, routes, done } => Msg::Redirect(proto::Redirect {
             seq: seq.0,
@@ -56,6 +57,12 @@ pub(crate) fn encode(msg: &ToClient) -> proto::ToClient {
     proto::ToClient { msg: Some(msg) }
 }
 
+fn journaling(m: proto::Journaling) -> Result<Journaling> {
+    limit(m.threshold as usize, PATCH_BYTES_MAX, "bytes of a threshold")?;
+    let mode = JournalMode::numbered(m.mode).ok_or(DecodeError::Invalid("journal mode"))?;
+    Ok(Journaling { mode, threshold: m.threshold })
+}
+
 pub(crate) fn decode(msg: proto::ToClient, mut payload: Payload) -> Result<ToClient> {
     let msg = match need(msg.msg, "its kind")? {
         Msg::Welcome(m) => ToClient::Welcome(welcome(m)?),
@@ -69,6 +76,7 @@ pub(crate) fn decode(msg: proto::ToClient, mut payload: Payload) -> Result<ToCli
             granted: leases(m.granted)?,
             ways: lookup_leases(m.ways)?,
             volatile: m.volatile.map(|m| Volatile { lsn: Lsn(m.lsn), durable: Lsn(m.durable) }),
+            journal: m.journal.map(journaling).transpose()?,
         },
         Msg::Redirect(m) => ToClient::Redirect {
             seq: Seq(m.seq),

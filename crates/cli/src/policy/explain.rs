@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::chain;
 use super::has::{Behind, Has, at_server, plain, reachable, who_has};
+use super::journaled;
 use super::live::{Others, Outstanding};
 use crate::args::Directory;
 use crate::output::{Context, Outcome, counted, human_bytes, human_count, human_time, put, quoted};
@@ -75,6 +76,7 @@ pub fn run(dir: &Directory, as_json: bool, given: &Given) -> Outcome {
                 "path": absolute.display().to_string(),
                 "cell": cell.to_string(),
                 "from": if other.is_some() { None } else { policy.from },
+                "journal": journaled::as_json(&policy.policy),
                 "decoupled": has.owner(),
                 "decoupled_below": below_as_json(&has),
                 "outstanding": {
@@ -96,6 +98,12 @@ pub fn run(dir: &Directory, as_json: bool, given: &Given) -> Outcome {
     };
     put(format_args!("at {}: {cell}, by {whose}", absolute.display()))?;
     put(format_args!("{:<13} {}", "now", now(&has)))?;
+    put(format_args!(
+        "{:<13} {}: after a crash of the server {}",
+        "data journal",
+        journaled::mode(&policy.policy),
+        journaled::crash(&policy.policy)
+    ))?;
     put(format_args!("{:<13} {}", "outstanding", outstanding(&has, server.as_deref())))?;
     if let Some((stage, error)) = &out.failed {
         put(format_args!(

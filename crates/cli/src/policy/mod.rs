@@ -12,6 +12,7 @@ mod conflicts;
 mod explain;
 mod has;
 mod history;
+mod journaled;
 mod kept;
 mod live;
 mod placing;

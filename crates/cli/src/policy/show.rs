@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::chain::{self, Chain, InForce};
 use super::has::{self, Has, plain};
+use super::journaled;
 use super::placing::{self, Placed};
 use super::promise;
 use crate::args::Directory;
@@ -83,6 +84,7 @@ fn lines(policy: &SubtreePolicy, placed: &Placed) -> Vec<(&'static str, String)>
         ("sync_interval", time(policy.sync_interval())),
         ("lag", time(policy.lag())),
         ("blind", policy.blind().to_string()),
+        ("journal", journaled::mode(policy)),
         ("placement", format!("{} ({})", placed.placement.name(), placed.why)),
         ("floor", policy.floor().to_string()),
         ("ceiling", policy.ceiling().to_string()),
@@ -110,6 +112,7 @@ fn document(path: &Directory, chain: &Chain, now: &InForce, has: Option<&Has>) -
         "interfere": policy.interfere().name(),
         "sync_interval_ms": policy.sync_interval().map(|interval| interval.duration().as_millis() as u64),
         "blind": policy.blind(),
+        "journal": journaled::as_json(policy),
         "placement": placed.placement.name(),
         "placement_from": placed.from,
         "placement_why": placed.why,

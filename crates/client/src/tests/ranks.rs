@@ -248,10 +248,7 @@ impl Ranks {
 
     fn answer(&mut self, rank: Rank, seq: u64, answer: Answer, granted: &[(Ino, Lease)]) {
         let granted = granted.to_vec();
-        self.says(
-            rank,
-            ToClient::Reply { seq: Seq(seq), result: Ok(answer), granted, ways: Vec::new(), volatile: None },
-        );
+        self.says(rank, ToClient::reply_with(seq, Ok(answer), granted));
     }
 
     /// Answers the only request, which must be for this rank.

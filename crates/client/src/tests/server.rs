@@ -316,6 +316,7 @@ impl Server {
                 granted: Vec::new(),
                 ways: Vec::new(),
                 volatile: None,
+                journal: None,
             };
             return self.out[client].push_back(reply);
         }
@@ -349,6 +350,7 @@ impl Server {
             granted,
             ways: Vec::new(),
             volatile: None,
+            journal: None,
         });
         self.retry_later(ino);
     }

@@ -206,6 +206,7 @@ fn reply(seq: u64, granted: &[(Ino, Lease)]) -> Input {
             granted: granted.to_vec(),
             ways: Vec::new(),
             volatile: None,
+            journal: None,
         },
     }
 }
@@ -341,6 +342,7 @@ fn what_is_known_of_a_renamed_name_is_true_of_the_new_one_only_if_names_there_ar
             granted: granted.to_vec(),
             ways: Vec::new(),
             volatile: None,
+            journal: None,
         };
         let done = hand.feed(Input::Message { rank: Rank::ZERO, message: reply });
         let [Output::Complete { result: Ok(done), .. }] = &done[..] else { panic!("{done:?}") };

@@ -514,6 +514,8 @@ pub(super) fn recover(
     let meta = read_meta(&*table, rank, &head)?;
     // Ranks of other processes have the store over a socket, and could shut nobody out.
     let clients = backend.clients().filter(|_| config.direct_data && config.elsewhere.is_empty());
+    // Where nobody waits for a sync of the log, nobody does for one of an object.
+    let writes_durable = backend.log_dir(u32::from(rank.0))?.is_async();
     let settings = loligo_mds::Config {
         direct: clients.map(|clients| clients.place().into()),
         rank,
@@ -521,8 +523,9 @@ pub(super) fn recover(
         fs_id: backend.identity().fs_id,
         hash_key: hash_key(backend),
         data_epoch,
-        // Where nobody waits for a sync of the log, nobody does for one of an object; nor is anything ordered with what clients write there.
-        journal_max: if backend.log_dir(u32::from(rank.0))?.is_async() { 0 } else { config.mds.journal_max },
+        // Nothing is ordered with data that clients write there by themselves.
+        journal_max: if writes_durable { 0 } else { config.mds.journal_max },
+        writes_durable,
         after_crash: epoch.is_some() || data_epoch != head.data_epoch,
         ..config.mds.clone()
     };

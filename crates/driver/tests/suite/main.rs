@@ -8,6 +8,7 @@ mod decoupled;
 mod decoupled_ranks;
 mod decoupled_read;
 mod joined;
+mod journal_modes;
 mod lease;
 mod members;
 mod paths;

@@ -68,7 +68,7 @@ impl Script {
             }
             _ => Ok(Answer::Done),
         };
-        ToClient::Reply { seq, result, granted: Vec::new(), ways: Vec::new(), volatile: None }
+        ToClient::Reply { seq, result, granted: Vec::new(), ways: Vec::new(), volatile: None, journal: None }
     }
 
     /// True if the answer to a request comes only when the client has asked whether this rank lives.

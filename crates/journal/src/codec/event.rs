@@ -41,13 +41,14 @@ mod code {
     pub const DECOUPLED: u8 = 27;
     pub const DATA: u8 = 28;
     pub const DATA_IN_PLACE: u8 = 29;
+    pub const PAD: u8 = 30;
 }
 
 /// Code of a letter, which no other letter may hold.
 pub(super) const LETTER: u8 = code::LETTER;
 
 /// The short names of all events, in the order of their codes.
-pub const EVENT_NAMES: [&str; 28] = [
+pub const EVENT_NAMES: [&str; 29] = [
     "inode",
     "inode_gone",
     "entry",
@@ -76,6 +77,7 @@ pub const EVENT_NAMES: [&str; 28] = [
     "merge",
     "data",
     "data_in_place",
+    "pad",
 ];
 
 /// Short name of an event, the same in `loligo journal inspect`, logs and the documentation.
@@ -109,6 +111,7 @@ pub fn event_name(event: &Event) -> &'static str {
         Event::Merge { .. } => "merge",
         Event::Data { .. } => "data",
         Event::DataInPlace { .. } => "data_in_place",
+        Event::Pad { .. } => "pad",
     }
 }
 
@@ -210,6 +213,11 @@ pub(super) fn put_event(out: &mut Vec<u8>, event: &Event) {
             put_head(out, code::DATA_IN_PLACE, ino.0);
             put_u64(out, upto.0);
         }
+        Event::Pad { len } => {
+            put_head(out, code::PAD, 0);
+            put_u64(out, u64::from(*len));
+            out.resize(out.len() + *len as usize, 0);
+        }
     }
 }
 
@@ -218,7 +226,7 @@ pub(super) fn put_event(out: &mut Vec<u8>, event: &Event) {
 fn take_head(from: &mut Cursor<'_>) -> Result<(u8, u64), DecodeError> {
     let at = from.at();
     let code = from.u8()?;
-    if !(code::INODE..=code::DATA_IN_PLACE).contains(&code) {
+    if !(code::INODE..=code::PAD).contains(&code) {
         // Before its number: that field may not exist in an event of the future.
         return Err(DecodeError::UnknownEvent { code, at });
     }
@@ -295,6 +303,13 @@ fn take_rest(from: &mut Cursor<'_>, (code, number): (u8, u64), at: usize) -> Res
             Event::Data { ino, object_size, patches: Arc::new(take_patches(from)?) }
         }
         code::DATA_IN_PLACE => Event::DataInPlace { ino, upto: Lsn(from.u64()?) },
+        code::PAD => {
+            let zeros = from.bytes()?;
+            match u32::try_from(zeros.len()) {
+                Ok(len) if ino.0 == 0 && zeros.iter().all(|byte| *byte == 0) => Event::Pad { len },
+                _ => return Err(from.invalid("pad")),
+            }
+        }
         code => return Err(DecodeError::UnknownEvent { code, at }),
     })
 }

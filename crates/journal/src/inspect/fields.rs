@@ -109,6 +109,7 @@ pub fn fields(event: &Event) -> Fields {
             ]
         }
         Event::DataInPlace { ino, upto } => vec![("ino", number(ino.0)), ("upto", number(upto.0))],
+        Event::Pad { len } => vec![("bytes", number(*len))],
         Event::MergePart { dir, part, body } => {
             vec![("dir", number(dir.0)), ("part", number(*part)), ("bytes", number(body.len() as u64))]
         }

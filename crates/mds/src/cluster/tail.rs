@@ -24,7 +24,8 @@ impl Tail {
     /// A record was made.
     pub(crate) fn add(&mut self, events: &[Event], bytes: usize) {
         // Data records stay: the bytes are in the objects before the files move.
-        let moves = events.iter().filter(|event| !matches!(event, Event::Data { .. } | Event::DataInPlace { .. }));
+        let stays = |event: &Event| matches!(event, Event::Data { .. } | Event::DataInPlace { .. } | Event::Pad { .. });
+        let moves = events.iter().filter(|event| !stays(event));
         self.events.extend(moves.cloned());
         self.bytes += bytes;
     }

@@ -34,6 +34,7 @@ impl Mds {
             None => None,
         };
         let shows = self.relaxed.shown_by(job, &result);
+        let journal = self.relaxed.journaling_told(&mut self.core, &mut self.cluster, job, &result);
         Reply {
             slot: job.slot,
             session: job.session,
@@ -45,6 +46,7 @@ impl Mds {
             redirect: None,
             lag,
             shows,
+            journal,
         }
     }
 
@@ -160,7 +162,8 @@ impl Mds {
         }
         let granted = self.grant(&mut reply);
         let volatile = self.relaxed.volatile(&self.core, reply.lag.is_some(), &reply.shows);
-        let msg = ToClient::Reply { seq: reply.seq, result: reply.result, granted, ways: reply.ways, volatile };
+        let Reply { seq, result, ways, journal, .. } = reply;
+        let msg = ToClient::Reply { seq, result, granted, ways, volatile, journal };
         self.core.out.push_back(Output::Send { conn, msg });
         // Behind the answer: a recall of what the answer brings must not come before it.
         self.recalls.shed_leases(&mut self.core, &mut self.sessions, &mut self.leases, reply.slot);

@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 
 use loligo_journal::encode_record;
 use loligo_namespace::{Change, Ctx, apply, apply_decided, prepare};
-use loligo_types::{Answer, Event, FsError, FsResult, Ino, Kind, Lease, Lsn, Op, Origin, Stamp, limits};
+use loligo_types::{Answer, Event, FsError, FsResult, Ino, Journaling, Kind, Lease, Lsn, Op, Origin, Stamp, limits};
 
 use crate::conflict::{CLAIMS_FEW, Claim, claim_of};
 use crate::inline_spill::spilled_events;
 use crate::io::Output;
 use crate::job::{Job, WaitReason};
 use crate::machine::Mds;
+use crate::modes;
 use crate::open::Handle;
 use crate::paths::shown_on_the_way;
 use crate::relaxed::{NUMBERS, Relaxation};
@@ -57,7 +58,8 @@ impl Mds {
         let held = held.or_else(|| self.opens.opened_before(job));
         let relaxation = self.relax(job);
         let (lag, reserved) = (relaxation.lag, relaxation.number);
-        if let Some(error) = self.refuse_data(job, lag.is_some()) {
+        let journaling = self.journaling_of_data(job);
+        if let Some(error) = self.refuse_data(job, lag.is_some(), journaling) {
             return Step::Answer(Err(error));
         }
         let (opens, cluster, tx) = (&self.opens, &self.cluster, job.tx);
@@ -114,6 +116,9 @@ impl Mds {
         self.core.counters.scattered += u64::from(made.zeroth_rank().is_some());
         let mut events = self.cluster.borrowing.part(&mut self.core, job, events);
         events.extend(self.core.with_new_promise(&job.op));
+        if let (Some(journaling), Op::SetData { patches, .. }) = (journaling, &job.op) {
+            events.extend(modes::pad(journaling, patches.as_deref()));
+        }
         (job.lag, job.is_strict) = (lag, lag.is_none());
         let lsn = self.commit_made(Some(origin), &events, tx.is_none().then_some(made));
         self.relaxed.end(&relaxation, &events, lsn);
@@ -126,14 +131,23 @@ impl Mds {
         Step::Answer(Ok(answer))
     }
 
+    /// Journal mode of the file whose data comes with a request; `None`: none does.
+    fn journaling_of_data(&mut self, job: &Job) -> Option<Journaling> {
+        let Op::SetData { ino, patches: Some(_), .. } = &job.op else { return None };
+        Some(self.relaxed.journaling(&mut self.core, &mut self.cluster, *ino))
+    }
+
     /// Why the data that comes with a request cannot go into the journal; `None`: there is none, or it can. It is to be written to objects
     /// then. `relaxed`: the answer may leave before it is durable, so whoever hears it would not read the data.
-    pub(crate) fn refuse_data(&self, job: &Job, relaxed: bool) -> Option<FsError> {
+    pub(crate) fn refuse_data(&self, job: &Job, relaxed: bool, journaling: Option<Journaling>) -> Option<FsError> {
         let Op::SetData { ino, patches: Some(patches), .. } = &job.op else { return None };
         // Others may write objects at the same time, or read another version of them.
         let alone = self.opens.rights(*ino, job.slot).has(Lease::BUFFER) && job.tx.is_none();
         if relaxed || !alone || self.core.tree.has_decoupled() {
             return Some(FsError::NotSupported);
+        }
+        if let Err(error) = modes::refuse_by_mode(journaling.unwrap_or_default(), patches) {
+            return Some(error);
         }
         self.core.data.refusal(&self.core, &self.statfs, patches)
     }
@@ -344,7 +358,7 @@ impl Mds {
                     self.discards.add(*ino, *from, *object_size, lsn);
                     self.tidy.dropped(&self.opens, *ino);
                 }
-                Event::Data { .. } | Event::DataInPlace { .. } => {}
+                Event::Data { .. } | Event::DataInPlace { .. } | Event::Pad { .. } => {}
                 Event::InodeGone(ino) => {
                     self.leases.forget(*ino);
                     self.decoupled.note_promise(event);

@@ -50,6 +50,7 @@ impl Mds {
             shows: Vec::new(),
             cut: None,
             redirect: None,
+            journal: None,
         };
         let peer = self.sessions.conns.get(&conn).map(|conn| &conn.peer);
         if !peer.is_some_and(|peer| may_claim(peer, &cred)) {

@@ -14,6 +14,7 @@ pub(crate) mod harness;
 mod identities;
 mod locks;
 mod logged;
+mod modes;
 mod numbers;
 mod paths;
 mod property;

@@ -197,7 +197,7 @@ impl Server {
     pub(super) fn answer_edge(&mut self) {
         if let Some((conn, seq, _, true)) = self.lies.edge.take() {
             let (granted, ways) = (Vec::new(), Vec::new());
-            let msg = ToClient::Reply { seq, result: Ok(Answer::Done), granted, ways, volatile: None };
+            let msg = ToClient::Reply { seq, result: Ok(Answer::Done), granted, ways, volatile: None, journal: None };
             self.out.push_back(super::Act::Send { conn, msg });
         }
     }

@@ -29,6 +29,7 @@ pub fn changes(old: &SubtreePolicy, new: &SubtreePolicy) -> Vec<String> {
             true => format!("{line}: a merge does not look whether a change is valid"),
             false => format!("{line}: a merge looks whether each change is valid"),
         }),
+        plain("journal", journal(old), journal(new)),
         level("floor of consistency", old.floor.consistency, new.floor.consistency, &least(new.floor)),
         level("floor of durability", old.floor.durability, new.floor.durability, &least(new.floor)),
         plain("ceiling", old.ceiling.to_string(), new.ceiling.to_string()),
@@ -74,6 +75,12 @@ fn level<L: Level>(key: &str, old: L, new: L, meaning: &str) -> Option<String> {
         std::cmp::Ordering::Equal => return None,
     };
     Some(format!("{key}: {} -> {} ({how}): {meaning}", old.shown(), new.shown()))
+}
+
+/// Mode of the data journal, with its threshold.
+fn journal(policy: &SubtreePolicy) -> String {
+    let mode = policy.journaling().map_or("-", |journaling| journaling.mode.name());
+    policy.journal_threshold().map_or(mode.to_string(), |most| format!("{mode} up to {}", super::journal::shown(most)))
 }
 
 fn interval(interval: Option<SyncInterval>) -> String {

@@ -5,6 +5,7 @@
 mod changes;
 pub mod history;
 mod interval;
+mod journal;
 mod placement;
 mod read;
 #[cfg(test)]
@@ -15,7 +16,7 @@ use std::fmt::{self, Write};
 pub use changes::changes;
 pub use history::History;
 pub use interval::SyncInterval;
-use loligo_types::Placement;
+use loligo_types::{JournalMode, Journaling, Placement};
 pub use placement::{names_placement, with_placement};
 
 use crate::ceiling::{Bounds, Ceiling};
@@ -90,6 +91,8 @@ pub struct SubtreePolicy {
     lag: Option<SyncInterval>,
     blind: bool,
     placement: Option<Placement>,
+    journal: Option<JournalMode>,
+    journal_threshold: Option<u32>,
     floor: Floor,
     ceiling: Ceiling,
 }
@@ -113,6 +116,8 @@ impl SubtreePolicy {
             lag: None,
             blind: false,
             placement: None,
+            journal: None,
+            journal_threshold: None,
             floor: Floor::default(),
             ceiling: Ceiling::default(),
         }
@@ -158,6 +163,12 @@ impl SubtreePolicy {
         line("blind", &self.blind);
         if let Some(placement) = self.placement {
             line(placement::KEY, &format_args!("\"{}\"", placement.name()));
+        }
+        if let Some(mode) = self.journal {
+            line(journal::KEY, &format_args!("\"{}\"", mode.name()));
+        }
+        if let Some(threshold) = self.journal_threshold {
+            line(journal::THRESHOLD_KEY, &format_args!("\"{}\"", journal::shown(threshold)));
         }
         if !self.floor.is_none() {
             out.push_str("\n[floor]\n");
@@ -226,6 +237,17 @@ impl SubtreePolicy {
     /// Where directories live that are made below; none: it says nothing of that, and they live as they would without this policy.
     pub fn placement(&self) -> Option<Placement> {
         self.placement
+    }
+
+    /// Mode of the data journal of files below; none: that of the server.
+    pub fn journaling(&self) -> Option<Journaling> {
+        let threshold = self.journal_threshold.unwrap_or(Journaling::default().threshold);
+        self.journal.map(|mode| Journaling { mode, threshold })
+    }
+
+    /// Largest synced write in the journal, bytes, if the policy says one.
+    pub fn journal_threshold(&self) -> Option<u32> {
+        self.journal_threshold
     }
 
     /// True if the policy excludes this placement of a directory: a decoupled subtree is given to one client at one rank, so its

@@ -1,10 +1,11 @@
 //! Reading a policy's document. Each value knows where it stands, so that what is wrong is told with its place, be it in the
 //! middle of a composition. Not here: what a composition is.
 
-use loligo_types::Placement;
+use loligo_types::{JournalMode, Placement};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::journal;
 use super::placement::{KEY, VALUE_LEN_MAX};
 use super::{ALLOCATED_INODES_MAX, Interfere, LAG_MAX_MS, LEN_MAX, SubtreePolicy, SyncInterval};
 use crate::ceiling::Ceiling;
@@ -19,7 +20,7 @@ use crate::pipeline::Pipeline;
 use crate::preset::Preset;
 
 /// All keys.
-const KEYS: [&str; 12] = [
+const KEYS: [&str; 14] = [
     "preset",
     "consistency",
     "durability",
@@ -30,6 +31,8 @@ const KEYS: [&str; 12] = [
     "lag",
     "blind",
     KEY,
+    journal::KEY,
+    journal::THRESHOLD_KEY,
     "floor",
     "ceiling",
 ];
@@ -92,6 +95,16 @@ pub(super) fn read(text: &str) -> Result<SubtreePolicy, Flaw> {
     }
     if let Some(value) = table.value(KEY) {
         policy.placement = Some(placement(&value, &policy)?);
+    }
+    if let Some(value) = table.value(journal::KEY) {
+        let mode = journal_mode(&value)?;
+        if mode.takes_data() && policy.is_relaxed() {
+            return Err(Flaw::new(Cause::JournalOfRelaxed(mode.name()), value.at()));
+        }
+        policy.journal = Some(mode);
+    }
+    if let Some(value) = table.value(journal::THRESHOLD_KEY) {
+        policy.journal_threshold = Some(journal_threshold(&value, policy.journal)?);
     }
     if let Some(value) = table.value("floor") {
         policy.floor = floor(&value, policy.cell())?;
@@ -208,6 +221,24 @@ fn placement(value: &Value<'_>, policy: &SubtreePolicy) -> Result<Placement, Fla
         ));
     }
     Ok(placement)
+}
+
+fn journal_mode(value: &Value<'_>) -> Result<JournalMode, Flaw> {
+    let names = JournalMode::ALL.map(JournalMode::name);
+    let expected = || format!("one of {}", names.join(", "));
+    let name = value.string(&expected())?;
+    let hint = nearest::of(name, names).map_or(String::new(), |nearest| format!("; did you mean `{nearest}`?"));
+    JournalMode::named(name).ok_or_else(|| value.wrong(expected(), format!("`{}`{hint}", shown(name))))
+}
+
+fn journal_threshold(value: &Value<'_>, mode: Option<JournalMode>) -> Result<u32, Flaw> {
+    let expected = journal::threshold_expected();
+    let text = value.string(&expected)?;
+    let threshold = journal::threshold_of(text).ok_or_else(|| value.wrong(expected, value.found()))?;
+    if mode != Some(JournalMode::Selective) {
+        return Err(Flaw::new(Cause::ThresholdWithoutSelective(mode.map(JournalMode::name)), value.at()));
+    }
+    Ok(threshold)
 }
 
 fn floor(value: &Value<'_>, own: Cell) -> Result<Floor, Flaw> {

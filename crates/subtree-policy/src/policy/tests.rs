@@ -284,6 +284,37 @@ fn a_document_with_a_placement_has_room_for_the_longest() {
     refused(&of(most + 1), "\"giga\"", "a policy with a placement is longer than 4080 bytes");
 }
 
+#[test]
+fn the_journal_is_one_of_five_modes_and_selective_has_a_threshold() {
+    assert_eq!(policy("").journaling(), None);
+    for mode in JournalMode::ALL {
+        let text = format!("journal = '{}'", mode.name());
+        assert_eq!(policy(&text).journaling(), Some(Journaling::of(mode)));
+    }
+    let text = "journal = 'selective'\njournal_threshold = '16KiB'";
+    let selective = Journaling { mode: JournalMode::Selective, threshold: 16384 };
+    assert_eq!(policy(text).journaling(), Some(selective));
+    refused("journal = 'wastless'", "'wastless'", "did you mean `wasteless`?");
+    refused("journal = 1", "1", "one of wasteless, selective, data, ordered, writeback");
+    for wrong in ["'0B'", "'257KiB'", "'16'", "'1MiB'", "16"] {
+        let text = format!("journal = 'selective'\njournal_threshold = {wrong}");
+        refused(&text, wrong, "a size from \"1B\" to \"256KiB\"");
+    }
+    refused("journal = 'data'\njournal_threshold = '1KiB'", "'1KiB'", "mode `data` has none");
+    refused("journal_threshold = '1KiB'", "'1KiB'", "no `journal` is said");
+}
+
+#[test]
+fn data_goes_into_the_journal_only_where_answers_wait_for_it() {
+    for mode in JournalMode::ALL {
+        let text = format!("durability = 'local'\njournal = '{}'", mode.name());
+        match mode.takes_data() {
+            true => refused(&text, &format!("'{}'", mode.name()), "in a relaxed directory answers come before"),
+            false => assert_eq!(policy(&text).journaling(), Some(Journaling::of(mode))),
+        }
+    }
+}
+
 fn policies() -> impl Strategy<Value = SubtreePolicy> {
     let pipelines = prop::sample::select(vec![
         "rpcs || stream",
@@ -294,7 +325,9 @@ fn policies() -> impl Strategy<Value = SubtreePolicy> {
     ]);
     let rest =
         (1..=ALLOCATED_INODES_MAX, any::<bool>(), any::<bool>(), 10..86_400_000u64, 0..4usize, 0..4usize, 0..6usize);
-    (pipelines, rest).prop_map(|(pipeline, (inodes, block, blind, ms, consistency, durability, placement))| {
+    let journal = (0..6usize, prop::option::of(1..=256u32 << 10));
+    (pipelines, rest, journal).prop_map(|(pipeline, rest, (mode, threshold))| {
+        let (inodes, block, blind, ms, consistency, durability, placement) = rest;
         let mut policy = SubtreePolicy::default();
         policy.pipeline = Pipeline::parse(pipeline).expect("it makes sense");
         policy.allocated_inodes = inodes;
@@ -306,6 +339,8 @@ fn policies() -> impl Strategy<Value = SubtreePolicy> {
         policy.blind = blind;
         policy.sync_interval = SyncInterval::of(&format!("{ms}ms")).filter(|_| policy.pipeline.has_client_journal());
         policy.placement = Placement::ALL.get(placement).copied().filter(|one| !policy.excludes(*one));
+        policy.journal = JournalMode::ALL.get(mode).copied().filter(|mode| !mode.takes_data() || !policy.is_relaxed());
+        policy.journal_threshold = threshold.filter(|_| policy.journal == Some(JournalMode::Selective));
         let cell = policy.cell();
         policy.floor.consistency =
             Consistency::ALL.get(consistency).copied().filter(|level| *level <= cell.consistency);

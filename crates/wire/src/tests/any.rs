@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use loligo_types::limits::PATCH_BYTES_MAX;
 use loligo_types::msg::{DataRequest, Hello, Reclaim, Refusal, Request, ToClient, ToServer, Volatile, Welcome};
 use loligo_types::{
     Access, Answer, Attr, ClusterMap, Control, Cred, DataAnswer, DataError, DataOp, DirEntry, FileLock, Frag, FsError,
-    Ino, Kind, LOOKUP_LEASE_MS_MAX, Layout, Lease, LockKind, LockOwner, Lsn, Name, Op, OpenFlags, Patches, PolicyId,
-    Rank, RankInfo, RankState, RenameMode, Replicas, Route, Seq, SessionId, SetAttr, SetTime, StatFs, Time, XattrMode,
+    Ino, JournalMode, Journaling, Kind, LOOKUP_LEASE_MS_MAX, Layout, Lease, LockKind, LockOwner, Lsn, Name, Op,
+    OpenFlags, Patches, PolicyId, Rank, RankInfo, RankState, RenameMode, Replicas, Route, Seq, SessionId, SetAttr,
+    SetTime, StatFs, Time, XattrMode,
 };
 use proptest::collection::{btree_map, vec};
 use proptest::option::of;
@@ -462,12 +464,16 @@ pub(super) fn to_client() -> impl Strategy<Value = ToClient> {
     let result = prop_oneof![answer().prop_map(Ok), select(FsError::ALL.to_vec()).prop_map(Err)];
     let ways = vec((ino(), 0..=LOOKUP_LEASE_MS_MAX), 0..4);
     let volatile = of(any::<[u64; 2]>().prop_map(|[lsn, durable]| Volatile { lsn: Lsn(lsn), durable: Lsn(durable) }));
+    let mode = select(JournalMode::ALL.to_vec());
+    let journal = of((mode, 0..=PATCH_BYTES_MAX as u32).prop_map(|(mode, threshold)| Journaling { mode, threshold }));
     prop_oneof![
         1 => welcome().prop_map(ToClient::Welcome),
         1 => (why, "[a-zä ]{0,60}").prop_map(|(why, text)| ToClient::Refused { why, text }),
-        12 => (any::<u64>(), result, leases(), ways, volatile).prop_map(|(seq, result, granted, ways, volatile)| {
-            ToClient::Reply { seq: Seq(seq), result, granted, ways, volatile }
-        }),
+        12 => (any::<u64>(), result, leases(), ways, volatile, journal).prop_map(
+            |(seq, result, granted, ways, volatile, journal)| {
+                ToClient::Reply { seq: Seq(seq), result, granted, ways, volatile, journal }
+            }
+        ),
         4 => (any::<u64>(), data_result()).prop_map(|(id, result)| ToClient::Data { id, result }),
         1 => (ino(), any::<u64>(), lease()).prop_map(|(ino, id, bits)| ToClient::Recall { ino, id, bits }),
         1 => (any::<u64>(), rank(), routes(), of((ino(), any::<u64>()))).prop_map(|(seq, rank, routes, done)| {

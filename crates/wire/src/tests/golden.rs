@@ -223,6 +223,7 @@ fn an_answer_with_data() {
             granted: vec![(Ino(1), Lease::NAMES)],
             ways: vec![],
             volatile: None,
+            journal: None,
         },
         "4c6f010254000000030000008bce2c5b1a5208031204080110029201470a3f088002100118a40320e8072864\
          3001380349010000000000000051020000000000000059030000000000000061fcffffffffffffff68057801\
@@ -343,7 +344,14 @@ fn what_is_done_at_the_end_of_a_way() {
 fn what_is_elsewhere() {
     let result = Ok(Answer::Remote { ino: Ino(0x100), kind: Kind::Dir, rank: Rank(1) });
     to_client(
-        ToClient::Reply { seq: Seq(3), result, granted: vec![(Ino(1), Lease::NAMES)], ways: vec![], volatile: None },
+        ToClient::Reply {
+            seq: Seq(3),
+            result,
+            granted: vec![(Ino(1), Lease::NAMES)],
+            ways: vec![],
+            volatile: None,
+            journal: None,
+        },
         "4c6f01021400000000000000f926764f1a120803120408011002c2010708800210021801",
     );
     to_client(ToClient::Data { id: 9, result: Err(DataError::Moved) }, "4c6f01020600000000000000591a20a8220408091007");
@@ -359,7 +367,7 @@ fn a_walk_with_which_lookup_leases_come() {
     let result = Err(FsError::NotFound);
     let ways = vec![(Ino::ROOT, 1000), (Ino(0x100), 0), (Ino(0x101), 50)];
     to_client(
-        ToClient::Reply { seq: Seq(3), result, granted: Vec::new(), ways, volatile: None },
+        ToClient::Reply { seq: Seq(3), result, granted: Vec::new(), ways, volatile: None, journal: None },
         "4c6f010219000000000000005ec86b511a17080318012205080110e807220308800222050881021032",
     );
 }

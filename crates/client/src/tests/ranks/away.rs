@@ -73,6 +73,7 @@ fn what_a_change_may_still_change_that_was_given_up_is_not_cached_until_it_is_an
                     granted,
                     ways: Vec::new(),
                     volatile: None,
+                    journal: None,
                 },
             );
             assert_eq!(world.result(id).unwrap_err().names_cached, cached, "{dir}");

@@ -248,7 +248,10 @@ fn what_was_held_back_is_not_written_where_the_file_is_believed_to_be_before_its
         });
         let result = if known { Ok(Answer::Lock(None)) } else { Err(FsError::BadHandle) };
         let seq = Seq(seq.unwrap_or_else(|| panic!("{wire:?}")));
-        world.says(R1, ToClient::Reply { seq, result, granted: Vec::new(), ways: Vec::new(), volatile: None });
+        world.says(
+            R1,
+            ToClient::Reply { seq, result, granted: Vec::new(), ways: Vec::new(), volatile: None, journal: None },
+        );
         let wire = world.take();
         let written = wire.iter().any(|wire| matches!(wire, Wire::Data(R1, _, DataOp::Write { .. })));
         assert_eq!(written, known, "{wire:?}");

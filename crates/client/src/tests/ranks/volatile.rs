@@ -9,7 +9,10 @@ use super::*;
 fn answers_early(world: &mut Ranks, lsn: u64, answer: Answer, granted: &[(Ino, Lease)]) -> Op {
     let (_, seq, op) = world.asked();
     let (granted, volatile) = (granted.to_vec(), Some(Volatile { lsn: Lsn(lsn), durable: Lsn(1) }));
-    world.says(R0, ToClient::Reply { seq: Seq(seq), result: Ok(answer), granted, ways: Vec::new(), volatile });
+    world.says(
+        R0,
+        ToClient::Reply { seq: Seq(seq), result: Ok(answer), granted, ways: Vec::new(), volatile, journal: None },
+    );
     op
 }
 

@@ -94,7 +94,10 @@ fn leased(world: &mut Ranks) -> (usize, bool) {
     let last = Box::new(entry(Ino(0x300), Kind::File));
     let answer = Answer::Walked { done: 1, dir: Ino::ROOT, last, by_path: 0 };
     let ways = vec![(Ino::ROOT, 250)];
-    world.says(rank, ToClient::Reply { seq: Seq(seq), result: Ok(answer), granted: Vec::new(), ways, volatile: None });
+    world.says(
+        rank,
+        ToClient::Reply { seq: Seq(seq), result: Ok(answer), granted: Vec::new(), ways, volatile: None, journal: None },
+    );
     let pinged = world.take() == [Wire::Other(rank, ToServer::Ping)];
     (world.result(id).unwrap().ways.len(), pinged)
 }
