@@ -1,7 +1,9 @@
 //! Journal segments as files `DIR/journal/RANK/ID.seg` (id in 16 hexadecimal digits). Not records.
 //!
-//! Space is reserved ahead of the tail with `fallocate` and FALLOC_FL_KEEP_SIZE, so a file's length is
-//! always the bytes appended and a reader meets the end of the file right behind the tail.
+//! Ahead of the tail a file has zeros, up to 1 MiB: a write over bytes that are there needs no change of the file's metadata, and its sync
+//! takes about half the time on ext4. Space behind them is reserved with `fallocate` and
+//! FALLOC_FL_KEEP_SIZE. The length of a segment is that of its file once it is closed; until then [`Gate`] has it. After a crash the zeros
+//! stay, and a reader of records takes them for the end.
 
 use std::fs::{self, File};
 use std::io;
@@ -21,6 +23,11 @@ use crate::store::{Owner, read_only};
 
 /// Parts that one system call takes (IOV_MAX is 1024 on Linux).
 const PARTS_AT_ONCE: usize = 1024;
+/// Zeros written at a time ahead of the tail, bytes.
+const ZEROS: u64 = 1 << 20;
+/// Appends of more bytes than this make the file longer by themselves: the metadata costs little beside them, and zeros would be as many bytes
+/// again.
+const ZEROS_FOR_MAX: u64 = 64 << 10;
 
 pub(crate) struct LocalLogDir {
     path: PathBuf,
@@ -63,6 +70,7 @@ impl LocalLogDir {
             file,
             len,
             reserved: len,
+            zeroed: len,
             reserve: (self.reserve > 0).then_some(self.reserve),
             failed: false,
             marks: self.marks.clone(),
@@ -89,7 +97,8 @@ impl LogDir for LocalLogDir {
         for entry in entries {
             let entry = entry.map_err(|e| named(&self.path, &e))?;
             if let Some(id) = entry.file_name().to_str().and_then(id_of) {
-                let len = entry.metadata().map_err(|e| named(&entry.path(), &e))?.len();
+                let of_file = || Ok(entry.metadata().map_err(|e| named(&entry.path(), &e))?.len());
+                let len = self.gate.length(&self.path_of(id)).map_or_else(of_file, Ok)?;
                 all.push(Segment { id, len });
             }
         }
@@ -117,7 +126,7 @@ impl LogDir for LocalLogDir {
     fn open(&self, id: u64) -> Result<Box<dyn LogReader>> {
         let path = self.path_of(id);
         let file = opened(|| File::open(&path)).map_err(|e| named(&path, &e))?;
-        Ok(Box::new(LocalLogReader { path, file }))
+        Ok(Box::new(LocalLogReader { path, file, gate: self.gate.clone() }))
     }
 
     fn open_append(&self, id: u64) -> Result<Box<dyn LogFile>> {
@@ -182,6 +191,8 @@ struct LocalLogFile {
     len: u64,
     /// End of the space reserved.
     reserved: u64,
+    /// End of the file, and of the zeros ahead of the tail.
+    zeroed: u64,
     /// Bytes to reserve at a time; `None` once the file system said that it cannot.
     reserve: Option<u64>,
     failed: bool,
@@ -213,6 +224,19 @@ impl LocalLogFile {
         }
     }
 
+    /// Writes zeros ahead of an append that ends there. Failures are no errors, as above.
+    fn zero_ahead(&mut self, total: u64) {
+        let end = self.len + total;
+        if self.reserve.is_none() || total > ZEROS_FOR_MAX || end <= self.zeroed || self.room.is_full() {
+            return;
+        }
+        let to = end.next_multiple_of(ZEROS);
+        let zeros = vec![0; (to - self.zeroed) as usize];
+        if self.file.write_all_at(&zeros, self.zeroed).is_ok() {
+            self.zeroed = to;
+        }
+    }
+
     fn write(&self, parts: &[&[u8]], mut at: u64) -> io::Result<()> {
         for some in parts.chunks(PARTS_AT_ONCE) {
             let slices: Vec<io::IoSlice> = some.iter().map(|part| io::IoSlice::new(part)).collect();
@@ -240,16 +264,19 @@ impl LogFile for LocalLogFile {
         let gate = self.gate.clone();
         let _pass = gate.pass();
         self.reserve(self.len + total);
+        self.zero_ahead(total);
         let room = self.room.clone();
         room.find(For::Journal, || self.write(parts, self.len).map_err(|e| named(&self.path, &e))).inspect_err(
             |_| {
                 // What was written of it is cut off so that lengths tell the truth. If this fails too,
                 // the next append writes over it, and a reader takes it for a torn tail.
                 let _ = self.file.set_len(self.len);
-                self.reserved = self.len;
+                (self.reserved, self.zeroed) = (self.len, self.len);
             },
         )?;
         self.len += total;
+        self.zeroed = self.zeroed.max(self.len);
+        self.gate.set_length(&self.path, Some(self.len));
         Ok(())
     }
 
@@ -270,21 +297,29 @@ impl LogFile for LocalLogFile {
 }
 
 impl Drop for LocalLogFile {
-    /// Gives reserved space back; a failure only leaves it reserved until the segment is deleted.
+    /// Gives reserved space and zeros back; a failure only leaves them until the segment is deleted.
     fn drop(&mut self) {
-        if self.reserved > self.len && !self.failed {
+        let gate = self.gate.clone();
+        let _pass = gate.pass();
+        if self.reserved.max(self.zeroed) > self.len && !self.failed {
             let _ = self.file.set_len(self.len);
         }
+        gate.set_length(&self.path, None);
     }
 }
 
 struct LocalLogReader {
     path: PathBuf,
     file: File,
+    gate: Arc<Gate>,
 }
 
 impl LogReader for LocalLogReader {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        // Of a segment that is appended to, the zeros behind its end are not shown.
+        let most = self.gate.length(&self.path).map_or(buf.len() as u64, |len| len.saturating_sub(offset));
+        let most = buf.len().min(most as usize);
+        let buf = &mut buf[..most];
         let mut done = 0;
         while done < buf.len() {
             match self.file.read_at(&mut buf[done..], offset + done as u64) {
@@ -298,6 +333,9 @@ impl LogReader for LocalLogReader {
     }
 
     fn len(&self) -> Result<u64> {
-        Ok(self.file.metadata().map_err(|e| named(&self.path, &e))?.len())
+        match self.gate.length(&self.path) {
+            Some(len) => Ok(len),
+            None => Ok(self.file.metadata().map_err(|e| named(&self.path, &e))?.len()),
+        }
     }
 }

@@ -394,6 +394,20 @@ fn a_snapshot_is_not_removed_while_it_is_read_and_never_written() {
 }
 
 #[test]
+fn a_snapshot_has_a_segment_as_it_was_though_it_grows_within_its_file() {
+    let dir = formatted();
+    let store = open(dir.path());
+    let log = store.log_dir(0).expect("a directory");
+    let mut file = log.create(1).expect("it is new");
+    file.append(b"before").and_then(|()| file.sync()).expect("it is durable");
+    let copy = snapshot(&store);
+    file.append(b" and after").and_then(|()| file.sync()).expect("it is durable");
+    let copy = read_only(&copy).expect("it opens");
+    assert_eq!(segment(&copy, 0, 1), b"before");
+    assert_eq!(segment(&store, 0, 1), b"before and after");
+}
+
+#[test]
 fn an_object_that_is_lost_is_lost_in_the_snapshot_and_no_hole() {
     let dir = formatted();
     let store = LocalStore::open(dir.path(), &OpenOptions { open_objects: 1, ..OpenOptions::default() }).expect("open");

@@ -35,6 +35,35 @@ fn the_backend_on_files_passes_the_suite() {
 }
 
 #[test]
+fn a_segment_that_is_appended_to_has_zeros_behind_its_end_which_nobody_reads() {
+    let dir = formatted();
+    let store = open(dir.0.path()).expect("open");
+    let log = store.log_dir(0).expect("a directory");
+    let mut file = log.create(1).expect("it is new");
+    file.append(b"record").and_then(|()| file.sync()).expect("it is durable");
+    let path = dir.0.path().join("journal/0/0000000000000001.seg");
+    let on_disk = || fs::metadata(&path).expect("it is there").len();
+    assert_eq!(on_disk(), 1 << 20);
+    let reader = log.open(1).expect("it opens");
+    let mut buf = [7; 10];
+    assert_eq!((reader.len(), reader.read_at(0, &mut buf)), (Ok(6), Ok(6)));
+    assert_eq!(&buf, b"record\x07\x07\x07\x07");
+    assert_eq!((reader.read_at(6, &mut buf), reader.read_at(900, &mut buf)), (Ok(0), Ok(0)));
+    assert_eq!(log.list().expect("it can be listed")[0].len, 6);
+    // One that is long makes the file longer by itself.
+    let long = vec![b'x'; 3 << 20];
+    file.append(&long).expect("it is appended");
+    assert_eq!((on_disk(), reader.len()), (6 + (3 << 20), Ok(6 + (3 << 20))));
+    drop(file);
+    assert_eq!((on_disk(), reader.len()), (6 + (3 << 20), Ok(6 + (3 << 20))));
+    let mut again = log.open_append(1).expect("it opens");
+    again.append(b"more").expect("it is appended");
+    assert_eq!((on_disk(), reader.len()), (4 << 20, Ok(10 + (3 << 20))));
+    drop(again);
+    assert_eq!(on_disk(), 10 + (3 << 20), "the zeros are given back");
+}
+
+#[test]
 fn a_directory_that_is_not_ours_is_refused() {
     let dir = tempfile::tempdir().expect("a scratch directory");
     fs::write(dir.path().join("thesis.tex"), "text").expect("write");

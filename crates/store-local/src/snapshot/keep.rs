@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use loligo_store::{ObjectId, Result, StoreError};
 
-use super::Place;
+use super::{Gate, Place};
 use crate::files::{self, named};
 use crate::journal;
 use crate::layout::Layout;
@@ -143,7 +143,7 @@ impl Keep {
     }
 
     /// The journals of all ranks as they are. Nobody changes them meanwhile.
-    pub(super) fn take_segments(&self) -> Result<()> {
+    pub(super) fn take_segments(&self, gate: &Gate) -> Result<()> {
         let from = self.data.journal();
         for rank in entries(&from)? {
             let Some(name) =
@@ -158,7 +158,8 @@ impl Keep {
                 else {
                     continue;
                 };
-                let len = fs::metadata(&segment).map_err(|e| named(&segment, &e))?.len();
+                let of_file = || Ok(fs::metadata(&segment).map_err(|e| named(&segment, &e))?.len());
+                let len = gate.length(&segment).map_or_else(of_file, Ok)?;
                 let to = to.join(name);
                 fs::hard_link(&segment, &to).map_err(|e| named(&to, &e))?;
                 lock(&self.segments).insert(segment, (to, len));

@@ -70,7 +70,7 @@ impl LocalSnapshots {
         let _all = self.gate.close();
         let keep = Arc::new(Keep::begin(&self.layout, place.clone(), self.room.clone()));
         self.gate.keep(Some(keep.clone()));
-        keep.take_segments()?;
+        keep.take_segments(&self.gate)?;
         self.table.checkpoint(&place.layout().table())?;
         objects::snapshot_of_epochs(&self.layout, place.layout())?;
         for (from, to) in
