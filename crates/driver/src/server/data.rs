@@ -209,7 +209,16 @@ impl DataPlane {
         !self.ready.is_empty()
     }
 
-    /// Hands the threads what may run now.
+    /// Hands the threads what may run now and somebody waits for.
+    pub(crate) fn submit_awaited(&mut self) {
+        let awaited = |(_, effect): &mut Job| !matches!(effect, Effect::Patch { .. });
+        let jobs: Vec<Job> = self.ready.extract_if(.., awaited).collect();
+        if !jobs.is_empty() {
+            self.jobs.push(jobs.into_iter());
+        }
+    }
+
+    /// Hands the threads all that may run now.
     pub(crate) fn submit(&mut self) {
         if !self.ready.is_empty() {
             self.jobs.push(self.ready.drain(..));

@@ -282,11 +282,13 @@ impl Journal {
         let mut pause = FULL_PAUSE.0;
         let mut full = self.waiting.is_some();
         self.tell_full(false, full);
+        // Records came during the last sync: those who are answered after it bring more. Looked at before they are answered: one client alone may
+        // have asked again by the time this thread looks for work.
+        let mut is_behind = !queue.is_empty();
         loop {
-            let waited = queue.is_empty();
             let work = if full { queue.take_within(usize::MAX, pause) } else { queue.take(usize::MAX) };
             let work = work?;
-            let accepted = self.accept(work).and_then(|()| if full { Ok(()) } else { self.gather(queue, waited) });
+            let accepted = self.accept(work).and_then(|()| if full { Ok(()) } else { self.gather(queue, is_behind) });
             let committed = accepted.and_then(|()| self.commit().map_err(|e| e.to_string()));
             match committed {
                 Err(text) => {
@@ -296,6 +298,7 @@ impl Journal {
                     return None;
                 }
                 Ok(commit) => {
+                    is_behind = !queue.is_empty();
                     if let Some(lsn) = commit.durable {
                         inbox.push(Done::Durable(lsn));
                     }
@@ -313,8 +316,8 @@ impl Journal {
     /// Waits a little for the records that the last commit's answers are about to bring. Without this, clients that
     /// always have as much in flight split into two halves that wait for each other's syncs. One request at a time
     /// never waits here: it is all that the last commit had.
-    fn gather(&mut self, queue: &Queue<Work>, waited: bool) -> Result<(), String> {
-        let expected = self.last_batch + if waited { 0 } else { self.writer.outstanding().records };
+    fn gather(&mut self, queue: &Queue<Work>, is_behind: bool) -> Result<(), String> {
+        let expected = self.last_batch + if is_behind { self.writer.outstanding().records } else { 0 };
         let until = Instant::now() + (self.sync_time / 4).min(GATHER_MAX);
         while self.sync_time >= GATHER_MIN && self.writer.outstanding().records < expected {
             let left = until.saturating_duration_since(Instant::now());

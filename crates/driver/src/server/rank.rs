@@ -646,7 +646,7 @@ impl Rank {
             if self.appends_are_due() && self.send_appends() {
                 self.commit_here();
             }
-            self.data.submit();
+            self.data.submit_awaited();
             if self.holds {
                 // Who is answered asks again, if anybody does.
                 is_asked |= !self.to_flush.is_empty();
@@ -655,6 +655,9 @@ impl Rank {
                 }
             }
             self.resident_round();
+            // Nobody waits for data of the journal to get into objects: a thread that is woken for it would take a processor from those who
+            // were answered.
+            self.data.submit();
         }
         self.metrics.rounds.add(1);
         if self.requests > 0 {
