@@ -69,6 +69,12 @@ pub const KEYS: &[Key] = &[
         "largest synced write that goes into the journal with its data; at most 256KiB; 0: none",
         Kind::Bytes,
     ),
+    key(
+        "journal_mode",
+        "selective",
+        "way of file data to the disk where no policy says one; docs/data-journal.md, Modes",
+        Kind::Choice("wasteless, selective, data, ordered, writeback"),
+    ),
     key("inline_max", "16KiB", "largest file held in its inode; at most 64KiB", Kind::Bytes),
     key("frag_split_entries", "10000", "entries of a fragment above which a directory is split", Kind::Number),
     key(

@@ -79,6 +79,8 @@ pub struct Config {
     pub direct: Option<Arc<str>>,
     /// Most bytes of data that go into the journal with one request; 0: none.
     pub journal_max: u32,
+    /// Mode of the data journal for files whose policy says none.
+    pub journal_mode: JournalMode,
     /// Data is durable in objects when its write is answered, as on RADOS.
     pub writes_durable: bool,
     /// Mode and owner of the root directory of a new file system.
@@ -116,6 +118,7 @@ impl Default for Config {
             shrink: 1,
             direct: None,
             journal_max: 64 << 10,
+            journal_mode: JournalMode::Selective,
             writes_durable: false,
             root: (0o755, 0, 0),
         }
@@ -125,10 +128,11 @@ impl Default for Config {
 impl Config {
     /// Mode of the data journal for files whose policy says none.
     pub(crate) fn journaling(&self) -> Journaling {
-        match (self.journal_max, self.writes_durable) {
-            (0, true) => Journaling::of(JournalMode::Ordered),
-            (0, false) => Journaling::of(JournalMode::Writeback),
-            (threshold, _) => Journaling { mode: JournalMode::Selective, threshold },
+        match (self.journal_mode, self.journal_max, self.writes_durable) {
+            (mode, 0, true) if mode.takes_data() => Journaling::of(JournalMode::Ordered),
+            (mode, 0, false) if mode.takes_data() => Journaling::of(JournalMode::Writeback),
+            (JournalMode::Selective, threshold, _) => Journaling { mode: JournalMode::Selective, threshold },
+            (mode, ..) => Journaling::of(mode),
         }
     }
 

@@ -29,13 +29,18 @@ impl Says {
 }
 
 impl Relaxed {
-    /// The mode of a file.
+    /// The mode of a file. In a relaxed directory no data goes into the journal: answers do not wait for it.
     pub(crate) fn journaling(&mut self, core: &mut Core, cluster: &mut Cluster, ino: Ino) -> Journaling {
-        let said = if self.says_modes() { self.says_at(core, cluster, ino) } else { None };
-        core.config.journaling_of(said.and_then(|says| says.journaling))
+        let says = if self.says_modes() { self.says_at(core, cluster, ino) } else { None }.unwrap_or_default();
+        let journaling = core.config.journaling_of(says.journaling);
+        match says.lag {
+            Some(_) if journaling.mode.takes_data() => Journaling::of(JournalMode::Writeback),
+            _ => journaling,
+        }
     }
 
-    /// The mode that goes to a client with an answer: with each that opens a file or was about its data, if any policy says a mode.
+    /// The mode that goes to a client with an answer: with each that opens a file or was about its data, if it may be another than clients
+    /// begin with.
     pub(crate) fn journaling_told(
         &mut self,
         core: &mut Core,
@@ -43,7 +48,7 @@ impl Relaxed {
         job: &Job,
         result: &FsResult<Answer>,
     ) -> Option<Journaling> {
-        if !self.says_modes() {
+        if !self.says_modes() && core.config.journal_mode == JournalMode::Selective {
             return None;
         }
         let ino = match (&job.op, result.as_ref().ok().and_then(Answer::opened)) {

@@ -67,7 +67,7 @@ pub(crate) struct Relaxed {
     policies: BTreeMap<Ino, Says>,
     /// Number of those that are relaxed.
     some: usize,
-    /// Any has said a journal mode in this life.
+    /// Any has said a journal mode in this life, or was relaxed, which has consequences for it.
     says_modes: bool,
     look: Look,
     /// The last record since policies were looked for with which directories came from another rank: it does not show their policies. (A merge into a
@@ -196,7 +196,7 @@ impl Relaxed {
         let before = self.policies.insert(dir, says);
         self.some -= usize::from(before.is_some_and(|before| before.lag.is_some()));
         self.some += usize::from(says.lag.is_some());
-        self.says_modes |= says.journaling.is_some();
+        self.says_modes |= says.journaling.is_some() || says.lag.is_some();
         self.memo.clear();
     }
 
@@ -387,7 +387,7 @@ impl Relaxed {
         lsn: Lsn,
         made: Option<Ino>,
     ) {
-        if self.is_any() || self.says_modes {
+        if self.says_modes {
             return self.note_relaxed_record(core, cluster, events, lsn, made);
         }
         events.iter().for_each(|event| self.note_brought(core, event, lsn));

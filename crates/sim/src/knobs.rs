@@ -1,7 +1,7 @@
 //! Parameters of a run: everything that is chosen once, from the seed.
 
 use loligo_namespace::FragConfig;
-use loligo_types::Rank;
+use loligo_types::{JournalMode, Rank};
 
 use crate::options::Options;
 use crate::rng::Rng;
@@ -104,6 +104,7 @@ impl Knobs {
             contended_ms: rng.pick(&[1, 50, 500]),
             // Chosen by the secret: no data, or that of one block, goes into the journal, or all of it.
             journal_max: [64 << 10, 64, 0, 64][(hash_key.0 >> 40 & 3) as usize],
+            journal_mode: mode(hash_key.0 >> 48),
             root: (0o755, 0, 0),
             frag: frags(hash_key.0),
             moved_leases_max: (8192 / SHRINK[(hash_key.1 / 2 % 4) as usize]).max(1),
@@ -163,6 +164,12 @@ impl Knobs {
             relaxed_of_8: [4, 7][(hash_key.0 >> 52 & 1) as usize],
         }
     }
+}
+
+/// The journal mode of files without a policy: most runs have that of a server as it is installed.
+fn mode(number: u64) -> JournalMode {
+    let at = (number & 15) as usize;
+    JournalMode::ALL.get(at).copied().unwrap_or(JournalMode::Selective)
 }
 
 /// When directories are cut: directories of a run have few names, so mostly at a few. Chosen by the file system's secret,

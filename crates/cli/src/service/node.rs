@@ -13,7 +13,7 @@ use loligo_driver::{Address, Joint, RowsError, Server, ServerConfig, ServerError
 use loligo_mount::{Kernel, Mount, MountOptions, NameCaching};
 use loligo_store::{Backend, Lease, StoreError};
 use loligo_store_rados::RadosWays;
-use loligo_types::{Cred, Ino, Kind, Rank};
+use loligo_types::{Cred, Ino, JournalMode, Kind, Rank};
 
 use super::admin::{Admin, Source};
 use super::daemon;
@@ -361,6 +361,7 @@ fn server_config(data: &Path, settings: &Settings, store: Arc<dyn Backend>) -> R
         cache_bytes_max: settings.number("cache_bytes") as usize,
         inline_max: small("inline_max"),
         journal_max: small("journal_data"),
+        journal_mode: JournalMode::named(settings.text("journal_mode")).unwrap_or(base.mds.journal_mode),
         session_ms: small("session_ms"),
         grace_ms: small("grace_ms"),
         balance_ms: settings.number("balance_ms"),

@@ -238,6 +238,7 @@ fn values_that_cannot_be() {
         ("cache_bytes=2XB", &["cache_bytes", "64MiB"]),
         ("inline_max=1MiB", &["inline_max", "65536"]),
         ("journal_data=1MiB", &["journal_data", "262144"]),
+        ("journal_mode=wastless", &["journal_mode", "wasteless"]),
         ("session_ms=1", &["session_ms", "from 1000"]),
         ("log=x=loud", &["log = `x=loud`", "warn"]),
     ] {

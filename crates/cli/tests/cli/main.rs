@@ -29,6 +29,7 @@ mod joined;
 mod journal;
 mod journal_kept;
 mod journal_mend;
+mod journal_modes;
 mod left;
 mod mistakes;
 mod moment;

@@ -655,8 +655,7 @@ impl Rank {
                 }
             }
             self.resident_round();
-            // Nobody waits for data of the journal to get into objects: a thread that is woken for it would take a processor from those who
-            // were answered.
+            // Threads that are woken for it would take processors from those who were answered.
             self.data.submit();
         }
         self.metrics.rounds.add(1);

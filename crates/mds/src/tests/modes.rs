@@ -118,6 +118,16 @@ fn the_nearest_policy_counts_as_a_whole_and_after_a_rename_that_of_the_new_place
 }
 
 #[test]
+fn in_a_relaxed_directory_no_data_goes_into_the_journal_whatever_the_server_says() {
+    let (mut world, a, dir, ino) = file("preset = 'relaxed'");
+    let writeback = Some(Journaling::of(JournalMode::Writeback));
+    assert_eq!(told(&mut world, a, create(dir, "g", WRITE, 2)), writeback);
+    assert_eq!(world.call(a, with_data(ino, 10, 0, 1)), Err(FsError::NotSupported));
+    set_policy(&mut world, a, dir, "preset = 'relaxed'\njournal = 'ordered'");
+    assert_eq!(told(&mut world, a, create(dir, "h", WRITE, 3)), Some(Journaling::of(JournalMode::Ordered)));
+}
+
+#[test]
 fn a_restart_knows_the_modes_again() {
     let (mut world, a, _, ino) = file("journal = 'writeback'");
     world.crash();
