@@ -59,6 +59,9 @@ impl fmt::Display for Finding {
     }
 }
 
+/// Beginning of files that a program has written: no rule is about them.
+const GENERATED: &str = "// @generated";
+
 /// The text files of the project by their path from the root. Files that are not text are known by name only.
 #[derive(Debug, Default)]
 pub struct Tree {
@@ -95,9 +98,10 @@ impl Tree {
         self.files.len()
     }
 
-    /// Every text file: path and text, by path.
+    /// Every text file that somebody has written: path and text, by path.
     fn texts(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.files.iter().filter_map(|(path, text)| Some((path.as_str(), text.as_deref()?)))
+        let texts = self.files.iter().filter_map(|(path, text)| Some((path.as_str(), text.as_deref()?)));
+        texts.filter(|(_, text)| !text.starts_with(GENERATED))
     }
 
     fn text(&self, path: &str) -> Option<&str> {

@@ -29,7 +29,7 @@ mod tests;
 /// The generated messages.
 #[allow(clippy::all, missing_docs)]
 mod proto {
-    include!(concat!(env!("OUT_DIR"), "/loligo.v1.rs"));
+    include!("../proto/loligo.v1.rs");
 }
 
 pub use decoder::{Decoder, FromClient, FromServer, Side};

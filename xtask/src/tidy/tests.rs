@@ -74,15 +74,23 @@ fn masking_keeps_lines_and_columns() {
 }
 
 #[test]
-fn a_long_file_is_found_and_the_ratchet_holds_it_exactly() {
+fn a_long_file_is_found_and_the_ratchet_holds_it_to_fifty_lines() {
     let long = format!("//! Long.\n{}", "// line\n".repeat(700));
     let with = |ratchet: &'static str| rules(&[("crates/mds/src/a.rs", &long), ("xtask/ratchet.txt", ratchet)]);
     assert_eq!(with("# nothing\n"), ["long"]);
-    assert_eq!(with("long crates/mds/src/a.rs 701\n"), [""; 0]);
+    assert_eq!(with("long crates/mds/src/a.rs 750\n"), [""; 0]);
     assert_eq!(with("long crates/mds/src/a.rs 700\n"), ["long"]);
     assert_eq!(with("long crates/mds/src/a.rs 800\n"), ["ratchet"]);
     assert_eq!(with("long crates/mds/src/gone.rs 800\n"), ["long", "ratchet"]);
     assert_eq!(with("pure crates/mds/src/a.rs 1\n"), ["long", "ratchet"]);
+}
+
+#[test]
+fn files_have_500_lines_but_those_that_a_program_has_written() {
+    let lines = |head: &str, count: usize| format!("{head}\n{}", "// line\n".repeat(count - 1));
+    assert_eq!(rules(&[("crates/mds/src/a.rs", &lines("//! A.", 500))]), [""; 0]);
+    assert_eq!(rules(&[("crates/mds/src/a.rs", &lines("//! A.", 501))]), ["long"]);
+    assert_eq!(rules(&[("crates/mds/src/a.rs", &lines("// @generated", 501))]), [""; 0]);
 }
 
 #[test]
