@@ -4,12 +4,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use loligo_driver::Server;
+use loligo_driver::{Server, ServerConfig};
 use loligo_driver::client::path::{Fs, OpenHow};
 use loligo_driver::client::{Call, Client, Options};
-use loligo_types::{Cred, JournalMode, Op, XattrMode};
+use loligo_mds::admin::{Ask, Told};
+use loligo_types::{Cred, Ino, JournalMode, Op, Rank, XattrMode};
 
-use crate::common::Site;
+use crate::common::{Site, wait_until};
 
 fn connect(site: &Site) -> (Client, Fs) {
     let address = format!("unix:{}", site.socket().display()).parse().expect("an address");
@@ -196,4 +197,52 @@ fn a_mode_that_changes_while_a_file_is_dirty_counts_from_the_next_write_on() {
     assert!(fs.read("/d/f") == Ok(expected), "not as it was synced");
     client.stop(Duration::from_secs(10)).expect("it ends");
     server.stop().expect("it stops");
+}
+
+fn migrate(server: &Server, dir: Ino, from: Rank, to: Rank) {
+    let told = server.admin(from, Ask::Migrate { dir, to }).expect("an answer");
+    let Told::Begun(id) = told else { panic!("{told:?}") };
+    wait_until("the directory has moved", || {
+        let told = server.admin(from, Ask::Migrations).expect("an answer");
+        let Told::Migrations(all) = told else { panic!("{told:?}") };
+        let ours = all.into_iter().find(|one| one.id == id).expect("it is known");
+        assert!(!ours.state.starts_with("failed"), "{ours:?}");
+        ours.state == "done"
+    });
+}
+
+#[test]
+fn a_directory_moves_between_ranks_with_outstanding_data_in_every_mode() {
+    for mode in JournalMode::ALL {
+        let site = Site::new();
+        let start = || Server::start(ServerConfig { ranks: 2, ..site.config() }, &mut |_| {}).expect("it starts");
+        let server = start();
+        let (client, fs) = connect(&site);
+        directory(&fs, &format!("journal = '{}'", mode.name()));
+        let dir = fs.stat("/d").expect("it is there").ino;
+        let file = fs.open("/d/f", read_write()).expect("made");
+        let mut expected = vec![0; 40_000];
+        let mut write = |round: usize| {
+            let (at, piece) = (round * 5000, bytes(round as u8, 9000));
+            expected[at..at + 9000].copy_from_slice(&piece);
+            file.write_at(at as u64, piece).expect("written");
+            file.sync().expect("synced");
+        };
+        write(0);
+        write(1);
+        migrate(&server, dir, Rank(0), Rank(1));
+        write(2);
+        write(3);
+        migrate(&server, dir, Rank(1), Rank(0));
+        write(4);
+        expected.truncate(4 * 5000 + 9000);
+        site.power_loss(server);
+        drop((file, fs));
+        leave(client);
+        let server = start();
+        let (client, fs) = connect(&site);
+        assert!(fs.read("/d/f") == Ok(expected), "{}: not as it was synced", mode.name());
+        client.stop(Duration::from_secs(10)).expect("it ends");
+        server.stop().expect("it stops");
+    }
 }

@@ -16,14 +16,16 @@ pub struct SyncInterval(u64);
 
 impl SyncInterval {
     /// Description of valid intervals, for errors.
-    pub(crate) const EXPECTED: &'static str = "a time from \"10ms\" to \"24h\" with one of the units ms, s, min, h";
+    pub(crate) const EXPECTED: &'static str = "a time from \"10ms\" to \"24h\" with one of the units ms, s, min (or m), h";
 
     /// Reads `10s`, `500ms`, `5 min`; none if it makes no sense or is out of bounds.
     pub fn of(text: &str) -> Option<SyncInterval> {
         let text = text.trim();
         let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
         let (number, unit) = text.split_at(digits);
-        let (_, factor) = UNITS.iter().find(|(name, _)| *name == unit.trim())?;
+        // As Go and systemd write it, too.
+        let unit = if unit.trim() == "m" { "min" } else { unit.trim() };
+        let (_, factor) = UNITS.iter().find(|(name, _)| *name == unit)?;
         let ms = number.parse::<u64>().ok()?.checked_mul(*factor)?;
         (MIN_MS..=MAX_MS).contains(&ms).then_some(SyncInterval(ms))
     }
@@ -63,6 +65,7 @@ mod tests {
         assert_eq!(shown("500 ms").as_deref(), Some("500ms"));
         assert_eq!(shown("1500ms").as_deref(), Some("1500ms"));
         assert_eq!(shown("60000ms").as_deref(), Some("1min"));
+        assert_eq!(shown("5m").as_deref(), Some("5min"));
         assert_eq!(shown("24h").as_deref(), Some("24h"));
         for bad in ["10", "s", "-1s", "1.5s", "9ms", "25h", "99999999999999999999h", "10 weeks", ""] {
             assert_eq!(shown(bad), None, "{bad}");

@@ -43,7 +43,7 @@ const FLOOR_KEYS: [&str; 2] = ["consistency", "durability"];
 const CEILING_KEYS: [&str; 3] = ["decouple", "allocated_inodes", "lease"];
 
 /// Description of valid lags, for errors.
-const LAG_EXPECTED: &str = "a time from \"10ms\" to \"1h\" with one of the units ms, s, min, h";
+const LAG_EXPECTED: &str = "a time from \"10ms\" to \"1h\" with one of the units ms, s, min (or m), h";
 
 /// Of which the composition has to consist.
 const COMPOSITION: &str = "a composition of mechanisms in quotes";
