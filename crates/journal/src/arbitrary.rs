@@ -5,10 +5,10 @@ use std::sync::Arc;
 use loligo_types::attr::Extra;
 use loligo_types::msg::Reclaim;
 use loligo_types::{
-    Acl, AclEntry, AclTag, DecoupledRecord, Event, FileLock, Frag, Ino, InoGrant, InoGrants, Inode, Interfere, Kind,
-    LOOKUP_LEASE_MS_MAX, Layout, Lease, Letter, LockKind, LockOwner, LookupLease, Lsn, MovedClient, Name, OpenFlags,
-    Origin, Overwritten, Patches, PeerRecord, Place, Placement, Promise, RStat, Rank, Route, Seq, SessionId,
-    SessionRecord, Spread, StoredJournal, Target, Time, limits,
+    Acl, AclEntry, AclTag, DecoupledRecord, Event, FileLock, Frag, InlinePatch, Ino, InoGrant, InoGrants, Inode,
+    Interfere, Kind, LOOKUP_LEASE_MS_MAX, Layout, Lease, Letter, LockKind, LockOwner, LookupLease, Lsn, MovedClient,
+    Name, OpenFlags, Origin, Overwritten, Patches, PeerRecord, Place, Placement, Promise, RStat, Rank, Route, Seq,
+    SessionId, SessionRecord, Spread, StoredJournal, Target, Time, limits,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -254,6 +254,7 @@ fn letter() -> impl Strategy<Value = Letter> {
 pub fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
         12 => record_event(),
+        1 => inline_patch().prop_map(|patch| Event::InlinePatch(Box::new(patch))),
         2 => route().prop_map(Event::Route),
         1 => ino().prop_map(Event::RouteGone),
         1 => peer().prop_map(Event::Peer),
@@ -295,6 +296,16 @@ fn record_event() -> impl Strategy<Value = Event> {
         1 => (ino(), number()).prop_map(|(ino, upto)| Event::DataInPlace { ino, upto: Lsn(upto) }),
         1 => (0..9000u32).prop_map(|len| Event::Pad { len }),
     ]
+}
+
+fn inline_patch() -> impl Strategy<Value = InlinePatch> {
+    (ino(), number(), any::<u32>(), 0..3000usize, vec(any::<u8>(), 0..200), vec(any::<u8>(), 0..300)).prop_map(
+        |(ino, whole, crc, same, a, b)| {
+            let base = [vec![7; same], a].concat();
+            let data = [vec![7; same], b].concat();
+            InlinePatch::between(ino, Lsn(whole), (&base, crc), &data).expect("both are short")
+        },
+    )
 }
 
 fn patches() -> impl Strategy<Value = Patches> {

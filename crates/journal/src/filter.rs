@@ -91,6 +91,7 @@ fn is_about(event: &Event, asked: Ino) -> bool {
         | Event::Data { ino, .. }
         | Event::DataInPlace { ino, .. }
         | Event::Discard { ino, .. } => *ino == asked,
+        Event::InlinePatch(patch) => patch.ino == asked,
         Event::Entry { dir, ino, .. } => *dir == asked || *ino == asked,
         Event::EntryGone { dir, .. }
         | Event::DepartedFrag { dir, .. }

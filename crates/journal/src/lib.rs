@@ -7,6 +7,7 @@
 //! - [`table`]: keys and values of checkpointed metadata, made of the same codec.
 //! - [`segment`], [`frame`]: the bytes around records.
 //! - [`data`]: which bytes of files the journal has and their objects may not.
+//! - [`inline`]: changes of data held in inodes, logged in short and read whole.
 //! - [`Writer`]: group commit. [`Reader`]: recovery. [`inspect`]: both for a person to look at.
 //! - [`file`]: a journal as one file, to carry it elsewhere. [`Filter`]: which records are meant. [`diff`]: what two journals do not share.
 //!
@@ -20,6 +21,7 @@ pub mod diff;
 pub mod file;
 pub mod filter;
 pub mod frame;
+pub mod inline;
 pub mod inspect;
 pub mod reader;
 pub mod segment;
@@ -30,6 +32,7 @@ pub use codec::{DecodeError, Record, decode_record, encode_record, view_record};
 pub use data::{DataLog, DataRecord};
 pub use file::{FileError, FileHeader, FileReader, FileWriter, Owner};
 pub use filter::Filter;
+pub use inline::{InlineLog, PatchError, Shortener};
 pub use reader::{MemSource, RawRecord, ReadConfig, ReadError, Reader, Source, Synced, Tail, Torn};
 pub use segment::{FsId, SegmentHeader, SegmentInfo};
 pub use writer::{AppendError, Batch, Outstanding, Writer, WriterConfig};

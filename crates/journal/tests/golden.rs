@@ -13,10 +13,10 @@ use loligo_journal::{
 use loligo_types::attr::Extra;
 use loligo_types::msg::Reclaim;
 use loligo_types::{
-    Acl, AclEntry, AclTag, DecoupledRecord, Event, FileLock, Frag, Ino, InoGrant, InoGrants, Inode, Interfere, Kind,
-    Layout, Lease, LeaseTime, Letter, LockKind, LockOwner, LookupLease, Lsn, MovedClient, Name, OpenFlags, Origin,
-    Overwritten, Patches, PeerRecord, Place, Placement, Promise, RStat, Rank, Route, Seq, SessionId, SessionRecord,
-    Spread, StoredJournal, Target, Time,
+    Acl, AclEntry, AclTag, DecoupledRecord, Event, FileLock, Frag, InlinePatch, Ino, InoGrant, InoGrants, Inode,
+    Interfere, Kind, Layout, Lease, LeaseTime, Letter, LockKind, LockOwner, LookupLease, Lsn, MovedClient, Name,
+    OpenFlags, Origin, Overwritten, Patches, PeerRecord, Place, Placement, Promise, RStat, Rank, Route, Seq, SessionId,
+    SessionRecord, Spread, StoredJournal, Target, Time,
 };
 
 const EVENT: &str = include_str!("golden/event.hex");
@@ -292,7 +292,22 @@ fn events() -> Vec<(&'static str, Event)> {
         ("data", Event::Data { ino, object_size: 4 << 20, patches: Arc::new(patches()) }),
         ("data-in-place", Event::DataInPlace { ino, upto: Lsn(300) }),
         ("pad", Event::Pad { len: 5 }),
+        ("inline-patch", Event::InlinePatch(Box::new(inline_patch()))),
     ]
+}
+
+/// Three bytes behind six thousand.
+fn inline_patch() -> InlinePatch {
+    let bytes = (*b"abc").into();
+    InlinePatch {
+        ino: Ino(256),
+        whole: Lsn(300),
+        base_len: 6000,
+        base_crc: 0x1234_5678,
+        len: 6003,
+        offset: 6000,
+        bytes,
+    }
 }
 
 fn create() -> Record {

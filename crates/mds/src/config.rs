@@ -27,6 +27,8 @@ pub struct Config {
     pub hash_key: (u64, u64),
     /// Largest file held in its inode, bytes.
     pub inline_max: u32,
+    /// Smallest data held in an inode of which the journal has small changes in short, bytes.
+    pub short_from: u32,
     /// A session that is silent for this long is evicted, milliseconds.
     pub session_ms: u32,
     /// Number that the driver changes when it starts after data may have been lost that clients were told is written
@@ -95,6 +97,7 @@ impl Default for Config {
             fs_id: [0; 16],
             hash_key: (0, 0),
             inline_max: 4096,
+            short_from: 512,
             session_ms: 30_000,
             data_epoch: 0,
             after_crash: true,

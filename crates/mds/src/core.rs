@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 
+use loligo_journal::Shortener;
 use loligo_namespace::Tree;
 use loligo_types::{Lsn, Rank};
 
@@ -23,6 +24,7 @@ pub(crate) struct Core {
     pub(crate) tree: Tree,
     pub(crate) log: Log,
     pub(crate) data: Data,
+    pub(crate) shortener: Shortener,
     /// Messages to other ranks that tell of what is not durable yet.
     pub(crate) mail: VecDeque<(Lsn, Rank, PeerMsg)>,
     pub(crate) loads: Loads,
@@ -37,6 +39,7 @@ impl Core {
     pub(crate) fn new(config: Config, now: Now) -> Core {
         let settings = loligo_namespace::Config { inline_max: config.inline_max, rank: config.rank, frag: config.frag };
         let tree = Tree::new(config.hash_key, settings);
+        let shortener = Shortener::new(config.short_from);
         Core {
             config,
             now,
@@ -44,6 +47,7 @@ impl Core {
             tree,
             log: Log::default(),
             data: Data::default(),
+            shortener,
             mail: VecDeque::new(),
             loads: Loads::default(),
             parked: Parked::default(),

@@ -80,6 +80,8 @@ fn change_other(tree: &mut Tree, event: &Event, lsn: Lsn, made: Option<Ino>) {
         Event::Letter { .. } => {}
         // It is no record of the table.
         Event::Data { .. } | Event::DataInPlace { .. } | Event::Pad { .. } => {}
+        // In journals only: who reads them makes an `Inline` of it.
+        Event::InlinePatch(_) => {}
         Event::Peer(peer) => put_small(tree, |t| &mut t.peers, peer.rank, Some(*peer), Key::Peer(peer.rank), lsn),
         Event::Departed(inos) => inos.iter().for_each(|ino| _ = tree.forget(*ino)),
         Event::DepartedFrag { dir, frag } => tree.forget_names(*dir, frag.first(), frag.last()),

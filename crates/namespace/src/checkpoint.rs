@@ -5,6 +5,8 @@
 //! is durable up to [`Checkpoint::upto`], and trim the journal only below [`Tree::oldest_dirty`] after
 //! [`Tree::checkpoint_done`].
 
+use std::sync::Arc;
+
 use loligo_types::{Event, Ino, Lsn, PeerRecord, Rank, Route, Target};
 
 use crate::tree::{Entry, Key, Small, Tree, flag, xattr_bytes};
@@ -86,6 +88,13 @@ impl Tree {
     /// written.
     pub fn dirty_queue(&self) -> usize {
         self.dirty.len()
+    }
+
+    /// Data held in an inode, if it is in memory; and true if it is dirty: no checkpoint has taken it in this state, and the journal is not
+    /// trimmed of the records that it was changed by since the last one took it.
+    pub fn inline_state(&self, ino: Ino) -> Option<(Arc<[u8]>, bool)> {
+        let slot = self.inline.get(&ino)?;
+        Some((slot.data.clone()?, slot.flags.get() & flag::DIRTY != 0))
     }
 
     /// The present state of a changed record, as the events that make it so; it stays as it is.

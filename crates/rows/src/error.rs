@@ -1,6 +1,6 @@
 //! Errors of reading and writing a file system's rows and journal. Each names the row or record, the cause, and the remedy.
 
-use loligo_journal::{DecodeError, ReadError};
+use loligo_journal::{DecodeError, PatchError, ReadError};
 use loligo_store::StoreError;
 
 /// Why rows or records cannot be read or written.
@@ -22,6 +22,17 @@ pub enum Error {
         lsn: u64,
         /// Its fault.
         cause: String,
+    },
+    /// A record of the journal changes what no record before it has.
+    #[error(
+        "journal record {lsn} cannot be replayed: {cause}. Records are missing before it: import a journal that has them \
+         (`loligo journal import`), or erase the changes of that inode, too (`loligo journal erase --ino`)"
+    )]
+    Patch {
+        /// The record.
+        lsn: u64,
+        /// What is missing.
+        cause: PatchError,
     },
     /// A row of the table makes no sense.
     #[error("the table's row {key} cannot be understood: {cause}; `loligo fsck` says what it takes along")]

@@ -1,9 +1,9 @@
-//! The records of a rank's journal, in order. Tells after each how much was read; measures no time.
+//! The records of a rank's journal, in order, with all that they have in short made whole ([`InlineLog`]). Tells after each how much was read; measures no time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use loligo_journal::{ReadConfig, Reader, Record, Source, Synced, Tail, decode_record};
+use loligo_journal::{InlineLog, ReadConfig, Reader, Record, Source, Synced, Tail, decode_record};
 use loligo_store::{Backend, LogDir, LogReader, Segment, StoreError};
 use loligo_types::Lsn;
 
@@ -69,8 +69,10 @@ pub fn replay_of(
     each: &mut dyn FnMut(Read),
 ) -> Result<Tail> {
     let mut reader = Reader::open(source, config)?;
+    let mut inline = InlineLog::default();
     while let Some(raw) = reader.next_record()? {
-        let record = decode_record(raw.body).map_err(|e| Error::Record { lsn: raw.lsn.0, cause: e.to_string() })?;
+        let mut record = decode_record(raw.body).map_err(|e| Error::Record { lsn: raw.lsn.0, cause: e.to_string() })?;
+        inline.make_whole(raw.lsn, &mut record.events).map_err(|cause| Error::Patch { lsn: raw.lsn.0, cause })?;
         each(Read { lsn: raw.lsn, record, bytes: raw.body.len() as u64 });
     }
     Ok(reader.tail().expect("a reader that gave its last record knows the end"))

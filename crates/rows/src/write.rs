@@ -65,7 +65,8 @@ pub fn put_event(batch: &mut Batch, event: &Event, hash: u64, rank: Rank) {
         | Event::Merge { .. }
         | Event::Data { .. }
         | Event::DataInPlace { .. }
-        | Event::Pad { .. } => batch,
+        | Event::Pad { .. }
+        | Event::InlinePatch(_) => batch,
     };
 }
 

@@ -92,6 +92,8 @@ impl Knobs {
             fs_id,
             hash_key,
             inline_max: rng.pick(&[128, 300, 4096]),
+            // Chosen by the secret: of data of a few bytes small changes are logged in short, or only of data of the usual size.
+            short_from: [512, 40, 40, 40][(hash_key.0 >> 42 & 3) as usize],
             session_ms: SESSION_MS,
             recall_ms: SESSION_MS / [1, 5][(hash_key.1 % 2) as usize],
             // Also shorter than a session lives: the server must wait for who did not notice the restart.

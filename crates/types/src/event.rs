@@ -1,12 +1,14 @@
 //! Changes as data: what the journal holds and `apply` takes.
 //!
 //! Every event carries the absolute state after the change, never a difference, so that applying it needs nothing
-//! loaded, cannot fail, and may be repeated: replay over a table that already holds later states converges.
+//! loaded, cannot fail, and may be repeated: replay over a table that already holds later states converges. Journals have one event that
+//! is not so, [`Event::InlinePatch`]; who reads them makes an absolute one of it before it is applied.
 
 use std::sync::Arc;
 
 use crate::{
-    DecoupledRecord, Frag, Ino, InoGrants, Inode, Kind, Lsn, Name, Patches, Rank, Route, Seq, SessionId, msg::Reclaim,
+    DecoupledRecord, Frag, InlinePatch, Ino, InoGrants, Inode, Kind, Lsn, Name, Patches, Rank, Route, Seq, SessionId,
+    msg::Reclaim,
 };
 
 /// Which request made a record, so that a repeated request is answered and not executed again.
@@ -138,6 +140,9 @@ pub enum Event {
     DataInPlace { ino: Ino, upto: Lsn },
     /// Bytes without meaning: in journal mode `data` the data of a record fills whole blocks of 4 KiB with them.
     Pad { len: u32 },
+    /// The data held in an inode has changed so. In journals only, in the place of an [`Event::Inline`]; no part of what other ranks or
+    /// clients are told, and never applied.
+    InlinePatch(Box<InlinePatch>),
 }
 
 impl Event {
@@ -153,6 +158,7 @@ impl Event {
                 | Event::Xattr { .. }
                 | Event::XattrGone { .. }
                 | Event::Inline { .. }
+                | Event::InlinePatch(_)
                 | Event::InlineGone(_)
                 | Event::PartGone { .. }
                 | Event::Merge { .. }

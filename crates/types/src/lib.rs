@@ -16,6 +16,7 @@ pub mod grant;
 pub mod hash;
 pub mod heat;
 pub mod ids;
+pub mod inline_patch;
 pub mod journal_mode;
 pub mod lease;
 pub mod limits;
@@ -46,6 +47,7 @@ pub use event::{Event, EventView, Letter, MovedClient, Origin, PeerRecord, Sessi
 pub use grant::{Granted, InoGrant, InoGrants};
 pub use heat::{FragHeat, Hit, LoadVec};
 pub use ids::{Ino, Lsn, Seq, SessionId};
+pub use inline_patch::InlinePatch;
 pub use journal_mode::{JournalMode, Journaling};
 pub use lease::Lease;
 pub use lock::{FileLock, LockKind, LockOwner};

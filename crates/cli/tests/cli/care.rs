@@ -11,7 +11,7 @@ use loligo_store::{Batch, Durability, ObjectId};
 use loligo_store_local::{FormatOptions, LocalStore, OpenOptions};
 use loligo_types::{Cred, Event, Ino, Kind, Name, Op, OpenFlags, SetAttr, SetTime, Time, XattrMode};
 
-use super::run::{Place, Service, loligo};
+use super::run::{Place, Service, loligo, records_of};
 
 fn name(text: &[u8]) -> Name {
     Name::new(text).expect("a name")
@@ -380,7 +380,7 @@ fn a_journal_is_shown_as_text_and_as_json_and_its_end_is_judged() {
     // A torn end is what a crash leaves; a broken middle is not.
     let segment =
         std::fs::read_dir(data.join("journal/0")).expect("a journal").flatten().next().expect("a segment").path();
-    let bytes = std::fs::read(&segment).expect("a segment");
+    let bytes = records_of(&segment);
     std::fs::write(&segment, &bytes[..bytes.len() - 3]).expect("written");
     let torn = loligo("journal inspect --data {} --summary", &[&data]).ok().out;
     assert!(torn.contains("torn"), "{torn}");

@@ -8,7 +8,7 @@ use loligo_store_local::{FormatOptions, LocalStore, OpenOptions};
 use loligo_types::{Cred, Rank};
 
 use super::care::{User, filled};
-use super::run::{PATIENCE, Place, Service, loligo, loligo_in};
+use super::run::{PATIENCE, Place, Service, loligo, loligo_in, records_of};
 
 fn large() -> Vec<u8> {
     (0..9_000_000u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
@@ -202,7 +202,7 @@ fn a_copy_of_a_journal_that_no_server_would_take_is_made_and_not_called_a_backup
     let (data, copy) = (place.data(), place.path("copy"));
     let segment = std::fs::read_dir(data.join("journal/0")).expect("the journal").flatten().map(|entry| entry.path());
     let segment = segment.filter(|path| path.extension().is_some_and(|seg| seg == "seg")).max().expect("a segment");
-    let mut bytes = std::fs::read(&segment).expect("it can be read");
+    let mut bytes = records_of(&segment);
     // In the second record, behind the head of the segment and the first one.
     let at = bytes.len() / 2;
     bytes[at] ^= 0x40;

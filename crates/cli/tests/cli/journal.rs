@@ -6,7 +6,7 @@ use loligo_types::Ino;
 use serde_json::Value;
 
 use super::care::{User, filled};
-use super::run::{Place, Service, loligo};
+use super::run::{Place, Service, loligo, records_of};
 
 /// A file system with one of everything, whose server was killed, and its journal as a file.
 fn exported(place: &Place) -> (PathBuf, PathBuf) {
@@ -117,7 +117,7 @@ fn a_torn_journal_is_exported_up_to_its_end_and_a_file_that_was_cut_says_so() {
     let (data, whole) = exported(&place);
     let all = records("{}", &[&whole]);
     let segment = std::fs::read_dir(data.join("journal/0")).expect("a journal").flatten().next().expect("one").path();
-    let bytes = std::fs::read(&segment).expect("a segment");
+    let bytes = records_of(&segment);
     std::fs::write(&segment, &bytes[..bytes.len() - 3]).expect("written");
     let torn = place.path("torn");
     let told = loligo("journal export --data {} {}", &[&data, &torn]).ok().out;

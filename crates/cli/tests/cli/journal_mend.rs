@@ -7,7 +7,7 @@ use loligo_types::{Ino, Lsn};
 use serde_json::Value;
 
 use super::care::{User, filled};
-use super::run::{Place, Service, loligo};
+use super::run::{Place, Service, loligo, records_of};
 
 /// All that the file system is, those of its records that are in journals only included.
 fn dump(data: &Path) -> String {
@@ -107,7 +107,7 @@ fn a_damaged_journal_is_replaced_by_a_file_and_kept_as_it_was() {
     let place = Place::new();
     let (data, file, text) = killed(&place);
     let segment = segments(&data).pop().expect("a segment");
-    let mut bytes = std::fs::read(&segment).expect("a segment");
+    let mut bytes = records_of(&segment);
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
     std::fs::write(&segment, &bytes).expect("written");

@@ -30,6 +30,7 @@ mod journal;
 mod journal_kept;
 mod journal_mend;
 mod journal_modes;
+mod journal_short;
 mod left;
 mod mistakes;
 mod moment;

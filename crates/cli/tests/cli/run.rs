@@ -301,3 +301,11 @@ impl Drop for Service {
         let _ = self.child.wait();
     }
 }
+
+/// The bytes of a segment of a journal up to its last record: a killed server leaves zeros behind it.
+pub fn records_of(segment: &Path) -> Vec<u8> {
+    let mut bytes = std::fs::read(segment).expect("a segment");
+    let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    bytes.truncate(end);
+    bytes
+}

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use loligo_driver::{Server, ServerConfig};
 use loligo_driver::client::path::{Fs, OpenHow};
 use loligo_driver::client::{Call, Client, Options};
+use loligo_driver::{Server, ServerConfig};
 use loligo_mds::admin::{Ask, Told};
 use loligo_types::{Cred, Ino, JournalMode, Op, Rank, XattrMode};
 

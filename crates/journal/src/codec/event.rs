@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use loligo_types::{Event, EventView, Ino, Kind, Lsn, Patches, Rank, SessionId};
+use loligo_types::{Event, EventView, InlinePatch, Ino, Kind, Lsn, Patches, Rank, SessionId};
 
 use super::letter::{put_frag, put_inos, put_letter, put_peer, put_rank, put_route, take_inos, take_letter};
 use super::letter::{take_frag, take_peer, take_rank, take_route};
@@ -42,13 +42,17 @@ mod code {
     pub const DATA: u8 = 28;
     pub const DATA_IN_PLACE: u8 = 29;
     pub const PAD: u8 = 30;
+    pub const INLINE_PATCH: u8 = 31;
 }
 
 /// Code of a letter, which no other letter may hold.
 pub(super) const LETTER: u8 = code::LETTER;
 
+/// Code of a change of data in an inode, which no letter may hold: it means something in its own journal only.
+pub(super) const INLINE_PATCH: u8 = code::INLINE_PATCH;
+
 /// The short names of all events, in the order of their codes.
-pub const EVENT_NAMES: [&str; 29] = [
+pub const EVENT_NAMES: [&str; 30] = [
     "inode",
     "inode_gone",
     "entry",
@@ -78,6 +82,7 @@ pub const EVENT_NAMES: [&str; 29] = [
     "data",
     "data_in_place",
     "pad",
+    "inline_patch",
 ];
 
 /// Short name of an event, the same in `loligo journal inspect`, logs and the documentation.
@@ -112,6 +117,7 @@ pub fn event_name(event: &Event) -> &'static str {
         Event::Data { .. } => "data",
         Event::DataInPlace { .. } => "data_in_place",
         Event::Pad { .. } => "pad",
+        Event::InlinePatch(_) => "inline_patch",
     }
 }
 
@@ -218,6 +224,10 @@ pub(super) fn put_event(out: &mut Vec<u8>, event: &Event) {
             put_u64(out, u64::from(*len));
             out.resize(out.len() + *len as usize, 0);
         }
+        Event::InlinePatch(patch) => {
+            put_head(out, code::INLINE_PATCH, patch.ino.0);
+            put_inline_patch(out, patch);
+        }
     }
 }
 
@@ -226,7 +236,7 @@ pub(super) fn put_event(out: &mut Vec<u8>, event: &Event) {
 fn take_head(from: &mut Cursor<'_>) -> Result<(u8, u64), DecodeError> {
     let at = from.at();
     let code = from.u8()?;
-    if !(code::INODE..=code::PAD).contains(&code) {
+    if !(code::INODE..=code::INLINE_PATCH).contains(&code) {
         // Before its number: that field may not exist in an event of the future.
         return Err(DecodeError::UnknownEvent { code, at });
     }
@@ -310,6 +320,7 @@ fn take_rest(from: &mut Cursor<'_>, (code, number): (u8, u64), at: usize) -> Res
                 _ => return Err(from.invalid("pad")),
             }
         }
+        code::INLINE_PATCH => Event::InlinePatch(Box::new(take_inline_patch(from, ino)?)),
         code => return Err(DecodeError::UnknownEvent { code, at }),
     })
 }
@@ -327,6 +338,24 @@ pub fn take_entry_kind(from: &mut Cursor<'_>) -> Result<(Kind, bool), DecodeErro
     let code = from.u8()?;
     let kind = Kind::from_code(code & !REMOTE).ok_or_else(|| from.invalid("kind"))?;
     Ok((kind, code & REMOTE != 0))
+}
+
+fn put_inline_patch(out: &mut Vec<u8>, patch: &InlinePatch) {
+    put_u64(out, patch.whole.0);
+    for number in [patch.base_len, patch.base_crc, patch.len, patch.offset] {
+        put_u64(out, u64::from(number));
+    }
+    put_bytes(out, &patch.bytes);
+}
+
+fn take_inline_patch(from: &mut Cursor<'_>, ino: Ino) -> Result<InlinePatch, DecodeError> {
+    let whole = Lsn(from.u64()?);
+    let (base_len, base_crc, len, offset) = (from.u32()?, from.u32()?, from.u32()?, from.u32()?);
+    let patch = InlinePatch { ino, whole, base_len, base_crc, len, offset, bytes: from.bytes()?.into() };
+    if !patch.is_valid() {
+        return Err(from.invalid("change of data in an inode"));
+    }
+    Ok(patch)
 }
 
 /// The shortest place of patches: two numbers of one byte.

@@ -195,6 +195,9 @@ fn take_events(from: &mut Cursor<'_>) -> Result<Vec<Event>, DecodeError> {
         if from.peek() == Some(super::event::LETTER) {
             return Err(from.invalid("a letter in a letter"));
         }
+        if from.peek() == Some(super::event::INLINE_PATCH) {
+            return Err(from.invalid("a change of data in a letter"));
+        }
         take_event(from)
     })
 }

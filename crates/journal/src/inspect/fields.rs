@@ -110,6 +110,13 @@ pub fn fields(event: &Event) -> Fields {
         }
         Event::DataInPlace { ino, upto } => vec![("ino", number(ino.0)), ("upto", number(upto.0))],
         Event::Pad { len } => vec![("bytes", number(*len))],
+        Event::InlinePatch(patch) => vec![
+            ("ino", number(patch.ino.0)),
+            ("whole", number(patch.whole.0)),
+            ("offset", number(patch.offset)),
+            ("bytes", number(patch.bytes.len() as u64)),
+            ("len", number(patch.len)),
+        ],
         Event::MergePart { dir, part, body } => {
             vec![("dir", number(dir.0)), ("part", number(*part)), ("bytes", number(body.len() as u64))]
         }

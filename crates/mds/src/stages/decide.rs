@@ -319,7 +319,7 @@ impl Mds {
         Ok(Answer::Inos { first, count })
     }
 
-    /// Applies events and gives them to the journal as one record.
+    /// Applies events and gives them to the journal as one record, which may have some in short.
     pub(crate) fn commit(&mut self, origin: Option<Origin>, events: &[Event]) -> Lsn {
         self.commit_made(origin, events, None)
     }
@@ -331,7 +331,9 @@ impl Mds {
         self.core.log.last = lsn;
         let origin = origin.map(|origin| self.sessions.remember(origin, lsn));
         let mut record = Vec::with_capacity(self.core.log.last_len + 16);
-        encode_record(&mut record, origin.as_ref(), events);
+        let tree = &self.core.tree;
+        let short = self.core.shortener.shorten(lsn, events, |ino| tree.inline_state(ino));
+        encode_record(&mut record, origin.as_ref(), short.as_deref().unwrap_or(events));
         self.core.log.last_len = record.len();
         self.core.log.used += record.len() as u64;
         self.relaxed.note_relaxed(&self.core, &self.cluster, events, lsn, made);

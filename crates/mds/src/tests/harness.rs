@@ -618,8 +618,11 @@ impl World {
         let last = self.journal.last_key_value().map_or(Lsn(self.trimmed.0.saturating_sub(1)), |(lsn, _)| *lsn);
         self.last_lsn = last;
         let mut mds = Mds::recover(self.config.clone(), meta(&self.table, self.config.rank), self.now);
+        let mut inline = loligo_journal::InlineLog::default();
         for (lsn, record) in &self.journal {
-            mds.replay(*lsn, &decode_record(record).expect("what was encoded can be decoded"));
+            let mut record = decode_record(record).expect("what was encoded can be decoded");
+            inline.make_whole(*lsn, &mut record.events).expect("changes have what they build on");
+            mds.replay(*lsn, &record);
         }
         mds.recovered(self.now, last);
         self.mds = mds;

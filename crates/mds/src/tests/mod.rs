@@ -26,6 +26,7 @@ mod restart;
 mod rooms;
 mod rows;
 mod sessions;
+mod short;
 mod squash;
 mod stored;
 mod stray_objects;

@@ -205,7 +205,12 @@ fn of_several_changes_of_one_thing_the_last_says_all() {
             let result = world.call(a, op);
             learn(&result, &mut dirs, &mut files);
         }
-        let records = world.journal.values().map(|record| decode_record(record).expect("it was encoded").events);
+        let mut inline = loligo_journal::InlineLog::default();
+        let records = world.journal.iter().map(|(lsn, record)| {
+            let mut events = decode_record(record).expect("it was encoded").events;
+            inline.make_whole(*lsn, &mut events).expect("changes have what they build on");
+            events
+        });
         let mut events: Vec<Event> = records.flatten().filter(Event::is_of_inode).collect();
         // From any point on: what was before is in the table.
         let changes = events.split_off(random.below(events.len() as u64) as usize);

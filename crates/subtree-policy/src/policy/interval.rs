@@ -16,7 +16,8 @@ pub struct SyncInterval(u64);
 
 impl SyncInterval {
     /// Description of valid intervals, for errors.
-    pub(crate) const EXPECTED: &'static str = "a time from \"10ms\" to \"24h\" with one of the units ms, s, min (or m), h";
+    pub(crate) const EXPECTED: &'static str =
+        "a time from \"10ms\" to \"24h\" with one of the units ms, s, min (or m), h";
 
     /// Reads `10s`, `500ms`, `5 min`; none if it makes no sense or is out of bounds.
     pub fn of(text: &str) -> Option<SyncInterval> {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use loligo_journal::inspect::Entry;
-use loligo_journal::{Filter, Owner};
+use loligo_journal::{Filter, Owner, PatchError};
 use loligo_types::{Event, Lsn, Rank};
 use serde_json::json;
 
@@ -16,7 +16,7 @@ use super::fits::Told;
 use super::inspect::{count_kinds, kinds_text};
 use super::replace::{New, replace};
 use super::source::Journal;
-use super::{NOTHING_CHANGED, backup, erase_file};
+use super::{NOTHING_CHANGED, backup, builds, erase_file};
 use crate::at::Store;
 use crate::output::{Context, Failure, Outcome, human_count, note, put, quoted};
 
@@ -78,6 +78,7 @@ fn of_store(args: &EraseArgs, data: &Path, filter: &Filter) -> Outcome {
     let rank = Rank(u16::try_from(journal.owner.rank()).unwrap_or(u16::MAX));
     let told = Told::of(&*store, rank)?;
     let found = look(&journal, filter, Some(&told), !args.json)?;
+    nothing_builds_on_it(&journal, filter, told.from)?;
     let kept = match !args.dry_run && found.records > 0 {
         true => backup::make(&journal, args.backup.as_deref(), at.data())?,
         false => None,
@@ -129,6 +130,18 @@ pub(super) fn look(journal: &Journal, filter: &Filter, told: Option<&Told>, show
             None => "export what there is of it, and erase in that: loligo journal export --from FILE OUT",
         })),
     }
+}
+
+/// Refuses to erase what a record that stays builds on: nothing could replay that journal.
+pub(super) fn nothing_builds_on_it(journal: &Journal, filter: &Filter, from: Lsn) -> Outcome {
+    let Some((lsn, cause)) = builds::first_without_base(journal, from, Some(filter)) else { return Ok(()) };
+    if builds::first_without_base(journal, from, None).is_some_and(|(before, _)| before <= lsn) {
+        // It cannot be replayed as it is.
+        return Ok(());
+    }
+    let (PatchError::NoBase { ino, .. } | PatchError::OtherBase { ino, .. }) = cause;
+    Err(Failure::new(format!("record {lsn} builds on what would be erased: {cause}; nothing was changed"))
+        .remedy(format!("erase all changes of that inode: --ino {ino}; or the later ones, too: --lsn")))
 }
 
 impl Found {

@@ -7,9 +7,10 @@ use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::Path;
 
 use loligo_journal::{Filter, Owner};
+use loligo_types::Lsn;
 use serde_json::json;
 
-use super::erase::{EraseArgs, Found, look};
+use super::erase::{EraseArgs, Found, look, nothing_builds_on_it};
 use super::export::{self, Pick};
 use super::inspect::kinds_text;
 use super::source::Journal;
@@ -27,6 +28,9 @@ pub(super) fn run(args: &EraseArgs, file: &Path, filter: &Filter) -> Outcome {
     }
     let found = look(&journal, filter, None, !args.json)?;
     let is_clients = matches!(journal.owner, Owner::Client(_));
+    if !is_clients {
+        nothing_builds_on_it(&journal, filter, Lsn(0))?;
+    }
     if is_clients && found.bounds > 0 {
         return Err(Failure::new(format!(
             "{} of these records say which directory it is, and what is merged at once: nothing was changed",

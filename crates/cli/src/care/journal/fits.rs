@@ -10,6 +10,7 @@ use loligo_journal::table::{Meta, decode_meta, key_meta};
 use loligo_store::Backend;
 use loligo_types::{Lsn, Rank};
 
+use super::builds;
 use super::inspect::count_kinds;
 use super::source::{End, Journal};
 use crate::output::{Context, Failure, note};
@@ -89,6 +90,10 @@ pub fn check(path: &Path, store: &dyn Backend, data: &Path, asked: Option<u32>) 
             from.max(upto)
         ))
         .remedy("name a file that was made later"));
+    }
+    if let Some((lsn, cause)) = builds::first_without_base(&file, from, None) {
+        return Err(Failure::found(format!("{name}: record {lsn} cannot be replayed: {cause}"))
+            .remedy("records were erased from it, or are damaged: name a file that has them"));
     }
     Ok(Fits { file, rank, first, next, from, kinds })
 }

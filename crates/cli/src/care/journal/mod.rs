@@ -3,6 +3,7 @@
 
 mod apply;
 mod backup;
+mod builds;
 mod diff;
 mod erase;
 mod erase_file;
