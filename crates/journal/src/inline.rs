@@ -121,14 +121,14 @@ impl Shortener {
         Shortener { from: from as usize, young: BTreeMap::new(), old: BTreeMap::new() }
     }
 
-    /// The events of a record as they are to be logged, if others than those that are applied. `before`: the data that an inode holds; and
+    /// The events of a record as they are to be logged, if others than those that are applied, and the bytes that are left out. `before`: the data that an inode holds; and
     /// true if it is dirty, so that no checkpoint is writing that state or has written it.
     pub fn shorten(
         &mut self,
         lsn: Lsn,
         events: &[Event],
         before: impl FnOnce(Ino) -> Option<(Arc<[u8]>, bool)>,
-    ) -> Option<Vec<Event>> {
+    ) -> Option<(Vec<Event>, usize)> {
         let mut about = events.iter().enumerate().filter(|(_, event)| is_about_data(event));
         let (at, one) = about.next()?;
         let Event::Inline { ino, data } = one else {
@@ -155,9 +155,10 @@ impl Shortener {
             *ino,
             Chain { crc, patches: chain.patches + 1, bytes: chain.bytes + patch.bytes.len() + HEAD, ..chain },
         );
+        let left_out = data.len() - patch.bytes.len();
         let mut logged = events.to_vec();
         logged[at] = Event::InlinePatch(Box::new(patch));
-        Some(logged)
+        Some((logged, left_out))
     }
 
     fn keep(&mut self, ino: Ino, chain: Chain) {

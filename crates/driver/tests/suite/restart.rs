@@ -11,7 +11,7 @@ use loligo_store::mem::{CrashPlan, Fault, FaultPoint};
 use loligo_store::{Backend, ObjectId, StoreError};
 use loligo_store_local::{LocalStore, OpenOptions};
 use loligo_types::msg::{DataRequest, Reclaim, ToClient, ToServer};
-use loligo_types::{DataOp, FsError, Ino};
+use loligo_types::{Answer, DataOp, FsError, Ino, Op, OpenFlags, SetTime};
 
 const ROOT: Ino = Ino::ROOT;
 
@@ -276,6 +276,42 @@ fn a_small_journal_is_trimmed_under_load_and_never_stops_the_work() {
     let _server = site.start();
     let get = loligo_types::Op::GetXattr { ino: ROOT, name: Arc::from(&b"user.a"[..]) };
     assert_eq!(Raw::session(&site.socket()).call(get), Ok(loligo_types::Answer::Bytes(value)));
+}
+
+#[test]
+fn small_appends_to_a_file_in_its_inode_survive_lost_power_whatever_the_table_has() {
+    let site = Site::new();
+    let start = || {
+        let mut config = site.config();
+        (config.mds.inline_max, config.mds.dirty_ms_max) = (16 << 10, 5);
+        Server::start(config, &mut |_| {}).expect("it starts")
+    };
+    let mut data: Vec<u8> = Vec::new();
+    for round in 0..6 {
+        let server = start();
+        let mut raw = Raw::session(&site.socket());
+        let ino = match round {
+            0 => raw.entry(create(ROOT, "log", 1)).ino,
+            _ => raw.entry(lookup(ROOT, "log")).ino,
+        };
+        let flags = OpenFlags { read: true, write: true, ..OpenFlags::default() };
+        raw.call(Op::Open { ino, flags, handle: 2 }).expect("it is there");
+        let there = raw.call(Op::ReadInline { ino, handle: 2 });
+        assert!(there == Ok(Answer::Bytes(data.as_slice().into())), "round {round}");
+        for n in 0..25u8 {
+            let more: Arc<[u8]> = vec![round * 25 + n; 97].into();
+            data.extend_from_slice(&more);
+            let (offset, mtime) = (None, SetTime::Now);
+            raw.call(Op::WriteInline { ino, handle: 2, offset, data: more, mtime, kill_priv: false }).expect("written");
+        }
+        site.power_loss(server);
+    }
+    let _server = start();
+    let mut raw = Raw::session(&site.socket());
+    let ino = raw.entry(lookup(ROOT, "log")).ino;
+    let flags = OpenFlags { read: true, ..OpenFlags::default() };
+    raw.call(Op::Open { ino, flags, handle: 2 }).expect("it is there");
+    assert!(raw.call(Op::ReadInline { ino, handle: 2 }) == Ok(Answer::Bytes(data.into())), "at the end");
 }
 
 #[test]

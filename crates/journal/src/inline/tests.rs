@@ -27,7 +27,7 @@ impl Log {
         let now = &self.now;
         let short = self.shortener.shorten(lsn, events, |ino| Some((now.get(&ino).cloned()?, true)));
         apply(&mut self.now, events);
-        self.records.push(short.unwrap_or_else(|| events.to_vec()));
+        self.records.push(short.map_or_else(|| events.to_vec(), |(events, _)| events));
         self.records.last().expect("it was just pushed")
     }
 
@@ -180,7 +180,7 @@ struct Slot {
     data: Option<Arc<[u8]>>,
     /// The first change that no checkpoint has taken.
     dirty: Option<Lsn>,
-    /// What a checkpoint is writing, and its first change.
+    /// First change and state of the data that a checkpoint is writing.
     flying: Option<(Lsn, Option<Arc<[u8]>>)>,
 }
 
@@ -224,7 +224,7 @@ impl World {
         };
         let short = self.shortener.shorten(lsn, &events, before);
         self.short += u64::from(short.is_some());
-        self.journal.insert(lsn, short.unwrap_or(events.into()));
+        self.journal.insert(lsn, short.map_or(events.into(), |(events, _)| events));
         let slot = self.slots.entry(ino).or_default();
         slot.data = data;
         slot.dirty.get_or_insert(lsn);
@@ -291,7 +291,7 @@ impl World {
         let from = Lsn(oldest.0 + random.below(self.needed().0 - oldest.0 + 1));
         let mut table = self.table.clone();
         if random.below(2) == 0 {
-            // What was being written has come there.
+            // That which was being written has come there.
             for (ino, slot) in &self.slots {
                 match &slot.flying {
                     Some((_, Some(data))) => drop(table.insert(*ino, data.clone())),

@@ -333,7 +333,8 @@ impl Mds {
         let mut record = Vec::with_capacity(self.core.log.last_len + 16);
         let tree = &self.core.tree;
         let short = self.core.shortener.shorten(lsn, events, |ino| tree.inline_state(ino));
-        encode_record(&mut record, origin.as_ref(), short.as_deref().unwrap_or(events));
+        let (logged, left_out) = short.as_ref().map_or((events, 0), |(events, left_out)| (&events[..], *left_out));
+        encode_record(&mut record, origin.as_ref(), logged);
         self.core.log.last_len = record.len();
         self.core.log.used += record.len() as u64;
         self.relaxed.note_relaxed(&self.core, &self.cluster, events, lsn, made);
@@ -383,7 +384,8 @@ impl Mds {
             self.heat.recut(&mut self.core, &mut self.cluster, recuts);
         }
         if let Some(tail) = &mut self.cluster.exports.tail {
-            tail.add(events, self.core.log.last_len);
+            // Other ranks get it whole.
+            tail.add(events, self.core.log.last_len + left_out);
         }
         self.core.out.push_back(Output::Append { lsn, record });
         lsn

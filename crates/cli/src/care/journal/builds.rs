@@ -5,8 +5,8 @@ use loligo_types::Lsn;
 
 use super::source::Journal;
 
-/// The first record that builds on what is not there, if the journal is read from a record on; `blank`: without what a filter takes. What
-/// cannot be understood is passed over.
+/// The first record that builds on what is not there, if the journal is read from a record on; `blank`: without what a filter takes.
+/// Records that cannot be understood are passed over.
 pub fn first_without_base(journal: &Journal, from: Lsn, blank: Option<&Filter>) -> Option<(Lsn, PatchError)> {
     let mut inline = InlineLog::default();
     let mut records = journal.records();

@@ -106,6 +106,27 @@ fn a_directory_to_which_more_is_written_than_can_move_at_once_stays_and_moves_wh
     finish(cluster, a, 1, FILES);
 }
 
+/// They are short in the journal, and whole in what moves.
+#[test]
+fn small_changes_of_much_data_get_into_the_table_before_a_directory_moves() {
+    let (mut cluster, a, here, inos) = full_inodes(FILES);
+    fill(&mut cluster, a, &inos, 7);
+    fill(&mut cluster, a, &inos, 8);
+    cluster.at(0, |world| world.checkpoints = false);
+    let id = cluster.begin_move(here, 0, 1);
+    for (at, ino) in inos.iter().enumerate() {
+        let seq = cluster.send(a, 0, write_inline(*ino, at as u64 + 1, 5, b"x"));
+        assert!(matches!(cluster.outcome(a, 0, seq), Some(Outcome::Answered(Ok(_)))), "{ino}");
+    }
+    cluster.at(0, |world| world.checkpoints = true);
+    cluster.wait_for("the end", |cluster| cluster.state(0, id) == "done");
+    assert!(cluster.world(0).longest < BODY_MAX / 4, "{} bytes", cluster.world(0).longest);
+    let mut data = vec![8; limits::INLINE_MAX];
+    data[5] = b'x';
+    assert!(content(&mut cluster, a, &inos, 0) == data && content(&mut cluster, a, &inos, FILES - 1) == data);
+    finish(cluster, a, 1, FILES);
+}
+
 #[test]
 fn of_what_is_written_again_and_again_only_the_last_moves() {
     let (mut cluster, a, here, inos) = full_inodes(2);
