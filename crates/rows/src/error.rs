@@ -31,7 +31,7 @@ pub enum Error {
     Patch {
         /// The record.
         lsn: u64,
-        /// What is missing.
+        /// The missing record or data.
         cause: PatchError,
     },
     /// A row of the table makes no sense.
