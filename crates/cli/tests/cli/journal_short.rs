@@ -14,6 +14,8 @@ use super::run::{PATIENCE, Place, Service, loligo};
 
 /// Bytes of the file before the appends.
 const WHOLE: usize = 6000;
+/// A segment behind all that there are, as its file is named.
+const SEGMENT: u64 = 0x64;
 /// Bytes of an append.
 const MORE: usize = 128;
 
@@ -24,7 +26,8 @@ fn text(len: usize) -> Vec<u8> {
 /// A file system with a file of 6,000 bytes and so many synced appends to it, whose server was killed.
 fn killed(place: &Place, appends: usize) -> Vec<u8> {
     let data = place.data();
-    let server = Service::start("up --data {} --admin off", &[&data]);
+    loligo("format --data {}", &[&data]).ok();
+    let server = Service::start("serve --data {} --admin off", &[&data]);
     let user = User::new(&data);
     let fs = user.client.fs(Arc::new(Cred::root()));
     let all = text(WHOLE + appends * MORE);
@@ -121,7 +124,7 @@ fn what_a_change_builds_on_is_not_erased_and_a_journal_without_it_is_not_importe
     for segment in std::fs::read_dir(&journal).expect("a journal").flatten() {
         std::fs::remove_file(segment.path()).expect("removed");
     }
-    std::fs::write(journal.join("0000000000000009.seg"), segment_of(&broken)).expect("written");
+    std::fs::write(journal.join("0000000000000064.seg"), segment_of(&broken)).expect("written");
     let remedies = ["cannot be replayed", &format!("builds on record {base}"), "journal import"];
     loligo("serve --data {}", &[&data]).fails(1, &remedies);
     loligo("dump --data {}", &[&data]).fails(1, &remedies);
@@ -153,7 +156,7 @@ fn erased(file: &Path, to: &Path, lsn: u64) {
 /// The records of a journal file as the only segment of a rank.
 fn segment_of(file: &Path) -> Vec<u8> {
     let (fs, records) = without(file, 0);
-    let tail = Tail { next_lsn: records[0].0, next_segment: 9, ..Tail::default() };
+    let tail = Tail { next_lsn: records[0].0, next_segment: SEGMENT, ..Tail::default() };
     let mut writer = Writer::resume(WriterConfig::new(fs, 0), &tail);
     for (_, body) in records {
         writer.append(&body).expect("the writer has not failed");
