@@ -141,7 +141,7 @@ fn seeds_are_clean() {
 #[test]
 fn the_worst_policy_of_a_balancer_breaks_no_promise() {
     let options = Options { balance: true, ..several() };
-    let runs: Vec<_> = (0..20).map(|seed| run(seed, options.clone())).collect();
+    let runs: Vec<_> = (0..30).map(|seed| run(seed, options.clone())).collect();
     let (decisions, balanced) = runs.iter().fold((0, 0), |(all, done), run| (all + run.decisions, done + run.balanced));
     assert!(decisions > 400 && balanced > 100, "hardly anything is balanced: {balanced} moves of {decisions}");
     assert_clean(&options, 0..500);
@@ -465,7 +465,7 @@ fn seeds_are_clean_while_owners_keep_journals_in_the_store_and_others_merge_what
 #[test]
 fn seeds_are_clean_while_directories_of_several_ranks_are_decoupled_and_move() {
     let options = Options { ranks: (2, 4), ..subtrees() };
-    let runs: Vec<_> = (0..20).map(|seed| run(seed, options.clone())).collect();
+    let runs: Vec<_> = (0..30).map(|seed| run(seed, options.clone())).collect();
     let sum = runs.iter().fold((0, 0), |sum, run| (sum.0 + run.subtrees.merged, sum.1 + run.migrations));
     assert!(sum.0 > 100 && sum.1 > 50, "hardly anything is merged or moves: {sum:?}");
     assert_clean(&options, 0..150);
