@@ -16,10 +16,13 @@
 //! policy of its own. While something is lent to another rank, which may decide where it is, or moves to another one, nothing is relaxed here. What comes by
 //! a letter is durable before it counts, and when directories have come policies are looked for anew.
 
+mod look;
+mod numbers;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
 
 use loligo_namespace::{Found, Need, SUBTREE};
+use loligo_types::hash::IntMap;
 use loligo_types::limits::DEPTH_MAX;
 use loligo_types::msg::Volatile;
 use loligo_types::{Answer, Event, FsResult, Ino, Inode, Kind, Letter, Lsn, SessionId, Subject};
@@ -27,7 +30,7 @@ use loligo_types::{Answer, Event, FsResult, Ino, Inode, Kind, Letter, Lsn, Sessi
 use crate::cluster::Cluster;
 use crate::core::Core;
 use crate::decouple::Decoupled;
-use crate::io::{DataAccess, Output, Page, Scan};
+use crate::io::{DataAccess, Output};
 use crate::job::{Job, Lag, WaitReason};
 use crate::load::Waiter;
 use crate::modes::Says;
@@ -35,18 +38,14 @@ use crate::open::{AccessChange, Opens};
 use crate::paths::Up;
 use crate::session::Sessions;
 use crate::status::RelaxedStatus;
-use loligo_types::hash::IntMap;
+use look::Look;
+use numbers::Numbers;
 
-/// Tickets of the look for policies begin here: those of other looks are smaller, or much larger.
-pub(crate) const TICKETS: u64 = 1 << 62;
-/// Time for a page of the table before it is asked for again, milliseconds.
-const PAGE_MS: u64 = 10_000;
-/// Records read at once.
-const READS_MAX: usize = 256;
+pub(crate) use look::TICKETS;
+pub(crate) use numbers::NUMBERS;
+
 /// Directories of which it is remembered whether they are relaxed.
 const MEMO_MAX: usize = 1 << 16;
-/// Numbers that are reserved with one record; more are when half of them are used.
-pub(crate) const NUMBERS: u64 = 8192;
 /// Inodes whose last change may be not durable: beyond, answers wait for the journal.
 const FRESH_MAX: usize = 1 << 16;
 
@@ -92,67 +91,6 @@ pub(crate) struct Relaxed {
     deciding: Option<Option<Ino>>,
     /// Answers that left before the journal was durable.
     pub(crate) early: u64,
-}
-
-/// Inode numbers that are reserved: those below `end` from `next` on.
-#[derive(Default)]
-struct Numbers {
-    next: u64,
-    end: u64,
-    /// More, with the record that says so.
-    more: Option<(u64, u64, Lsn)>,
-}
-
-impl Numbers {
-    /// The next one. Only those count whose record is durable.
-    fn peek(&mut self, durable: Lsn) -> Option<Ino> {
-        if self.next == self.end
-            && let Some((first, end, _)) = self.more.take_if(|(_, _, lsn)| *lsn <= durable)
-        {
-            (self.next, self.end) = (first, end);
-        }
-        (self.next < self.end).then_some(Ino(self.next))
-    }
-
-    fn are_few(&self) -> bool {
-        self.more.is_none() && self.end - self.next <= NUMBERS / 2
-    }
-}
-
-/// The look at the table for directories with policies, at the start.
-struct Look {
-    ticket: u64,
-    asked_ms: u64,
-    /// Where it goes on; `None`: all were found.
-    next: Option<Ino>,
-    /// Found, and their policies are not read yet.
-    unread: BTreeSet<Ino>,
-    /// All that were found, or whose policies were set since it began.
-    found: BTreeSet<Ino>,
-    /// It has ended, and those that it did not find are forgotten.
-    is_whole: bool,
-    /// Policies may have come that no record shows: it begins when the table has all up to this one.
-    after: Lsn,
-}
-
-impl Default for Look {
-    fn default() -> Look {
-        Look {
-            ticket: 0,
-            asked_ms: 0,
-            next: Some(Ino(0)),
-            unread: BTreeSet::new(),
-            found: BTreeSet::new(),
-            is_whole: false,
-            after: Lsn(0),
-        }
-    }
-}
-
-impl Look {
-    fn is_done(&self) -> bool {
-        self.next.is_none() && self.unread.is_empty()
-    }
 }
 
 impl Relaxed {
@@ -300,11 +238,22 @@ impl Relaxed {
 
     /// The lag that counts at an inode, if that is known without reading. Unknown is strict.
     fn lag_at(&mut self, core: &mut Core, cluster: &mut Cluster, ino: Ino) -> Option<Lag> {
-        self.says_at(core, cluster, ino)?.lag
+        match self.says_at(core, cluster, ino) {
+            Ok(says) => says?.lag,
+            Err(needs) => {
+                cluster.load(core, needs, Waiter::Nobody);
+                None
+            }
+        }
     }
 
-    /// The policy in force at an inode, if that is known without reading.
-    pub(crate) fn says_at(&mut self, core: &mut Core, cluster: &mut Cluster, ino: Ino) -> Option<Says> {
+    /// The policy in force at an inode; none: none is, or it is another rank's to say. Fails with what must be read to know it.
+    pub(crate) fn says_at(
+        &mut self,
+        core: &mut Core,
+        cluster: &mut Cluster,
+        ino: Ino,
+    ) -> Result<Option<Says>, Vec<Need>> {
         let (mut at, mut way) = (ino, Vec::new());
         let mut found = None;
         for _ in 0..DEPTH_MAX {
@@ -314,11 +263,10 @@ impl Relaxed {
             }
             let up = cluster.up(core, at);
             if let Up::Load(needs) = up {
-                cluster.load(core, needs, Waiter::Nobody);
-                return None;
+                return Err(needs);
             }
             if !cluster.is_alone() && (matches!(up, Up::Elsewhere(_)) || cluster.atlas.routes.is_spread(at)) {
-                return None;
+                return Ok(None);
             }
             if let Some(own) = self.policies.get(&at) {
                 found = Some(*own);
@@ -332,7 +280,7 @@ impl Relaxed {
             match up {
                 Up::To(parent, _) if parent.0 != 0 => at = parent,
                 // In no directory.
-                _ => return None,
+                _ => return Ok(None),
             }
         }
         if self.memo.len() + way.len() > MEMO_MAX {
@@ -343,7 +291,7 @@ impl Relaxed {
                 self.memo.insert(dir, found);
             }
         }
-        found
+        Ok(found)
     }
 
     /// The lag of a request, if all that it is about is relaxed by the same policy.
@@ -512,80 +460,6 @@ impl Relaxed {
         self.held.insert(ino);
     }
 
-    /// A tick: the policies that the table knows are looked for until all are known.
-    pub(crate) fn look_for_relaxed(&mut self, core: &mut Core, sessions: &Sessions, cluster: &mut Cluster) {
-        if self.brought.0 > 0 {
-            let (ticket, after) = (self.look.ticket, std::mem::take(&mut self.brought));
-            self.look = Look { ticket, after, ..Look::default() };
-        }
-        if self.look.is_done() || !cluster.peers.ready {
-            return;
-        }
-        let (now, after) = (core.now.mono_ms, self.look.after);
-        if after.0 > 0 && core.needed_from(sessions, cluster) <= after {
-            return;
-        }
-        let look = &mut self.look;
-        if let Some(from) = look.next
-            && (look.asked_ms == 0 || now >= look.asked_ms + PAGE_MS)
-        {
-            look.asked_ms = now.max(1);
-            look.ticket = TICKETS.max(look.ticket) + 1;
-            let ticket = look.ticket;
-            core.out.push_back(Output::Scan { ticket, what: Scan::Policies, from });
-        }
-        self.read_policies(core, cluster);
-    }
-
-    /// A page of the table came, or it could not be read.
-    pub(crate) fn relaxed_scanned(&mut self, core: &mut Core, cluster: &mut Cluster, ticket: u64, page: Option<Page>) {
-        if self.look.ticket != ticket {
-            return;
-        }
-        let Some(page) = page else {
-            // With the next page's time it is asked for again.
-            return;
-        };
-        for (ino, _) in page.found {
-            if self.look.found.insert(ino) {
-                self.look.unread.insert(ino);
-            }
-        }
-        (self.look.next, self.look.asked_ms) = (page.next, 0);
-        self.read_policies(core, cluster);
-    }
-
-    fn read_policies(&mut self, core: &mut Core, cluster: &mut Cluster) {
-        let some: Vec<Ino> = self.look.unread.iter().take(READS_MAX).copied().collect();
-        let mut needs = Vec::new();
-        for dir in some {
-            match cluster.policy_here(core, dir) {
-                Ok(Some(text)) => {
-                    self.look.unread.remove(&dir);
-                    self.set(dir, Says::of(dir, &text));
-                }
-                Ok(None) => {
-                    self.look.unread.remove(&dir);
-                    self.unset(dir);
-                }
-                Err(more) => needs.extend(more),
-            }
-        }
-        if !needs.is_empty() {
-            cluster.load(core, needs, Waiter::Nobody);
-        }
-        if self.look.is_done() {
-            if !std::mem::replace(&mut self.look.is_whole, true) {
-                // A directory that was known before and was not found has gone to another rank, or was changed there.
-                let found = std::mem::take(&mut self.look.found);
-                let gone: Vec<Ino> = self.policies.keys().copied().filter(|ino| !found.contains(ino)).collect();
-                gone.into_iter().for_each(|ino| self.unset(ino));
-            }
-            // Names may have been moved by records that are not durable, before it was known what is relaxed.
-            self.edge = core.log.last;
-        }
-    }
-
     /// Tells the object server what a session may do from now on.
     pub(crate) fn tell_access(
         &mut self,
@@ -620,17 +494,5 @@ impl Cluster {
     /// True if another rank may decide on something of this one's meanwhile, or gets it.
     fn is_between_ranks(&self) -> bool {
         !self.loans.is_idle() || self.exports.is_active() || self.drain.is_some()
-    }
-
-    /// The policy of a directory, if it is this rank's and has one.
-    fn policy_here(&mut self, core: &mut Core, dir: Ino) -> Result<Option<Arc<[u8]>>, Vec<Need>> {
-        if !self.is_alone() {
-            match self.up(core, dir) {
-                Up::Elsewhere(_) => return Ok(None),
-                Up::Load(needs) => return Err(needs),
-                Up::To(..) | Up::Nowhere => {}
-            }
-        }
-        core.own_policy(dir)
     }
 }

@@ -58,7 +58,10 @@ impl Mds {
         let held = held.or_else(|| self.opens.opened_before(job));
         let relaxation = self.relax(job);
         let (lag, reserved) = (relaxation.lag, relaxation.number);
-        let journaling = self.journaling_of_data(job);
+        let journaling = match self.relaxed.journaling_before(&mut self.core, &mut self.cluster, job) {
+            Ok(journaling) => journaling,
+            Err(needs) => return self.cluster.wait_for(&mut self.core, job, needs),
+        };
         if let Some(error) = self.refuse_data(job, lag.is_some(), journaling) {
             return Step::Answer(Err(error));
         }
@@ -129,12 +132,6 @@ impl Mds {
             self.decoupled.hold(dir, &events);
         }
         Step::Answer(Ok(answer))
-    }
-
-    /// Journal mode of the file whose data comes with a request; `None`: none does.
-    fn journaling_of_data(&mut self, job: &Job) -> Option<Journaling> {
-        let Op::SetData { ino, patches: Some(_), .. } = &job.op else { return None };
-        Some(self.relaxed.journaling(&mut self.core, &mut self.cluster, *ino))
     }
 
     /// Why the data that comes with a request cannot go into the journal; `None`: there is none, or it can. It is to be written to objects

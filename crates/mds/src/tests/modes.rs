@@ -148,3 +148,53 @@ fn without_data_in_the_journal_the_modes_that_want_it_are_those_of_the_server() 
     assert_eq!(config(0, true).journaling_of(Some(wasteless)), Journaling::of(JournalMode::Ordered));
     assert_eq!(config(0, true).journaling_of(Some(writeback)), writeback);
 }
+
+/// A file below a directory with this policy and two without, after a start that has read nothing of them.
+fn unread(policy: &str) -> (World, usize, Ino) {
+    let (mut world, a, dir, _) = file(policy);
+    let first = world.mkdir(a, dir, "first").ino;
+    let below = world.mkdir(a, first, "below").ino;
+    let ino = world.create(a, below, "deep", WRITE, 9).ino;
+    assert_eq!(size(world.call(a, set_data(ino, 9, 0, 10, true))), 10);
+    world.wait_alive(60_000);
+    world.crash();
+    world.resume(a);
+    world.reclaim(a, Default::default());
+    world.wait_alive(3000);
+    world.mds.core.tree.evict_some(0, 10_000, &|_| false);
+    world.mds.relaxed.forget_places();
+    (world, a, ino)
+}
+
+#[test]
+fn a_mode_counts_although_the_directories_above_the_file_are_not_in_memory() {
+    let ordered = Some(Journaling::of(JournalMode::Ordered));
+    let (mut world, a, ino) = unread("journal = 'ordered'");
+    assert_eq!(told(&mut world, a, Op::Open { ino, flags: WRITE, handle: 1 }), ordered, "opened");
+    world.mds.core.tree.evict_some(0, 10_000, &|_| false);
+    world.mds.relaxed.forget_places();
+    let seq = world.send(a, with_data(ino, 100, 10, 90));
+    assert_eq!(world.reply(a, seq).map(|(result, _)| result), Some(Err(FsError::NotSupported)), "written");
+    let (mut world, a, ino) = unread("journal = 'wasteless'");
+    let wasteless = Some(Journaling::of(JournalMode::Wasteless));
+    assert_eq!(told(&mut world, a, Op::Open { ino, flags: WRITE, handle: 20 }), wasteless, "opened");
+}
+
+#[test]
+fn a_client_need_not_sync_before_a_size_where_a_write_is_durable_when_it_is_answered() {
+    for (policy, mode) in
+        [("journal = 'wasteless'", JournalMode::Writeback), ("journal = 'ordered'", JournalMode::Writeback)]
+    {
+        let config = crate::Config { journal_max: 0, writes_durable: true, ..config() };
+        let mut world = World::with(config);
+        let a = world.client();
+        let dir = world.mkdir(a, Ino::ROOT, "d").ino;
+        set_policy(&mut world, a, dir, policy);
+        assert_eq!(told(&mut world, a, create(dir, "f", WRITE, 1)), Some(Journaling::of(mode)), "{policy}");
+        assert_eq!(
+            told(&mut world, a, create(Ino::ROOT, "g", WRITE, 2)),
+            Some(Journaling::of(mode)),
+            "beside {policy}"
+        );
+    }
+}
