@@ -139,7 +139,7 @@ impl Files {
         match &file.run {
             Some(run) => run.stage == Stage::Persist && !run.lost,
             None => {
-                let inline_max = ranks.session(file.rank).map_or(0, |session| session.inline_max);
+                let inline_max = ranks.inline_max(file.rank);
                 !file.dirty.is_empty() && (!file.attr.inline || file.dirty.end() > inline_max)
             }
         }

@@ -48,11 +48,7 @@ impl Client {
     fn plan_run(&mut self, ino: Ino) {
         let Some(file) = self.files.map.get(&ino) else { return };
         let (rank, is_own) = (file.rank, file.rank == OWN);
-        let inline_max = if is_own {
-            self.own.inline_max(ino)
-        } else {
-            self.ranks.session(rank).map_or(0, |session| session.inline_max)
-        };
+        let inline_max = if is_own { self.own.inline_max(ino) } else { self.ranks.inline_max(rank) };
         // Of what is decoupled for this client it may read whatever it has open.
         let reader = self.files.reader(file).or_else(|| file.handles.first().copied().filter(|_| is_own));
         let cut = file.attr.inline && file.base.is_some() && self.ranks.may_be_cut(ino);

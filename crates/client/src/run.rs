@@ -124,23 +124,15 @@ impl Run {
         if self.unlogged || facts.journal_max == 0 || !facts.journaling.takes(self.sync, bytes) {
             return;
         }
-        match facts.journaling.mode {
-            JournalMode::Selective if bytes > facts.journal_max || self.queue.len() > PATCHES_MAX => {}
-            _ => {
-                self.batch = facts.journal_max;
-                let batch = self.next_batch();
-                match batch.last() {
-                    Some((offset, data)) if offset + data.len() as u64 >= whole || self.queue.is_empty() => {
-                        self.patches = Patches::of(&batch).map(Arc::new);
-                    }
-                    _ => batch.into_iter().rev().for_each(|piece| self.queue.push_front(piece)),
-                }
-            }
+        let is_one = bytes <= facts.journal_max && self.queue.len() <= PATCHES_MAX;
+        if is_one || facts.journaling.mode != JournalMode::Selective {
+            self.batch = facts.journal_max;
+            self.next_patches(whole);
         }
     }
 
-    /// Takes from the queue as much as one request with data may bring.
-    fn next_batch(&mut self) -> Vec<(u64, Arc<[u8]>)> {
+    /// Takes from the queue as much as one request may bring; `whole`: if that is not all, it must reach so far. True if it has some.
+    fn next_patches(&mut self, whole: u64) -> bool {
         let (mut batch, mut room) = (Vec::new(), self.batch as usize);
         while batch.len() < PATCHES_MAX
             && room > 0
@@ -153,18 +145,12 @@ impl Run {
             room -= len;
             batch.push((offset, if len < data.len() { Arc::from(&data[..len]) } else { data }));
         }
-        batch
-    }
-
-    /// The next record of data, if there is more.
-    fn next_patches(&mut self) -> bool {
-        let more = self.patches.is_some() && !self.queue.is_empty();
-        if more {
-            let batch = self.next_batch();
-            self.patches = Patches::of(&batch).map(Arc::new);
-            self.spill = false;
+        let patches = Patches::of(&batch).filter(|patches| self.queue.is_empty() || patches.end() >= whole);
+        if patches.is_none() {
+            batch.into_iter().rev().for_each(|piece| self.queue.push_front(piece));
         }
-        more && self.patches.is_some()
+        self.patches = patches.map(Arc::new);
+        self.patches.is_some()
     }
 
     /// The size that is told: it must not reach beyond data that is still to be told of.
@@ -331,7 +317,14 @@ impl File {
         let Some(run) = &mut self.run else { return None };
         match (run.stage, result) {
             (Stage::Inline, Ok(_)) if !run.queue.is_empty() => return run.next_inline(ino),
-            (Stage::Tell, Ok(_)) if run.next_patches() => return Some(run.tell(ino)),
+            (Stage::Tell, Ok(_)) if run.patches.is_some() && !run.queue.is_empty() => {
+                // The content of the inode was in the first record.
+                run.spill = false;
+                if run.next_patches(0) {
+                    return Some(run.tell(ino));
+                }
+                run.unlogged = true;
+            }
             (Stage::Inline | Stage::Tell, Ok(_)) => {
                 run.synced |= run.patches.is_some();
                 return Some(Next::End(None));
@@ -521,3 +514,6 @@ fn inline_pieces(flying: &Extents, base: Option<&[u8]>) -> Vec<(u64, Arc<[u8]>)>
     }
     pieces
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use loligo_types::limits::{INLINE_MAX, PATCH_BYTES_MAX};
 use loligo_types::msg::{DataRequest, Hello, PROTOCOL_VERSION, Request, ToClient, ToServer, Welcome};
 use loligo_types::{Cred, Ino, Rank, SessionId};
 
@@ -228,7 +229,7 @@ impl Session {
         // What was written before it moved there is durable.
         let lost = had && (before != welcome.data_epoch || before == 0);
         self.inline_max = u64::from(welcome.inline_max);
-        self.journal_max = u64::from(welcome.journal_max);
+        self.journal_max = u64::from(welcome.journal_max).min(PATCH_BYTES_MAX as u64);
         self.session_ms = u64::from(welcome.session_ms).max(100);
         (self.down_since, self.silent_since) = (None, None);
         self.gave_up = false;
@@ -341,6 +342,13 @@ impl Ranks {
             _ => {}
         }
         false
+    }
+
+    /// Largest file that a rank holds in its inode, bytes. Of a rank that has not welcomed this client it is not known: it says so itself if a file
+    /// is too large.
+    pub(crate) fn inline_max(&self, rank: Rank) -> u64 {
+        let met = self.session(rank).filter(|session| session.id.is_some());
+        met.map_or(INLINE_MAX as u64, |session| session.inline_max)
     }
 
     /// The session with a rank, for reading.

@@ -20,7 +20,7 @@ impl Client {
                 self.ranks.note_volatile(rank, seq, &result, volatile);
                 let journal =
                     journal.and_then(|journal| Some((self.ranks.file_of_answer(rank, seq, &result)?, journal)));
-                // What follows from the answer may depend on it.
+                // The next request about the file goes by its mode.
                 self.files.journals_as(journal);
                 self.reply(rank, seq, result, &granted, ways);
             }
