@@ -12,6 +12,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use loligo_types::hash::name_hash;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::geteuid;
 
@@ -39,7 +40,7 @@ pub fn show(at: &Path) {
         let lines = mounts::all().map_err(|failure| std::io::Error::other(failure.to_string()))?;
         let line = mounts::at(&lines, at).ok_or(std::io::ErrorKind::NotFound)?;
         // The number of a device is given again when it was unmounted, also while the process that served it still ends.
-        let name = format!("{NAME}{}-{}-{:016x}", line.device, std::process::id(), hash_of(&line.path));
+        let name = format!("{NAME}{}-{}-{}", line.device, std::process::id(), hash_of(&line.path));
         UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)
     };
     match shown() {
@@ -48,10 +49,9 @@ pub fn show(at: &Path) {
     }
 }
 
-/// FNV-1a of a mount point: two mounts with the same device number, one after the other, are told apart by it.
-fn hash_of(at: &Path) -> u64 {
-    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
-    at.as_os_str().as_encoded_bytes().iter().fold(0xcbf2_9ce4_8422_2325, step)
+/// Hash of a mount point: two mounts with the same device number, one after the other, are told apart by it.
+fn hash_of(at: &Path) -> String {
+    format!("{:016x}", name_hash((0, 0), at.as_os_str().as_encoded_bytes()))
 }
 
 /// Says it to the processes that wait for the end of this one.
@@ -89,9 +89,22 @@ impl Presence {
 
     /// Those whose mount is gone already, in their own view of what is mounted.
     pub fn ending() -> Vec<Presence> {
-        let shown: Vec<Shown> = names().into_iter().filter_map(|(device, name)| Shown::new(device, &name)).collect();
-        let is_ending: Vec<bool> = shown.iter().map(|one| one.is_ending(&shown)).collect();
-        shown.into_iter().zip(is_ending).filter(|(_, ending)| *ending).map(|(one, _)| one.process).collect()
+        let shown = |(device, name): (String, String)| {
+            let at = name.rsplit_once('-')?.1.to_string();
+            let process = Presence::at(&name, None)?;
+            let started = process.started();
+            Some((process, Shown { device, at, started }))
+        };
+        let (processes, all): (Vec<Presence>, Vec<Shown>) = names().into_iter().filter_map(shown).unzip();
+        let is_ending = |(at, process): (usize, &Presence)| {
+            let lines = mounts::of(&format!("/proc/{}/mountinfo", process.pid)).unwrap_or_default();
+            let is_its = |line: &&MountLine| line.device == all[at].device && line.server().is_some();
+            let places: Vec<String> = lines.iter().filter(is_its).map(|line| hash_of(&line.path)).collect();
+            // Without any line it is gone itself, or may not be looked at.
+            !lines.is_empty() && all[at].is_ending(&places, &all)
+        };
+        let ending: Vec<bool> = processes.iter().enumerate().map(is_ending).collect();
+        processes.into_iter().zip(ending).filter_map(|(process, ending)| ending.then_some(process)).collect()
     }
 
     /// When it was started, in ticks since the system was: field 22 of its `stat`, whose second one may hold anything.
@@ -134,42 +147,82 @@ impl Presence {
     }
 }
 
-/// A process that shows itself, and its mount.
+/// A process that shows itself.
 struct Shown {
+    /// Number of the device of its mount.
     device: String,
-    /// [`hash_of`] the mount point, in hexadecimal digits.
+    /// [`hash_of`] its mount point.
     at: String,
-    process: Presence,
+    /// Ticks of the system's clock at its start.
+    started: Option<u64>,
 }
 
 impl Shown {
-    fn new(device: String, name: &str) -> Option<Shown> {
-        let at = name.rsplit_once('-')?.1.to_string();
-        Some(Shown { device, at, process: Presence::at(name, None)? })
-    }
-
-    /// True if its mount is gone, in its own view of the mounts. The number of a device is given again at once: a mount with this
-    /// number may be that of another process, which may also have been started earlier.
-    fn is_ending(&self, all: &[Shown]) -> bool {
-        let Ok(lines) = mounts::of(&format!("/proc/{}/mountinfo", self.process.pid)) else { return false };
-        let mut lines = lines.iter().filter(|line| line.device == self.device && line.server().is_some()).peekable();
-        if lines.peek().is_none() {
-            return true;
-        }
-        let places: Vec<String> = lines.map(|line| format!("{:016x}", hash_of(&line.path))).collect();
-        let same_device = all.iter().filter(|other| other.device == self.device);
-        let at_place = |one: &Shown| places.contains(&one.at);
-        let owners: Vec<&Shown> = same_device.clone().filter(|other| at_place(other)).collect();
-        match at_place(self) {
-            // Mounted twice at one place, one after the other.
-            true => self.started_before(owners.into_iter()),
-            // The mount was moved, unless another process has mounted it there.
-            false => !owners.is_empty() || self.started_before(same_device),
+    /// True if its mount is gone. `places`: the mount points, by [`hash_of`], at which it sees mounts with that device number; `all`: all that show
+    /// themselves. The number is given again at once: such a mount may be that of another process, which may also have been started earlier.
+    fn is_ending(&self, places: &[String], all: &[Shown]) -> bool {
+        let is_there = |one: &Shown| places.contains(&one.at);
+        let same = all.iter().filter(|other| other.device == self.device);
+        match (places.is_empty(), is_there(self)) {
+            (true, _) => true,
+            // Mounted at one place twice, one after the other.
+            (false, true) => self.is_before(same.filter(|other| is_there(other))),
+            // Without one that is there, the mount was moved.
+            (false, false) => same.clone().any(is_there) || self.is_before(same),
         }
     }
 
-    fn started_before<'a>(&self, others: impl Iterator<Item = &'a Shown>) -> bool {
-        let newest = others.filter_map(|other| other.process.started()).max();
-        self.process.started().is_some_and(|started| Some(started) < newest)
+    fn is_before<'a>(&self, others: impl Iterator<Item = &'a Shown>) -> bool {
+        self.started.is_some() && self.started < others.filter_map(|other| other.started).max()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(device: &str, at: &str, started: u64) -> Shown {
+        Shown { device: device.into(), at: at.into(), started: Some(started) }
+    }
+
+    /// The processes that end, by their numbers; the mounts of this device are seen at these places.
+    fn ending(all: &[Shown], places: &[&str]) -> Vec<usize> {
+        let places: Vec<String> = places.iter().map(|place| (*place).to_string()).collect();
+        (0..all.len()).filter(|at| all[*at].is_ending(&places, all)).collect()
+    }
+
+    #[test]
+    fn a_process_ends_whose_mount_is_gone() {
+        assert_eq!(ending(&[shown("0:50", "a", 1)], &[]), [0]);
+        assert_eq!(ending(&[shown("0:50", "a", 1)], &["a"]), [0; 0]);
+    }
+
+    #[test]
+    fn a_device_number_that_was_given_again_hides_no_process_that_ends_whichever_was_started_first() {
+        for (ended, serves) in [(1, 2), (2, 1), (3, 3)] {
+            let all = [shown("0:50", "a", ended), shown("0:50", "b", serves)];
+            assert_eq!(ending(&all, &["b"]), [0], "{ended} {serves}");
+        }
+    }
+
+    #[test]
+    fn of_two_mounts_at_one_place_the_older_process_ends() {
+        let all = [shown("0:50", "a", 1), shown("0:50", "a", 2), shown("0:51", "a", 3)];
+        assert_eq!(ending(&all[..2], &["a"]), [0]);
+        assert_eq!(ending(&all, &["a"]), [0], "another device says nothing");
+    }
+
+    #[test]
+    fn a_mount_that_was_moved_or_is_bound_to_a_second_place_is_served_on() {
+        let all = [shown("0:50", "a", 1)];
+        assert_eq!(ending(&all, &["moved"]), [0; 0]);
+        assert_eq!(ending(&all, &["bound", "a"]), [0; 0]);
+    }
+
+    #[test]
+    fn a_process_of_an_earlier_version_whose_name_has_no_place_is_judged_by_its_age() {
+        // The last part of its name is the number of the process.
+        assert_eq!(ending(&[shown("0:50", "4711", 1)], &["a"]), [0; 0]);
+        assert_eq!(ending(&[shown("0:50", "4711", 1), shown("0:50", "4712", 2)], &["a"]), [0]);
     }
 }
