@@ -7,6 +7,10 @@ use serde_json::{Value, json};
 
 use crate::output::human_bytes;
 
+/// The promise of every mode.
+const LEAST: &str =
+    "synced writes are there; unsynced ones are there or not, block by block, and the end of a file may be zeros";
+
 /// The mode and its threshold.
 pub fn mode(policy: &SubtreePolicy) -> String {
     let Some(Journaling { mode, .. }) = policy.journaling() else {
@@ -18,31 +22,27 @@ pub fn mode(policy: &SubtreePolicy) -> String {
     }
 }
 
-/// Consistency of files after a crash of the server.
-pub fn crash(policy: &SubtreePolicy) -> &'static str {
-    match policy.journaling().map(|journaling| journaling.mode) {
-        None if policy.is_relaxed() => {
-            "synced writes are there; unsynced ones are there or not, block by block, and the end of a file may be zeros"
-        }
-        None => {
-            "synced writes are there, and each up to `journal_data` (64 KiB; 0 on a Ceph pool) entirely or not at all before it is answered; unsynced ones are \
-             there or not, block by block, and the end of a file may be zeros"
-        }
-        Some(JournalMode::Selective) => {
-            "synced writes are there, and each up to the threshold entirely or not at all before it is answered; unsynced ones are there or not, block by block, \
-             and the end of a file may be zeros"
-        }
+/// Consistency of files after a crash of the server. The policy alone does not decide: a server may take no data into its journal, and with several
+/// ranks a file may be at another one than the directory with the policy. So promises beyond [`LEAST`] name their condition.
+pub fn crash(policy: &SubtreePolicy) -> String {
+    let mode = policy.journaling().map(|journaling| journaling.mode);
+    let more = match mode {
+        None if policy.is_relaxed() => return LEAST.into(),
+        None => "A synced write up to journal_data is there entirely or not at all, with the default journal_mode",
+        Some(JournalMode::Selective) => "A synced write up to the threshold is there entirely or not at all",
         Some(JournalMode::Wasteless | JournalMode::Data) => {
-            "synced writes are there; of what a mount has brought to the server each piece up to `journal_data` is there entirely or not at all, and the pieces of a \
-             file that are there are the first ones; bytes that a mount has not brought are not there. A file that several mounts write at a time is as with mode `ordered`"
+            "Of a file of one writer, each piece up to journal_data that its mount has brought to the server is there entirely or not at all, the first ones in order"
         }
-        Some(JournalMode::Ordered) => {
-            "synced writes are there; unsynced ones are there or not, block by block, and a size never covers bytes that were not written"
+        Some(JournalMode::Ordered) => "A size never covers bytes that were not written",
+        Some(JournalMode::Writeback) => return LEAST.into(),
+    };
+    let needs = match mode {
+        Some(JournalMode::Ordered) => "if the file is at the rank of the directory with the policy",
+        _ => {
+            "if the server takes data into its journal (journal_data above 0, no Ceph pool) and the file is at the rank of the directory with the policy"
         }
-        Some(JournalMode::Writeback) => {
-            "synced writes are there; unsynced ones are there or not, block by block, and the end of a file may be zeros"
-        }
-    }
+    };
+    format!("{LEAST}. {more}, {needs}")
 }
 
 /// Both for programs.

@@ -18,10 +18,10 @@ fn each_mode_is_shown_with_what_a_crash_leaves_and_takes_its_way_to_the_disk() {
     let (data, mount) = (place.data(), place.mount());
     let up = Service::start("up --data {} --mount {}", &[&data, &mount]);
     let modes = [
-        ("wasteless", true, "there entirely or not at all"),
+        ("wasteless", true, "is there entirely or not at all, the first ones in order, if the server takes data"),
         ("selective", true, "up to the threshold"),
-        ("data", true, "there entirely or not at all"),
-        ("ordered", false, "a size never covers bytes that were not written"),
+        ("data", true, "is there entirely or not at all, the first ones in order, if the server takes data"),
+        ("ordered", false, "A size never covers bytes that were not written, if the file is at the rank"),
         ("writeback", false, "the end of a file may be zeros"),
     ];
     for (mode, is_logged, words) in modes {
