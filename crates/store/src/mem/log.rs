@@ -36,6 +36,11 @@ impl LogDisk {
         if plan.keep == Keep::Some && plan.torn == Torn::Sector {
             self.lose_sectors(rng);
         }
+        if plan.keep == Keep::Some {
+            // As of stores that write zeros ahead of the tail.
+            let ahead = rng.below(4) as usize * SECTOR;
+            self.bytes.resize(self.bytes.len() + ahead, 0);
+        }
         self.synced = self.bytes.len();
     }
 

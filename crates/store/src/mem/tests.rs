@@ -54,7 +54,7 @@ fn a_sync_write_makes_the_buffered_ones_before_it_durable() {
 #[test]
 fn a_crash_keeps_the_synced_part_of_a_segment_and_tears_the_rest() {
     let mut lengths = std::collections::BTreeSet::new();
-    let mut zeroed = 0;
+    let (mut zeroed, mut ahead) = (0, 0);
     for seed in 0..200 {
         let disk = disk();
         let store = disk.open().expect("open");
@@ -65,14 +65,17 @@ fn a_crash_keeps_the_synced_part_of_a_segment_and_tears_the_rest() {
         disk.crash(&CrashPlan::lose_some(Torn::Sector, seed));
         let store = disk.open().expect("open");
         let reader = store.log_dir(0).expect("log_dir").open(1).expect("open");
-        let mut bytes = vec![0; 5000];
+        let mut bytes = vec![0; 6000];
         let n = reader.read_at(0, &mut bytes).expect("read");
         bytes.truncate(n);
         assert_eq!(bytes[..1000], [1; 1000], "synced bytes are there");
-        zeroed += bytes[1000..].contains(&0) as u32;
+        let tail = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        zeroed += bytes[1000..tail].contains(&0) as u32;
+        ahead += (bytes.len() > 4000) as u32;
         lengths.insert(bytes.len());
     }
     assert!(lengths.len() > 50 && zeroed > 50, "{} lengths, {zeroed} with zeros", lengths.len());
+    assert!(ahead > 10, "zeros behind the tail in {ahead}");
 }
 
 #[test]
