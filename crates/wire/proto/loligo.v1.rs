@@ -57,7 +57,7 @@ pub struct Hello {
     #[prost(fixed64, tag = "7")]
     pub client: u64,
 }
-/// What was held before the server restarted.
+/// Opens, leases and locks of a session before the server restarted.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Reclaim {
     #[prost(message, repeated, tag = "1")]

@@ -43,6 +43,21 @@ fn written(server: &Server) -> (u64, u64) {
     (logged, server.metrics().data_direct.get())
 }
 
+/// The power is lost, the clients end, and a server that is started again is read.
+fn after_lost_power(site: &Site, server: Server, clients: Vec<(Client, Fs)>, ranks: u16) -> Option<Vec<u8>> {
+    site.power_loss(server);
+    for (client, fs) in clients {
+        drop(fs);
+        leave(client);
+    }
+    let server = Server::start(ServerConfig { ranks, ..site.config() }, &mut |_| {}).expect("it starts");
+    let (client, fs) = connect(site);
+    let content = fs.read("/d/f").ok();
+    client.stop(Duration::from_secs(10)).expect("it ends");
+    server.stop().expect("it stops");
+    content
+}
+
 fn bytes(seed: u8, len: usize) -> Vec<u8> {
     (0..len).map(|at| (at as u8).wrapping_mul(31).wrapping_add(seed)).collect()
 }
@@ -63,15 +78,9 @@ fn synced(policy: &str, pieces: &[(u64, usize)]) -> (u64, u64) {
         file.sync().expect("synced");
     }
     let ways = written(&server);
-    site.power_loss(server);
     drop(file);
-    drop(fs);
-    leave(client);
-    let server = site.start();
-    let (client, fs) = connect(&site);
-    assert!(fs.read("/d/f") == Ok(content), "{policy}: not as it was synced");
-    client.stop(Duration::from_secs(10)).expect("it ends");
-    server.stop().expect("it stops");
+    let found = after_lost_power(&site, server, vec![(client, fs)], 1);
+    assert!(found == Some(content), "{policy}: not as it was synced");
     ways
 }
 
@@ -112,15 +121,7 @@ fn unsynced(policy: &str, len: usize) -> Option<Vec<u8>> {
     file.close().expect("at the server");
     // Whatever the answers of others waited for is durable.
     fs.mkdir("/durable", 0o755).expect("made");
-    site.power_loss(server);
-    drop(fs);
-    leave(client);
-    let server = site.start();
-    let (client, fs) = connect(&site);
-    let content = fs.read("/d/f").ok();
-    client.stop(Duration::from_secs(10)).expect("it ends");
-    server.stop().expect("it stops");
-    content
+    after_lost_power(&site, server, vec![(client, fs)], 1)
 }
 
 #[test]
@@ -150,18 +151,10 @@ fn a_file_that_several_clients_write_is_ordered_too() {
     let same = other.open("/d/f", read_write()).expect("opened");
     same.write_at(10_000, bytes(2, 10_000)).expect("written");
     file.write_at(20_000, bytes(3, 10_000)).expect("written");
-    site.power_loss(server);
     drop((file, same));
-    drop((fs, other));
-    leave(one);
-    leave(two);
-    let server = site.start();
-    let (client, fs) = connect(&site);
-    let content = fs.read("/d/f").expect("it is there");
+    let content = after_lost_power(&site, server, vec![(one, fs), (two, other)], 1);
     let expected: Vec<u8> = [1, 2, 3].into_iter().flat_map(|seed| bytes(seed, 10_000)).collect();
-    assert!(content == expected, "a size covers bytes that are lost");
-    client.stop(Duration::from_secs(10)).expect("it ends");
-    server.stop().expect("it stops");
+    assert!(content == Some(expected), "a size covers bytes that are lost");
 }
 
 #[test]
@@ -188,15 +181,9 @@ fn a_mode_that_changes_while_a_file_is_dirty_counts_from_the_next_write_on() {
             file.sync().expect("synced");
         }
     }
-    site.power_loss(server);
     drop(file);
-    drop(fs);
-    leave(client);
-    let server = site.start();
-    let (client, fs) = connect(&site);
-    assert!(fs.read("/d/f") == Ok(expected), "not as it was synced");
-    client.stop(Duration::from_secs(10)).expect("it ends");
-    server.stop().expect("it stops");
+    let found = after_lost_power(&site, server, vec![(client, fs)], 1);
+    assert!(found == Some(expected), "not as it was synced");
 }
 
 fn migrate(server: &Server, dir: Ino, from: Rank, to: Rank) {
@@ -215,8 +202,7 @@ fn migrate(server: &Server, dir: Ino, from: Rank, to: Rank) {
 fn a_directory_moves_between_ranks_with_outstanding_data_in_every_mode() {
     for mode in JournalMode::ALL {
         let site = Site::new();
-        let start = || Server::start(ServerConfig { ranks: 2, ..site.config() }, &mut |_| {}).expect("it starts");
-        let server = start();
+        let server = Server::start(ServerConfig { ranks: 2, ..site.config() }, &mut |_| {}).expect("it starts");
         let (client, fs) = connect(&site);
         directory(&fs, &format!("journal = '{}'", mode.name()));
         let dir = fs.stat("/d").expect("it is there").ino;
@@ -236,13 +222,8 @@ fn a_directory_moves_between_ranks_with_outstanding_data_in_every_mode() {
         migrate(&server, dir, Rank(1), Rank(0));
         write(4);
         expected.truncate(4 * 5000 + 9000);
-        site.power_loss(server);
-        drop((file, fs));
-        leave(client);
-        let server = start();
-        let (client, fs) = connect(&site);
-        assert!(fs.read("/d/f") == Ok(expected), "{}: not as it was synced", mode.name());
-        client.stop(Duration::from_secs(10)).expect("it ends");
-        server.stop().expect("it stops");
+        drop(file);
+        let found = after_lost_power(&site, server, vec![(client, fs)], 2);
+        assert!(found == Some(expected), "{}: not as it was synced", mode.name());
     }
 }

@@ -291,7 +291,7 @@ impl World {
         let from = Lsn(oldest.0 + random.below(self.needed().0 - oldest.0 + 1));
         let mut table = self.table.clone();
         if random.below(2) == 0 {
-            // That which was being written has come there.
+            // The batch under way is in the table.
             for (ino, slot) in &self.slots {
                 match &slot.flying {
                     Some((_, Some(data))) => drop(table.insert(*ino, data.clone())),
