@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Compiles RocksDB, from the source in the crate librocksdb-sys, into a static library: many source files in one compilation (a unity
-# build), and what this file system does not use with fewer optimisations. That takes a quarter of the time of the crate's own build,
-# which scripts/rocksdb-cache.sh falls back on. Not the binding, which cargo builds.
+# build), rarely used ones with fewer optimisations, and without those that nothing here calls: transactions, backups and the like. The
+# linker drops the functions of the C interface that would call them (--gc-sections), and fails if one that stays needs what is missing. The
+# crate's own build, which scripts/rocksdb-cache.sh falls back on, takes several times as long. Not the binding, which cargo builds.
 # usage: scripts/rocksdb-build.sh LIBRARY.a       exit status 3: this version or machine needs the crate's own build
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
@@ -35,7 +36,11 @@ flags=(-std=c++20 -fPIC -ffunction-sections -fdata-sections -w -include cstdint
     -DLZ4=1 -DNDEBUG=1 -DHAVE_ALIGNED_NEW -DHAVE_UINT128_EXTENSION -DOS_LINUX -DROCKSDB_PLATFORM_POSIX -DROCKSDB_LIB_IO_POSIX
     -DROCKSDB_SCHED_GETCPU_PRESENT -DROCKSDB_AUXV_GETAUXVAL_PRESENT -DROCKSDB_FALLOCATE_PRESENT -DROCKSDB_RANGESYNC_PRESENT)
 
-# What no call of this file system comes by, or only at its start and end.
+# No call of this file system comes by these.
+unused='^(db/db_impl/db_impl_follower|table/sst_file_(dumper|reader)|test_util/transaction|tools/|util/(auto_tune|simple_mixed)'
+unused+='|utilities/(agg_merge|backup|blob_db|cache_dump|convenience|debug|env_mirror|fault_injection_(env|secondary)|leveldb_options|memory'
+unused+='|option_change|options/|persistent_cache|secondary_index|simulator_cache|transactions/(lock|optimistic|pessimistic|transaction_|write_)))'
+# Calls come by these only at the start and the end.
 cold='^(db/(blob|wide)/|db/c\.cc|db/(repair|import_|external_|convenience|experimental|trim_|db_info|malloc_)|db/db_impl/(compacted|db_impl_(debug|exp|follower|readonly|secondary))'
 cold+='|db/compaction/compaction_(service|picker_(fifo|universal))|env/(env_(chroot|encryption)|mock|fs_(on|remap)|file_system_tracer)|monitoring/|options/'
 cold+='|table/(adaptive|cuckoo|plain|sst_file|external)|test_util/|tools/|trace_replay/|util/(auto_tune|simple_mixed|build_version|coro|udt)|utilities/|cache/(compressed|tiered|secondary))'
@@ -50,7 +55,7 @@ unity() {
         n=$((n + 1))
     done
 }
-sources=$(grep -v '^util/build_version\.cc$' "$crate/rocksdb_lib_sources.txt")
+sources=$(grep -vE "$unused|^util/build_version\.cc\$" "$crate/rocksdb_lib_sources.txt")
 grep -vE "$cold" <<<"$sources" | unity hot -O2
 grep -E "$cold" <<<"$sources" | unity cold -O1
 printf '#include "build_version.cc"\n' >"$scratch/version.cc"
