@@ -7,13 +7,14 @@ set -euo pipefail
 cd "$LOLIGO_TOP"
 
 # With authentication, as clusters have it: what a user has to be allowed is tested, too.
-options=(--pool rados_test --auth) tests=(--package loligo-rados --package loligo-store-rados --package loligo-cli --test cluster --test full --test store --test rados)
+# Tests are named for the whole workspace: of some packages alone all would be built anew, with other features.
+options=(--pool rados_test --auth) tests=(--workspace --test cluster --test full --test store --test rados)
 programs="ceph ceph-mon ceph-osd"
 case ${1:-} in
 --faults)
     options+=(--mgr --osds 3 --copies 3 --engine bluestore)
     programs+=" ceph-mgr"
-    tests=(--package loligo-cli --test rados -- --test-threads 1 --nocapture faults cut_clients deploy thrash)
+    tests=(--workspace --test rados -- --test-threads 1 --nocapture faults cut_clients deploy thrash)
     ;;
 # Without a manager nobody counts, and what a full pool does is not tested.
 "") if have ceph-mgr; then options+=(--mgr); fi
@@ -46,7 +47,7 @@ if [ "${1:-}" = --faults ]; then
     first=(scripts/hosts.sh run "$scratch/hosts" 1) third=(scripts/hosts.sh run "$scratch/hosts" 3)
     export LOLIGO_CEPH_DIR="$scratch/ceph" LOLIGO_HOSTS_DIR="$scratch/hosts"
     # Before, as the third host has no way to the outside.
-    cargo test --profile ci --package loligo-cli --test rados --no-run
+    cargo test --profile ci --workspace --test rados --no-run
 fi
 LOLIGO_CEPH_CONF=$("${first[@]}" scripts/ceph.sh up "$scratch/ceph" "${options[@]}")
 export LOLIGO_CEPH_CONF
