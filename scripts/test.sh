@@ -99,7 +99,7 @@ step build 30 cargo build --keep-going --profile $profile --workspace --bins --t
 step check 15 bash scripts/check.sh
 # Most of it waits, for servers, leases and disks: twice as many tests at a time as there are processors.
 step unit 25 env RUST_TEST_THREADS=$((2 * $(nproc))) cargo test --profile $profile --workspace --no-fail-fast --lib --bins --tests
-# The only crate with examples in its documentation; a look at each of the others takes a second or two.
+# Examples in the documentation of crates.
 step doc 5 cargo test --profile $profile --workspace --doc
 step examples 10 bash scripts/examples.sh
 step mount 25 bash scripts/mount-suites.sh "$LOLIGO_BIN"

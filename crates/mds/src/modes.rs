@@ -11,6 +11,7 @@ use loligo_types::{Answer, Event, FsError, FsResult, Ino, JournalMode, Journalin
 use crate::cluster::Cluster;
 use crate::core::Core;
 use crate::job::{Job, Lag};
+use crate::load::Waiter;
 use crate::relaxed::Relaxed;
 
 /// Statements of a policy that count at each request below its directory.
@@ -51,7 +52,7 @@ impl Relaxed {
     ) -> Result<Option<Journaling>, Vec<Need>> {
         match &job.op {
             Op::SetData { ino, patches: Some(_), .. } => self.journaling(core, cluster, *ino).map(Some),
-            // What is borrowed for a transaction is not this rank's to say.
+            // Another rank decides on an inode that is lent for a transaction.
             Op::Open { ino: at, .. } | Op::Create { dir: at, .. } if self.says_modes() && job.tx.is_none() => {
                 self.journaling(core, cluster, *at).map(|_| None)
             }
@@ -76,7 +77,14 @@ impl Relaxed {
             (Op::SetData { ino, .. } | Op::WriteInline { ino, .. }, _) => *ino,
             _ => return None,
         };
-        let journaling = self.journaling(core, cluster, ino).ok()?;
+        let journaling = match self.journaling(core, cluster, ino) {
+            Ok(journaling) => journaling,
+            Err(needs) => {
+                // A later answer can tell it.
+                cluster.load(core, needs, Waiter::Nobody);
+                return None;
+            }
+        };
         // Where a write is durable when it is answered, it is so before any size: a client need not sync for that.
         let is_free = journaling.mode == JournalMode::Ordered && core.config.writes_durable;
         Some(if is_free { Journaling::of(JournalMode::Writeback) } else { journaling })

@@ -141,12 +141,12 @@ fn seeds_are_clean() {
 #[test]
 fn the_worst_policy_of_a_balancer_breaks_no_promise() {
     let options = Options { balance: true, ..several() };
-    // In 100 runs there were 41 decisions a run, and 5.1 moves.
+    // In these runs there are 46 decisions a run, and 5.4 moves.
     let count = 60;
     let runs: Vec<_> = (0..count).map(|seed| run(seed, options.clone())).collect();
     let (decisions, balanced) = runs.iter().fold((0, 0), |(all, done), run| (all + run.decisions, done + run.balanced));
     assert!(
-        decisions > 20 * count && balanced > 4 * count,
+        decisions > 20 * count && balanced > 5 * count,
         "hardly anything is balanced: {balanced} moves of {decisions}"
     );
     assert_clean(&options, 0..500);
@@ -470,14 +470,7 @@ fn seeds_are_clean_while_owners_keep_journals_in_the_store_and_others_merge_what
 #[test]
 fn seeds_are_clean_while_directories_of_several_ranks_are_decoupled_and_move() {
     let options = Options { ranks: (2, 4), ..subtrees() };
-    for part in 0..5 {
-        let runs: Vec<_> = (part * 20..part * 20 + 20).map(|seed| run(seed, options.clone())).collect();
-        let (d, b) = runs.iter().fold((0, 0), |(all, done), run| (all + run.decisions, done + run.balanced));
-        eprintln!("MEASURE {d} {b}");
-    }
-    // In 100 runs there were 41 decisions a run, and 5.1 moves.
-    let count = 60;
-    let runs: Vec<_> = (0..count).map(|seed| run(seed, options.clone())).collect();
+    let runs: Vec<_> = (0..30).map(|seed| run(seed, options.clone())).collect();
     let sum = runs.iter().fold((0, 0), |sum, run| (sum.0 + run.subtrees.merged, sum.1 + run.migrations));
     assert!(sum.0 > 100 && sum.1 > 50, "hardly anything is merged or moves: {sum:?}");
     assert_clean(&options, 0..150);

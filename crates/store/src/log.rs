@@ -21,7 +21,7 @@ pub struct Segment {
 /// appended after that may be there, be missing, be cut at any byte, or be replaced by zeros in whole
 /// sectors; a reader must accept both the end of the file and zeros behind the tail. Zeros and space that an
 /// implementation has ahead of the tail show in no length while the segment is open for appending; after a crash zeros may.
-/// Who appends again after a crash cuts them off first ([`LogDir::truncate`]).
+/// The next appender after a crash cuts them off first ([`LogDir::truncate`]).
 pub trait LogDir: Send + Sync {
     /// All segments in ascending order of id.
     fn list(&self) -> Result<Vec<Segment>>;

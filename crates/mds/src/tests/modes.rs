@@ -182,19 +182,25 @@ fn a_mode_counts_although_the_directories_above_the_file_are_not_in_memory() {
 
 #[test]
 fn a_client_need_not_sync_before_a_size_where_a_write_is_durable_when_it_is_answered() {
-    for (policy, mode) in
-        [("journal = 'wasteless'", JournalMode::Writeback), ("journal = 'ordered'", JournalMode::Writeback)]
-    {
+    let writeback = Some(Journaling::of(JournalMode::Writeback));
+    for policy in ["journal = 'wasteless'", "journal = 'ordered'"] {
         let config = crate::Config { journal_max: 0, writes_durable: true, ..config() };
         let mut world = World::with(config);
         let a = world.client();
         let dir = world.mkdir(a, Ino::ROOT, "d").ino;
         set_policy(&mut world, a, dir, policy);
-        assert_eq!(told(&mut world, a, create(dir, "f", WRITE, 1)), Some(Journaling::of(mode)), "{policy}");
-        assert_eq!(
-            told(&mut world, a, create(Ino::ROOT, "g", WRITE, 2)),
-            Some(Journaling::of(mode)),
-            "beside {policy}"
-        );
+        assert_eq!(told(&mut world, a, create(dir, "f", WRITE, 1)), writeback, "{policy}");
+        assert_eq!(told(&mut world, a, create(Ino::ROOT, "g", WRITE, 2)), writeback, "beside {policy}");
     }
+}
+
+#[test]
+fn a_mode_that_was_not_known_at_a_write_is_told_with_a_later_one() {
+    let (mut world, a, ino) = unread("journal = 'ordered'");
+    let ordered = Some(Journaling::of(JournalMode::Ordered));
+    assert_eq!(told(&mut world, a, Op::Open { ino, flags: WRITE, handle: 1 }), ordered);
+    world.mds.core.tree.evict_some(0, 10_000, &|_| false);
+    world.mds.relaxed.forget_places();
+    let tells: Vec<_> = (2..8).map(|size| told(&mut world, a, set_data(ino, 1, 0, size * 10, false))).collect();
+    assert_eq!((tells[0], tells[5]), (None, ordered));
 }
