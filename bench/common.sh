@@ -24,22 +24,25 @@ choose() {
 }
 wanted() { case "$chosen_names" in *" $1 "*) return 0 ;; *) return 1 ;; esac }
 
-# options ARG...: sets $files, $runs, $only, $dir and $limit, which have their defaults, from -n, -r, --only, --dir and --limit. The script has
-# a function `usage`.
+# options ARG...: sets $files, $runs, $seconds, $only, $parts, $modes, $settings, $dir and $limit, which have their defaults, from -n, -r, -t, --only,
+# --parts, --modes, --set, --dir and --limit: those that the script's function `usage` names.
 # shellcheck disable=SC2034 # the script uses them
 options() {
     while [ $# -gt 0 ]; do
-        case $1 in
-        -h | --help) usage && exit 0 ;;
-        -n | -r | --only | --dir | --limit) [ $# -ge 2 ] || { usage && exit 2; } ;;
-        *) say "unknown option $1" && usage && exit 2 ;;
-        esac
+        case $1 in -h | --help) usage && exit 0 ;; esac
+        case "$(usage 2>&1)" in *"  $1 "*) ;; *) say "unknown option $1" && usage && exit 2 ;; esac
+        [ $# -ge 2 ] || { usage && exit 2; }
         case $1 in
         -n) files=$2 ;;
         -r) runs=$2 ;;
+        -t) seconds=$2 ;;
         --only) only=${2//,/ } ;;
+        --parts) parts=${2//,/ } ;;
+        --modes) modes=${2//,/ } ;;
+        --set) settings+=(--set "$2") ;;
         --dir) dir=$2 ;;
         --limit) limit=$2 ;;
+        *) say "unknown option $1" && usage && exit 2 ;;
         esac
         shift 2
     done

@@ -20,21 +20,7 @@ set -euo pipefail
 seconds=10 only="" modes="" dir=${LOLIGO_BENCH_DIR:-$LOLIGO_CACHE}
 settings=()
 usage() { sed -n '5,17s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; }
-while [ $# -gt 0 ]; do
-    case $1 in
-    -h | --help) usage && exit 0 ;;
-    -t | --only | --modes | --set | --dir) [ $# -ge 2 ] || { usage && exit 2; } ;;
-    *) say "unknown option $1" && usage && exit 2 ;;
-    esac
-    case $1 in
-    -t) seconds=$2 ;;
-    --only) only=${2//,/ } ;;
-    --modes) modes=${2//,/ } ;;
-    --set) settings+=(--set "$2") ;;
-    --dir) dir=$2 ;;
-    esac
-    shift 2
-done
+options "$@"
 choose mode "$modes" "wasteless selective data ordered writeback"
 chosen_modes=$chosen_names
 choose figure "$only" "traffic streams large postmark checkpoint recovery"

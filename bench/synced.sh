@@ -16,22 +16,7 @@ set -euo pipefail
 seconds=10 runs=3 only="" parts="" dir=${LOLIGO_BENCH_DIR:-/var/tmp}
 settings=()
 usage() { sed -n '5,12s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; }
-while [ $# -gt 0 ]; do
-    case $1 in
-    -h | --help) usage && exit 0 ;;
-    -t | -r | --only | --parts | --set | --dir) [ $# -ge 2 ] || { usage && exit 2; } ;;
-    *) say "unknown option $1" && usage && exit 2 ;;
-    esac
-    case $1 in
-    -t) seconds=$2 ;;
-    -r) runs=$2 ;;
-    --only) only=${2//,/ } ;;
-    --parts) parts=${2//,/ } ;;
-    --set) settings+=(--set "$2") ;;
-    --dir) dir=$2 ;;
-    esac
-    shift 2
-done
+options "$@"
 all_parts="pgbench-1 pgbench-8 sqlite-delete sqlite-truncate sqlite-persist sqlite-wal redis-16 dbench-4"
 choose part "$parts" "$all_parts"
 chosen_parts=$chosen_names
